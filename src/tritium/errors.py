@@ -1,0 +1,112 @@
+"""The error tree. Every error that a user can cause derives from `TritonError`.
+
+The class names are the reference's, so that `except triton.CompilationError` keeps working.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+
+class TritonError(Exception):
+    """Base class of all errors that Tritium raises on purpose."""
+
+
+class OpError(TritonError, ValueError):
+    """An op was given operands or attributes that it does not accept.
+
+    Raised by `Op.infer`; the frontend turns it into a `CompilationError` at the user's line and
+    the verifier into a verification error. The message reads "what was given; what is allowed".
+    """
+
+
+class CompilationError(TritonError):
+    """An error in the user's kernel, with the source lines before it and a caret under it.
+
+    Args:
+        src: the source text of the function, or None when it is unknown.
+        node: the AST node at which the error was found (`lineno` counts from 1 within `src`).
+        error_message: what was wrong and what would be right.
+    """
+
+    source_line_count_max_in_message = 12
+
+    def __init__(self, src: str | None, node: ast.AST | None, error_message: object = None):
+        self.src = src
+        self.node = node
+        self.error_message = error_message
+        self.message = self._format()
+        super().__init__(self.message)
+
+    def _format(self) -> str:
+        message = "" if self.error_message is None else str(self.error_message)
+        line, column = getattr(self.node, "lineno", None), getattr(self.node, "col_offset", 0)
+        if line is None:
+            return message or "compilation failed"
+        text = f"at {line}:{column}:"
+        if self.src:
+            lines = self.src.split("\n")[:line]
+            shown = lines[-self.source_line_count_max_in_message :]
+            text += "\n" + "\n".join([*shown, " " * column + "^"])
+        else:
+            text += " <source unavailable>"
+        return f"{text}\n{message}" if message else text
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions pickle through `args`, which holds only the formatted text.
+        return type(self), (self.src, self.node, self.error_message)
+
+
+class CompileTimeAssertionFailure(CompilationError):
+    """`tl.static_assert` (or `assert` on compile-time values) did not hold."""
+
+
+class UnsupportedLanguageConstruct(CompilationError):
+    """Python that has no meaning inside a kernel."""
+
+
+class InterpreterError(TritonError):
+    """A kernel failed under `TRITON_INTERPRET=1`; the cause is chained."""
+
+    def __init__(self, error_message: str | None = None):
+        self.error_message = error_message
+        super().__init__(error_message or "")
+
+    def __str__(self) -> str:
+        return self.error_message or ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.error_message,)
+
+
+class OutOfResources(TritonError):
+    """A kernel needs more of a hardware resource than the device has."""
+
+    def __init__(self, required: int, limit: int, name: str):
+        self.required, self.limit, self.name = required, limit, name
+        super().__init__(
+            f"out of resource: {name}, Required: {required}, Hardware limit: {limit}. "
+            "Reducing block sizes or `num_stages` may help."
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.required, self.limit, self.name)
+
+
+class PTXASError(TritonError):
+    """ptxas rejected or crashed on the generated PTX."""
+
+    def __init__(self, error_message: str | None = None):
+        self.error_message = error_message or ""
+        super().__init__(self.error_message)
+
+    def __str__(self) -> str:
+        return f"PTXAS error: {self.error_message}"
+
+
+class AutotunerError(TritonError):
+    """Autotuning could not choose a configuration."""

@@ -1,0 +1,178 @@
+"""The types of the `tt` dialect and the helpers that ops, passes and lowerings share.
+
+Scalars are xDSL's builtin types; a tile is a builtin `TensorType`, whose element may be a
+`PointerType`. The textual forms are the reference's (`!tt.ptr<f32>`, `!tt.tensordesc<...>`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects import builtin
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    Float8E4M3FNType,
+    Float8E4M3FNUZType,
+    Float8E5M2FNUZType,
+    Float8E5M2Type,
+    IntegerType,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+Type: TypeAlias = Attribute
+
+f8e5m2, f8e4m3fn = Float8E5M2Type(), Float8E4M3FNType()
+f8e4m3fnuz, f8e5m2fnuz = Float8E4M3FNUZType(), Float8E5M2FNUZType()
+
+__all__ = [
+    "PointerType", "TensorDescType", "TensorType", "IntegerType", "Type", "bf16", "f16", "f32",
+    "f64", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i1", "i8", "i16", "i32", "i64",
+    "bit_width", "element_type", "is_float", "is_integer", "is_pointer", "numpy_dtype",
+    "pointer_to", "shape_of", "tensor_of", "with_element",
+]  # fmt: skip
+
+
+@irdl_attr_definition
+class PointerType(ParametrizedAttribute, TypeAttribute):
+    """`!tt.ptr<f32>`: the address of an element (or, for block pointers, of a tensor) in memory.
+
+    `address_space` is 1 (global memory) unless the text says otherwise.
+    """
+
+    name = "tt.ptr"
+    pointee: Attribute = param_def()
+    address_space: builtin.IntAttr = param_def()
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.pointee)
+            if self.address_space.data != 1:
+                printer.print_string(f", {self.address_space.data}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            pointee = parser.parse_type()
+            space = 1
+            if parser.parse_optional_punctuation(","):
+                space = parser.parse_integer()
+        return [pointee, builtin.IntAttr(space)]
+
+
+@irdl_attr_definition
+class TensorDescType(ParametrizedAttribute, TypeAttribute):
+    """`!tt.tensordesc<tensor<64x64xf16>>`: a strided tensor in memory, accessed block by block.
+
+    Integer blocks keep their signedness in the element type (`si32`, `ui8`), as the reference's.
+    """
+
+    name = "tt.tensordesc"
+    block: Attribute = param_def()
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.block)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            return [parser.parse_type()]
+
+
+@lru_cache(maxsize=4096)
+def pointer_to(pointee: Type, address_space: int = 1) -> PointerType:
+    """The type of pointers to `pointee`."""
+    return PointerType(pointee, builtin.IntAttr(address_space))
+
+
+@lru_cache(maxsize=4096)
+def tensor_of(shape: tuple[int, ...], element: Type, encoding: Attribute | None = None) -> Type:
+    """`tensor<shape x element>`, or just `element` when `shape` is empty."""
+    if not shape:
+        return element
+    return TensorType(element, shape, builtin.NoneAttr() if encoding is None else encoding)
+
+
+def shape_of(type: Type) -> tuple[int, ...]:
+    """The shape of a tile; () for a scalar."""
+    return type.get_shape() if isinstance(type, TensorType) else ()
+
+
+def element_type(type: Type) -> Type:
+    """The type of one element of a tile; a scalar's own type."""
+    return type.element_type if isinstance(type, TensorType) else type
+
+
+def with_element(type: Type, element: Type) -> Type:
+    """`type` with its element replaced, its shape and encoding kept."""
+    if isinstance(type, TensorType):
+        return tensor_of(type.get_shape(), element, type.encoding)
+    return element
+
+
+def is_float(type: Type) -> bool:
+    """Whether the elements are floating-point numbers."""
+    return isinstance(element_type(type), AnyFloat)
+
+
+def is_integer(type: Type) -> bool:
+    """Whether the elements are integers (i1 included)."""
+    return isinstance(element_type(type), IntegerType)
+
+
+def is_pointer(type: Type) -> bool:
+    """Whether the elements are pointers."""
+    return isinstance(element_type(type), PointerType)
+
+
+def bit_width(type: Type) -> int:
+    """Bits of one element; pointers have 64."""
+    element = element_type(type)
+    if isinstance(element, PointerType):
+        return 64
+    if isinstance(element, IntegerType):
+        return element.width.data
+    assert isinstance(element, AnyFloat), f"{element} has no bit width"
+    return element.bitwidth
+
+
+_NUMPY: dict[Type, np.dtype] = {
+    i1: np.dtype(np.bool_),
+    i8: np.dtype(np.int8),
+    i16: np.dtype(np.int16),
+    i32: np.dtype(np.int32),
+    i64: np.dtype(np.int64),
+    f16: np.dtype(np.float16),
+    bf16: np.dtype(ml_dtypes.bfloat16),
+    f32: np.dtype(np.float32),
+    f64: np.dtype(np.float64),
+    f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+
+
+def numpy_dtype(type: Type) -> np.dtype:
+    """The NumPy dtype that holds one element: integers are signed, pointers are uint64."""
+    element = element_type(type)
+    if isinstance(element, PointerType):
+        return np.dtype(np.uint64)
+    return _NUMPY[element]
