@@ -14,7 +14,6 @@ import ml_dtypes
 import numpy as np
 from xdsl.dialects import builtin
 from xdsl.dialects.builtin import (
-    AnyFloat,
     Float8E4M3FNType,
     Float8E4M3FNUZType,
     Float8E5M2FNUZType,
@@ -40,6 +39,7 @@ Type: TypeAlias = Attribute
 
 f8e5m2, f8e4m3fn = Float8E5M2Type(), Float8E4M3FNType()
 f8e4m3fnuz, f8e5m2fnuz = Float8E4M3FNUZType(), Float8E5M2FNUZType()
+_FLOATS = frozenset({f16, bf16, f32, f64, f8e5m2, f8e4m3fn, f8e4m3fnuz, f8e5m2fnuz})
 
 __all__ = [
     "PointerType", "TensorDescType", "TensorType", "IntegerType", "Type", "bf16", "f16", "f32",
@@ -129,7 +129,7 @@ def with_element(type: Type, element: Type) -> Type:
 
 def is_float(type: Type) -> bool:
     """Whether the elements are floating-point numbers."""
-    return isinstance(element_type(type), AnyFloat)
+    return element_type(type) in _FLOATS
 
 
 def is_integer(type: Type) -> bool:
@@ -149,8 +149,7 @@ def bit_width(type: Type) -> int:
         return 64
     if isinstance(element, IntegerType):
         return element.width.data
-    assert isinstance(element, AnyFloat), f"{element} has no bit width"
-    return element.bitwidth
+    return numpy_dtype(element).itemsize * 8
 
 
 _NUMPY: dict[Type, np.dtype] = {

@@ -1,0 +1,93 @@
+"""Bases for ops that act on each element alone, and checks that `infer` methods share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.fields import operand
+
+
+def describe(*types: ir.Type | None) -> str:
+    """Types as a message shows them."""
+    return ", ".join(str(t) for t in types if t is not None)
+
+
+def check_same(name: str, *types: ir.Type) -> ir.Type:
+    """All operands must have one type, which is returned."""
+    if any(t != types[0] for t in types[1:]):
+        raise OpError(f"{name}: operands have types {describe(*types)}; they must be the same")
+    return types[0]
+
+
+def check_kind(name: str, kind: str, type: ir.Type) -> None:
+    """Elements must be of `kind`: "integer", "float" or "number"."""
+    fits = {
+        "integer": ir.is_integer(type),
+        "float": ir.is_float(type),
+        "number": ir.is_integer(type) or ir.is_float(type),
+        "any": True,
+    }[kind]
+    if not fits:
+        raise OpError(f"{name}: operand has type {describe(type)}; {kind} elements are required")
+
+
+def check_same_shape(name: str, *types: ir.Type) -> tuple[int, ...]:
+    """All must have one shape, which is returned."""
+    shapes = [ir.shape_of(t) for t in types]
+    if any(s != shapes[0] for s in shapes[1:]):
+        raise OpError(f"{name}: operands {describe(*types)} differ in shape")
+    return shapes[0]
+
+
+class UnaryOp(Op):
+    """One operand, a result of the same type."""
+
+    kind: ClassVar[str] = "float"
+    syntax = "$operand attrs : type(operand)"
+    operand = operand()
+
+    @classmethod
+    def infer(cls, operand: ir.Type, **attrs: Any) -> ir.Type:
+        check_kind(cls.name, cls.kind, operand)
+        return operand
+
+
+class BinaryOp(Op):
+    """Two operands of one type, a result of the same type."""
+
+    kind: ClassVar[str] = "integer"
+    syntax = "$lhs, $rhs attrs : type(result)"
+    lhs = operand()
+    rhs = operand()
+
+    @classmethod
+    def infer(cls, lhs: ir.Type, rhs: ir.Type, **attrs: Any) -> ir.Type:
+        check_kind(cls.name, cls.kind, check_same(cls.name, lhs, rhs))
+        return lhs
+
+
+class CastOp(Op):
+    """One operand, converted to the element type of the requested result type."""
+
+    syntax = "$operand attrs : type(operand) to type(result)"
+    source: ClassVar[str] = "integer"
+    target: ClassVar[str] = "integer"
+    widens: ClassVar[bool | None] = None
+    """True: the result is wider. False: it is narrower. None: any width."""
+    operand = operand()
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, result: ir.Type, **attrs: Any) -> ir.Type:
+        check_same_shape(cls.name, operand, result)
+        check_kind(cls.name, cls.source, operand)
+        check_kind(cls.name, cls.target, result)
+        before, after = ir.bit_width(operand), ir.bit_width(result)
+        if cls.widens is not None and (after <= before if cls.widens else after >= before):
+            raise OpError(
+                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
+                f"the result must be {'wider' if cls.widens else 'narrower'}"
+            )
+        return result

@@ -1,0 +1,193 @@
+"""Reference semantics: running IR on NumPy arrays.
+
+`Op.evaluate` defines one op; this module defines the rest: memory, program ids, regions, calls
+and control flow. The interpreter, constant folding and every differential test build on it.
+
+Values: an array (or NumPy scalar) of `numpy_dtype(type)` whose shape is the tile's; pointers are
+uint64 addresses; integers are signed and wrap around. A value may carry extra axes in place of a
+scalar when a combine region is evaluated for many elements at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tritium.errors import TritonError
+from tritium.ops.base import Op
+
+
+class EvaluationError(TritonError):
+    """The program did something that has no meaning (a wild address, a failed assertion)."""
+
+
+class Memory:
+    """The process's own memory, addressed by uint64.
+
+    With `ranges` (pairs of first address and size in bytes) any access outside them raises
+    `EvaluationError`; without, a wild address crashes the process as native code would.
+    """
+
+    def __init__(self, ranges: Sequence[tuple[int, int]] | None = None):
+        self.ranges = None if ranges is None else sorted(ranges)
+
+    def load(self, addresses: np.ndarray, dtype: np.dtype, mask: np.ndarray | None) -> np.ndarray:
+        """The elements at `addresses`; zero where the mask is false."""
+        addresses = np.asarray(addresses, dtype=np.uint64)
+        out = np.zeros(addresses.shape, dtype=dtype)
+        where = self._active(addresses, mask)
+        active = addresses[where]
+        if active.size:
+            view, index = self._window(active, dtype)
+            out[where] = view[index[:, None] + np.arange(dtype.itemsize)].view(dtype).reshape(-1)
+        return out
+
+    def store(self, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray | None) -> None:
+        """Store element by element, later elements winning over earlier ones."""
+        addresses = np.asarray(addresses, dtype=np.uint64)
+        value = np.ascontiguousarray(np.broadcast_to(value, addresses.shape))
+        where = self._active(addresses, mask)
+        active = addresses[where]
+        if active.size:
+            size = value.dtype.itemsize
+            view, index = self._window(active, value.dtype)
+            data = np.ascontiguousarray(value[where]).reshape(-1, 1).view(np.uint8)
+            view[index[:, None] + np.arange(size)] = data.reshape(-1, size)
+
+    @staticmethod
+    def _active(addresses: np.ndarray, mask: np.ndarray | None) -> Any:
+        if mask is None:
+            return np.ones(addresses.shape, dtype=bool)
+        return np.broadcast_to(mask, addresses.shape)
+
+    def _window(self, active: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """A byte array over the span of the addresses, and their offsets in it. Only the bytes
+        that are indexed are touched, so the span may cross unmapped pages."""
+        if self.ranges is not None:
+            self._check(active, dtype.itemsize)
+        low = int(active.min())
+        span = int(active.max()) - low + dtype.itemsize
+        if low == 0 or span > sys.maxsize:
+            raise EvaluationError(f"access to invalid address {low:#x}")
+        buffer = (ctypes.c_uint8 * span).from_address(low)
+        return np.frombuffer(buffer, np.uint8), (active - np.uint64(low)).astype(np.int64)
+
+    def _check(self, active: np.ndarray, size: int) -> None:
+        assert self.ranges is not None
+        inside = np.zeros(active.shape, dtype=bool)
+        for start, length in self.ranges:
+            inside |= (active >= start) & (active + np.uint64(size) <= start + length)
+        if not inside.all():
+            wild = int(active[~inside][0])
+            raise EvaluationError(f"access to address {wild:#x}, which belongs to no argument")
+
+
+class Context(Protocol):
+    """What `Op.evaluate` may ask of its surroundings."""
+
+    memory: Memory
+    program_id: tuple[int, int, int]
+    num_programs: tuple[int, int, int]
+
+    def run_region(self, region: Region, *arguments: Any) -> tuple[Any, ...]:
+        """Run a single-block region; returns the operands of its terminator."""
+        ...
+
+    def call(self, symbol: str, *arguments: Any) -> tuple[Any, ...]:
+        """Call a function of the module."""
+        ...
+
+    def print(self, text: str) -> None:
+        """Output of `tt.print`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Jump:
+    """What a branch evaluates to: the block to go on with, and its arguments."""
+
+    target: Block
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Return:
+    """What a terminator that leaves its region evaluates to."""
+
+    values: tuple[Any, ...]
+
+
+class Evaluator:
+    """Runs functions of a module, one program at a time."""
+
+    def __init__(self, module: ModuleOp, memory: Memory | None = None):
+        self.module = module
+        self.memory = memory or Memory()
+        self.program_id = (0, 0, 0)
+        self.num_programs = (1, 1, 1)
+        self._environment: dict[SSAValue, Any] = {}
+        self._functions: Mapping[str, Operation] = {
+            op.properties["sym_name"].data: op  # pyright: ignore[reportAttributeAccessIssue]
+            for op in module.body.block.ops
+            if "sym_name" in op.properties
+        }
+
+    def launch(self, function: str, arguments: Sequence[Any], grid: Sequence[int]) -> None:
+        """Run `function` for every program of the grid, in increasing order of program id."""
+        nx, ny, nz = (*grid, 1, 1, 1)[:3]
+        self.num_programs = (nx, ny, nz)
+        for z in range(nz):
+            for y in range(ny):
+                for x in range(nx):
+                    self.program_id = (x, y, z)
+                    self.call(function, *arguments)
+
+    def call(self, symbol: str, *arguments: Any) -> tuple[Any, ...]:
+        """Run one function; returns what it returns."""
+        function = self._functions.get(symbol)
+        if function is None:
+            raise EvaluationError(f"call of '{symbol}', which the module does not define")
+        with np.errstate(all="ignore"):
+            return self.run_region(function.regions[0], *arguments)
+
+    def run_region(self, region: Region, *arguments: Any) -> tuple[Any, ...]:
+        """Run a region from its entry block until a terminator leaves it."""
+        block, values = region.blocks[0], arguments
+        while True:
+            outcome = self._run_block(block, values)
+            if isinstance(outcome, Return):
+                return outcome.values
+            block, values = outcome.target, outcome.arguments
+
+    def _run_block(self, block: Block, arguments: Sequence[Any]) -> Jump | Return:
+        environment = self._environment
+        environment.update(zip(block.args, arguments, strict=True))
+        for op in block.ops:
+            assert isinstance(op, Op), f"{op.name} has no reference semantics"
+            outcome = op.evaluate(self, *self._operands(op))
+            if isinstance(outcome, (Jump, Return)):
+                return outcome
+            if len(op.results) == 1:
+                environment[op.results[0]] = outcome
+            elif op.results:
+                environment.update(zip(op.results, outcome, strict=True))
+        raise EvaluationError("a block ended without a terminator")
+
+    def _operands(self, op: Op) -> list[Any]:
+        environment, values = self._environment, []
+        for field, group in zip(op.operand_fields, op.operand_groups()):
+            if field.kind == "variadic":
+                values.append(tuple(environment[v] for v in group))
+            else:
+                values.append(environment[group[0]] if group else None)
+        return values
+
+    def print(self, text: str) -> None:
+        print(text)

@@ -1,0 +1,190 @@
+"""How an op class declares its operands and attributes.
+
+    class LoadOp(Op):
+        name = "tt.load"
+        ptr = operand()
+        mask = optional()
+        cache = enum_attr(CacheModifier, default=CacheModifier.NONE)
+
+Each declaration is a descriptor: `op.ptr` is an SSA value, `op.mask` a value or None, a variadic
+operand a tuple of values, `op.cache` a plain Python value. In the IR an attribute is an xDSL
+`Attribute` in the op's properties; its codec translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Generic, TypeVar, overload
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    BoolAttr,
+    DenseArrayBase,
+    FlatSymbolRefAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+T = TypeVar("T")
+E = TypeVar("E", bound=IntEnum)
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING: Any = _Missing()
+
+
+class OperandField:
+    """A declared operand; `kind` is "one", "optional" or "variadic"."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, op: None, owner: type) -> OperandField: ...
+    @overload
+    def __get__(self, op: Operation, owner: type) -> Any: ...
+    def __get__(self, op: Operation | None, owner: type) -> Any:
+        if op is None:
+            return self
+        return op.operand_group(self.name)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def operand() -> Any:
+    """Exactly one operand."""
+    return OperandField("one")
+
+
+def optional() -> Any:
+    """An operand that may be absent."""
+    return OperandField("optional")
+
+
+def variadic() -> Any:
+    """Any number of operands."""
+    return OperandField("variadic")
+
+
+class AttrField(Generic[T]):
+    """A declared attribute: `encode` and `decode` translate between Python and the IR.
+
+    `keyword` gives the word by which a custom syntax spells a value, where it has one.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[T], Attribute],
+        decode: Callable[[Any], T],
+        default: T = MISSING,
+        keyword: Callable[[T], str] | None = None,
+        from_keyword: Callable[[str], T] | None = None,
+    ):
+        self.encode, self.decode, self.default = encode, decode, default
+        self.keyword, self.from_keyword = keyword, from_keyword
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @property
+    def required(self) -> bool:
+        return self.default is MISSING
+
+    def get(self, op: Operation) -> T:
+        """The Python value of the attribute on `op`, or its default."""
+        attribute = op.properties.get(self.name)
+        return self.default if attribute is None else self.decode(attribute)
+
+    @overload
+    def __get__(self, op: None, owner: type) -> AttrField[T]: ...
+    @overload
+    def __get__(self, op: Operation, owner: type) -> T: ...
+    def __get__(self, op: Operation | None, owner: type) -> AttrField[T] | T:
+        return self if op is None else self.get(op)
+
+
+def i32_attr(default: int = MISSING) -> Any:
+    """A 32-bit integer: `axis = 0 : i32`."""
+    return AttrField[int](lambda v: IntegerAttr(v, i32), lambda a: a.value.data, default)
+
+
+def i64_attr(default: int = MISSING) -> Any:
+    """A 64-bit integer."""
+    return AttrField[int](lambda v: IntegerAttr(v, i64), lambda a: a.value.data, default)
+
+
+def bool_attr(default: bool = MISSING) -> Any:
+    """`true` or `false`."""
+    return AttrField[bool](BoolAttr.from_bool, lambda a: bool(a.value.data), default)
+
+
+def unit_attr() -> Any:
+    """A flag that is present or absent."""
+    field = AttrField[bool](lambda v: UnitAttr(), lambda a: True, False)
+    return field
+
+
+def string_attr(default: str = MISSING) -> Any:
+    """A string."""
+    return AttrField[str](StringAttr, lambda a: a.data, default)
+
+
+def symbol_attr() -> Any:
+    """The name of a function: `@f`."""
+    return AttrField[str](FlatSymbolRefAttr, _symbol_text)
+
+
+def _symbol_text(attribute: SymbolRefAttr) -> str:
+    return attribute.string_value()
+
+
+def i32_array_attr(default: tuple[int, ...] = MISSING) -> Any:
+    """`array<i32: 1, 0>`, in Python a tuple of ints."""
+    return AttrField[tuple[int, ...]](
+        lambda v: DenseArrayBase.from_list(i32, list(v)), lambda a: a.get_values(), default
+    )
+
+
+def raw_attr(default: Any = MISSING) -> Any:
+    """Any attribute, kept as it is in the IR (constants, types, encodings, arrays)."""
+    return AttrField[Attribute](lambda v: v, lambda a: a, default)
+
+
+def string_array_attr(default: tuple[str, ...] = MISSING) -> Any:
+    """`["a", "b"]`, in Python a tuple of strings."""
+    return AttrField[tuple[str, ...]](
+        lambda v: ArrayAttr([StringAttr(s) for s in v]),
+        lambda a: tuple(s.data for s in a.data),
+        default,
+    )
+
+
+def enum_attr(enum: type[E], default: E = MISSING, integer_type: Any = i32) -> Any:
+    """An enumeration: an integer in the generic syntax, the member's lower-case name in custom
+    syntax (`evictionPolicy = evict_last`)."""
+    words = {member.name.lower(): member for member in enum}
+    return AttrField[E](
+        lambda v: IntegerAttr(int(v), integer_type),
+        lambda a: enum(a.value.data),
+        default,
+        lambda v: v.name.lower(),
+        lambda word: words[word],
+    )
+
+
+def values_of(op: Operation) -> tuple[SSAValue, ...]:
+    """The operands of an op as a plain tuple."""
+    return tuple(op.operands)

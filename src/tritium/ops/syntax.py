@@ -1,0 +1,303 @@
+"""The notation in which ops state their textual form, and its interpreter.
+
+A `syntax` string is made of:
+
+    $x          an operand (a variadic one: separated by commas) or an attribute's value; an
+                enumeration is spelled by its keyword, an i32 array as `[1, 0]`
+    [, $x]      present only if the first `$x` in the brackets is present (and not its default)
+    attrs       the dictionary of all remaining attributes, sorted by name
+    type(x)     the type of operand x or (x = `result`) of the only result; for a variadic operand
+                or `results` a list
+    'word'      literal text, also without quotes for punctuation: , : -> * ( ) < >
+
+Types that are written are parsed; those of operands are checked against the values, those of
+results become the result types. Results whose types are not written are inferred.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Union
+
+from xdsl.dialects.builtin import DenseArrayBase, i32
+from xdsl.ir import Attribute, SSAValue
+
+from tritium.errors import OpError
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+    from tritium.ops.base import Op
+
+
+@dataclass(frozen=True)
+class Literal:
+    text: str
+
+
+@dataclass(frozen=True)
+class Ref:
+    name: str
+
+
+@dataclass(frozen=True)
+class TypeOf:
+    name: str
+
+
+@dataclass(frozen=True)
+class AttrDict:
+    pass
+
+
+@dataclass(frozen=True)
+class Group:
+    parts: tuple[Part, ...]
+
+    def anchor(self) -> str:
+        return next(p.name for p in self.parts if isinstance(p, Ref))
+
+
+Part = Union[Literal, Ref, TypeOf, AttrDict, Group]
+
+_TOKEN = re.compile(r"\s*(\$\w+|type\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=#])")
+
+
+@lru_cache(maxsize=None)
+def parts_of(text: str) -> tuple[Part, ...]:
+    """The parsed form of a syntax string."""
+    tokens: list[str] = []
+    position = 0
+    while position < len(text.rstrip()):
+        match = _TOKEN.match(text, position)
+        assert match, f"bad syntax notation at {text[position:]!r}"
+        tokens.append(match[1])
+        position = match.end()
+    stream = iter(tokens)
+    return tuple(_parts(stream, ""))
+
+
+def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
+    for token in tokens:
+        if token == end:
+            return
+        if token.startswith("$"):
+            yield Ref(token[1:])
+        elif token.startswith("type("):
+            yield TypeOf(token[5:-1])
+        elif token == "attrs":
+            yield AttrDict()
+        elif token == "[":
+            yield Group(tuple(_parts(tokens, "]")))
+        else:
+            yield Literal(token.strip("'"))
+
+
+def _names(parts: tuple[Part, ...]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, Ref):
+            yield part.name
+        elif isinstance(part, Group):
+            yield from _names(part.parts)
+
+
+# Printing
+
+
+def print_op(op: Op, printer: Printer) -> None:
+    """Print everything after the op's name in its custom syntax."""
+    _print_parts(op, printer, parts_of(op.syntax or ""))
+
+
+def _present(op: Op, name: str) -> bool:
+    if name in op.attr_fields:
+        return name in op.properties and op.attr_fields[name].get(op) != op.attr_fields[name].default
+    return bool(op.operand_group(name))
+
+
+_NO_SPACE_BEFORE = frozenset({",", ")", ">"})
+_NO_SPACE_AFTER = frozenset({"(", "<"})
+
+
+def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool = False) -> None:
+    for part in parts:
+        if isinstance(part, Group):
+            if _present(op, part.anchor()):
+                _print_parts(op, printer, part.parts)
+            continue
+        if isinstance(part, AttrDict):
+            print_attr_dict(op, printer)
+            continue
+        space = not (isinstance(part, Literal) and part.text in _NO_SPACE_BEFORE) and not glue
+        glue = isinstance(part, Literal) and part.text in _NO_SPACE_AFTER
+        if isinstance(part, Ref) and part.name in op.operand_names():
+            group = op.operand_group(part.name)
+            values = group if isinstance(group, tuple) else (() if group is None else (group,))
+            if values:
+                printer.print_string(" " if space else "")
+                printer.print_list(values, printer.print_ssa_value)
+            continue
+        printer.print_string(" " if space else "")
+        if isinstance(part, Literal):
+            printer.print_string(part.text)
+        elif isinstance(part, TypeOf):
+            printer.print_list(_types(op, part.name), printer.print_attribute)
+        else:
+            _print_value(op, part.name, printer)
+
+
+def _types(op: Op, name: str) -> list[Attribute]:
+    if name in ("result", "results"):
+        return [r.type for r in op.results]
+    group = op.operand_group(name)
+    return [v.type for v in (group if isinstance(group, tuple) else (group,)) if v is not None]
+
+
+def _print_value(op: Op, name: str, printer: Printer) -> None:
+    spec = op.attr_fields[name]
+    if spec.keyword is not None:
+        printer.print_string(spec.keyword(spec.get(op)))
+        return
+    attribute = op.properties.get(name)
+    if attribute is None:
+        attribute = spec.encode(spec.default)
+    if isinstance(attribute, DenseArrayBase):
+        printer.print_string("[" + ", ".join(str(v) for v in attribute.get_values()) + "]")
+    else:
+        printer.print_attribute(attribute)
+
+
+def print_attr_dict(op: Op, printer: Printer) -> None:
+    """Print the attributes that the syntax does not name: declared ones that differ from their
+    default, and discardable ones."""
+    shown = set(_names(parts_of(op.syntax or "")))
+    entries = {n: a for n, a in op.attributes.items()}
+    for name, spec in op.attr_fields.items():
+        if name not in shown and name in op.properties and (
+            spec.required or spec.get(op) != spec.default
+        ):
+            entries[name] = op.properties[name]
+    if entries:
+        printer.print_string(" ")
+        printer.print_attr_dict(dict(sorted(entries.items())))
+
+
+# Parsing
+
+
+@dataclass
+class _Parsed:
+    operands: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    types: dict[str, list[Attribute]] = field(default_factory=dict)
+
+
+def parse_op(cls: type[Op], parser: Parser) -> Op:
+    """Parse what `print_op` prints."""
+    found = _Parsed()
+    _parse_parts(cls, parser, parts_of(cls.syntax or ""), found)
+    start = parser.pos
+    attrs: dict[str, Any] = {}
+    extra: dict[str, Attribute] = {}
+    for name, attribute in found.attributes.items():
+        if name in cls.attr_fields:
+            attrs[name] = cls.attr_fields[name].decode(attribute)
+        else:
+            extra[name] = attribute
+    operands = [found.operands.get(f.name) for f in cls.operand_fields]
+    for name, types in found.types.items():
+        if name in ("result", "results"):
+            continue
+        group = found.operands.get(name)
+        values: list[SSAValue] = list(group) if isinstance(group, list) else [group]
+        if [v.type for v in values] != types:
+            have = ", ".join(str(v.type) for v in values)
+            parser.raise_error(f"{cls.name}: operand '{name}' has type {have}", start)
+    result: Any = found.types.get("results")
+    if result is None and found.types.get("result"):
+        result = found.types["result"][0]
+    try:
+        return cls.build(*operands, result=result, attributes=extra, **attrs)
+    except OpError as error:
+        parser.raise_error(str(error), start)
+
+
+def _parse_parts(
+    cls: type[Op], parser: Parser, parts: tuple[Part, ...], found: _Parsed
+) -> None:
+    for part in parts:
+        if isinstance(part, Group):
+            first = part.parts[0]
+            if isinstance(first, Literal):
+                if _parse_literal(parser, first.text, optional=True):
+                    _parse_parts(cls, parser, part.parts[1:], found)
+            elif parser.parse_optional_operand() is not None:
+                raise AssertionError("an optional group must start with a literal")
+        elif isinstance(part, Literal):
+            _parse_literal(parser, part.text, optional=False)
+        elif isinstance(part, AttrDict):
+            found.attributes.update(parser.parse_optional_attr_dict())
+        elif isinstance(part, TypeOf):
+            many = part.name == "results" or (
+                part.name != "result" and cls.operand_kind(part.name) == "variadic"
+            )
+            types = [parser.parse_type()]
+            while many and parser.parse_optional_punctuation(","):
+                types.append(parser.parse_type())
+            found.types[part.name] = types
+        elif part.name in cls.attr_fields:
+            found.attributes[part.name] = _parse_value(cls, part.name, parser)
+        else:
+            _parse_operand(cls, part.name, parser, found)
+
+
+def _parse_operand(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:
+    if cls.operand_kind(name) != "variadic":
+        found.operands[name] = parser.parse_operand()
+        return
+    values: list[SSAValue] = []
+    first = parser.parse_optional_operand()
+    if first is not None:
+        values.append(first)
+        while parser.parse_optional_punctuation(","):
+            values.append(parser.parse_operand())
+    found.operands[name] = values
+
+
+def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:
+    if text[0].isalpha():
+        if optional:
+            return parser.parse_optional_keyword(text) is not None
+        parser.parse_keyword(text)
+        return True
+    if optional:
+        return parser.parse_optional_punctuation(text) is not None  # pyright: ignore
+    if text == "*":
+        parser.parse_optional_punctuation("*")  # pyright: ignore
+        return True
+    parser.parse_punctuation(text)  # pyright: ignore
+    return True
+
+
+def _parse_value(cls: type[Op], name: str, parser: Parser) -> Attribute:
+    spec = cls.attr_fields[name]
+    if spec.from_keyword is not None:
+        at = parser.pos
+        word = parser.parse_identifier()
+        try:
+            return spec.encode(spec.from_keyword(word))
+        except KeyError:
+            parser.raise_error(f"{cls.name}: '{word}' is no value of {name}", at)
+    numbers = parser.parse_optional_comma_separated_list(
+        parser.Delimiter.SQUARE, lambda: parser.parse_integer()
+    )
+    if numbers is not None:
+        return DenseArrayBase.from_list(i32, numbers)
+    return parser.parse_attribute()
+
+
+
