@@ -1,0 +1,129 @@
+"""Tritium: Triton kernels compiled to native code, in pure Python.
+
+    import tritium
+    import tritium.language as tl
+
+    @tritium.jit
+    def add(x, y, out, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, i < n) + tl.load(y + i, i < n), i < n)
+
+Public names are imported when they are first asked for, so that `import tritium` costs a few
+milliseconds and the parts that a program does not use are never loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from . import language as language
+    from . import runtime as runtime
+    from . import testing as testing
+    from . import tools as tools
+    from .compiler import compile as compile
+    from .errors import CompilationError as CompilationError
+    from .errors import InterpreterError as InterpreterError
+    from .errors import OutOfResources as OutOfResources
+    from .errors import TritonError as TritonError
+    from .runtime import AsyncCompileMode as AsyncCompileMode
+    from .runtime import Config as Config
+    from .runtime import FutureKernel as FutureKernel
+    from .runtime import JITFunction as JITFunction
+    from .runtime import KernelInterface as KernelInterface
+    from .runtime import MockTensor as MockTensor
+    from .runtime import TensorWrapper as TensorWrapper
+    from .runtime import autotune as autotune
+    from .runtime import constexpr_function as constexpr_function
+    from .runtime import heuristics as heuristics
+    from .runtime import jit as jit
+    from .runtime import reinterpret as reinterpret
+    from .runtime import set_allocator as set_allocator
+
+#: Where each public name lives: the module below `tritium`, and the name in it.
+_HOMES: dict[str, str] = {
+    "CompilationError": "errors",
+    "InterpreterError": "errors",
+    "OutOfResources": "errors",
+    "TritonError": "errors",
+    "compile": "compiler",
+    "AsyncCompileMode": "runtime",
+    "Config": "runtime",
+    "FutureKernel": "runtime",
+    "JITFunction": "runtime",
+    "KernelInterface": "runtime",
+    "MockTensor": "runtime",
+    "TensorWrapper": "runtime",
+    "aggregate": "language.core",
+    "autotune": "runtime",
+    "constexpr_function": "runtime",
+    "heuristics": "runtime",
+    "jit": "runtime",
+    "must_use_result": "language.core",
+    "reinterpret": "runtime",
+    "set_allocator": "runtime",
+}
+
+_SUBMODULES = frozenset(
+    {
+        *("backends", "compat", "compiler", "errors", "ir", "knobs", "language"),
+        *("passes", "runtime", "target", "testing", "tools"),
+    }
+)
+
+__all__ = [
+    "CompilationError",
+    "Config",
+    "InterpreterError",
+    "JITFunction",
+    "KernelInterface",
+    "MockTensor",
+    "OutOfResources",
+    "TensorWrapper",
+    "TritonError",
+    "autotune",
+    "cdiv",
+    "compile",
+    "heuristics",
+    "jit",
+    "language",
+    "must_use_result",
+    "next_power_of_2",
+    "reinterpret",
+    "runtime",
+    "set_allocator",
+    "testing",
+    "tools",
+]
+
+
+def cdiv(x: int, y: int) -> int:
+    """The quotient of `x` by `y`, rounded up: the number of blocks of `y` that cover `x`."""
+    return -(-x // y)
+
+
+def next_power_of_2(n: int) -> int:
+    """The smallest power of two that is at least `n`, for `n` of 1 or more; 0 for 0."""
+    return 1 << (n - 1).bit_length() if n > 0 else 0
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tritium' has no attribute '{name}'")
+    module = importlib.import_module(f"{__name__}.{home}")
+    try:
+        value = getattr(module, name)
+    except AttributeError:
+        raise AttributeError(f"module 'tritium' has no attribute '{name}' yet") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_HOMES, *_SUBMODULES, "__version__"})

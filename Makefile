@@ -1,0 +1,65 @@
+# Everything a contributor does. Needs make and Python 3.10 or newer, nothing else; the rest is set up in $(VENV).
+#
+#   make test VENV=.venv-ci JOBS=4 WITH="torch==2.13.0" ARGS="-k softmax"
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= 2
+WITH   ?=
+ARGS   ?=
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
+.DEFAULT_GOAL := help
+.PHONY: help demo setup test test-all lint format types bench docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "  variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) WITH='more packages' ARGS='for pytest or the command'"
+
+$(PY):
+	@$(PYTHON) -c 'import sys; v = sys.version_info; (3, 10) <= v < (3, 15) or sys.exit(f"Tritium needs Python 3.10 to 3.14; $(PYTHON) is {v[0]}.{v[1]}. Choose another: make PYTHON=python3.12")'
+	@echo "==> creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python3 could not create $(VENV); on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+
+$(VENV)/.base: $(PY) pyproject.toml
+	@echo "==> installing tritium into $(VENV) (once; under a minute with a good connection)"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(PY) pyproject.toml
+	@echo "==> installing tritium[dev] into $(VENV) (once; a minute or two)"
+	@$(PIP) -e '.[dev]' $(WITH)
+	@touch $@ $(VENV)/.base
+
+setup: $(VENV)/.dev  ## create $(VENV) with everything for development
+	@echo "activate it with: . $(VENV)/bin/activate"
+
+demo: $(VENV)/.base  ## compile and run four kernels natively; compare them with NumPy
+	@$(BIN)/tritium demo $(ARGS)
+
+test: $(VENV)/.dev  ## the test suite, without the long sweeps
+	$(PY) -m pytest -q -n $(JOBS) -m "not slow" $(ARGS)
+
+test-all: $(VENV)/.dev  ## the test suite with the long sweeps
+	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
+
+lint: $(VENV)/.dev  ## ruff on all Python
+	$(BIN)/ruff check src tests tutorials benchmarks
+
+format: $(VENV)/.dev  ## let ruff mend what it can
+	$(BIN)/ruff check --fix src tests tutorials benchmarks
+
+types: $(VENV)/.dev  ## pyright (strict) on src
+	@$(PIP) 'pyright[nodejs]'
+	$(BIN)/pyright
+
+bench: $(VENV)/.dev  ## time Tritium, NumPy and torch (if installed); writes build/bench/
+	$(PY) -m benchmarks.cpu_suite --out build/bench $(ARGS)
+
+docs: $(VENV)/.dev  ## run the tutorials and redraw the plots in docs/
+	$(PY) docs/measure.py $(ARGS)
+
+clean:  ## remove environments, build output and tool caches
+	rm -rf .venv .venv-* build dist .pytest_cache .ruff_cache .hypothesis
+	find src tests tutorials benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
