@@ -1,0 +1,190 @@
+"""The import alias: `triton` and all that is below it name Tritium's own modules.
+
+A finder at the head of `sys.meta_path` answers for `triton` and `triton.*`. Below the top the
+alias *is* the module (`triton.language is tritium.language`), so that classes and state exist
+once. The top is a module of its own, because one thing differs there: `triton.__version__` is
+the reference release that we follow, while `tritium.__version__` is ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, DistributionFinder
+from types import ModuleType
+from typing import Any
+
+from ..errors import TritonError
+from ..version import REFERENCE_VERSION
+from . import children
+
+ALIAS = "triton"
+_TARGET = __name__.split(".")[0]
+
+
+class CompatError(TritonError, ImportError):
+    """The alias cannot be set up in this process."""
+
+
+class AliasModule(ModuleType):
+    """`triton`: all attributes are those of `tritium`, read and written through, but its version.
+
+    Written through so that `triton.X = ...` (as test suites do to replace a function) has the
+    effect that it has on the reference.
+    """
+
+    _OWN = frozenset(
+        ("__name__", "__spec__", "__loader__", "__path__", "__file__", "__package__")
+        + ("__version__", "__dict__", "__class__")
+    )
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return getattr(sys.modules[_TARGET], name)
+        except AttributeError:
+            raise AttributeError(f"module '{ALIAS}' has no attribute '{name}'") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in AliasModule._OWN:
+            super().__setattr__(name, value)
+        else:
+            setattr(sys.modules[_TARGET], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(sys.modules[_TARGET], name)
+
+    def __dir__(self) -> list[str]:
+        return dir(sys.modules[_TARGET])
+
+
+class _TopLoader(Loader):
+    """Makes the module `triton` itself."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        target = importlib.import_module(_TARGET)
+        module = AliasModule(ALIAS, target.__doc__)
+        module.__version__ = REFERENCE_VERSION
+        module.__file__ = target.__file__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass  # everything is read from `tritium` when it is asked for
+
+
+class _SubmoduleLoader(Loader):
+    """Gives out the already imported `tritium.X` as `triton.X`."""
+
+    def __init__(self, target: ModuleType):
+        self.target = target
+        self.spec = target.__spec__
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return self.target
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has just written the alias's spec into the module, which is shared.
+        module.__spec__ = self.spec
+
+
+class _AliasDistribution(Distribution):
+    """What `importlib.metadata` reports for `triton`, which programs use to find its version."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        return f"Metadata-Version: 2.1\nName: {ALIAS}\nVersion: {REFERENCE_VERSION}\n"
+
+    def locate_file(self, path: Any) -> Any:
+        raise FileNotFoundError(f"{path}: the alias of {ALIAS} owns no files")
+
+
+class AliasFinder(MetaPathFinder):
+    """Answers for `triton` and `triton.*`, and for nothing else."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        if fullname == ALIAS:
+            spec = ModuleSpec(fullname, _TopLoader(), is_package=True)
+            package = importlib.import_module(_TARGET)
+            spec.submodule_search_locations = list(package.__path__)
+            return spec
+        if not fullname.startswith(ALIAS + "."):
+            return None
+        real = _TARGET + fullname[len(ALIAS) :]
+        module = self._import(real, fullname)
+        is_package = hasattr(module, "__path__")
+        return ModuleSpec(fullname, _SubmoduleLoader(module), is_package=is_package)
+
+    @staticmethod
+    def _import(real: str, alias: str) -> ModuleType:
+        try:
+            return importlib.import_module(real)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (real + ".").startswith(error.name + "."):
+                raise  # the module exists, and something that it imports does not
+            raise ModuleNotFoundError(
+                f"No module named '{alias}': under tritium.compat it would be '{real}', "
+                f"which Tritium {sys.modules[_TARGET].__version__} does not have",
+                name=alias,
+            ) from None
+
+    def find_distributions(
+        self, context: DistributionFinder.Context | None = None
+    ) -> Iterable[Distribution]:
+        if context is not None and (context.name or "").lower() == ALIAS:
+            return [_AliasDistribution()]
+        return []
+
+
+def is_installed() -> bool:
+    """Whether `triton` names Tritium in this process."""
+    return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
+
+
+def install(*, in_children: bool = True) -> None:
+    """Let `import triton`, and every module below it, give Tritium's, in this process.
+
+    Installing twice is the same as once.
+
+    Args:
+        in_children: also in Python processes started from here on, by `multiprocessing` (fork,
+            spawn, forkserver) or otherwise. It is passed on in the environment (`PYTHONPATH`),
+            which a child that is started with `-E` or `-I` ignores.
+
+    Raises:
+        CompatError: the real Triton was imported before; its modules hold references to each
+            other that no alias could replace.
+    """
+    loaded = sys.modules.get(ALIAS)
+    if loaded is not None and not isinstance(loaded, AliasModule):
+        where = getattr(loaded, "__file__", None) or "an unknown place"
+        raise CompatError(
+            f"Triton {getattr(loaded, '__version__', '')} was imported before from {where}. "
+            "Call tritium.compat.install() before anything imports triton "
+            "(import torch can do that too), or start the program with: tritium run PROGRAM"
+        )
+    if not is_installed():
+        sys.meta_path.insert(0, AliasFinder())
+        importlib.invalidate_caches()
+    if in_children:
+        children.enable()
+
+
+def uninstall() -> None:
+    """Undo `install()`: later imports of `triton` find what is installed under that name.
+
+    Modules that imported the alias before keep what they have.
+    """
+    sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, AliasFinder)]
+    if isinstance(sys.modules.get(ALIAS), AliasModule):
+        for name in [m for m in sys.modules if m == ALIAS or m.startswith(ALIAS + ".")]:
+            del sys.modules[name]
+    children.disable()

@@ -1,0 +1,33 @@
+"""Pass the alias on to child processes.
+
+Python runs a module `sitecustomize` at its start. `site/` holds one that installs the alias;
+putting that folder at the head of `PYTHONPATH` reaches every Python that a program starts, be it
+by multiprocessing (spawn, forkserver), by subprocess, or by a launcher such as torchrun.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_VARIABLE = "PYTHONPATH"
+_SITE = str(Path(__file__).parent / "site")
+
+
+def _others() -> list[str]:
+    entries = os.environ.get(_VARIABLE, "").split(os.pathsep)
+    return [e for e in entries if e and e != _SITE]
+
+
+def enable() -> None:
+    """Let Python processes started from now on install the alias at their start."""
+    os.environ[_VARIABLE] = os.pathsep.join([_SITE, *_others()])
+
+
+def disable() -> None:
+    """Undo `enable()`."""
+    others = _others()
+    if others:
+        os.environ[_VARIABLE] = os.pathsep.join(others)
+    else:
+        os.environ.pop(_VARIABLE, None)
