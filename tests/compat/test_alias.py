@@ -1,0 +1,172 @@
+"""`tritium.compat`: each case in a process of its own, because imports cannot be undone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+SRC = str(Path(__file__).parents[2] / "src")
+
+
+@pytest.fixture
+def python(tmp_path: Path):
+    """Run a program in a new process, return its output; a fake 'real' Triton is importable."""
+    fake = tmp_path / "site" / "triton"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text("__version__ = '9.9'\nREAL = True\n")
+    (fake / "only_in_the_real_one.py").write_text("")
+
+    def run(program: str, *, path: tuple[str, ...] = (), check: bool = True) -> str:
+        file = tmp_path / "program.py"
+        file.write_text(textwrap.dedent(program))
+        entries = [*path, SRC, str(tmp_path / "site")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entries)}
+        done = subprocess.run(
+            [sys.executable, str(file)], env=environment, capture_output=True, text=True
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done.stdout.strip() if check else done.stderr
+
+    return run
+
+
+def test_modules_below_the_alias_are_the_same_objects(python):
+    program = """
+        import tritium, tritium.errors, tritium.language
+        before = tritium.language.__spec__
+        import tritium.compat
+        tritium.compat.install()
+        import triton, triton.errors, triton.language as tl
+        from triton.errors import CompilationError
+        assert tl is tritium.language and triton.errors is tritium.errors
+        assert CompilationError is tritium.errors.CompilationError
+        assert triton.cdiv is tritium.cdiv
+        assert tritium.language.__name__ == "tritium.language"
+        assert tritium.language.__spec__ is before
+        print(triton.__version__, tritium.__version__)
+    """
+    assert python(program) == "3.6.0 0.1.0"
+
+
+def test_import_tritium_alone_leaves_the_installed_triton(python):
+    assert python("import tritium, tritium.compat, triton; print(triton.__version__)") == "9.9"
+
+
+def test_the_alias_hides_the_installed_one_and_uninstall_brings_it_back(python):
+    program = """
+        from tritium import compat
+        compat.install(); compat.install()
+        import triton, triton.language
+        try:
+            import triton.only_in_the_real_one
+        except ModuleNotFoundError as error:
+            assert "tritium.only_in_the_real_one" in str(error), error
+            assert error.name == "triton.only_in_the_real_one"
+        compat.uninstall()
+        assert not compat.is_installed()
+        import triton
+        import triton.only_in_the_real_one
+        print(triton.__version__)
+    """
+    assert python(program) == "9.9"
+
+
+def test_refuses_when_the_real_one_was_imported(python):
+    message = python("import triton; from tritium import compat; compat.install()", check=False)
+    assert "Triton 9.9 was imported before from" in message
+    assert "tritium run" in message
+
+
+def test_writing_to_the_alias_writes_to_tritium(python):
+    program = """
+        from tritium import compat
+        compat.install()
+        import triton, tritium
+        triton.cdiv = "replaced"
+        assert tritium.cdiv == "replaced"
+        triton.__version__ = "0.0"
+        print(tritium.__version__)
+    """
+    assert python(program) == "0.1.0"
+
+
+def test_the_version_is_found_in_the_metadata_too(python):
+    program = """
+        from importlib import metadata
+        from tritium import compat
+        compat.install()
+        print(metadata.version("triton"), metadata.version("pytest") != "3.6.0")
+    """
+    assert python(program) == "3.6.0 True"
+
+
+def test_an_import_that_fails_inside_a_module_is_reported_as_itself(python, tmp_path):
+    package = tmp_path / "tritium_part.py"
+    package.write_text("import a_module_that_nobody_has\n")
+    program = f"""
+        import tritium
+        tritium.__path__.append({str(tmp_path)!r})
+        from tritium import compat
+        compat.install()
+        import triton.tritium_part
+    """
+    assert "No module named 'a_module_that_nobody_has'" in python(program, check=False)
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_child_processes_of_multiprocessing_have_the_alias(python, method):
+    program = f"""
+        from tritium import compat
+        compat.install()
+        import multiprocessing
+        def child(queue):
+            import triton, triton.language
+            queue.put((triton.__version__, triton.language.__name__))
+        if __name__ == "__main__":
+            context = multiprocessing.get_context({method!r})
+            queue = context.Queue()
+            process = context.Process(target=child, args=(queue,))
+            process.start()
+            print(*queue.get(timeout=60))
+            process.join()
+    """
+    assert python(program) == "3.6.0 tritium.language"
+
+
+def test_other_child_processes_have_it_unless_it_was_taken_back(python):
+    program = """
+        import os, subprocess, sys
+        from tritium import compat
+        before = os.environ["PYTHONPATH"]
+        def version():
+            code = "import triton; print(triton.__version__)"
+            return subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+        compat.install(in_children=False)
+        first = version()
+        compat.install()
+        second = version()
+        compat.uninstall()
+        assert os.environ["PYTHONPATH"] == before
+        print(first, second, version())
+    """
+    assert python(program) == "9.9 3.6.0 9.9"
+
+
+def test_a_sitecustomize_that_was_there_before_still_runs(python, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "sitecustomize.py").write_text("import builtins; builtins.seen = 'hello'\n")
+    program = """
+        import subprocess, sys
+        from tritium import compat
+        compat.install()
+        code = "import triton; print(seen, triton.__version__)"
+        print(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
+    """
+    assert python(program, path=(str(other),)) == "hello 3.6.0"
