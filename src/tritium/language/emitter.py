@@ -1,0 +1,156 @@
+"""Where language functions send the ops they build.
+
+Every function of the language ends in `emit(SomeOp, operands...)`. What happens then is decided by
+the *emitter* that is active on the current thread:
+
+- the compiler's (`frontend/builder.py`) appends the op to a block and returns its SSA results;
+- the interpreter's (`backends/interpreter`) evaluates the op at once and returns arrays.
+
+So the language is stated once, and needs no patching to be interpreted. The emitter is ambient,
+not an argument, because an interpreted kernel is plain Python that calls `tl.load(...)` itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tritium.ir.types import Type
+from tritium.ops.base import Op
+
+if TYPE_CHECKING:
+    from tritium.language.function import JITCallable
+
+
+class Handle(Protocol):
+    """What a `tl.tensor` holds: an SSA value, or an evaluated array with its type."""
+
+    @property
+    def type(self) -> Type: ...
+
+
+@dataclass(frozen=True)
+class TargetFeatures:
+    """What the language must know of the target to check a program: set by the backend.
+
+    Attributes:
+        name: the backend, "cpu" or "cuda".
+        min_dot_size: (lhs dtype, rhs dtype) -> smallest allowed (M, N, K) of a dot.
+        supported_fp8_dtypes: names such as "fp8e5", "fp8e4nv".
+        deprecated_fp8_dot_operand_dtypes: fp8 formats that warn when used in a dot.
+        allowed_dot_input_precisions: e.g. ("tf32", "tf32x3", "ieee").
+        default_dot_input_precision: what a dot of fp32 uses when the program says nothing.
+        max_num_imprecise_acc_default: for fp8 dots; 0 where the target has no such notion.
+        debug: whether `device_assert` is compiled in.
+        sanitize_overflow: whether integer arithmetic is checked for overflow (with `debug`).
+        codegen: names of target-specific implementations that a backend supplies to the language
+            (custom fp8 conversions, say).
+    """
+
+    name: str = "cpu"
+    min_dot_size: Callable[[Any, Any], tuple[int, int, int]] = lambda lhs, rhs: (1, 1, 1)
+    supported_fp8_dtypes: tuple[str, ...] = (
+        "fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16",
+    )  # fmt: skip
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee")
+    default_dot_input_precision: str = "tf32"
+    max_num_imprecise_acc_default: int = 0
+    debug: bool = False
+    sanitize_overflow: bool = True
+    codegen: Mapping[str, Callable[..., Any]] | None = None
+
+
+class Emitter(Protocol):
+    """Receives ops. See the module's docstring for the two implementations."""
+
+    features: TargetFeatures
+
+    def emit(
+        self,
+        cls: type[Op],
+        *operands: Handle | Sequence[Handle] | None,
+        result: Any = None,
+        regions: Sequence[Any] = (),
+        **attrs: Any,
+    ) -> tuple[Any, ...]:
+        """Build an op as `cls.build` would; returns the handles of its results.
+
+        Raises `OpError` where the op's `infer` does.
+        """
+        ...
+
+    def region(
+        self,
+        types: Sequence[Type],
+        body: Callable[..., Sequence[Handle]],
+        terminator: type[Op],
+    ) -> Any:
+        """A region for an op such as `tt.reduce`: `body` is called with one handle for each of
+        `types` and returns the handles that `terminator` yields. Pass the result in `regions`."""
+        ...
+
+    def call(
+        self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Call another kernel-language function with language values; returns its value."""
+        ...
+
+    def set_attribute(self, handle: Handle, name: str, value: Any) -> None:
+        """Attach a discardable attribute (a compiler hint) to the op that defines `handle`."""
+        ...
+
+    def warn(self, message: str) -> None:
+        """Report a `UserWarning` at the user's line."""
+        ...
+
+    def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:
+        """Output of `tl.static_print`, at compile time."""
+        ...
+
+
+class _State(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Emitter] = []
+
+
+_state = _State()
+
+
+def active() -> bool:
+    """Whether a kernel is being compiled or interpreted on this thread."""
+    return bool(_state.stack)
+
+
+def current() -> Emitter:
+    """The active emitter. Raises `ValueError` outside of a kernel."""
+    if not _state.stack:
+        raise ValueError(
+            "language functions can only be called inside a kernel: "
+            "did you forget to add @triton.jit?"
+        )
+    return _state.stack[-1]
+
+
+@contextmanager
+def activate(emitter: Emitter) -> Iterator[None]:
+    """Make `emitter` the active one on this thread."""
+    _state.stack.append(emitter)
+    try:
+        yield
+    finally:
+        _state.stack.pop()
+
+
+def emit(cls: type[Op], *operands: Any, **kwargs: Any) -> Any:
+    """Emit an op with one result; returns its handle."""
+    (handle,) = current().emit(cls, *operands, **kwargs)
+    return handle
+
+
+def emit_many(cls: type[Op], *operands: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Emit an op with any number of results; returns their handles."""
+    return current().emit(cls, *operands, **kwargs)
