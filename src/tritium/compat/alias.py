@@ -38,8 +38,10 @@ class AliasModule(ModuleType):
     """
 
     _OWN = frozenset(
-        ("__name__", "__spec__", "__loader__", "__path__", "__file__", "__package__")
-        + ("__version__", "__dict__", "__class__")
+        {
+            *("__name__", "__spec__", "__loader__", "__path__", "__file__", "__package__"),
+            *("__version__", "__dict__", "__class__"),
+        }
     )
 
     def __getattr__(self, name: str) -> Any:

@@ -10,24 +10,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .. import knobs
+
 _VARIABLE = "PYTHONPATH"
 _SITE = str(Path(__file__).parent / "site")
 
 
 def _others() -> list[str]:
-    entries = os.environ.get(_VARIABLE, "").split(os.pathsep)
+    entries = (knobs.getenv(_VARIABLE) or "").split(os.pathsep)
     return [e for e in entries if e and e != _SITE]
 
 
 def enable() -> None:
     """Let Python processes started from now on install the alias at their start."""
-    os.environ[_VARIABLE] = os.pathsep.join([_SITE, *_others()])
+    knobs.setenv(_VARIABLE, os.pathsep.join([_SITE, *_others()]))
 
 
 def disable() -> None:
     """Undo `enable()`."""
-    others = _others()
-    if others:
-        os.environ[_VARIABLE] = os.pathsep.join(others)
-    else:
-        os.environ.pop(_VARIABLE, None)
+    knobs.setenv(_VARIABLE, os.pathsep.join(_others()) or None)

@@ -1,0 +1,176 @@
+"""The commands and their options. Each command's work is in a module of its own, imported late:
+`tritium cache` should not wait for a compiler to load.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import TritonError
+from ..version import REFERENCE_VERSION, __version__
+
+_PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+app = typer.Typer(
+    name="tritium",
+    help="Compile and run Triton kernels on this machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+cache_app = typer.Typer(help="Show or clear the compiled kernels on disk.")
+app.add_typer(cache_app, name="cache")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tritium {__version__} (follows triton {REFERENCE_VERSION})")
+        raise typer.Exit()
+
+
+def fail(message: object) -> typer.Exit:
+    """Print an error of the user's, and return what ends the command with status 1."""
+    typer.echo(f"tritium: error: {message}", err=True)
+    return typer.Exit(1)
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    quick: Annotated[bool, typer.Option(help="Smaller inputs and fewer repetitions.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Run this kernel only; may be repeated.")
+    ] = None,
+) -> None:
+    """Compile four kernels natively, check them against NumPy in float64, and time them."""
+    from .demo import run_demo
+
+    try:
+        passed = run_demo(quick=quick, only=only)
+    except ValueError as error:
+        raise fail(error) from None
+    if not passed:
+        raise typer.Exit(1)
+
+
+@app.command(context_settings=_PASS_ON)
+def run(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="PROG ARGS...", help="A file, folder or -m MODULE; its arguments."),
+    ],
+) -> None:
+    """Run an unmodified program that says `import triton`, on Tritium."""
+    from .run import run_program
+
+    run_program(arguments)
+
+
+@app.command(context_settings=_PASS_ON)
+def pytest(
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGS...")] = None,
+) -> None:
+    """Run pytest on tests that say `import triton`, on Tritium."""
+    from .run import run_program
+
+    run_program(["-m", "pytest", *(arguments or [])])
+
+
+@app.command()
+def opt(
+    file: Annotated[
+        str | None, typer.Argument(help="A .ttir or .ttgir file; - for standard input.")
+    ] = None,
+    passes: Annotated[
+        list[str] | None,
+        typer.Option("--pass", "-p", metavar="NAME", help="A pass to run; repeat, in order."),
+    ] = None,
+    print_after_all: Annotated[
+        bool, typer.Option("--print-after-all", help="Print the IR after each pass, to stderr.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")
+    ] = None,
+    list_passes: Annotated[bool, typer.Option("--list", help="List the passes.")] = False,
+) -> None:
+    """Run named passes over IR and print the result."""
+    from . import opt as command
+
+    if list_passes:
+        command.list_passes()
+        return
+    if file is None:
+        raise fail("opt needs a FILE (or - for standard input); --list shows the passes")
+    try:
+        text = command.optimize(file, passes or [], print_after_all=print_after_all)
+    except (TritonError, OSError) as error:
+        raise fail(error) from None
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text)
+
+
+@cache_app.callback(invoke_without_command=True)
+def cache(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        from .cache import describe
+
+        typer.echo(describe())
+
+
+@cache_app.command()
+def where() -> None:
+    """Print the folder."""
+    from .cache import folder
+
+    typer.echo(folder())
+
+
+@cache_app.command()
+def size() -> None:
+    """Print how many kernels there are, and their size in bytes."""
+    from .cache import measure
+
+    kernels, size_in_bytes = measure()
+    typer.echo(f"{kernels} kernels, {size_in_bytes} bytes")
+
+
+@cache_app.command()
+def clear(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove every compiled kernel."""
+    from .cache import clear_all, describe
+
+    if not yes:
+        note = "An installed Triton keeps its kernels in the same folder unless it is told otherwise."
+        typer.confirm(f"{describe()}\n{note}\nRemove them all?", abort=True)
+    try:
+        typer.echo(f"removed {clear_all()} kernels")
+    except OSError as error:
+        raise fail(error) from None
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for bug reports.")] = False,
+) -> None:
+    """Say what this machine offers, what is missing, and how to get it."""
+    from .doctor import run_doctor
+
+    if not run_doctor(as_json=as_json):
+        raise typer.Exit(1)

@@ -1,0 +1,214 @@
+"""`tritium doctor`: what this machine offers to the compiler, what is missing, how to get it."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .. import knobs
+from ..version import REFERENCE_VERSION, __version__
+
+#: Feature names (LLVM's) that change the code we generate, in the order in which they are shown.
+_NOTABLE_FEATURES = (
+    *("sse4.2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512bf16"),
+    *("avx512fp16", "avx512vnni", "amx-tile", "amx-bf16", "amx-int8"),
+    *("neon", "fp16", "bf16", "dotprod", "i8mm", "sve", "sve2", "sme"),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        group: the heading that it stands under.
+        name: what was looked for.
+        state: `ok`, `missing` (optional, `remedy` says how to get it) or `broken` (needed).
+        detail: the version, path or value found.
+        remedy: what to do about it; empty when nothing is to be done.
+    """
+
+    group: str
+    name: str
+    state: str
+    detail: str = ""
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look at everything; starts no kernel and imports neither torch nor CUDA."""
+    return [*_software(), *_processor(), *_gpu(), *_optional(), *_cache()]
+
+
+def run_doctor(*, as_json: bool) -> bool:
+    """Print the report; returns whether the CPU backend can work here."""
+    findings = examine()
+    if as_json:
+        print(json.dumps([asdict(f) for f in findings], indent=1))
+    else:
+        _print(findings)
+    return all(f.state != "broken" for f in findings)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _software() -> Iterable[Finding]:
+    group = "software"
+    yield Finding(group, "tritium", "ok", f"{__version__}, follows triton {REFERENCE_VERSION}")
+    yield Finding(group, "python", "ok", f"{platform.python_version()} at {sys.executable}")
+    yield Finding(group, "system", "ok", platform.platform())
+    for name in ("xdsl", "numpy", "ml_dtypes"):
+        found = _version(name)
+        state, remedy = ("ok", "") if found else ("broken", "pip install --force-reinstall tritium")
+        yield Finding(group, name, state, found or "", remedy)
+    yield _code_generator(group)
+
+
+def _code_generator(group: str) -> Finding:
+    """LLVM, seen to compile and run a function: a hardened system may forbid fresh code."""
+    detail = f"{_version('llvmlite')}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+    try:
+        answer = _compile_and_call()
+    except (OSError, RuntimeError) as error:
+        remedy = "the system may forbid executable memory (SELinux, PaX, a sandbox)"
+        return Finding(group, "llvmlite", "broken", f"{detail}: {error}", remedy)
+    if answer != 42:
+        return Finding(group, "llvmlite", "broken", f"{detail}: compiled 42, got {answer}")
+    return Finding(group, "llvmlite", "ok", f"{detail}, compiles and runs native code")
+
+
+def _compile_and_call() -> int:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly("define i32 @answer(i32 %x) { %y = add i32 %x, 1 ret i32 %y }")
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    jit = llvm.create_mcjit_compiler(module, machine)
+    jit.finalize_object()
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(jit.get_function_address("answer"))
+    return function(41)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _processor() -> Iterable[Finding]:
+    group = "processor"
+    lines = (line.partition(":") for line in _read("/proc/cpuinfo").splitlines())
+    named = {key.strip(): value.strip() for key, _, value in lines}
+    model = named.get("model name") or platform.processor() or platform.machine()
+    yield Finding(group, "model", "ok", f"{model} (LLVM: {llvm.get_host_cpu_name()})")
+    yield Finding(group, "cores", "ok", _cores())
+    features = llvm.get_host_cpu_features()
+    notable = [f for f in _NOTABLE_FEATURES if features.get(f)]
+    yield Finding(group, "features", "ok", " ".join(notable) or "none that we use")
+    if caches := _caches():
+        yield Finding(group, "caches", "ok", caches)
+
+
+def _cores() -> str:
+    usable, threads = knobs.usable_cpu_count(), knobs.runtime.cpu_threads
+    return f"{usable} usable of {os.cpu_count()}; kernels use {threads} (TRITIUM_NUM_THREADS)"
+
+
+def _caches() -> str:
+    """Sizes of the first CPU's caches, from Linux's sysfs; empty elsewhere."""
+    found: list[str] = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (_read(str(index / f)) for f in ("level", "type", "size"))
+        if level and kind != "Instruction":
+            found.append(f"L{level}{'d' if kind == 'Data' else ''} {size}")
+    return ", ".join(found)
+
+
+def _gpu() -> Iterable[Finding]:
+    group = "nvidia (optional)"
+    name = knobs.nvidia.libcuda_path or ctypes.util.find_library("cuda")
+    if name:
+        yield Finding(group, "driver", "ok", name)
+    else:
+        yield Finding(group, "driver", "missing", "no libcuda", "install NVIDIA's driver")
+    ptxas = knobs.nvidia.ptxas
+    if ptxas:
+        yield Finding(group, "ptxas", "ok", f"{ptxas.version} at {ptxas.path}")
+    else:
+        yield Finding(group, "ptxas", "missing", "", "pip install 'tritium[cuda]'")
+    yield _package(group, "cuda-bindings", "pip install 'tritium[cuda]'")
+
+
+def _package(group: str, name: str, remedy: str) -> Finding:
+    version = _version(name)
+    if version is None:
+        return Finding(group, name, "missing", "", remedy)
+    return Finding(group, name, "ok", version)
+
+
+def _optional() -> Iterable[Finding]:
+    group = "python packages (optional)"
+    yield _package(group, "torch", "pip install 'tritium[torch]' to pass tensors of torch")
+    yield _package(group, "matplotlib", "pip install 'tritium[bench]' for the plots of perf_report")
+    yield _package(group, "pandas", "pip install 'tritium[bench]' for the tables of perf_report")
+    yield _package(group, "redis", "pip install 'tritium[redis]' to share a kernel cache")
+    real = _version("triton")
+    if real is not None:
+        yield Finding(group, "triton", "ok", f"{real}, untouched beside tritium")
+
+
+def _cache() -> Iterable[Finding]:
+    group, path = "kernel cache", Path(knobs.cache.dir)
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    try:
+        # Asking for permissions is not enough: a read-only file system grants them to root.
+        with tempfile.TemporaryFile(dir=existing):
+            yield Finding(group, "folder", "ok", str(path))
+            return
+    except OSError:
+        pass
+    remedy = "set TRITON_CACHE_DIR to a folder that can be written; kernels compile in each process"
+    yield Finding(group, "folder", "missing", f"{path} cannot be written", remedy)
+
+
+_MARKS: dict[str, str] = {
+    "ok": "[green]ok[/]",
+    "missing": "[yellow]missing[/]",
+    "broken": "[bold red]broken[/]",
+}
+
+
+def _print(findings: list[Finding]) -> None:
+    console = Console()
+    for group in dict.fromkeys(f.group for f in findings):
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        for finding in (f for f in findings if f.group == group):
+            text = escape(finding.detail)
+            if finding.remedy:
+                text = f"{text + ': ' if text else ''}[italic]{escape(finding.remedy)}[/]"
+            table.add_row("  " + finding.name, _MARKS[finding.state], text)
+        console.print(f"[bold]{group}[/]")
+        console.print(table)
+    states = Counter(f.state for f in findings)
+    verdict = "cannot work here" if states["broken"] else "ready"
+    console.print(f"\nCPU backend: {verdict}; {states['missing']} optional parts missing")

@@ -1,0 +1,208 @@
+"""The command line: what each command prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tritium.cli import doctor
+
+SRC = str(Path(__file__).parents[2] / "src")
+
+
+def tritium(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": SRC, "COLUMNS": "200", **environment}
+    command = [sys.executable, "-m", "tritium", *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_version_names_the_reference_too():
+    assert tritium("--version").stdout == "tritium 0.1.0 (follows triton 3.6.0)\n"
+
+
+def test_help_lists_every_command():
+    text = tritium("--help").stdout
+    for command in ("demo", "run", "pytest", "opt", "cache", "doctor"):
+        assert command in text
+
+
+def test_an_unknown_command_is_a_usage_error():
+    done = tritium("compil")
+    assert done.returncode == 2 and "compil" in done.stderr
+
+
+# ---- run ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(text: str, name: str = "prog.py") -> str:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text))
+        return str(file)
+
+    return write
+
+
+def test_run_gives_the_program_its_arguments_name_and_folder(program):
+    program("VALUE = 7\n", "beside.py")
+    file = program("""
+        import sys, triton, triton.language as tl
+        from beside import VALUE
+        print(triton.__version__, tl.__name__, VALUE, sys.argv[1:], __name__, __file__)
+    """)
+    done = tritium("run", file, "--help", "-x", "a b")
+    assert done.stderr == ""
+    expected = f"3.6.0 tritium.language 7 ['--help', '-x', 'a b'] __main__ {file}\n"
+    assert done.stdout == expected
+
+
+def test_run_a_module(program, tmp_path):
+    program("import sys, triton; print(triton.__version__, sys.argv[1:])", "pkg/tool.py")
+    env = {**os.environ, "PYTHONPATH": SRC}
+    command = [sys.executable, "-m", "tritium", "run", "-m", "pkg.tool", "-q"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stdout == "3.6.0 ['-q']\n", done.stderr
+
+
+def test_run_a_folder(program, tmp_path):
+    program("import triton; print(triton.__version__)", "app/__main__.py")
+    assert tritium("run", str(tmp_path / "app")).stdout == "3.6.0\n"
+
+
+def test_run_ends_as_the_program_does(program):
+    assert tritium("run", program("raise SystemExit(3)")).returncode == 3
+    assert tritium("run", program("import sys; sys.exit()")).returncode == 0
+
+
+def test_run_shows_the_program_s_frames_only(program):
+    done = tritium("run", program("def f():\n    return 1 / 0\nf()\n"))
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "prog.py" in lines[1] and lines[-1] == "ZeroDivisionError: division by zero"
+    assert "tritium" not in done.stderr.replace(SRC, "")
+
+
+def test_run_leaves_names_to_exit_handlers(program):
+    file = program("""
+        import atexit, sys
+        state = ["kept"]
+        atexit.register(lambda: print(state[0], sys.modules["__main__"].state))
+    """)
+    assert tritium("run", file).stdout == "kept ['kept']\n"
+
+
+def test_run_spawned_children_import_the_alias_and_the_program(program):
+    file = program("""
+        import multiprocessing
+        import triton
+        def f(x):
+            return triton.__version__, x + 1
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(f, [1]))
+    """)
+    done = tritium("run", file)
+    assert done.stdout == "[('3.6.0', 2)]\n", done.stderr
+
+
+def test_run_without_such_a_file():
+    done = tritium("run", "no_such_program.py")
+    assert done.returncode == 2 and "no_such_program.py: no such file" in done.stderr
+    assert tritium("run").returncode == 2
+
+
+def test_pytest_runs_tests_that_import_triton(program, tmp_path):
+    file = program("import triton\ndef test(): assert triton.__version__ == '3.6.0'", "test_it.py")
+    done = tritium("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), file)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+# ---- cache --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(tmp_path):
+    for name, size in (("A" * 52, 100), ("B" * 52, 50)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kernel.o").write_bytes(b"x" * size)
+    (tmp_path / "a_file.txt").write_text("not a kernel")
+    return tmp_path
+
+
+def test_cache_tells_where_and_how_big(cache):
+    here = {"TRITON_CACHE_DIR": str(cache)}
+    assert tritium("cache", "where", **here).stdout == f"{cache}\n"
+    assert tritium("cache", "size", **here).stdout == "2 kernels, 150 bytes\n"
+    assert tritium("cache", **here).stdout == f"{cache}: 2 kernels, 150 B\n"
+
+
+def test_cache_clear_removes_kernels_and_nothing_else(cache):
+    done = tritium("cache", "clear", "--yes", TRITON_CACHE_DIR=str(cache))
+    assert done.stdout == "removed 2 kernels\n"
+    assert [p.name for p in cache.iterdir()] == ["a_file.txt"]
+
+
+def test_cache_clear_asks_first(cache):
+    done = tritium("cache", "clear", TRITON_CACHE_DIR=str(cache))
+    assert done.returncode == 1 and len(list(cache.iterdir())) == 3
+
+
+def test_a_cache_that_does_not_exist_is_empty(tmp_path):
+    done = tritium("cache", "size", TRITON_CACHE_DIR=str(tmp_path / "none"))
+    assert done.stdout == "0 kernels, 0 bytes\n" and done.returncode == 0
+
+
+# ---- doctor -------------------------------------------------------------------------------------
+
+
+def test_doctor_reports_every_part():
+    done = tritium("doctor", "--json", TRITIUM_NUM_THREADS="3")
+    assert done.returncode == 0, done.stdout
+    report = {f["name"]: f for f in json.loads(done.stdout)}
+    assert report["llvmlite"]["state"] == "ok" and "LLVM 22" in report["llvmlite"]["detail"]
+    assert "kernels use 3" in report["cores"]["detail"]
+    for name in ("model", "features", "driver", "ptxas", "cuda-bindings", "torch", "folder"):
+        finding = report[name]
+        assert finding["state"] == "ok" or finding["remedy"]
+
+
+def test_doctor_prints_a_verdict_and_remedies():
+    done = tritium("doctor")
+    assert done.returncode == 0 and "CPU backend: ready" in done.stdout
+    finding = doctor._package("optional", "no-such-distribution", "pip install it")
+    assert (finding.state, finding.remedy) == ("missing", "pip install it")
+
+
+def test_doctor_fails_where_native_code_cannot_run(monkeypatch, capsys):
+    def forbidden() -> int:
+        raise OSError("cannot allocate executable memory")
+
+    monkeypatch.setattr(doctor, "_compile_and_call", forbidden)
+    assert not doctor.run_doctor(as_json=False)
+    text = capsys.readouterr().out
+    assert "broken" in text and "executable memory" in text and "cannot work here" in text
+
+
+def test_doctor_reports_a_cache_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    place = str(tmp_path / "file" / "cache")
+    report = json.loads(tritium("doctor", "--json", TRITON_CACHE_DIR=place).stdout)
+    folder = next(f for f in report if f["name"] == "folder")
+    assert folder["state"] == "missing" and "TRITON_CACHE_DIR" in folder["remedy"]
+
+
+def test_the_commands_do_not_import_torch():
+    code = "import sys\nfrom tritium.cli import doctor\ndoctor.examine()\n"
+    code += "print('torch' in sys.modules)"
+    env = {**os.environ, "PYTHONPATH": SRC}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
