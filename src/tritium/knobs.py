@@ -1,0 +1,676 @@
+"""Every setting of Tritium, in groups; the only module that reads or writes `os.environ`.
+
+A setting is a typed descriptor on its group. Reading it looks at the environment each time:
+
+    >>> from tritium import knobs
+    >>> knobs.compilation.dump_ir           # TRITON_KERNEL_DUMP, now
+    False
+    >>> knobs.compilation.dump_ir = True    # wins over the environment, and is written to it
+    >>> knobs.compilation.dump_ir = knobs.env    # back to the environment (so does `del`)
+    >>> with knobs.compilation.scope():     # values and environment are restored at the end
+    ...     knobs.compilation.always_compile = True
+
+Assignments are written to the environment so that child processes see them, unless
+`knobs.propagate_env` is False. Names of groups, settings and variables are the reference's;
+settings of our own are marked so. A value that does not fit raises `RuntimeError` naming the
+variable, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+T = TypeVar("T")
+G = TypeVar("G", bound="base_knobs")
+F = TypeVar("F", bound=Callable[..., Any])
+
+propagate_env: bool = True
+"""Whether assigning to a setting also writes its environment variable."""
+
+
+class Env:
+    """The type of `env`: the marker that returns a setting to its environment variable."""
+
+    def __repr__(self) -> str:
+        return "knobs.env"
+
+
+env = Env()
+
+TRUE_WORDS = ("1", "true", "yes", "on", "y")
+FALSE_WORDS = ("0", "false", "no", "off", "n", "")
+
+
+def getenv(key: str, default: str | None = None) -> str | None:
+    """The environment variable `key`, without surrounding spaces; `default` when it is unset."""
+    value = os.environ.get(key)
+    return default if value is None else value.strip()
+
+
+def setenv(key: str, value: str | None) -> None:
+    """Set the environment variable `key`, or remove it for None; nothing if not propagating."""
+    if not propagate_env:
+        return
+    if value is None:
+        os.environ.pop(key, None)
+    else:
+        os.environ[key] = value
+
+
+def toenv(value: object) -> str | None:
+    """A setting's value as its environment variable holds it; None means unset."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, type):
+        return f"{value.__module__}:{value.__qualname__}"
+    return str(value)
+
+
+class env_base(Generic[T]):
+    """A setting read live from the environment variable `key`; subclasses say how it is parsed."""
+
+    def __init__(self, key: str):
+        self.key = key
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, obj: None, owner: type) -> env_base[T]: ...
+    @overload
+    def __get__(self, obj: base_knobs, owner: type) -> T: ...
+    def __get__(self, obj: base_knobs | None, owner: type) -> T | env_base[T]:
+        if obj is None:
+            return self
+        stored = obj.__dict__
+        return stored[self.name] if self.name in stored else self.get()
+
+    def __set__(self, obj: base_knobs, value: T | Env) -> None:
+        if isinstance(value, Env):
+            obj.__dict__.pop(self.name, None)
+            return
+        value = self.check(value)
+        obj.__dict__[self.name] = value
+        setenv(self.key, toenv(value))
+
+    def __delete__(self, obj: base_knobs) -> None:
+        obj.__dict__.pop(self.name, None)
+
+    def get(self) -> T:
+        """The value that the environment (or else the default) gives now."""
+        raise NotImplementedError(type(self).__name__ + ".get")
+
+    def check(self, value: Any) -> T:
+        """The value to store for an assigned `value`; raises on one that cannot be used."""
+        return value
+
+    def bad(self, value: object, allowed: str) -> RuntimeError:
+        """The error for a value that does not fit."""
+        return RuntimeError(f"Unable to use {self.key}={value}: expected {allowed}")
+
+
+class env_str(env_base[str]):
+    """A string; unset gives `default`."""
+
+    def __init__(self, key: str, default: str):
+        super().__init__(key)
+        self.default = default
+
+    def get(self) -> str:
+        return getenv(self.key, self.default) or ""
+
+
+class env_choice(env_base["str | None"]):
+    """One of a few words, or None when unset (of our own)."""
+
+    def __init__(self, key: str, choices: tuple[str, ...]):
+        super().__init__(key)
+        self.choices = choices
+
+    def get(self) -> str | None:
+        return self.check(getenv(self.key) or None)
+
+    def check(self, value: Any) -> str | None:
+        if value is not None and value not in self.choices:
+            raise self.bad(value, "one of " + ", ".join(self.choices))
+        return value
+
+
+class env_str_callable_default(env_base[str]):
+    """A string whose default is computed when asked for."""
+
+    def __init__(self, key: str, default_factory: Callable[[], str]):
+        super().__init__(key)
+        self.default_factory = default_factory
+
+    def get(self) -> str:
+        value = getenv(self.key)
+        return self.default_factory() if value is None else value
+
+
+class env_opt_str(env_base["str | None"]):
+    """A string, or None when unset."""
+
+    def get(self) -> str | None:
+        return getenv(self.key)
+
+
+class env_bool(env_base[bool]):
+    """A truth value: `1 true yes on y` or `0 false no off n` in any case, or empty for False."""
+
+    def __init__(self, key: str, default: bool = False):
+        super().__init__(key)
+        self.default = default
+
+    def get(self) -> bool:
+        text = getenv(self.key)
+        return self.default if text is None else self.parse(text)
+
+    def parse(self, text: str) -> bool:
+        """The truth value that `text` spells."""
+        if text.lower() in TRUE_WORDS:
+            return True
+        if text.lower() in FALSE_WORDS:
+            return False
+        words = "/".join(TRUE_WORDS), "/".join(w for w in FALSE_WORDS if w)
+        raise self.bad(text, f"bool ({words[0]} or {words[1]})")
+
+    def check(self, value: Any) -> bool:
+        return self.parse(value) if isinstance(value, str) else bool(value)
+
+
+class env_opt_bool(env_base["bool | None"]):
+    """A truth value, or None when unset."""
+
+    def get(self) -> bool | None:
+        text = getenv(self.key)
+        return None if text is None else env_bool(self.key).parse(text)
+
+
+class env_int(env_base[int]):
+    """An integer, at least `minimum` where one is given."""
+
+    def __init__(self, key: str, default: int = 0, minimum: int | None = None):
+        super().__init__(key)
+        self.default, self.minimum = default, minimum
+
+    def get(self) -> int:
+        text = getenv(self.key)
+        return self.default if not text else self.check(text)
+
+    def check(self, value: Any) -> int:
+        allowed = "int" if self.minimum is None else f"int of at least {self.minimum}"
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            raise self.bad(value, allowed) from None
+        if self.minimum is not None and number < self.minimum:
+            raise self.bad(value, allowed)
+        return number
+
+
+class env_opt_int(env_base["int | None"]):
+    """An integer, at least `minimum` where one is given, or None when unset (of our own)."""
+
+    def __init__(self, key: str, minimum: int | None = None):
+        super().__init__(key)
+        self.minimum = minimum
+
+    def get(self) -> int | None:
+        return self.check(getenv(self.key) or None)
+
+    def check(self, value: Any) -> int | None:
+        return None if value is None else env_int(self.key, 0, self.minimum).check(value)
+
+
+class env_cpu_threads(env_int):
+    """A number of threads; unset gives the number of usable CPUs."""
+
+    def get(self) -> int:
+        return self.check(getenv(self.key) or usable_cpu_count())
+
+
+class env_class(env_base["type[Any] | None"]):
+    """A class named `module:Class` that derives from one called `type`; None when unset."""
+
+    def __init__(self, key: str, type: str):
+        super().__init__(key)
+        self.type = type
+
+    def get(self) -> type[Any] | None:
+        text = getenv(self.key)
+        if not text:
+            return None
+        module, colon, name = text.partition(":")
+        if not (module and colon and name):
+            raise RuntimeError(
+                f"Unable to read {self.key}: '{text}' isn't of the form MODULE:CLASS"
+            )
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise RuntimeError(f"Unable to use '{text}' from {self.key}: {error}") from error
+        return self._derived(found, text)
+
+    def check(self, value: Any) -> type[Any] | None:
+        return None if value is None else self._derived(value, toenv(value))
+
+    def _derived(self, value: Any, text: str | None) -> type[Any]:
+        bases = value.__mro__ if isinstance(value, type) else ()
+        if not any(base.__name__ == self.type for base in bases):
+            raise RuntimeError(f"Unable to use '{text}' from {self.key}: not of type '{self.type}'")
+        return value
+
+
+@dataclass(frozen=True)
+class NvidiaTool:
+    """A program of the CUDA toolkit: where it is and which version (`12.8`) it reports."""
+
+    path: str
+    version: str
+
+    @staticmethod
+    @functools.lru_cache(maxsize=64)
+    def from_path(path: str) -> NvidiaTool | None:
+        """The tool at `path`, or None when that is not a program that reports a version."""
+        if not os.access(path, os.X_OK) or os.path.isdir(path):
+            return None
+        try:
+            done = subprocess.run([path, "--version"], capture_output=True, timeout=20, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        version = re.search(r"release (\d+\.\d+)", done.stdout.decode(errors="replace"))
+        return NvidiaTool(path, version[1]) if version else None
+
+
+def _nvidia_tool_candidates(binary: str) -> Iterator[str]:
+    """Where a CUDA tool may be: PyPI packages of NVIDIA, `CUDA_HOME`, `PATH`, the usual prefix."""
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        yield from map(str, sorted(Path(root).glob(f"*/bin/{binary}"), reverse=True))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := getenv(variable):
+            yield os.path.join(home, "bin", binary)
+    if found := shutil.which(binary):
+        yield found
+    yield f"/usr/local/cuda/bin/{binary}"
+
+
+class env_nvidia_tool(env_base["NvidiaTool | None"]):
+    """A CUDA tool: the program that the variable names, else the best one installed.
+
+    None where there is none at all. Assigning a path at which there is no such tool falls back
+    to an installed one, and raises `RuntimeError` if there is none.
+    """
+
+    def __init__(self, binary: str, key: str = ""):
+        name = binary.upper().replace("-", "_")
+        super().__init__(key or f"TRITON_{name}_PATH")
+        self.binary = binary + (".exe" if sys.platform == "win32" else "")
+
+    def get(self) -> NvidiaTool | None:
+        return self.find(getenv(self.key))
+
+    def find(self, path: str | None) -> NvidiaTool | None:
+        """The tool at `path`, or else an installed one."""
+        for candidate in (path, *_nvidia_tool_candidates(self.binary)):
+            if candidate and (tool := NvidiaTool.from_path(candidate)):
+                return tool
+        return None
+
+    def check(self, value: Any) -> NvidiaTool | None:
+        if value is None or isinstance(value, NvidiaTool):
+            return value
+        if tool := self.find(str(value)):
+            return tool
+        allowed = f"the path of {self.binary} (there is none installed to fall back to either)"
+        raise self.bad(value, allowed)
+
+    def __set__(self, obj: base_knobs, value: NvidiaTool | str | Env | None) -> None:
+        if isinstance(value, Env):
+            obj.__dict__.pop(self.name, None)
+            return
+        obj.__dict__[self.name] = tool = self.check(value)
+        setenv(self.key, tool.path if tool else None)
+
+
+class base_knobs:
+    """A group of settings. Besides the descriptors, plain class attributes hold hooks."""
+
+    @property
+    def knob_descriptors(self) -> dict[str, env_base[Any]]:
+        """The settings of this group by name."""
+        return {
+            name: value
+            for cls in reversed(type(self).__mro__)
+            for name, value in vars(cls).items()
+            if isinstance(value, env_base)
+        }
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The current values by name."""
+        return {name: getattr(self, name) for name in self.knob_descriptors}
+
+    def copy(self: G) -> G:
+        """An independent group with the same assigned values and hooks."""
+        other = type(self)()
+        for name, value in self.__dict__.items():
+            other.__dict__[name] = value.copy() if isinstance(value, HookChain) else value
+        return other
+
+    def reset(self: G) -> G:
+        """Return every setting to its environment variable."""
+        for name in self.knob_descriptors:
+            self.__dict__.pop(name, None)
+        return self
+
+    @contextmanager
+    def scope(self) -> Generator[None, None, None]:
+        """Restore values, hooks and the environment variables of this group at the end."""
+        keys = [knob.key for knob in self.knob_descriptors.values()]
+        values, before = dict(self.__dict__), {key: os.environ.get(key) for key in keys}
+        hooks: list[Any] = [v for v in values.values() if isinstance(v, HookChain)]
+        chains: list[tuple[list[Any], list[Any]]] = [(h.calls, list(h.calls)) for h in hooks]
+        try:
+            yield
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(values)
+            for calls, saved in chains:
+                calls[:] = saved
+            for key, value in before.items():
+                if value is None:
+                    os.environ.pop(key, None)
+                else:
+                    os.environ[key] = value
+
+
+class HookChain(Generic[F]):
+    """Callables that are called one after another, in order of addition or reversed."""
+
+    def __init__(self, reversed: bool = False):
+        self.calls: list[F] = []
+        self.reversed = reversed
+
+    def add(self, func: F) -> None:
+        """Append `func` unless it is in the chain already."""
+        if func not in self.calls:
+            self.calls.append(func)
+
+    def remove(self, func: F) -> None:
+        """Take `func` out; nothing if it is not in the chain."""
+        if func in self.calls:
+            self.calls.remove(func)
+
+    def copy(self) -> HookChain[F]:
+        """A chain with the same callables that can change on its own."""
+        other: HookChain[F] = HookChain(self.reversed)
+        other.calls = list(self.calls)
+        return other
+
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        for call in self.calls[::-1] if self.reversed else list(self.calls):
+            call(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class CompileTimes:
+    """Where a compilation spent its time, in microseconds.
+
+    Attributes:
+        ir_initialization: making the first IR of the source.
+        lowering_stages: (file extension, time) of each stage.
+        store_results: writing the cache.
+    """
+
+    ir_initialization: int
+    lowering_stages: list[tuple[str, int]]
+    store_results: int
+
+    @property
+    def total_lowering(self) -> int:
+        return sum(time for _, time in self.lowering_stages)
+
+    @property
+    def total(self) -> int:
+        return self.ir_initialization + self.total_lowering + self.store_results
+
+
+class CompilationListener(Protocol):
+    """Called after each compilation or cache hit."""
+
+    def __call__(
+        self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str],
+        times: CompileTimes, cache_hit: bool,
+    ) -> None: ...  # fmt: skip
+
+
+JITHook = Callable[..., "bool | None"]
+LaunchHook = Callable[..., None]
+InitHandleHook = Callable[..., None]
+PipelineStagesHook = Callable[..., None]
+
+
+class build_knobs(base_knobs):
+    """Building of native helper modules."""
+
+    cc = env_opt_str("CC")
+    cudacrt_path = env_opt_str("TRITON_CUDACRT_PATH")
+    cudart_path = env_opt_str("TRITON_CUDART_PATH")
+
+    impl: Callable[..., str] | None = None
+    """Replaces the compiler: (name, src, srcdir, library_dirs, include_dirs, libraries, ...)."""
+
+    @property
+    def backend_dirs(self) -> set[str]:
+        """The CUDA include directories that were set."""
+        return {path for path in (self.cudacrt_path, self.cudart_path) if path}
+
+
+class redis_knobs(base_knobs):
+    """The Redis remote cache."""
+
+    key_format = env_str("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}")
+    host = env_str("TRITON_REDIS_HOST", "localhost")
+    port = env_int("TRITON_REDIS_PORT", 6379)
+
+
+class cache_knobs(base_knobs):
+    """Where compiled kernels, dumps and overrides are kept, and by which classes."""
+
+    home_dir = env_str_callable_default("TRITON_HOME", lambda: os.path.expanduser("~"))
+    dump_dir = env_str_callable_default("TRITON_DUMP_DIR", lambda: cache.get_triton_dir("dump"))
+    override_dir = env_str_callable_default(
+        "TRITON_OVERRIDE_DIR", lambda: cache.get_triton_dir("override")
+    )
+    dir = env_str_callable_default("TRITON_CACHE_DIR", lambda: cache.get_triton_dir("cache"))
+    manager_class = env_class("TRITON_CACHE_MANAGER", "CacheManager")
+    remote_manager_class = env_class("TRITON_REMOTE_CACHE_BACKEND", "RemoteCacheBackend")
+
+    def get_triton_dir(self, dirname: str) -> str:
+        """`<home_dir>/.triton/<dirname>`."""
+        return os.path.join(self.home_dir, ".triton", dirname)
+
+
+class compilation_knobs(base_knobs):
+    """Compilation: what is dumped, replaced, forced and reported."""
+
+    override = env_bool("TRITON_KERNEL_OVERRIDE")
+    dump_ir = env_bool("TRITON_KERNEL_DUMP")
+    dump_ir_extract_di_local_variables = env_bool("LLVM_EXTRACT_DI_LOCAL_VARIABLES")
+    store_binary_only = env_bool("TRITON_STORE_BINARY_ONLY")
+    always_compile = env_bool("TRITON_ALWAYS_COMPILE")
+    use_ir_loc = env_choice("USE_IR_LOC", ("ttir", "ttgir"))
+    enable_asan = env_bool("TRITON_ENABLE_ASAN")
+    disable_line_info = env_bool("TRITON_DISABLE_LINE_INFO")
+    front_end_debugging = env_bool("TRITON_FRONT_END_DEBUGGING")
+    allow_non_constexpr_globals = env_bool("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS")
+    instrumentation_mode = env_str("TRITON_INSTRUMENTATION_MODE", "")
+    # Variables that the reference reads outside of its knobs.
+    dump_passes = env_opt_str("MLIR_ENABLE_DUMP")
+    dump_passes_path = env_opt_str("MLIR_DUMP_PATH")
+    dump_llvm = env_bool("LLVM_IR_ENABLE_DUMP")
+    disable_llvm_opt = env_opt_str("DISABLE_LLVM_OPT")
+    pass_timing = env_bool("MLIR_ENABLE_TIMING")
+    llvm_timing = env_bool("LLVM_ENABLE_TIMING")
+    reproducer_path = env_opt_str("TRITON_REPRODUCER_PATH")
+
+    listener: CompilationListener | None = None
+
+
+class autotuning_knobs(base_knobs):
+    """Autotuning."""
+
+    cache = env_bool("TRITON_CACHE_AUTOTUNING")
+    print = env_bool("TRITON_PRINT_AUTOTUNING")
+
+
+class runtime_knobs(base_knobs):
+    """Launching."""
+
+    interpret = env_bool("TRITON_INTERPRET")
+    debug = env_bool("TRITON_DEBUG")
+    override_arch = env_opt_str("TRITON_OVERRIDE_ARCH")
+    use_cpu = env_bool("TRITON_CPU_BACKEND")
+    """Make the CPU the active target even where there is a GPU."""
+    cpu_threads = env_cpu_threads("TRITIUM_NUM_THREADS", minimum=1)
+    """How many threads run a grid on the CPU; by default one for each usable CPU (of our own)."""
+
+    launch_enter_hook: HookChain[LaunchHook] | LaunchHook | None
+    launch_exit_hook: HookChain[LaunchHook] | LaunchHook | None
+    kernel_load_start_hook: HookChain[InitHandleHook]
+    kernel_load_end_hook: HookChain[InitHandleHook]
+    jit_cache_hook: JITHook | None = None
+    jit_post_compile_hook: JITHook | None = None
+    add_stages_inspection_hook: PipelineStagesHook | None = None
+
+    def __init__(self) -> None:
+        self.launch_enter_hook = HookChain()
+        self.launch_exit_hook = HookChain(reversed=True)
+        self.kernel_load_start_hook = HookChain()
+        self.kernel_load_end_hook = HookChain(reversed=True)
+
+
+class language_knobs(base_knobs):
+    """Defaults of the language."""
+
+    fp32_default = env_choice("TRITON_F32_DEFAULT", ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
+    default_fp_fusion = env_bool("TRITON_DEFAULT_FP_FUSION", True)
+
+
+class nvidia_knobs(base_knobs):
+    """The NVIDIA backend: tools, libraries, assembler options."""
+
+    cuobjdump = env_nvidia_tool("cuobjdump")
+    nvdisasm = env_nvidia_tool("nvdisasm")
+    ptxas = env_nvidia_tool("ptxas")
+    ptxas_blackwell = env_nvidia_tool("ptxas", "TRITON_PTXAS_BLACKWELL_PATH")
+
+    dump_nvptx = env_bool("NVPTX_ENABLE_DUMP")
+    dump_ptxas_log = env_bool("TRITON_DUMP_PTXAS_LOG")
+    disable_ptxas_opt = env_bool("DISABLE_PTXAS_OPT")
+    ptxas_options = env_opt_str("PTXAS_OPTIONS")
+    mock_ptx_version = env_opt_str("TRITON_MOCK_PTX_VERSION")
+    libdevice_path = env_opt_str("TRITON_LIBDEVICE_PATH")
+    libcuda_path = env_opt_str("TRITON_LIBCUDA_PATH")
+    # Variables that the reference reads outside of its knobs.
+    override_ptx_version = env_opt_int("TRITON_OVERRIDE_PTX_VERSION")
+    disable_mma_v3 = env_bool("DISABLE_MMA_V3")
+    disable_mma_v5 = env_bool("DISABLE_MMA_V5")
+
+
+class amd_knobs(base_knobs):
+    """The AMD backend."""
+
+    use_buffer_ops = env_bool("AMDGCN_USE_BUFFER_OPS", True)
+    use_buffer_atomics = env_bool("AMDGCN_USE_BUFFER_ATOMICS", True)
+    buffer_ops_analyze_small_tensor_range = env_bool("AMDGCN_ANALYZE_SMALL_TENSOR_RANGE")
+    dump_amdgcn = env_bool("AMDGCN_ENABLE_DUMP")
+    libhip_path = env_opt_str("TRITON_LIBHIP_PATH")
+    lld_path = env_opt_str("TRITON_HIP_LLD_PATH")
+    use_block_pingpong = env_opt_bool("TRITON_HIP_USE_BLOCK_PINGPONG")
+    use_in_thread_transpose = env_opt_bool("TRITON_HIP_USE_IN_THREAD_TRANSPOSE")
+    use_async_copy = env_bool("TRITON_HIP_USE_ASYNC_COPY")
+    scalarize_packed_fops = env_bool("AMDGCN_SCALARIZE_PACKED_FOPS")
+
+
+class proton_knobs(base_knobs):
+    """The profiler."""
+
+    disable = env_bool("TRITON_PROTON_DISABLE")
+    cupti_lib_dir = env_str("TRITON_CUPTI_LIB_PATH", "")
+    enable_nvtx = env_bool("TRITON_ENABLE_NVTX", True)
+
+
+def usable_cpus() -> list[int]:
+    """The CPUs that this process may run on, ascending (all of them where no mask exists)."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def usable_cpu_count() -> int:
+    """The number of CPUs that this process may run on."""
+    return len(usable_cpus())
+
+
+CACHE_INVALIDATING: tuple[str, ...] = (
+    "AMDGCN_ENABLE_DUMP", "AMDGCN_SCALARIZE_PACKED_FOPS", "AMDGCN_USE_BUFFER_ATOMICS",
+    "AMDGCN_USE_BUFFER_OPS", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "DISABLE_MMA_V5",
+    "DISABLE_PTXAS_OPT", "LLVM_EXTRACT_DI_LOCAL_VARIABLES", "LLVM_IR_ENABLE_DUMP",
+    "MLIR_ENABLE_DUMP", "NVPTX_ENABLE_DUMP", "PTXAS_OPTIONS", "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_DISABLE_LINE_INFO", "TRITON_ENABLE_ASAN", "TRITON_F32_DEFAULT",
+    "TRITON_HIP_USE_ASYNC_COPY", "TRITON_HIP_USE_BLOCK_PINGPONG",
+    "TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "TRITON_INSTRUMENTATION_MODE", "TRITON_LIBDEVICE_PATH",
+    "TRITON_OVERRIDE_ARCH", "TRITON_OVERRIDE_PTX_VERSION", "USE_IR_LOC",
+)  # fmt: skip
+"""The variables whose values change what is compiled (or printed while compiling)."""
+
+
+def cache_invalidating_env() -> dict[str, str]:
+    """The variables of `CACHE_INVALIDATING` that are set, with their values: a part of every
+    kernel's cache key."""
+    found = {key: getenv(key) for key in CACHE_INVALIDATING}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def child_environment(**changes: str | None) -> dict[str, str]:
+    """A copy of the environment for a child process, with variables set (or removed: None)."""
+    merged = {**os.environ, **changes}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+build = build_knobs()
+redis = redis_knobs()
+cache = cache_knobs()
+compilation = compilation_knobs()
+autotuning = autotuning_knobs()
+runtime = runtime_knobs()
+language = language_knobs()
+nvidia = nvidia_knobs()
+amd = amd_knobs()
+proton = proton_knobs()
+
+
+def refresh_knobs() -> None:
+    """Read again whatever is computed once: here only the versions of tools."""
+    NvidiaTool.from_path.cache_clear()

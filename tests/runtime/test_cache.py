@@ -1,0 +1,317 @@
+"""The cache on disk: layout, verification, degradation, concurrency, pluggable and remote parts."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tritium import knobs
+from tritium.runtime import cache
+
+KEY = hashlib.sha256(b"key").hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for variable in ("TRITON_CACHE_MANAGER", "TRITON_REMOTE_CACHE_BACKEND"):
+        monkeypatch.delenv(variable, raising=False)
+    for kind in ("CACHE", "DUMP", "OVERRIDE"):
+        monkeypatch.setenv(f"TRITON_{kind}_DIR", str(tmp_path / kind.lower()))
+    monkeypatch.setattr(cache, "_memory", cache._Memory())
+    return tmp_path / "cache"
+
+
+def store(**files: str) -> dict[str, str]:
+    manager = cache.get_cache_manager(KEY)
+    group = {f"k.{ext}": manager.put(text, f"k.{ext}") for ext, text in files.items()}
+    manager.put_group("k.json", group)
+    return group
+
+
+def entry(directory: Path) -> Path:
+    (only,) = directory.iterdir()
+    return only
+
+
+def test_layout(directory: Path):
+    group = store(ttir="a", llir="b")
+    path = entry(directory)
+    assert len(path.name) == 52 and path.name.isupper()
+    assert sorted(p.name for p in path.iterdir()) == ["__grp__k.json", "k.llir", "k.ttir"]
+    content = json.loads((path / "__grp__k.json").read_text())
+    assert content["child_paths"] == group
+    assert cache.get_cache_manager(KEY).get_group("k.json") == group
+    manager = cache.get_cache_manager(KEY)
+    assert manager.get_file("k.ttir") == str(path / "k.ttir")
+    assert manager.has_file("k.ttir") and not manager.has_file("other")
+    assert manager.get_file("other") is None
+    assert manager.get_group("other") is None
+
+
+def test_dump_and_override_directories(directory: Path):
+    cache.get_dump_manager(KEY).put("d", "f")
+    cache.get_override_manager(KEY).put(b"o", "f")
+    name = cache._base32(KEY)
+    assert (directory.parent / "dump" / name / "f").read_text() == "d"
+    assert (directory.parent / "override" / name / "f").read_text() == "o"
+    assert not directory.exists()
+
+
+def test_bad_key():
+    with pytest.raises(ValueError, match="'nothex': expected a digest in hexadecimal"):
+        cache.get_cache_manager("nothex")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("k.ttir", b"A", "its content is not what was stored"),
+        ("k.ttir", b"", "its content is not what was stored"),
+        ("__grp__k.json", b'{"child_pa', "Unterminated string"),
+        ("__grp__k.json", b"[]", "no digests"),
+        ("__grp__k.json", b"\xff\xfe{}", "codec"),
+        ("__grp__k.json", b'{"child_paths": {"k.ttir": "x"}}', "no digests"),
+    ],
+)
+def test_damage_is_reported_once_and_is_a_miss(directory: Path, file, content, message):
+    store(ttir="a", llir="b")
+    (entry(directory) / file).write_bytes(content)
+    with pytest.warns(RuntimeWarning, match=f"damaged cache entry .*{file}.*") as caught:
+        assert cache.get_cache_manager(KEY).get_group("k.json") is None
+    assert len(caught) == 1 and message in str(caught[0].message)
+    group = store(ttir="a", llir="b")  # storing again repairs it
+    assert cache.get_cache_manager(KEY).get_group("k.json") == group
+
+
+def test_unreadable_is_a_miss(directory: Path):
+    store(ttir="a")
+    (entry(directory) / "k.ttir").unlink()
+    (entry(directory) / "k.ttir").mkdir()  # reading it fails even for root
+    with pytest.warns(RuntimeWarning, match="k.ttir: .*directory"):
+        assert cache.get_cache_manager(KEY).get_group("k.json") is None
+
+
+def test_deleted_children_are_left_out(directory: Path):
+    group = store(ttir="a", llir="b")
+    os.unlink(group.pop("k.ttir"))
+    assert cache.get_cache_manager(KEY).get_group("k.json") == group
+
+
+def test_a_moved_cache_directory_still_works(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    store(ttir="a")
+    directory.rename(directory.parent / "elsewhere")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(directory.parent / "elsewhere"))
+    (path,) = cache.get_cache_manager(KEY).get_group("k.json").values()
+    assert "elsewhere" in path and Path(path).read_text() == "a"
+
+
+@pytest.mark.parametrize(
+    ("function", "number"),
+    [("replace", errno.ENOSPC), ("makedirs", errno.EROFS), ("makedirs", errno.EACCES)],
+)
+def test_unwritable_directory_degrades_to_memory(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, function, number
+):
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(cache.os, function, fail)
+    with pytest.warns(RuntimeWarning, match="kept in memory.*TRITON_CACHE_DIR") as caught:
+        group = store(ttir="a", llir="b")
+        other = cache.get_cache_manager(hashlib.sha256(b"2").hexdigest())
+        other.put("c", "x")
+    assert len(caught) == 1 and os.strerror(number) in str(caught[0].message)
+    assert cache.get_cache_manager(KEY).get_group("k.json") == group
+    assert Path(group["k.llir"]).read_text() == "b"
+    reader = subprocess.run(["cat", group["k.ttir"]], capture_output=True, check=True)
+    assert reader.stdout == b"a"
+    left = [p for p in directory.rglob("*") if p.is_file()] if directory.exists() else []
+    assert left == []
+
+
+def test_full_disk_while_writing(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    real = open
+
+    class Full:
+        def __init__(self, file):
+            self.file = file
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *args):
+            self.file.close()
+
+        def write(self, data):
+            self.file.write(data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def opening(path, mode="r", **options):
+        file = real(path, mode, **options)
+        return Full(file) if "w" in mode and "tmp.pid" in str(path) else file
+
+    monkeypatch.setattr(cache, "open", opening, raising=False)
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        group = store(ttir="aaaa")
+    assert Path(group["k.ttir"]).read_text() == "aaaa"
+    assert list(entry(directory).iterdir()) == []
+
+
+@pytest.mark.parametrize("function", ["replace", "makedirs"])
+def test_interrupt_leaves_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch, function):
+    manager = cache.get_cache_manager(KEY)
+    manager.put("first", "k.ttir")
+
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache.os, function, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        manager.put("second", "k.llir")
+    assert [p.name for p in entry(directory).iterdir()] == ["k.ttir"]
+    assert manager.get_group("k.json") is None
+
+
+HAMMER = """
+import sys, warnings
+from tritium.runtime import cache
+warnings.simplefilter("error")
+for i in range(40):
+    manager = cache.get_cache_manager(sys.argv[1])
+    text = "x" * 20000
+    manager.put_group("k.json", {"k.o": manager.put(text, "k.o")})
+    group = cache.get_cache_manager(sys.argv[1]).get_group("k.json")
+    assert group and open(group["k.o"]).read() == text
+"""
+
+
+def test_concurrent_processes(directory: Path):
+    children = [subprocess.Popen([sys.executable, "-c", HAMMER, KEY]) for _ in range(8)]
+    assert [child.wait(timeout=60) for child in children] == [0] * 8
+    assert sorted(p.name for p in entry(directory).iterdir()) == ["__grp__k.json", "k.o"]
+
+
+class RecordingManager(cache.CacheManager):
+    calls: list[tuple[object, ...]]
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False):
+        self.calls = []
+        self.made = (key, override, dump)
+
+    def get_file(self, filename):
+        self.calls.append(("get_file", filename))
+
+    def put(self, data, filename, binary=True):
+        self.calls.append(("put", filename))
+        return filename
+
+    def get_group(self, filename):
+        self.calls.append(("get_group", filename))
+
+    def put_group(self, filename, group):
+        self.calls.append(("put_group", filename))
+        return filename
+
+
+def test_custom_manager():
+    with knobs.cache.scope():
+        knobs.cache.manager_class = RecordingManager
+        manager = cache.get_dump_manager(KEY)
+        cache.CachedObjects("native").save(KEY, b"x")
+        assert cache.CachedObjects("native").load(KEY) is None
+    assert isinstance(manager, RecordingManager)
+    assert manager.made == (cache._base32(KEY), False, True)
+
+
+class FakeRemote(cache.RemoteCacheBackend):
+    files: ClassVar[dict[str, bytes]] = {}
+
+    def __init__(self, key: str):
+        self.key = key
+
+    def get(self, filenames):
+        return {n: self.files[self.key + n] for n in filenames if self.key + n in self.files}
+
+    def put(self, filename, data):
+        self.files[self.key + filename] = data
+
+
+@pytest.fixture
+def remote():
+    FakeRemote.files = {}
+    with knobs.cache.scope():
+        knobs.cache.remote_manager_class = FakeRemote
+        yield FakeRemote
+
+
+def test_remote_cache_fills_an_empty_directory(directory: Path, remote, monkeypatch):
+    store(ttir="a", llir="b")
+    assert len(remote.files) == 3
+    assert str(directory) not in str(remote.files)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(directory.parent / "second"))
+    manager = cache.get_cache_manager(KEY)
+    assert isinstance(manager, cache.RemoteCacheManager)
+    group = manager.get_group("k.json")
+    assert {n: Path(p).read_text() for n, p in group.items()} == {"k.ttir": "a", "k.llir": "b"}
+    remote.files = {}
+    assert cache.get_cache_manager(KEY).get_group("k.json") == group
+    assert manager.get_file("nothing") is None
+    assert cache.get_dump_manager(KEY).get_file("k.ttir") is None
+
+
+def test_remote_damage_is_a_miss(directory: Path, remote, monkeypatch):
+    store(ttir="a")
+    key = next(k for k in remote.files if k.endswith("k.ttir"))
+    remote.files[key] = b"b"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(directory.parent / "second"))
+    with pytest.warns(RuntimeWarning, match=r"remote cache: the content of k\.ttir"):
+        assert cache.get_cache_manager(KEY).get_group("k.json") is None
+
+
+def test_remote_manager_needs_a_backend():
+    with pytest.raises(RuntimeError, match="TRITON_REMOTE_CACHE_BACKEND is not set"):
+        cache.RemoteCacheManager("k")
+
+
+def test_redis_backend(monkeypatch: pytest.MonkeyPatch):
+    data: dict[str, bytes] = {}
+
+    class Redis:
+        def __init__(self, host, port):
+            self.at = (host, port)
+
+        def set(self, name, value):
+            data[name] = value
+
+        def mget(self, names):
+            return [data.get(name) for name in names]
+
+    monkeypatch.setitem(sys.modules, "redis", types.SimpleNamespace(Redis=Redis))
+    backend = cache.RedisRemoteCacheBackend("K")
+    backend.put("f", b"1")
+    assert data == {"triton:K:f": b"1"}
+    assert backend.get(["f", "g"]) == {"f": b"1"}
+    assert backend._redis.at == ("localhost", 6379)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(RuntimeError, match=r"tritium\[redis\]"):
+        cache.RedisRemoteCacheBackend("K")
+
+
+def test_cached_objects():
+    objects = cache.CachedObjects("native")
+    assert objects.load(KEY) is None
+    objects.save(KEY, b"\x7fELF")
+    assert objects.load(KEY) == b"\x7fELF"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.CachedObjects("native").load(KEY) == b"\x7fELF"
