@@ -157,7 +157,7 @@ def clear(
     from .cache import clear_all, describe
 
     if not yes:
-        note = "An installed Triton keeps its kernels in the same folder unless it is told otherwise."
+        note = "An installed Triton keeps its kernels in the same folder by default."
         typer.confirm(f"{describe()}\n{note}\nRemove them all?", abort=True)
     try:
         typer.echo(f"removed {clear_all()} kernels")

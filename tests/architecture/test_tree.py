@@ -1,0 +1,217 @@
+"""The shape of the source tree: the direction of imports, and what no file may contain."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "tritium"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+#: From the bottom up; a module imports from its own layer and from those below it.
+#: docs/architecture.md says what each is for.
+LAYERS = (
+    ("errors", "knobs", "target", "version"),
+    ("ir",),
+    ("ops",),
+    ("language",),
+    ("frontend",),
+    ("analysis",),
+    ("passes",),
+    ("lowering",),
+    ("backends",),
+    ("compiler",),
+    ("runtime",),
+    ("tools", "testing", "compat"),
+    ("experimental",),
+    ("cli",),
+    ("__main__",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+MAX_LINES = 800
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(f): f for f in FILES}
+
+
+def imports(file: Path) -> Iterator[tuple[int, str]]:
+    """(line, absolute module) of each import of our own, those inside functions included.
+
+    `from . import x` counts as the module x where there is one. What stands under
+    `if TYPE_CHECKING:` is for the type checker alone and is left out.
+    """
+    tree = ast.parse(file.read_text(), str(file))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    package = module_name(file).split(".")
+    if file.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{origin}.{alias.name}"
+                yield node.lineno, inner if inner in MODULES else origin
+
+
+def layer(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "tritium" and len(parts) > 1 else None
+
+
+def test_every_part_of_the_package_has_a_layer():
+    parts = {layer(m) for m in MODULES} - {None}
+    assert parts <= RANK.keys(), f"add to LAYERS: {sorted(parts - RANK.keys())}"
+
+
+def test_imports_go_down_only():
+    wrong: list[str] = []
+    for name, file in MODULES.items():
+        mine = layer(name)
+        if mine is None:
+            continue  # tritium/__init__.py is above everything
+        for line, imported in imports(file):
+            theirs = layer(imported)
+            if imported == "tritium" or (theirs is not None and RANK[theirs] > RANK[mine]):
+                wrong.append(f"{file.relative_to(ROOT)}:{line}: {name} imports {imported}")
+    assert not wrong, "these imports go up:\n" + "\n".join(wrong)
+
+
+def test_backends_do_not_import_each_other():
+    wrong: list[str] = []
+    for name, file in MODULES.items():
+        parts = name.split(".")
+        if parts[:2] != ["tritium", "backends"] or len(parts) < 3 or "/" not in str(
+            file.relative_to(PACKAGE / "backends")
+        ):
+            continue
+        for line, imported in imports(file):
+            other = imported.split(".")
+            known = len(other) > 2 and (PACKAGE / "backends" / other[2]).is_dir()
+            if other[:2] == parts[:2] and known and other[2] != parts[2]:
+                wrong.append(f"{file.relative_to(ROOT)}:{line}: {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_itself_in_a_circle():
+    """Layers cannot show a cycle within one of them; imports at a module's top can."""
+    graph: dict[str, set[str]] = {}
+    for name, file in MODULES.items():
+        tree = ast.parse(file.read_text())
+        top = {n.lineno for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)}
+        graph[name] = {m for line, m in imports(file) if line in top and m in MODULES} - {name}
+    state: dict[str, int] = {}
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if state.get(name) == 2:
+            return
+        assert state.get(name) != 1, "cycle: " + " -> ".join([*trail[trail.index(name) :], name])
+        state[name] = 1
+        for other in sorted(graph[name]):
+            # A package's own __init__ gathers its modules; that they name each other through it
+            # is seen when the module that they mean is resolved.
+            if not name.startswith(other + "."):
+                visit(other, (*trail, name))
+        state[name] = 2
+
+    for name in graph:
+        visit(name, ())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "allowed"),
+    [
+        (r"os\.(environ|getenv|putenv)|from os import.*environ", {"knobs.py"}),
+        (r"(?<!\w)(import|from) torch\b", None),
+    ],
+    ids=["environment", "torch"],
+)
+def test_what_only_some_files_may_do(wanted: str, allowed: set[str] | None):
+    """The environment is read in knobs.py alone; torch is never imported at a module's top."""
+    found: list[str] = []
+    for file in FILES:
+        if allowed is not None and str(file.relative_to(PACKAGE)) in allowed:
+            continue
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            at_top = allowed is not None or not line.startswith((" ", "\t"))
+            if at_top and re.search(wanted, line) and not line.lstrip().startswith(("#", '"')):
+                found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found, "\n".join(found)
+
+
+def tracked_text() -> Iterator[tuple[Path, str]]:
+    """Every text file of the repository that is not ignored."""
+    skipped = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis", ".pytest_cache"}
+    for file in sorted(ROOT.rglob("*")):
+        parts = file.relative_to(ROOT).parts
+        ignored = any(p in skipped or p.startswith((".venv", ".ruff")) for p in parts)
+        if not ignored and file.is_file():
+            try:
+                yield file.relative_to(ROOT), file.read_text()
+            except UnicodeDecodeError:
+                continue
+
+
+def test_files_stay_short():
+    long = [
+        f"{path}: {lines} lines"
+        for path, text in tracked_text()
+        if path.suffix == ".py" and (lines := text.count("\n")) > MAX_LINES
+    ]
+    assert not long, f"more than {MAX_LINES} lines; split by what they do:\n" + "\n".join(long)
+
+
+def test_no_paths_of_one_machine():
+    # Spelled so that this file does not contain what it looks for.
+    places = re.compile("/" + "(ro" + "ot|wo" + "rk|ho" + "me|Us" + r"ers)/\w")
+    found = [
+        f"{path}:{number}: {line.strip()[:80]}"
+        for path, text in tracked_text()
+        for number, line in enumerate(text.splitlines(), 1)
+        if places.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_module_imports_on_its_own():
+    """In one fresh process each, nothing relies on what another import happened to load."""
+    script = (
+        "import importlib, sys\n"
+        "bad = []\n"
+        "for name in sys.argv[1:]:\n"
+        "    for loaded in [m for m in sys.modules if m.split('.')[0] == 'tritium']:\n"
+        "        del sys.modules[loaded]\n"
+        "    try:\n"
+        "        importlib.import_module(name)\n"
+        "    except Exception as error:\n"
+        "        bad.append(f'{name}: {type(error).__name__}: {error}')\n"
+        "print('\\n'.join(bad))\n"
+    )
+    names = [m for m in MODULES if "__main__" not in m and "compat.site" not in m]
+    command = [sys.executable, "-c", script, *names]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "src")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
