@@ -1,0 +1,24 @@
+"""Vector math for the CPU: functions as straight-line LLVM IR on vectors of float or double.
+
+`call` writes a function of given values into the current block. `ULP` states the error bound of
+each function for each lane type, for the whole range of inputs including subnormal ones; infinities,
+NaNs and signed zeros come out as in C (without the rare distinctions of `pow`'s exceptions).
+`convert.fp` writes conversions between float formats.
+"""
+
+from __future__ import annotations
+
+from tritium.lowering.vmath import erf, exp, log, power, rounding, trig
+from tritium.lowering.vmath.registry import TABLE, VectorFunction, call
+
+__all__ = ["TABLE", "ULP", "VectorFunction", "call", "supported"]
+
+# The families register their functions in TABLE by being imported.
+_FAMILIES = (erf, exp, log, power, rounding, trig)
+
+ULP: dict[str, dict[str, float]] = {name: entry.ulp for name, entry in TABLE.items()}
+
+
+def supported() -> frozenset[str]:
+    """The names that `call` accepts."""
+    return frozenset(TABLE)

@@ -1,0 +1,111 @@
+"""exp, exp2, expm1 and what is made of them: sinh, cosh, tanh.
+
+Range reduction x = n ln2 + r, |r| <= ln2/2, with ln2 as two parts of which the first times n is
+exact (Cody and Waite 1980); polynomials in r by `tools/fit_polynomials.py`; scaling by 2^n in two
+steps, so that subnormal results are rounded once.
+"""
+
+from __future__ import annotations
+
+from tritium.lowering.vmath import coefficients as c
+from tritium.lowering.vmath.lanes import (
+    FLOAT,
+    Lanes,
+    ldexp,
+    nearest,
+    polynomial,
+    power_of_two,
+    scaled_nearest,
+    select,
+)
+from tritium.lowering.vmath.registry import function
+
+
+def reduce_by_ln2(x: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """r, n and n's integer (see `nearest`) with x = n ln2 + r."""
+    single = x.format is FLOAT
+    log2e = (c.LOG2E_F32 if single else c.LOG2E_F64)[0]
+    high, low = c.LN2_SPLIT_F32 if single else c.LN2_SPLIT_F64
+    n, integer = scaled_nearest(x, log2e)
+    return n.fma(-low, n.fma(-high, x)), n, integer
+
+
+def expm1_reduced(r: Lanes) -> Lanes:
+    """e^r - 1 for |r| <= ln2/2."""
+    q = polynomial(r, c.EXP_F32 if r.format is FLOAT else c.EXP_F64)
+    return (r * r).fma(q, r)
+
+
+def exp_pair(high: Lanes, low: Lanes, factor: Lanes) -> Lanes:
+    """factor * e^(high + low) for |low| far below 1, `high` within or just past the range of exp
+    and a factor not far from 1."""
+    r, n, integer = reduce_by_ln2(high)
+    return ldexp(expm1_reduced(r + low).fma(factor, factor), n, integer)
+
+
+@function("exp", float=1.0, double=1.0)
+def exp(x: Lanes) -> Lanes:
+    # Beyond the bounds the result is infinity or 0; clamping keeps n finite.
+    low, high = (-104.0, 88.75) if x.format is FLOAT else (-746.0, 709.8)
+    r, n, integer = reduce_by_ln2(x.at_most(high).at_least(low))
+    return ldexp(expm1_reduced(r) + 1.0, n, integer)
+
+
+@function("exp2", float=1.0, double=1.0)
+def exp2(x: Lanes) -> Lanes:
+    low, high = (-151.0, 129.0) if x.format is FLOAT else (-1076.0, 1025.0)
+    x = x.at_most(high).at_least(low)
+    n, integer = nearest(x)
+    r = x - n
+    q = polynomial(r, c.EXP2_F32 if x.format is FLOAT else c.EXP2_F64)
+    return ldexp(r.fma(q, 1.0), n, integer)
+
+
+@function("expm1", float=1.5, double=1.5)
+def expm1(x: Lanes) -> Lanes:
+    low, high = (-20.0, 88.75) if x.format is FLOAT else (-40.0, 709.8)
+    half = half_expm1(x.at_most(high).at_least(low))
+    return _unless_tiny(x, (half + half).with_sign_of(x))
+
+
+def _unless_tiny(x: Lanes, result: Lanes) -> Lanes:
+    """x itself below 2^-30 (2^-60): there the division by 4 would lose bits of subnormals."""
+    return select(x.abs() < (2.0**-30 if x.format is FLOAT else 2.0**-60), x, result)
+
+
+def _hyperbolic_argument(x: Lanes) -> Lanes:
+    """|x|, at most a bound where sinh and cosh overflow but `half_expm1` is still well defined."""
+    return x.abs().at_most(89.5 if x.format is FLOAT else 710.5)
+
+
+def half_expm1(x: Lanes) -> Lanes:
+    """(e^x - 1) / 2, for x from -40 to 89.5 (710.5); the half does not overflow before sinh does."""
+    r, _, integer = reduce_by_ln2(x)
+    # 2^n (e^r - 1) + (2^n - 1), all of it divided by 4: 2^n itself may overflow.
+    scale = power_of_two(integer, x.format, -2)
+    quarter = scale.fma(expm1_reduced(r), scale - 0.25)
+    return quarter + quarter
+
+
+@function("tanh", float=3.0, double=3.0)
+def tanh(x: Lanes) -> Lanes:
+    # t / (t + 2) with t = e^(2|x|) - 1 has no cancellation; past the bound the result is 1.
+    bound = 9.5 if x.format is FLOAT else 20.0
+    a = x.abs().at_most(bound)
+    r, _, integer = reduce_by_ln2(a + a)
+    scale = power_of_two(integer, x.format)
+    t = scale.fma(expm1_reduced(r), scale - 1.0)
+    return (t / (t + 2.0)).with_sign_of(x)
+
+
+@function("sinh", float=2.5, double=2.5)
+def sinh(x: Lanes) -> Lanes:
+    h = half_expm1(_hyperbolic_argument(x))
+    # With h = (e^a - 1)/2: sinh(a) = h + h / (2h + 1).
+    return _unless_tiny(x, (h + h / (h + h + 1.0)).with_sign_of(x))
+
+
+@function("cosh", float=2.0, double=2.0)
+def cosh(x: Lanes) -> Lanes:
+    g = half_expm1(_hyperbolic_argument(x)) + 0.5
+    return g + 0.25 / g

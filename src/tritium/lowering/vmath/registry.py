@@ -1,0 +1,172 @@
+"""The table of vector functions: what each is called, takes and guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tritium.lowering.llvm import Function, Module, Value, lanes, mangle, scalar, vector
+from tritium.lowering.vmath.lanes import FORMATS, Features, Lanes, concat
+
+Emitter = Callable[..., Lanes]
+
+
+@dataclass(frozen=True)
+class VectorFunction:
+    """One entry.
+
+    `emit(*lanes)` writes the function and returns its result. `ulp` bounds the error for each lane
+    type in units in the last place of the true result (0.5: correctly rounded). An `outlined`
+    function becomes an internal function of the module, called with up to four registers of lanes
+    at a time: for those that branch (to a path that is rarely needed) or are long.
+    """
+
+    name: str
+    arity: int
+    ulp: dict[str, float]
+    emit: Emitter
+    outlined: bool = False
+
+
+TABLE: dict[str, VectorFunction] = {}
+
+
+def function(
+    name: str, *, float: float, double: float, arity: int = 1, outlined: bool = False
+) -> Callable[[Emitter], Emitter]:
+    """Register the decorated emitter; `float` and `double` are its error bounds in ulp."""
+
+    def register(emit: Emitter) -> Emitter:
+        assert name not in TABLE, name
+        bounds = {"float": float, "double": double}
+        TABLE[name] = VectorFunction(name, arity, bounds, emit, outlined)
+        return emit
+
+    return register
+
+
+def call(f: Function, name: str, *args: Value, features: Features) -> Value:
+    """Write the function `name` of `args` into the current block of `f`, without control flow.
+
+    Args:
+        f: the function being written.
+        name: an entry of `TABLE` (`exp`, `log2`, `atan2`, ...).
+        args: float or double scalars or vectors, all of one type, any number of lanes.
+        features: LLVM names of what the host has (`"avx512f" in features` is all that is asked).
+
+    Returns: the result, of the arguments' type.
+
+    Raises:
+        NotImplementedError: there is no such function.
+        TypeError: wrong number or type of arguments.
+    """
+    entry = TABLE.get(name)
+    if entry is None:
+        raise NotImplementedError(
+            f"vector math: no function {name!r}; there are {', '.join(sorted(TABLE))}"
+        )
+    if len(args) != entry.arity:
+        raise TypeError(f"{name}: {len(args)} arguments given; it takes {entry.arity}")
+    types = {a.type for a in args}
+    if len(types) != 1 or scalar(args[0].type) not in FORMATS:
+        given = ", ".join(a.type for a in args)
+        raise TypeError(f"{name}: argument types {given}; they must be one of float or double")
+    values = [Lanes(f, a, features) for a in args]
+    if not entry.outlined:
+        return entry.emit(*values).value
+    size = min(values[0].count, _register_bits(features) * 4 // values[0].format.bits)
+    if values[0].count % size:
+        size = values[0].count
+    chunks = zip(*(v.chunks(size) for v in values))
+    return concat([_call_outlined(entry, *chunk) for chunk in chunks]).value
+
+
+def _register_bits(features: Features) -> int:
+    if "avx512f" in features:
+        return 512
+    return 256 if "avx" in features or "avx2" in features else 128
+
+
+def _call_outlined(entry: VectorFunction, *args: Lanes) -> Lanes:
+    first = args[0]
+    type = first.value.type
+    name = f"tritium.{entry.name}.{mangle(type)}"
+    if not any(known.name == name for known in first.function.module.functions):
+        _define(entry, first.function.module, name, type, first.features)
+    operands = ", ".join(str(a.value) for a in args)
+    return first.make(first.function.emit(type, f"call fastcc {type} @{name}({operands})"))
+
+
+def _define(entry: VectorFunction, module: Module, name: str, type: str, features: Features) -> None:
+    body = Function(
+        module,
+        name,
+        [(type, f"x{i}", "") for i in range(entry.arity)],
+        type,
+        linkage="internal fastcc",
+        attributes="nounwind willreturn memory(none) noinline",
+    )
+    body.ret(entry.emit(*(Lanes(body, a, features) for a in body.arguments)).value)
+
+
+def any_lane(condition: Lanes) -> Value:
+    """i1: whether the condition holds in some lane."""
+    if condition.count == 1:
+        return condition.value
+    f, type = condition.function, condition.value.type
+    return f.call("i1", f"llvm.vector.reduce.or.{mangle(type)}", condition.value)
+
+
+def each_lane(
+    condition: Lanes, values: list[Lanes], compute: Callable[[Any], list[Value]], by: Lanes
+) -> list[Lanes]:
+    """Where the condition holds, replace lanes of `values` by `compute(lane of by)`.
+
+    Branches, so for outlined functions only: nothing is executed when no lane asks for it, and the
+    lanes are taken one by one when some does (`compute` writes scalar code once).
+    """
+    f = condition.function
+    before, cold, done = f.block, f.new_label("cold"), f.new_label("done")
+    f.branch_if(any_lane(condition), cold, done)
+    f.label(cold)
+    if by.count == 1:
+        replaced, last = compute(by), f.block
+        f.branch(done)
+    else:
+        replaced, last = _lane_loop(condition, values, compute, by, done)
+    f.label(done)
+    phis = [
+        f.phi(old.value.type, [(old.value, before), (new, last)])
+        for old, new in zip(values, replaced)
+    ]
+    return [by.make(p.value) for p in phis]
+
+
+def _lane_loop(
+    condition: Lanes,
+    values: list[Lanes],
+    compute: Callable[[Any], list[Value]],
+    by: Lanes,
+    done: str,
+) -> tuple[list[Value], str]:
+    f = condition.function
+    wide = Lanes(f, f.cast("sext", condition.value, vector("i8", by.count)), by.features)
+    zero, one, stop = Value("i32", "0"), Value("i32", "1"), Value("i32", str(by.count))
+    with f.loop(zero, stop, one, [v.value for v in values], at_least_once=True) as loop:
+        wanted = f.icmp("ne", f.extract(wide.value, loop.index), Value("i8", "0"))
+        head, work, join = f.block, f.new_label("lane"), f.new_label("next")
+        f.branch_if(wanted, work, join)
+        f.label(work)
+        found = compute(by.make(f.extract(by.value, loop.index)))
+        merged = [f.insert(v, n, loop.index) for v, n in zip(loop.carried, found)]
+        worked = f.block
+        f.branch(join)
+        f.label(join)
+        loop.next = [
+            f.phi(v.type, [(v, head), (m, worked)]).value for v, m in zip(loop.carried, merged)
+        ]
+    last = f.block
+    f.branch(done)
+    assert lanes(loop.results[0].type) == by.count
+    return loop.results, last
