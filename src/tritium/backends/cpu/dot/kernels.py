@@ -1,0 +1,373 @@
+"""The loop nests of a dot: sweeps over register blocks, iterations of a surrounding k-loop.
+
+    for every SWEEP_DEPTH or so of K:            (emit_dot_loop only)
+        pack A, B if the plan says so
+        for a block of columns:                  its addresses of B are computed here
+            for a block of rows:                 its addresses of A, its accumulators are loaded
+                for iteration:                   (emit_dot_loop only)
+                    for k: multiply              all accumulators in registers
+                store the accumulators
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tritium.backends.cpu.dot.convert import widen
+from tritium.backends.cpu.dot.multiply import column_sums, load_a, load_b, multiply, to_result
+from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Chunks, Operand, Step, View, as_value
+from tritium.backends.cpu.dot.operand import dense, operand_a, operand_b, scale, static
+from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
+from tritium.backends.cpu.dot.plan import SWEEP_DEPTH, Method, Plan
+from tritium.lowering.llvm import Function, Value, const, vector
+
+BatchOperands = Callable[[Function, Value], "tuple[View | Chunks, View | Chunks]"]
+
+_ZERO, _ONE = const("i64", 0), const("i64", 1)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One pass over the register blocks of a tile.
+
+    Args:
+        rows, columns: the shape of the tile.
+        a, b: operands of cells.
+        cells: cells along k of one iteration; `arbitrary`: it may be zero and need not divide by
+            the unrolling.
+        trips: how many iterations, at least one, or None for one that starts at the addresses.
+        a_span, b_span: bytes to the first iteration, and from one to the next.
+        acc: the result tile; `from_zero`: its old content does not count.
+        sums: what to take off of each column at the start (VNNI).
+    """
+
+    plan: Plan
+    rows: int
+    columns: int
+    a: Operand
+    b: Operand
+    cells: Value
+    arbitrary: bool
+    trips: Value | None
+    a_span: tuple[Value, Step]
+    b_span: tuple[Value, Step]
+    acc: Value
+    from_zero: bool
+    sums: Value | None
+
+    def emit(self, f: Function) -> None:
+        plan = self.plan
+        width = plan.lanes * plan.block_vectors
+        with f.loop(_ZERO, const("i64", self.columns), const("i64", width),
+                    at_least_once=True) as n:  # fmt: skip
+            offsets = [i * plan.lanes for i in range(plan.block_vectors)]
+            places = self.b.places(f, n.index, offsets)
+            whole = self.rows // plan.block_rows * plan.block_rows
+            if whole == plan.block_rows:
+                self._block(f, _ZERO, n.index, whole, places)
+            else:
+                with f.loop(_ZERO, const("i64", whole), const("i64", plan.block_rows),
+                            at_least_once=True) as m:  # fmt: skip
+                    self._block(f, m.index, n.index, plan.block_rows, places)
+            if whole != self.rows:
+                self._block(f, const("i64", whole), n.index, self.rows - whole, places)
+
+    def _block(
+        self, f: Function, m: Value, n: Value, rows: int, b: list[tuple[Value, int]]
+    ) -> None:
+        """The accumulators of `rows` rows from (m, n) on."""
+        a = self.a.places(f, m, list(range(rows)))
+        size = ELEMENT_BYTES[self.plan.result]
+        place = f.op("add", f.op("mul", m, const("i64", self.columns)), n)
+        corner = f.gep("i8", self.acc, f.op("mul", place, const("i64", size)))
+        slots = [
+            f.offset(corner, (r * self.columns + c * self.plan.lanes) * size)
+            for r in range(rows)
+            for c in range(self.plan.block_vectors)
+        ]
+        accs = self._start(f, n, slots)
+        if self.trips is None:
+            accs = self._depth(f, a, b, _ZERO, _ZERO, accs)
+        else:
+            carried = [self.a_span[0], self.b_span[0], *accs]
+            with f.loop(_ZERO, self.trips, _ONE, carried, at_least_once=True) as loop:
+                a_at, b_at = loop.carried[:2]
+                inner = self._depth(f, a, b, a_at, b_at, loop.carried[2:])
+                loop.next = [
+                    f.op("add", a_at, as_value(self.a_span[1])),
+                    f.op("add", b_at, as_value(self.b_span[1])),
+                    *inner,
+                ]
+            accs = loop.results[2:]
+        for slot, acc in zip(slots, accs):
+            f.store(to_result(f, self.plan, acc), slot, self.plan.lanes * size)
+
+    def _start(self, f: Function, n: Value, slots: Sequence[Value]) -> list[Value]:
+        """The accumulators before the first iteration."""
+        plan = self.plan
+        type = vector(plan.result, plan.lanes)
+        wide = vector(plan.accumulate, plan.lanes)
+        if self.from_zero:
+            accs = [const(wide, 0)] * len(slots)
+        else:
+            size = plan.lanes * ELEMENT_BYTES[plan.result]
+            source = dense(plan.result, self.acc, 1, 1, 1)
+            loaded = (f.load(type, slot, size) for slot in slots)
+            accs = [widen(f, plan.host, source, acc, plan.accumulate) for acc in loaded]
+        if self.sums is None:
+            return accs
+        bytes_ = plan.lanes * 4
+        first = f.gep("i32", self.sums, n)
+        count = plan.block_vectors
+        sums = [f.load(wide, f.offset(first, c * bytes_), bytes_) for c in range(count)]
+        return [f.op("sub", acc, sums[i % count]) for i, acc in enumerate(accs)]
+
+    def _depth(
+        self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
+        a_at: Value, b_at: Value, accs: list[Value],
+    ) -> list[Value]:  # fmt: skip
+        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
+        assert self.a.k_step is not None and self.b.k_step is not None
+        a_step = scale(f, self.a.k_step, self.a.size)
+        b_step = scale(f, self.b.k_step, self.b.size)
+        unroll = 1 if self.arbitrary else self.plan.unroll
+        steps = [(scale(f, a_step, u), scale(f, b_step, u)) for u in range(unroll + 1)]
+
+        def turn(a_at: Value, b_at: Value, accs: list[Value]) -> list[Value]:
+            for a_skip, b_skip in steps[:unroll]:
+                accs = self._cell(f, a, b, (a_at, a_skip), (b_at, b_skip), accs)
+            return accs
+
+        if static(self.cells) == unroll:
+            return turn(a_at, b_at, accs)
+        with f.loop(
+            _ZERO, self.cells, const("i64", unroll), [a_at, b_at, *accs],
+            at_least_once=not self.arbitrary,
+        ) as loop:  # fmt: skip
+            a_at, b_at = loop.carried[:2]
+            accs = turn(a_at, b_at, loop.carried[2:])
+            a_next = f.op("add", a_at, as_value(steps[unroll][0]))
+            b_next = f.op("add", b_at, as_value(steps[unroll][1]))
+            loop.next = [a_next, b_next, *accs]
+        return loop.results[2:]
+
+    def _cell(
+        self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
+        a_at: tuple[Value, Step], b_at: tuple[Value, Step], accs: list[Value],
+    ) -> list[Value]:  # fmt: skip
+        """One step of k."""
+        plan = self.plan
+        columns = [load_b(f, plan, self.b, pointer) for pointer in _walk(f, b, *b_at)]
+        result: list[Value] = []
+        for row, pointer in enumerate(_walk(f, a, *a_at)):
+            value = load_a(f, plan, self.a, pointer)
+            for c, column in enumerate(columns):
+                acc = accs[row * len(columns) + c]
+                result.append(multiply(f, plan, acc, value, column))
+        return result
+
+
+def _walk(
+    f: Function, places: list[tuple[Value, int]], at: Value, skip: Step
+) -> list[Value]:
+    """The addresses of `places` after `at` + `skip` bytes, sharing what they have in common."""
+    known = static(skip)
+    moved: dict[str, Value] = {}
+    pointers: list[Value] = []
+    for pointer, offset in places:
+        if pointer.ref not in moved:
+            base = pointer if static(at) == 0 else f.gep("i8", pointer, at)
+            moved[pointer.ref] = base if known is not None else f.gep("i8", base, as_value(skip))
+        pointers.append(f.offset(moved[pointer.ref], offset + (known or 0)))
+    return pointers
+
+
+def _zero_fill(f: Function, plan: Plan, acc: Value, count: int) -> None:
+    lanes = min(plan.host.bits // (8 * ELEMENT_BYTES[plan.result]), count)
+    type = vector(plan.result, lanes)
+    size = lanes * ELEMENT_BYTES[plan.result]
+    with f.loop(_ZERO, const("i64", count), const("i64", lanes), at_least_once=True) as i:
+        f.store(const(type, 0), f.gep(plan.result, acc, i.index), size)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An operand as the kernel reads it, and the copy to make first (None: read in place)."""
+
+    cells: Operand
+    packing: Packing | None
+    target: Value
+    advance: Step
+
+    @classmethod
+    def prepare(
+        cls, plan: Plan, source: Operand, shape: tuple[int, int], *, is_b: bool,
+        iterations: int, advance: Step, scratch_alloc: ScratchAlloc,
+    ) -> _Source:  # fmt: skip
+        """`shape` is (outer, depth); the copy has room for `iterations` of them."""
+        if is_b and plan.pack_b or not is_b and plan.pack_a:
+            by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
+            packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
+            target = scratch_alloc(packing.bytes * iterations)
+            return cls(packing.cells(target), packing, target, advance)
+        if plan.method is not Method.FMA:
+            source = _as_words(source)
+        return cls(source, None, const("ptr", 0), advance)
+
+    def pack(self, f: Function, iteration: Value, slot: Value) -> None:
+        """Copy the tile of an iteration to a slot of the copy."""
+        if self.packing is not None:
+            target = _times(f, slot, self.packing.bytes)
+            target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
+            self.packing.emit(f, target, _times(f, iteration, self.advance))
+
+    def span(self, f: Function, first: Value) -> tuple[Value, Step]:
+        """Bytes to skip before iteration `first`, and from one iteration to the next."""
+        if self.packing is not None:
+            return _ZERO, self.packing.bytes
+        return _times(f, first, self.advance), self.advance
+
+
+def _times(f: Function, value: Value, step: Step) -> Value:
+    known, number = static(step), static(value)
+    if number is not None:
+        return as_value(scale(f, step, number))
+    if known is not None:
+        return as_value(scale(f, value, known))
+    return f.op("mul", value, as_value(step))
+
+
+def _as_words(source: Operand) -> Operand:
+    """A matrix with neighbours along k adjacent, as one of 4-byte cells."""
+    step = None if source.outer_step is None else static(source.outer_step)
+    if step is not None and step * source.size % 4 == 0:
+        return replace(source, element="i32", k_step=1, outer_step=step * source.size // 4)
+    return replace(source, element="i32", k_step=1, outer_step=None, outer_run=1)
+
+
+def emit_dot(
+    f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, acc: Value,
+    shape: tuple[int, int, int], *, scratch_alloc: ScratchAlloc,
+    zero_init: bool = False, k_extent: Value | None = None,
+) -> None:  # fmt: skip
+    """Emit `acc += a @ b` (`acc = a @ b` with `zero_init`) at the current position of `f`.
+
+    Args:
+        plan: what `make_plan` chose for the same operands and shape.
+        a, b: operands of (M, K) and (K, N).
+        acc: the tile, dense, row-major, 64-byte-aligned, (M, N) of `plan.result`. It must not
+            overlap the operands.
+        shape: (M, N, K).
+        scratch_alloc: gives a pointer to that many bytes of 64-byte-aligned scratch, valid during
+            the dot only.
+        k_extent: an i64 at most K, at least 0; only that many elements along k take part. Stands
+            for a mask of A and B along k with other=0. Needs `plan.takes_extent`.
+
+    Raises:
+        NotImplementedError: a `k_extent` for a plan that copies its operands.
+    """
+    if k_extent is not None and not plan.takes_extent:
+        raise NotImplementedError("dot: k_extent for operands that are packed; mask the tile first")
+    rows, columns, depth = shape
+    sources = _sources(plan, a, b, shape, 1, (0, 0), scratch_alloc)
+    for source in sources:
+        source.pack(f, _ZERO, _ZERO)
+    cells = const("i64", depth // plan.method.group)
+    sums = _corrections(f, plan, sources[1], columns, cells, scratch_alloc)
+    _Sweep(
+        plan, rows, columns, sources[0].cells, sources[1].cells,
+        cells if k_extent is None else k_extent, k_extent is not None, None,
+        (_ZERO, 0), (_ZERO, 0), acc, zero_init, sums,
+    ).emit(f)  # fmt: skip
+
+
+def emit_dot_loop(
+    f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, acc: Value,
+    shape: tuple[int, int, int], *, trips: Value, a_advance: Step, b_advance: Step,
+    scratch_alloc: ScratchAlloc, zero_init: bool = False,
+) -> None:  # fmt: skip
+    """Emit `for i in range(trips): acc += a_i @ b_i` with the accumulators kept in registers.
+
+    a_i is `a` with every address moved on by `i * a_advance` bytes, b_i likewise. The sum over k
+    runs in the same order as that of the single dots, so that the result has the same bits unless
+    `plan.result` is half (rounded less often here). Nothing may be stored to the operands meanwhile.
+
+    Args:
+        trips: how often, an i64 that may be zero or less.
+        a_advance, b_advance: bytes, an int or an i64 value.
+        others: as in `emit_dot`, for one iteration; scratch for several iterations is asked for.
+    """
+    rows, columns, depth = shape
+    together = max(1, SWEEP_DEPTH // depth)
+    sources = _sources(plan, a, b, shape, together, (a_advance, b_advance), scratch_alloc)
+    packs = [source for source in sources if source.packing is not None]
+    cells = const("i64", depth // plan.method.group)
+    known = static(trips)
+    once = known is not None and 0 < known <= together
+    if zero_init and not once:
+        _zero_fill(f, plan, acc, rows * columns)
+    with f.loop(_ZERO, trips, const("i64", together), at_least_once=once) as sweep:
+        left = f.op("sub", trips, sweep.index)
+        count = f.intrinsic("smin", left, const("i64", together))
+        if packs:
+            with f.loop(_ZERO, count, _ONE, at_least_once=True) as slot:
+                iteration = f.op("add", sweep.index, slot.index)
+                for source in packs:
+                    source.pack(f, iteration, slot.index)
+        sweep_cells, sweep_trips = cells, count
+        if all(source.packing is not None and source.packing.k_major for source in sources):
+            sweep_cells, sweep_trips = f.op("mul", count, cells), None
+        total = _times(f, count, depth // plan.method.group)
+        sums = _corrections(f, plan, sources[1], columns, total, scratch_alloc)
+        _Sweep(
+            plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
+            sweep_trips, sources[0].span(f, sweep.index), sources[1].span(f, sweep.index),
+            acc, zero_init and once, sums,
+        ).emit(f)  # fmt: skip
+
+
+def _sources(
+    plan: Plan, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int],
+    iterations: int, advances: tuple[Step, Step], scratch_alloc: ScratchAlloc,
+) -> tuple[_Source, _Source]:  # fmt: skip
+    rows, columns, depth = shape
+    return (
+        _Source.prepare(
+            plan, operand_a(a, rows, depth), (rows, depth), is_b=False,
+            iterations=iterations, advance=advances[0], scratch_alloc=scratch_alloc,
+        ),
+        _Source.prepare(
+            plan, operand_b(b, depth, columns), (columns, depth), is_b=True,
+            iterations=iterations, advance=advances[1], scratch_alloc=scratch_alloc,
+        ),
+    )  # fmt: skip
+
+
+def _corrections(
+    f: Function, plan: Plan, b: _Source, columns: int, cells: Value, scratch_alloc: ScratchAlloc
+) -> Value | None:
+    if plan.method is not Method.VNNI:
+        return None
+    sums = scratch_alloc(4 * columns)
+    column_sums(f, plan, b.target, sums, columns, cells)
+    return sums
+
+
+def emit_batched_dot(
+    f: Function, plan: Plan, operands: BatchOperands, acc: Value, batch: int,
+    shape: tuple[int, int, int], *, scratch_alloc: ScratchAlloc, zero_init: bool = False,
+) -> None:  # fmt: skip
+    """Emit `acc[i] += a[i] @ b[i]` for the `batch` tiles of a 3-D dot.
+
+    Args:
+        operands: `operands(f, i)` gives a and b of tile i (an i64 value) inside the loop; of the
+            same kind as those that the plan was made for.
+        acc: (batch, M, N), dense.
+        others: as in `emit_dot`.
+    """
+    size = shape[0] * shape[1] * ELEMENT_BYTES[plan.result]
+    with f.loop(_ZERO, const("i64", batch), _ONE, at_least_once=True) as tile:
+        a, b = operands(f, tile.index)
+        place = f.gep("i8", acc, f.op("mul", tile.index, const("i64", size)))
+        emit_dot(f, plan, a, b, place, shape, scratch_alloc=scratch_alloc, zero_init=zero_init)

@@ -1,0 +1,86 @@
+"""One multiply-accumulate of cells, for each method of a plan."""
+
+from __future__ import annotations
+
+from tritium.backends.cpu.dot.convert import float_to_half, widen
+from tritium.backends.cpu.dot.operand import Operand
+from tritium.backends.cpu.dot.plan import Method, Plan
+from tritium.lowering.llvm import Function, Value, const, vector
+
+_MADD = {512: "avx512.pmaddw.d.512", 256: "avx2.pmadd.wd", 128: "sse2.pmadd.wd"}
+_OFFSET_BYTES = -2139062144  # 0x80808080, 128 in each byte
+
+
+def load_a(f: Function, plan: Plan, operand: Operand, pointer: Value) -> Value:
+    """A cell of A in every lane, as the multiplication wants it."""
+    if plan.method is Method.FMA:
+        value = f.load(operand.element, pointer, operand.align)
+        return f.splat(widen(f, plan.host, operand, value, plan.compute), plan.lanes)
+    value = f.splat(f.load("i32", pointer, operand.align), plan.lanes)
+    if plan.method is Method.VNNI:
+        # vpdpbusd takes an unsigned A: a + 128, put right by `column_sums`.
+        value = f.op("xor", value, const(value.type, _OFFSET_BYTES))
+    return _cells(f, plan, value)
+
+
+def load_b(f: Function, plan: Plan, operand: Operand, pointer: Value) -> Value:
+    """A vector of neighbouring cells of B, as the multiplication wants it."""
+    if plan.method is Method.FMA:
+        value = f.load(vector(operand.element, plan.lanes), pointer, operand.align)
+        return widen(f, plan.host, operand, value, plan.compute)
+    return _cells(f, plan, f.load(vector("i32", plan.lanes), pointer, 4 * plan.lanes))
+
+
+def _cells(f: Function, plan: Plan, value: Value) -> Value:
+    if plan.method is Method.BF16:
+        return f.cast("bitcast", value, vector("bfloat", 2 * plan.lanes))
+    if plan.method is Method.MADD:
+        return f.cast("bitcast", value, vector("i16", 2 * plan.lanes))
+    return value
+
+
+def multiply(f: Function, plan: Plan, acc: Value, a: Value, b: Value) -> Value:
+    """acc + a * b, summed over the elements of each cell."""
+    bits = 32 * plan.lanes
+    if plan.method is Method.BF16:
+        return f.call(acc.type, f"llvm.x86.avx512bf16.dpbf16ps.{bits}", acc, a, b)
+    if plan.method is Method.VNNI:
+        return f.call(acc.type, f"llvm.x86.avx512.vpdpbusd.{bits}", acc, a, b)
+    if plan.method is Method.MADD:
+        return f.op("add", acc, f.call(acc.type, f"llvm.x86.{_MADD[bits]}", a, b))
+    if plan.accumulate.startswith("i"):
+        return f.op("add", acc, f.op("mul", a, b))
+    if plan.host.fma:
+        return f.fma(a, b, acc)
+    return f.op("fadd", acc, f.op("fmul", a, b))
+
+
+def column_sums(
+    f: Function, plan: Plan, packed: Value, sums: Value, columns: int, cells: Value
+) -> None:
+    """sums[n] = 128 * (the sum of column n of B), for a packed B of `cells` cells along k.
+
+    What `vpdpbusd` adds too much when its A is offset by 128.
+    """
+    type = vector("i32", plan.lanes)
+    size = 4 * plan.lanes
+    zero, one = const("i64", 0), const("i64", 1)
+    ones = const(type, _OFFSET_BYTES)
+    stop, step = const("i64", columns * 4), const("i64", size)
+    with f.loop(zero, stop, step, at_least_once=True) as at:
+        column = f.gep("i8", packed, at.index)
+        with f.loop(zero, cells, one, [const(type, 0)], at_least_once=True) as k:
+            offset = f.op("mul", k.index, const("i64", columns * 4))
+            b = f.load(type, f.gep("i8", column, offset), size)
+            k.next = [multiply(f, plan, k.carried[0], ones, b)]
+        f.store(k.results[0], f.gep("i8", sums, at.index), size)
+
+
+def to_result(f: Function, plan: Plan, value: Value) -> Value:
+    """Accumulators as elements of the result tile."""
+    if plan.result == plan.accumulate:
+        return value
+    if not plan.host.half:
+        return float_to_half(f, value)
+    return f.cast("fptrunc", value, vector(plan.result, plan.lanes))
+

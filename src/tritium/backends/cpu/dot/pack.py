@@ -1,0 +1,198 @@
+"""Copying an operand to scratch in the form that the kernel reads, converting on the way.
+
+Two forms, both of cells of `group` elements along k:
+    k-major      cell (k, outer) at k * outer_size + outer: vectors of neighbouring columns (B)
+    outer-major  cell (outer, k) at outer * depth + k: rows (A)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tritium.backends.cpu.dot.convert import widen
+from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand, as_value, dense, scale
+from tritium.backends.cpu.dot.operand import static
+from tritium.backends.cpu.dot.plan import Plan
+from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
+
+ScratchAlloc = Callable[[int], Value]
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A copy to be made: `emit` writes it to `target`, whose reading form is `cells`.
+
+    Args:
+        plan: the dot it is for.
+        source: the operand to copy.
+        outer, depth: its shape in elements.
+        k_major: the form, see the module.
+    """
+
+    plan: Plan
+    source: Operand
+    outer: int
+    depth: int
+    k_major: bool
+
+    @property
+    def group(self) -> int:
+        return self.plan.method.group
+
+    @property
+    def bytes(self) -> int:
+        """Size of the copy."""
+        return self.outer * self.depth * ELEMENT_BYTES[self.plan.compute]
+
+    def cells(self, target: Value) -> Operand:
+        """The copy as an operand of cells."""
+        if self.k_major:
+            return dense(self.plan.cell, target, 1, self.outer, self.outer)
+        cells = self.depth // self.group
+        return dense(self.plan.cell, target, cells, 1, cells)
+
+    def emit(self, f: Function, target: Value, offset: Value) -> None:
+        """Copy the operand, all of its addresses moved on by `offset` bytes, to `target`."""
+        if self.k_major:
+            tile = min(self.plan.lanes, self.outer, self.depth // self.group)
+            tile = min(tile, self.source.k_run // self.group)
+            if min(self.source.outer_run, self.outer) >= min(4, self.outer):
+                _interleave(f, self, target, offset)
+            elif tile >= 4:
+                _transpose_tiles(f, self, target, offset, tile)
+            else:
+                _elements(f, self, target, offset)
+        elif self.source.k_run >= min(4, self.depth):
+            _rows(f, self, target, offset)
+        else:
+            _elements(f, self, target, offset)
+
+    def load(self, f: Function, pointer: Value, count: int) -> Value:
+        """`count` neighbouring elements from memory, in the type to compute in."""
+        raw = f.load(vector(self.source.element, count), pointer, self.source.align)
+        return widen(f, self.plan.host, self.source, raw, self.plan.compute)
+
+    def cell_offset(self, f: Function, outer: Value, cell: Value) -> Value:
+        """Byte offset of a cell in the copy."""
+        if self.k_major:
+            index = f.op("add", f.op("mul", cell, const("i64", self.outer)), outer)
+        else:
+            depth = const("i64", self.depth // self.group)
+            index = f.op("add", f.op("mul", outer, depth), cell)
+        return f.op("mul", index, const("i64", self.group * ELEMENT_BYTES[self.plan.compute]))
+
+
+def _move(f: Function, pointer: Value, offset: Value) -> Value:
+    return pointer if static(offset) == 0 else f.gep("i8", pointer, offset)
+
+
+def _count(f: Function, stop: int, step: int):  # noqa: ANN202
+    return f.loop(
+        const("i64", 0), const("i64", stop), const("i64", step), at_least_once=True
+    )
+
+
+def interleave(f: Function, rows: list[Value]) -> Value:
+    """Vectors r0, r1, ... as (r0[0], r1[0], ..., r0[1], r1[1], ...); a power of two of them."""
+    while len(rows) > 1:
+        half = len(rows) // 2
+        count = lanes(rows[0].type)
+        order = [i // 2 + (i % 2) * count for i in range(2 * count)]
+        rows = [f.shuffle(rows[i], rows[i + half], order) for i in range(half)]
+    return rows[0]
+
+
+def transpose(f: Function, rows: list[Value]) -> list[Value]:
+    """The columns of n vectors of n lanes, in n * log2(n) shuffles (n a power of two)."""
+    count = len(rows)
+    distance = count // 2
+    while distance:
+        low = [j if not j & distance else j - distance + count for j in range(count)]
+        high = [j + distance if not j & distance else j + count for j in range(count)]
+        result = list(rows)
+        for i in range(count):
+            if not i & distance:
+                result[i] = f.shuffle(rows[i], rows[i + distance], low)
+                result[i + distance] = f.shuffle(rows[i], rows[i + distance], high)
+        rows, distance = result, distance // 2
+    return rows
+
+
+def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
+    """k-major from neighbours along the outer dimension: `group` rows of k at a time."""
+    chunk = min(p.plan.lanes, p.outer, p.source.outer_run)
+    block = min(4 * chunk, p.outer)
+    chunks = range(0, block, chunk)
+    with _count(f, p.outer, block) as outer:
+        linear = p.source.k_step is not None
+        places = p.source.places(f, outer.index, list(chunks)) if linear else []
+        with _count(f, p.depth // p.group, 1) as cell:
+            out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
+            first = f.op("mul", cell.index, const("i64", p.group))
+            for c in range(len(chunks)):
+                rows: list[Value] = []
+                for g in range(p.group):
+                    k = f.op("add", first, const("i64", g))
+                    if linear:
+                        rows.append(p.load(f, _at(f, p.source, places[c], k, offset), chunk))
+                    else:
+                        place = f.op("add", outer.index, const("i64", chunks[c]))
+                        pointer = _move(f, p.source.pointer(f, place, k), offset)
+                        rows.append(p.load(f, pointer, chunk))
+                width = chunk * p.group * ELEMENT_BYTES[p.plan.compute]
+                f.store(interleave(f, rows), f.offset(out, c * width), min(width, 64))
+
+
+def _at(
+    f: Function, source: Operand, place: tuple[Value, int], k: Value, offset: Value
+) -> Value:
+    """The address of (place, k) for an operand with a step along k."""
+    assert source.k_step is not None
+    known = static(source.k_step)
+    step = scale(f, k, known) if known is not None else f.op("mul", k, as_value(source.k_step))
+    at = f.gep("i8", place[0], as_value(scale(f, step, source.size)))
+    return _move(f, f.offset(at, place[1]), offset)
+
+
+def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile: int) -> None:
+    """k-major from neighbours along k: transposes of tile x tile cells, in registers.
+
+    Four times as fast as gathers (transposed B: .96 to .99 of MKL against .32).
+    """
+    cell_type = vector(p.plan.cell, tile)
+    with _count(f, p.outer, tile) as outer:
+        places = p.source.places(f, outer.index, list(range(tile)))
+        with _count(f, p.depth // p.group, tile) as cell:
+            k = f.op("mul", cell.index, const("i64", p.group))
+            rows: list[Value] = []
+            for place in places:
+                row = p.load(f, _at(f, p.source, place, k, offset), tile * p.group)
+                rows.append(row if row.type == cell_type else f.cast("bitcast", row, cell_type))
+            out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
+            size = ELEMENT_BYTES[p.plan.cell]
+            for i, column in enumerate(transpose(f, rows)):
+                f.store(column, f.offset(out, i * p.outer * size), tile * size)
+
+
+def _rows(f: Function, p: Packing, target: Value, offset: Value) -> None:
+    """Outer-major from neighbours along k: copy or convert row by row."""
+    size = ELEMENT_BYTES[p.plan.compute]
+    chunk = min(p.plan.host.bits // (8 * size), p.depth, p.source.k_run)
+    with _count(f, p.outer, 1) as outer, _count(f, p.depth, chunk) as k:
+        pointer = _move(f, p.source.pointer(f, outer.index, k.index), offset)
+        value = p.load(f, pointer, chunk)
+        index = f.op("add", f.op("mul", outer.index, const("i64", p.depth)), k.index)
+        out = f.gep(scalar(value.type), target, index)
+        f.store(value, out, min(chunk * size, 64))
+
+
+def _elements(f: Function, p: Packing, target: Value, offset: Value) -> None:
+    """Either form from anywhere, one element at a time."""
+    shift, mask = const("i64", p.group.bit_length() - 1), const("i64", p.group - 1)
+    size = ELEMENT_BYTES[p.plan.compute]
+    with _count(f, p.outer, 1) as outer, _count(f, p.depth, 1) as k:
+        value = p.load(f, _move(f, p.source.pointer(f, outer.index, k.index), offset), 1)
+        at = p.cell_offset(f, outer.index, f.op("lshr", k.index, shift))
+        within = f.op("mul", f.op("and", k.index, mask), const("i64", size))
+        f.store(value, f.gep("i8", target, f.op("add", at, within)), size)

@@ -1,0 +1,233 @@
+"""How a dot is computed on a host: the instruction, the register block, what is packed first.
+
+Figures behind the choices are from Zen 4 (AVX-512), ratios to MKL, and in `benchmarks/cpu_dot.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+
+from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Chunks, View, operand_a, operand_b
+from tritium.backends.cpu.dot.operand import Operand, static
+
+PRECISIONS = ("ieee", "tf32", "tf32x3")
+SWEEP_DEPTH = 256
+"""How far along K a register block runs, at least, before its accumulators go back to scratch."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the emitters need to know of a processor.
+
+    Args:
+        bits: width of a vector register; `registers`: how many there are.
+        fma: fused multiply-add in hardware (without it `llvm.fma` would be a library call).
+        half: conversions between fp16 and fp32 in hardware.
+        bf16_dot: `vdpbf16ps` at 512, 256 and 128 bits.
+        vnni: `vpdpbusd` at the same widths.
+        madd: `pmaddwd` at `bits` and below (x86).
+    """
+
+    bits: int
+    registers: int
+    fma: bool
+    half: bool
+    bf16_dot: bool
+    vnni: bool
+    madd: bool
+
+    @classmethod
+    def of(cls, arch: str, features: Collection[str]) -> Host:
+        """The host of an architecture (`x86_64`, `aarch64`, anything else: plain 128-bit vectors)
+        with LLVM's names of features that are on (`avx512f`, `fma`, `avx512bf16`)."""
+        have = frozenset(f.lstrip("+") for f in features if not f.startswith("-"))
+        if arch.lower() in ("aarch64", "arm64"):
+            return cls(128, 32, True, True, False, False, False)
+        if arch.lower() not in ("x86_64", "amd64", "i686"):
+            return cls(128, 16, False, False, False, False, False)
+        wide = {"avx512f", "avx512vl", "avx512bw"} <= have
+        bits = 512 if wide else 256 if "avx2" in have else 128
+        return cls(
+            bits,
+            32 if wide else 16,
+            fma=wide or ("fma" in have and bits >= 256),
+            half=wide or ("f16c" in have and bits >= 256),
+            bf16_dot=wide and "avx512bf16" in have,
+            vnni=wide and "avx512vnni" in have,
+            madd=True,
+        )
+
+
+class Method(Enum):
+    """The instruction that multiplies and accumulates; named after what one cell holds.
+
+    A cell is what one lane takes from an operand: `group` neighbours along k.
+    """
+
+    FMA = "fma"
+    """One element a cell, converted to the accumulator's type; correct for all types."""
+    BF16 = "bf16"
+    """Two bfloat16 a cell, `vdpbf16ps`."""
+    MADD = "madd"
+    """Two int16 a cell, `pmaddwd` and an add; exact for all of 8 bits."""
+    VNNI = "vnni"
+    """Four int8 a cell, `vpdpbusd` with A offset by 128 and a correction per column."""
+
+    @property
+    def group(self) -> int:
+        """Elements along k in one cell."""
+        return {Method.FMA: 1, Method.VNNI: 4}.get(self, 2)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All choices for one dot.
+
+    Args:
+        host: the processor.
+        method: the instruction.
+        compute: LLVM type that elements are converted to (`float`, `i16`, ...).
+        accumulate: LLVM type of an accumulator lane in registers.
+        result: LLVM type of an element of the accumulator tile in scratch.
+        lanes: accumulator lanes of one vector.
+        block_rows, block_vectors: the register block, in rows and in vectors.
+        unroll: steps of k (in cells) in one turn of the innermost loop.
+        pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
+    """
+
+    host: Host
+    method: Method
+    compute: str
+    accumulate: str
+    result: str
+    lanes: int
+    block_rows: int
+    block_vectors: int
+    unroll: int
+    pack_a: bool
+    pack_b: bool
+
+    @property
+    def cell(self) -> str:
+        """LLVM type of a cell."""
+        return self.accumulate if self.method is Method.FMA else "i32"
+
+    @property
+    def takes_extent(self) -> bool:
+        """Whether `emit_dot` can stop at a `k_extent` that is only known at run time."""
+        return self.method is Method.FMA and not self.pack_a and not self.pack_b
+
+
+def _types(a: str, b: str, result: str, converted: bool) -> tuple[str, str]:
+    """The types to compute and to accumulate in."""
+    floats = {"half", "bfloat", "float", "double"}
+    if result in ("half", "float", "double"):
+        if not converted and not {a, b} <= floats:
+            raise NotImplementedError(f"dot: {a} x {b} -> {result}; give the views a `convert`")
+        wide = "double" if result == "double" else "float"
+        return wide, wide
+    if result in ("i8", "i16", "i32", "i64") and not {a, b} & floats:
+        return result, result
+    raise NotImplementedError(
+        f"dot: {a} x {b} -> {result}; the result is half, float or double for floats, i8 to i64 "
+        "for integers"
+    )
+
+
+def _method(
+    host: Host, a: View | Chunks, b: View | Chunks, result: str, shape: tuple[int, int, int]
+) -> Method:
+    rows, columns, depth = shape
+    if a.convert or b.convert or columns < 4:
+        return Method.FMA
+    # Cells of several elements need B packed, which pays only if rows share the packed form.
+    elements = {a.element, b.element}
+    if elements == {"bfloat"} and result in ("float", "half") and host.bf16_dot:
+        return Method.BF16 if depth % 2 == 0 and rows >= 4 else Method.FMA
+    if elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
+        signed_bytes = elements == {"i8"} and not a.unsigned and not b.unsigned
+        if host.vnni and signed_bytes and depth % 4 == 0:
+            return Method.VNNI
+        # An unsigned i16 does not fit a signed one.
+        fits = all(not (v.element == "i16" and v.unsigned) for v in (a, b))
+        return Method.MADD if host.madd and fits else Method.FMA
+    return Method.FMA
+
+
+def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, int]:
+    """Rows, vectors and unrolling of the register block.
+
+    With 32 registers: 6 x 4, 8 x 2 or 8 x 1 accumulators; with 16: 6 x 2 (6 x 4 spills: .41
+    against .83), 4 x 2 where a product needs a register of its own.
+    """
+    if host.registers >= 32:
+        wide = min(vectors, 4)
+        tall = 6 if wide == 4 else 8
+    else:
+        wide = min(vectors, 2)
+        tall = (6 if wide == 2 else 8) if fma else 4
+    tall = min(tall, rows)
+    unroll = 1
+    while tall * wide * unroll < 16 and unroll < 8:
+        unroll *= 2
+    return tall, wide, unroll
+
+
+def _needs_pack(
+    operand: Operand, method: Method, compute: str, chunk: int, shared: bool
+) -> bool:
+    """Whether the kernel can read the operand where it is.
+
+    `chunk`: how many neighbours of the outer dimension one load takes (1 for A, whose cells are
+    broadcast). `shared`: a converted copy would be read more than once.
+    """
+    if operand.k_step is None or operand.outer_run < chunk:
+        return True
+    converts = operand.element != compute or operand.convert is not None
+    if method is Method.FMA:
+        return converts and shared
+    return converts or chunk > 1 or static(operand.k_step) != 1
+
+
+def make_plan(
+    host: Host,
+    a: View | Chunks,
+    b: View | Chunks,
+    result: str,
+    shape: tuple[int, int, int],
+    input_precision: str = "ieee",
+) -> Plan:
+    """Choose how to compute a (M, K) @ (K, N) dot of powers of two; `shape` is (M, N, K).
+
+    `input_precision` is a permission to be less exact; all of its values compute in full fp32.
+
+    Raises:
+        NotImplementedError: types that no method covers.
+        ValueError: an unknown precision, or a shape that is not of powers of two.
+    """
+    if input_precision not in PRECISIONS:
+        raise ValueError(
+            f"dot: input_precision {input_precision!r}; allowed are {', '.join(PRECISIONS)}"
+        )
+    rows, columns, depth = shape
+    if any(s < 1 or s & (s - 1) for s in shape):
+        raise ValueError(f"dot: shape {rows}x{columns}x{depth}; each must be a power of two")
+    converted = a.convert is not None and b.convert is not None
+    compute, accumulate = _types(a.element, b.element, result, converted)
+    method = _method(host, a, b, result, shape)
+    if method is Method.BF16:
+        compute = "bfloat"
+    elif method is not Method.FMA:
+        compute = "i16" if method is Method.MADD else "i8"
+    lanes = min(host.bits // (8 * ELEMENT_BYTES[accumulate]), columns)
+    fused = host.fma or method is not Method.FMA
+    tall, wide, unroll = _block(host, rows, columns // lanes, fused)
+    cells = depth // method.group
+    oa, ob = operand_a(a, rows, depth), operand_b(b, depth, columns)
+    return Plan(
+        host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
+        pack_a=_needs_pack(oa, method, compute, 1, True),
+        pack_b=_needs_pack(ob, method, compute, lanes, rows > tall),
+    )  # fmt: skip
