@@ -1,0 +1,83 @@
+"""What a GPU can do at best: the roofs of a roofline."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from ..runtime.driver import driver
+
+#: Operations that the ordinary cores of one SM finish in a clock, for float32 and for 16-bit
+#: floats, by compute capability: NVIDIA's published peaks over SMs and boost clock.
+_SIMD_OPERATIONS: dict[tuple[int, int], tuple[int, int]] = {
+    (7, 0): (128, 256),
+    (7, 5): (128, 256),
+    (8, 0): (128, 512),
+    (8, 6): (256, 256),
+    (8, 9): (256, 256),
+    (9, 0): (256, 512),
+}
+
+#: The same for the tensor cores of one SM, dense float16, by the capability's first number.
+_TENSOR_OPERATIONS: dict[int, int] = {7: 1024, 8: 2048, 9: 4096}
+
+
+def nvsmi(attrs: Sequence[str]) -> list[int]:
+    """Numbers that `nvidia-smi` reports for the first GPU, such as `clocks.sm` (MHz)."""
+    command = ["nvidia-smi", "-i", "0", f"--query-gpu={','.join(attrs)}"]
+    try:
+        out = subprocess.check_output([*command, "--format=csv,noheader,nounits"], text=True)
+    except FileNotFoundError:
+        raise RuntimeError("nvidia-smi was not found: NVIDIA's driver is not installed") from None
+    return [int(number) for number in out.strip().split("\n")[0].split(",")]
+
+
+def _properties(device: int | None) -> tuple[dict[str, Any], tuple[int, int]]:
+    """Properties and compute capability of a CUDA device; the current one for None."""
+    active: Any = driver.active
+    target = active.get_current_target()
+    if target.backend != "cuda":
+        raise NotImplementedError(f"roofline figures are known for cuda, not for {target.backend}")
+    if device is None:
+        device = active.get_current_device()
+    major, minor = divmod(int(target.arch), 10)
+    return active.utils.get_device_properties(device), (major, minor)
+
+
+def get_dram_gbps(device: int | None = None) -> float:
+    """The memory's bandwidth in GB/s: two transfers a clock over its bus."""
+    properties, _ = _properties(device)
+    return properties["mem_clock_rate"] * 1e3 * properties["mem_bus_width"] / 8 * 2 / 1e9
+
+
+def get_max_tensorcore_tflops(dtype: Any, clock_rate: float, device: int | None = None) -> float:
+    """The dense peak of the tensor cores in TFLOP/s, at `clock_rate` kHz.
+
+    float32 stands for tf32, at half the rate of 16-bit types; 8-bit types have twice that rate.
+    """
+    properties, capability = _properties(device)
+    bits = _bits(dtype)
+    allowed = (16,) if capability[0] < 8 else (8, 16, 32)
+    if capability[0] not in _TENSOR_OPERATIONS or bits not in allowed:
+        raise RuntimeError(f"no tensor-core figure for {dtype} on compute capability {capability}")
+    per_clock = _TENSOR_OPERATIONS[capability[0]] * 16 / bits
+    return properties["multiprocessor_count"] * clock_rate * 1e3 * per_clock / 1e12
+
+
+def get_max_simd_tflops(dtype: Any, clock_rate: float, device: int | None = None) -> float:
+    """The peak of the ordinary cores in TFLOP/s, at `clock_rate` kHz, for 16- and 32-bit types."""
+    properties, capability = _properties(device)
+    bits = _bits(dtype)
+    if capability not in _SIMD_OPERATIONS or bits not in (16, 32):
+        raise RuntimeError(f"no SIMD figure for {dtype} on compute capability {capability}")
+    per_clock = _SIMD_OPERATIONS[capability][0 if bits == 32 else 1]
+    return properties["multiprocessor_count"] * clock_rate * 1e3 * per_clock / 1e12
+
+
+def _bits(dtype: Any) -> int:
+    for attribute, unit in (("primitive_bitwidth", 1), ("itemsize", 8)):
+        value = getattr(dtype, attribute, None)
+        if value is not None:
+            return int(value) * unit
+    raise TypeError(f"{dtype!r} is not a dtype; expected one of tritium.language or torch")

@@ -1,0 +1,234 @@
+"""Sweeps of measurements, as tables, CSV files and plots."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Benchmark:
+    """A sweep: for each x and each line, one call of the measured function.
+
+    Args:
+        x_names: arguments of the function that x gives.
+        x_vals: the values; one that is not a tuple or list goes to every name of `x_names`.
+        line_arg: the argument that tells the lines apart.
+        line_vals: its values.
+        line_names: their names in the legend and the table.
+        plot_name: title, and name of the files.
+        args: further arguments, the same for every call.
+        xlabel, ylabel: of the plot; `ylabel` is the unit in the table.
+        x_log, y_log: logarithmic axes.
+        styles: (colour, line style) for each line.
+    """
+
+    def __init__(
+        self,
+        x_names: Sequence[str],
+        x_vals: Sequence[Any],
+        line_arg: str,
+        line_vals: Sequence[Any],
+        line_names: Sequence[str],
+        plot_name: str,
+        args: dict[str, Any],
+        xlabel: str = "",
+        ylabel: str = "",
+        x_log: bool = False,
+        y_log: bool = False,
+        styles: Sequence[tuple[str, str]] | None = None,
+    ):
+        if len(line_vals) != len(line_names):
+            raise ValueError(
+                f"Benchmark {plot_name}: {len(line_vals)} line_vals and {len(line_names)} "
+                "line_names; expected as many names as values"
+            )
+        self.x_names = list(x_names)
+        self.x_vals = list(x_vals)
+        self.line_arg = line_arg
+        self.line_vals = list(line_vals)
+        self.line_names = list(line_names)
+        self.plot_name = plot_name
+        self.args = dict(args)
+        self.xlabel, self.ylabel = xlabel, ylabel
+        self.x_log, self.y_log = x_log, y_log
+        self.styles = styles
+
+
+@dataclass
+class Results:
+    """What a sweep measured: one row an x; per line the value and, where known, its range."""
+
+    benchmark: Benchmark
+    x: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    values: list[list[float]] = field(default_factory=list[list[float]])
+    low: list[list[float | None]] = field(default_factory=list["list[float | None]"])
+    high: list[list[float | None]] = field(default_factory=list["list[float | None]"])
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the x arguments, then each line with its unit."""
+        unit = f" ({self.benchmark.ylabel})"
+        return [*self.benchmark.x_names, *(name + unit for name in self.benchmark.line_names)]
+
+    def rows(self, diff_col: bool = False) -> tuple[list[str], list[list[Any]]]:
+        """Header and rows of the table; `diff_col` adds the second line less the first."""
+        rows: list[list[Any]] = [[*x, *v] for x, v in zip(self.x, self.values, strict=True)]
+        header = self.columns
+        if diff_col and len(self.benchmark.line_names) == 2:
+            header = [*header, "Diff"]
+            rows = [[*row, row[-1] - row[-2]] for row in rows]
+        return header, rows
+
+
+class Mark:
+    """A function together with its sweeps; made by `perf_report`."""
+
+    def __init__(self, fn: Callable[..., Any], benchmarks: Benchmark | Sequence[Benchmark]):
+        self.fn = fn
+        self.benchmarks = benchmarks
+
+    def run(
+        self,
+        show_plots: bool = False,
+        print_data: bool = False,
+        save_path: str | os.PathLike[str] = "",
+        return_df: bool = False,
+        diff_col: bool = False,
+        save_precision: int = 6,
+        **kwargs: Any,
+    ) -> Any:
+        """Measure; print tables, write `<plot_name>.csv`, `.png` and `results.html`, show plots.
+
+        Args:
+            show_plots: open a window for each plot (needs matplotlib).
+            print_data: print each table.
+            save_path: a folder, created if need be, for the files (plots need matplotlib).
+            return_df: return a pandas DataFrame for each sweep (needs pandas): one, or a list
+                where `perf_report` got a list.
+            diff_col: add a column with the difference of two lines.
+            save_precision: digits after the point in the CSV file.
+            kwargs: passed on to the function.
+        """
+        single = isinstance(self.benchmarks, Benchmark)
+        benchmarks = [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
+        folder = os.fspath(save_path)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        tables: list[Results] = []
+        try:
+            for benchmark in benchmarks:
+                results = self._measure(benchmark, kwargs)
+                tables.append(results)
+                if print_data:
+                    print(f"{benchmark.plot_name}:\n{_text_table(*results.rows(diff_col))}")
+                if folder:
+                    _write_csv(results, folder, diff_col, save_precision)
+                if (folder or show_plots) and benchmark.plot_name:
+                    _plot(results, folder, show_plots)
+        finally:
+            if folder:
+                _write_html(tables, folder)
+        if not return_df:
+            return None
+        frames = [_data_frame(results, diff_col) for results in tables]
+        return frames[0] if single else frames
+
+    def _measure(self, benchmark: Benchmark, kwargs: dict[str, Any]) -> Results:
+        results = Results(benchmark)
+        for x in benchmark.x_vals:
+            given = isinstance(x, list | tuple)
+            values: tuple[Any, ...] = tuple(x) if given else (x,) * len(benchmark.x_names)
+            if len(values) != len(benchmark.x_names):
+                raise ValueError(
+                    f"Benchmark {benchmark.plot_name}: x value {x} has {len(values)} entries; "
+                    f"expected {len(benchmark.x_names)}, one for each of {benchmark.x_names}"
+                )
+            point = dict(zip(benchmark.x_names, values, strict=True))
+            row = [
+                self.fn(**point, **{benchmark.line_arg: line}, **benchmark.args, **kwargs)
+                for line in benchmark.line_vals
+            ]
+            spread = [r if isinstance(r, tuple) else (r, None, None) for r in row]
+            results.x.append(values)
+            results.values.append([value for value, _, _ in spread])
+            results.low.append([low for _, low, _ in spread])
+            results.high.append([high for _, _, high in spread])
+        return results
+
+
+def perf_report(
+    benchmarks: Benchmark | Sequence[Benchmark],
+) -> Callable[[Callable[..., Any]], Mark]:
+    """Decorate a function with sweeps over its arguments; `.run()` then measures them.
+
+    The function returns a number, or a tuple (value, low, high) which the plot shows as a band.
+    """
+    return lambda fn: Mark(fn, benchmarks)
+
+
+def _text_table(header: list[str], rows: list[list[Any]]) -> str:
+    cells = [["", *header], *([str(i), *map(_cell, row)] for i, row in enumerate(rows))]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = ("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _write_csv(results: Results, folder: str, diff_col: bool, precision: int) -> None:
+    header, rows = results.rows(diff_col)
+    path = os.path.join(folder, f"{results.benchmark.plot_name}.csv")
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        for row in rows:
+            writer.writerow([f"{c:.{precision}f}" if isinstance(c, float) else c for c in row])
+
+
+def _write_html(tables: list[Results], folder: str) -> None:
+    images = "".join(f'<image src="{t.benchmark.plot_name}.png"/>\n' for t in tables)
+    with open(os.path.join(folder, "results.html"), "w") as file:
+        file.write(f"<html><body>\n{images}</body></html>\n")
+
+
+def _data_frame(results: Results, diff_col: bool) -> Any:
+    try:
+        import pandas  # a heavy optional package: only where a DataFrame was asked for
+    except ImportError:
+        raise ImportError("return_df needs pandas: pip install 'tritium[bench]'") from None
+    header, rows = results.rows(diff_col)
+    return pandas.DataFrame(rows, columns=header)
+
+
+def _plot(results: Results, folder: str, show: bool) -> None:
+    try:
+        import matplotlib.pyplot as plt  # a heavy optional package: only where plots are made
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'tritium[bench]'") from None
+    benchmark = results.benchmark
+    figure: Any = plt.figure()
+    axes: Any = figure.subplots()
+    x = [values[0] for values in results.x]
+    for i, name in enumerate(benchmark.line_names):
+        colour, style = benchmark.styles[i] if benchmark.styles else (None, None)
+        y = [row[i] for row in results.values]
+        (line,) = axes.plot(x, y, label=name, color=colour, ls=style)
+        low, high = ([row[i] for row in bounds] for bounds in (results.low, results.high))
+        if None not in low and None not in high:
+            axes.fill_between(x, low, high, alpha=0.15, color=line.get_color())
+    axes.legend()
+    axes.set_xlabel(benchmark.xlabel or benchmark.x_names[0])
+    axes.set_ylabel(benchmark.ylabel)
+    axes.set_xscale("log" if benchmark.x_log else "linear")
+    axes.set_yscale("log" if benchmark.y_log else "linear")
+    axes.set_title(benchmark.plot_name)
+    if folder:
+        figure.savefig(os.path.join(folder, f"{benchmark.plot_name}.png"))
+    if show:
+        plt.show()
+    plt.close(figure)
