@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import (
     Float8E5M2FNUZType,
     Float8E5M2Type,
     IntegerType,
+    Signedness,
     TensorType,
     bf16,
     f16,
@@ -35,6 +36,8 @@ from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from tritium.errors import OpError
+
 Type: TypeAlias = Attribute
 
 f8e5m2, f8e4m3fn = Float8E5M2Type(), Float8E4M3FNType()
@@ -42,10 +45,34 @@ f8e4m3fnuz, f8e5m2fnuz = Float8E4M3FNUZType(), Float8E5M2FNUZType()
 _FLOATS = frozenset({f16, bf16, f32, f64, f8e5m2, f8e4m3fn, f8e4m3fnuz, f8e5m2fnuz})
 
 __all__ = [
-    "PointerType", "TensorDescType", "TensorType", "IntegerType", "Type", "bf16", "f16", "f32",
-    "f64", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i1", "i8", "i16", "i32", "i64",
-    "bit_width", "element_type", "is_float", "is_integer", "is_pointer", "numpy_dtype",
-    "pointer_to", "shape_of", "tensor_of", "with_element",
+    "IntegerType",
+    "PointerType",
+    "TensorDescType",
+    "TensorType",
+    "Type",
+    "bf16",
+    "bit_width",
+    "element_type",
+    "f8e4m3fn",
+    "f8e4m3fnuz",
+    "f8e5m2",
+    "f8e5m2fnuz",
+    "f16",
+    "f32",
+    "f64",
+    "i1",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "is_float",
+    "is_integer",
+    "is_pointer",
+    "numpy_dtype",
+    "pointer_to",
+    "shape_of",
+    "tensor_of",
+    "with_element",
 ]  # fmt: skip
 
 
@@ -133,8 +160,8 @@ def is_float(type: Type) -> bool:
 
 
 def is_integer(type: Type) -> bool:
-    """Whether the elements are integers (i1 included)."""
-    return isinstance(element_type(type), IntegerType)
+    """Whether the elements are integers (i1 and `index` included)."""
+    return isinstance(element_type(type), (IntegerType, builtin.IndexType))
 
 
 def is_pointer(type: Type) -> bool:
@@ -149,6 +176,8 @@ def bit_width(type: Type) -> int:
         return 64
     if isinstance(element, IntegerType):
         return element.width.data
+    if isinstance(element, builtin.IndexType):
+        return 64
     return numpy_dtype(element).itemsize * 8
 
 
@@ -166,12 +195,21 @@ _NUMPY: dict[Type, np.dtype] = {
     f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
     f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
     f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    builtin.IndexType(): np.dtype(np.int64),
 }
 
 
 def numpy_dtype(type: Type) -> np.dtype:
-    """The NumPy dtype that holds one element: integers are signed, pointers are uint64."""
+    """The NumPy dtype that holds one element: integers are signed, pointers are uint64.
+
+    Raises `OpError` for a type that no array can hold (a descriptor, `i7`).
+    """
     element = element_type(type)
     if isinstance(element, PointerType):
         return np.dtype(np.uint64)
-    return _NUMPY[element]
+    if isinstance(element, IntegerType) and element.signedness.data is not Signedness.SIGNLESS:
+        element = IntegerType(element.width.data)
+    known = _NUMPY.get(element)
+    if known is None:
+        raise OpError(f"type {element} has no NumPy equivalent")
+    return known

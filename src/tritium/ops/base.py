@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import DenseArrayBase, LocationAttr, i32
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -132,6 +132,7 @@ class Op(Operation):
         regions: Sequence[Region] = (),
         location: LocationAttr | None = None,
         attributes: Mapping[str, Attribute] | None = None,
+        successors: Sequence[Block] = (),
         **attrs: Any,
     ) -> OpT:
         """Make the op, its result types inferred.
@@ -156,6 +157,7 @@ class Op(Operation):
             properties=properties,
             attributes=attributes or {},
             regions=regions,
+            successors=successors,
             location=location,
         )
 

@@ -100,6 +100,10 @@ class Context(Protocol):
         """Run a single-block region; returns the operands of its terminator."""
         ...
 
+    def run_elementwise(self, region: Region, *arguments: Any) -> tuple[Any, ...]:
+        """Run a region of scalars for every element of some arrays of one shape; returns arrays."""
+        ...
+
     def call(self, symbol: str, *arguments: Any) -> tuple[Any, ...]:
         """Call a function of the module."""
         ...
@@ -165,6 +169,36 @@ class Evaluator:
             if isinstance(outcome, Return):
                 return outcome.values
             block, values = outcome.target, outcome.arguments
+
+    def run_elementwise(self, region: Region, *arguments: Any) -> tuple[Any, ...]:
+        """Run a region of scalars for every element of some arrays of one shape.
+
+        All elements at once where the region is straight-line code without effects, else one
+        by one in row-major order.
+        """
+        shape = arguments[0].shape
+        if self._is_straight_line(region):
+            found = self.run_region(region, *arguments)
+            return tuple(np.broadcast_to(v, shape) for v in found)
+        results: list[np.ndarray] | None = None
+        for index in np.ndindex(shape):
+            found = self.run_region(region, *(a[index] for a in arguments))
+            if results is None:
+                results = [np.empty(shape, np.asarray(v).dtype) for v in found]
+            for array, value in zip(results, found):
+                array[index] = value
+        return tuple(results or ())
+
+    def _is_straight_line(self, region: Region) -> bool:
+        for op in region.blocks[0].ops:
+            assert isinstance(op, Op), f"{op.name} has no reference semantics"
+            if op.name == "tt.call":
+                callee = self._functions.get(op.callee)  # pyright: ignore
+                if callee is None or not self._is_straight_line(callee.regions[0]):
+                    return False
+            elif op.regions or op.successors or op.effects:
+                return False
+        return True
 
     def _run_block(self, block: Block, arguments: Sequence[Any]) -> Jump | Return:
         environment = self._environment

@@ -13,7 +13,7 @@ operand a tuple of values, `op.cache` a plain Python value. In the IR an attribu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, Generic, TypeVar, overload
 
@@ -81,7 +81,7 @@ def variadic() -> Any:
 class AttrField(Generic[T]):
     """A declared attribute: `encode` and `decode` translate between Python and the IR.
 
-    `keyword` gives the word by which a custom syntax spells a value, where it has one.
+    `words` are the keywords by which a custom syntax spells the values, where it does.
     """
 
     def __init__(
@@ -89,11 +89,10 @@ class AttrField(Generic[T]):
         encode: Callable[[T], Attribute],
         decode: Callable[[Any], T],
         default: T = MISSING,
-        keyword: Callable[[T], str] | None = None,
-        from_keyword: Callable[[str], T] | None = None,
+        words: Mapping[str, T] | None = None,
     ):
         self.encode, self.decode, self.default = encode, decode, default
-        self.keyword, self.from_keyword = keyword, from_keyword
+        self.words = words
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -180,9 +179,14 @@ def enum_attr(enum: type[E], default: E = MISSING, integer_type: Any = i32) -> A
         lambda v: IntegerAttr(int(v), integer_type),
         lambda a: enum(a.value.data),
         default,
-        lambda v: v.name.lower(),
-        lambda word: words[word],
+        words,
     )
+
+
+def flags_attr(attribute: Callable[[tuple[str, ...]], Attribute]) -> Any:
+    """A set of flags, in Python a tuple of their names; `[flags(x)]` in a syntax string prints
+    the word of the field's attribute: `fastmath<nnan, ninf>`."""
+    return AttrField[tuple[str, ...]](attribute, lambda a: a.data, ())
 
 
 def values_of(op: Operation) -> tuple[SSAValue, ...]:

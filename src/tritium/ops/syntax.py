@@ -5,9 +5,11 @@ A `syntax` string is made of:
     $x          an operand (a variadic one: separated by commas) or an attribute's value; an
                 enumeration is spelled by its keyword, an i32 array as `[1, 0]`
     [, $x]      present only if the first `$x` in the brackets is present (and not its default)
+    flags(x)    a set of flags, absent when empty: `fastmath<nnan, ninf>`
     attrs       the dictionary of all remaining attributes, sorted by name
     type(x)     the type of operand x or (x = `result`) of the only result; for a variadic operand
                 or `results` a list
+    functional  `(operand types) -> result types`, a single result without parentheses
     'word'      literal text, also without quotes for punctuation: , : -> * ( ) < >
 
 Types that are written are parsed; those of operands are checked against the values, those of
@@ -19,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any, Union
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
@@ -50,7 +52,20 @@ class TypeOf:
 
 
 @dataclass(frozen=True)
+class Flags:
+    name: str
+
+    def word(self) -> str:
+        return self.name.removesuffix("Flags")
+
+
+@dataclass(frozen=True)
 class AttrDict:
+    pass
+
+
+@dataclass(frozen=True)
+class Functional:
     pass
 
 
@@ -62,12 +77,12 @@ class Group:
         return next(p.name for p in self.parts if isinstance(p, Ref))
 
 
-Part = Union[Literal, Ref, TypeOf, AttrDict, Group]
+Part = Union[Literal, Ref, TypeOf, Flags, AttrDict, Functional, Group]
 
-_TOKEN = re.compile(r"\s*(\$\w+|type\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=#])")
+_TOKEN = re.compile(r"\s*(\$\w+|type\(\w+\)|flags\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=#])")
 
 
-@lru_cache(maxsize=None)
+@cache
 def parts_of(text: str) -> tuple[Part, ...]:
     """The parsed form of a syntax string."""
     tokens: list[str] = []
@@ -89,8 +104,12 @@ def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
             yield Ref(token[1:])
         elif token.startswith("type("):
             yield TypeOf(token[5:-1])
+        elif token.startswith("flags("):
+            yield Flags(token[6:-1])
         elif token == "attrs":
             yield AttrDict()
+        elif token == "functional":
+            yield Functional()
         elif token == "[":
             yield Group(tuple(_parts(tokens, "]")))
         else:
@@ -99,7 +118,7 @@ def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
 
 def _names(parts: tuple[Part, ...]) -> Iterator[str]:
     for part in parts:
-        if isinstance(part, Ref):
+        if isinstance(part, (Ref, Flags)):
             yield part.name
         elif isinstance(part, Group):
             yield from _names(part.parts)
@@ -132,6 +151,14 @@ def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool =
         if isinstance(part, AttrDict):
             print_attr_dict(op, printer)
             continue
+        if isinstance(part, Functional):
+            printer.print_string(" ")
+            printer.print_operation_type(op)
+            continue
+        if isinstance(part, Flags):
+            if flags := op.attr_fields[part.name].get(op):
+                printer.print_string(f" {part.word()}<{', '.join(flags)}>")
+            continue
         space = not (isinstance(part, Literal) and part.text in _NO_SPACE_BEFORE) and not glue
         glue = isinstance(part, Literal) and part.text in _NO_SPACE_AFTER
         if isinstance(part, Ref) and part.name in op.operand_names():
@@ -159,8 +186,9 @@ def _types(op: Op, name: str) -> list[Attribute]:
 
 def _print_value(op: Op, name: str, printer: Printer) -> None:
     spec = op.attr_fields[name]
-    if spec.keyword is not None:
-        printer.print_string(spec.keyword(spec.get(op)))
+    if spec.words is not None:
+        value = spec.get(op)
+        printer.print_string(next(w for w, member in spec.words.items() if member == value))
         return
     attribute = op.properties.get(name)
     if attribute is None:
@@ -218,6 +246,8 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
             have = ", ".join(str(v.type) for v in values)
             parser.raise_error(f"{cls.name}: operand '{name}' has type {have}", start)
     result: Any = found.types.get("results")
+    if result is not None and len(result) == 1:
+        result = result[0]
     if result is None and found.types.get("result"):
         result = found.types["result"][0]
     try:
@@ -235,10 +265,23 @@ def _parse_parts(
             if isinstance(first, Literal):
                 if _parse_literal(parser, first.text, optional=True):
                     _parse_parts(cls, parser, part.parts[1:], found)
-            elif parser.parse_optional_operand() is not None:
-                raise AssertionError("an optional group must start with a literal")
+            elif isinstance(first, Ref) and first.name in cls.attr_fields:
+                _parse_optional_word(cls, first.name, parser, found)
+            else:
+                assert isinstance(first, Ref)
+                if _parse_operand(cls, first.name, parser, found, may_be_absent=True):
+                    _parse_parts(cls, parser, part.parts[1:], found)
+        elif isinstance(part, Flags):
+            if parser.parse_optional_keyword(part.word()) is not None:
+                flags = parser.parse_comma_separated_list(
+                    parser.Delimiter.ANGLE, parser.parse_identifier
+                )
+                found.attributes[part.name] = cls.attr_fields[part.name].encode(tuple(flags))
         elif isinstance(part, Literal):
             _parse_literal(parser, part.text, optional=False)
+        elif isinstance(part, Functional):
+            signature = parser.parse_function_type()
+            found.types["results"] = list(signature.outputs)
         elif isinstance(part, AttrDict):
             found.attributes.update(parser.parse_optional_attr_dict())
         elif isinstance(part, TypeOf):
@@ -255,10 +298,24 @@ def _parse_parts(
             _parse_operand(cls, part.name, parser, found)
 
 
-def _parse_operand(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:
+def _parse_optional_word(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:
+    """An enumeration's keyword that may be absent."""
+    spec = cls.attr_fields[name]
+    assert spec.words is not None, f"{cls.name}: only an enumeration may stand alone in brackets"
+    for word, member in spec.words.items():
+        if parser.parse_optional_keyword(word) is not None:
+            found.attributes[name] = spec.encode(member)
+            return
+
+
+def _parse_operand(
+    cls: type[Op], name: str, parser: Parser, found: _Parsed, may_be_absent: bool = False
+) -> bool:
+    """Parse an operand, or a list of them; whether there was one."""
     if cls.operand_kind(name) != "variadic":
-        found.operands[name] = parser.parse_operand()
-        return
+        value = parser.parse_optional_operand() if may_be_absent else parser.parse_operand()
+        found.operands[name] = value
+        return value is not None
     values: list[SSAValue] = []
     first = parser.parse_optional_operand()
     if first is not None:
@@ -266,6 +323,7 @@ def _parse_operand(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> 
         while parser.parse_optional_punctuation(","):
             values.append(parser.parse_operand())
     found.operands[name] = values
+    return bool(values)
 
 
 def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:
@@ -285,13 +343,13 @@ def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:
 
 def _parse_value(cls: type[Op], name: str, parser: Parser) -> Attribute:
     spec = cls.attr_fields[name]
-    if spec.from_keyword is not None:
+    if spec.words is not None:
         at = parser.pos
         word = parser.parse_identifier()
-        try:
-            return spec.encode(spec.from_keyword(word))
-        except KeyError:
-            parser.raise_error(f"{cls.name}: '{word}' is no value of {name}", at)
+        if word not in spec.words:
+            allowed = ", ".join(spec.words)
+            parser.raise_error(f"{cls.name}: '{word}' is no value of {name}: {allowed}", at)
+        return spec.encode(spec.words[word])
     numbers = parser.parse_optional_comma_separated_list(
         parser.Delimiter.SQUARE, lambda: parser.parse_integer()
     )

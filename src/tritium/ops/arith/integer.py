@@ -1,42 +1,246 @@
-"""Integer arithmetic. Integers are signless and wrap; signedness is in the op."""
+"""Integer arithmetic. Integers are signless and wrap; signedness is in the op.
+
+Where the result is undefined (division by zero, a shift by the width or more) `evaluate` gives
+what its docstring says, so that it never raises.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.evaluation import Context
+from tritium.ops.fields import flags_attr
 
 
 def unsigned(value: Any) -> Any:
-    """The same bits as unsigned integers (booleans stay)."""
+    """The same bits as unsigned integers; booleans become 0 and 1."""
     value = np.asarray(value)
-    return value if value.dtype == np.bool_ else value.view(f"u{value.dtype.itemsize}")
+    return value.view(np.uint8 if value.dtype == np.bool_ else f"u{value.dtype.itemsize}")
 
 
-class AddIOp(BinaryOp):
+def signed(value: Any) -> Any:
+    """The value as signed integers; booleans become 0 and -1, the two values of one bit."""
+    value = np.asarray(value)
+    return -value.view(np.int8) if value.dtype == np.bool_ else value
+
+
+def like(result: Any, operand: Any) -> Any:
+    """The low bits of `result` in the dtype of `operand`."""
+    dtype = np.asarray(operand).dtype
+    return (result & 1).astype(dtype) if dtype == np.bool_ else result.astype(dtype, copy=False)
+
+
+class IntegerBinaryOp(BinaryOp):
+    """Two integers of one type. `compute` gets them as signed or, with `is_unsigned`, unsigned
+    numbers and may return any integers congruent to the result."""
+
+    is_unsigned: ClassVar[bool] = False
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        view = unsigned if self.is_unsigned else signed
+        return like(self.compute(view(lhs), view(rhs)), lhs)
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        """The operation on NumPy arrays."""
+        raise NotImplementedError
+
+
+class WrappingOp(IntegerBinaryOp):
+    """An operation that may carry a promise not to overflow."""
+
+    is_unsigned = True
+    syntax = "$lhs, $rhs flags(overflowFlags) attrs : type(result)"
+    overflowFlags = flags_attr(OverflowAttr)
+
+
+class AddIOp(WrappingOp):
     """`a + b`, wrapping."""
 
     name = "arith.addi"
     commutative = True
-
-    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
-        return lhs ^ rhs if np.asarray(lhs).dtype == np.bool_ else np.add(lhs, rhs)
+    compute = staticmethod(np.add)
 
 
-class DivUIOp(BinaryOp):
-    """`a / b` of unsigned numbers, rounded toward zero. Division by zero is undefined (0 here)."""
+class SubIOp(WrappingOp):
+    """`a - b`, wrapping."""
 
-    name = "arith.divui"
+    name = "arith.subi"
+    compute = staticmethod(np.subtract)
+
+
+class MulIOp(WrappingOp):
+    """`a * b`, wrapping."""
+
+    name = "arith.muli"
+    commutative = True
+    compute = staticmethod(np.multiply)
+
+
+class ShLIOp(WrappingOp):
+    """`a << b`; 0 for a shift by the width or more."""
+
+    name = "arith.shli"
+    compute = staticmethod(np.left_shift)
+
+
+class ShRUIOp(IntegerBinaryOp):
+    """`a >> b`, zeros coming in; 0 for a shift by the width or more."""
+
+    name = "arith.shrui"
+    is_unsigned = True
+    compute = staticmethod(np.right_shift)
+
+
+class ShRSIOp(IntegerBinaryOp):
+    """`a >> b`, copies of the sign coming in."""
+
+    name = "arith.shrsi"
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        amount = np.minimum(unsigned(rhs), lhs.dtype.itemsize * 8 - 1)
+        return np.right_shift(lhs, amount.astype(lhs.dtype))
+
+
+class AndIOp(IntegerBinaryOp):
+    """Bitwise and."""
+
+    name = "arith.andi"
+    commutative = True
+    compute = staticmethod(np.bitwise_and)
+
+
+class OrIOp(IntegerBinaryOp):
+    """Bitwise or."""
+
+    name = "arith.ori"
+    commutative = True
+    compute = staticmethod(np.bitwise_or)
+
+
+class XOrIOp(IntegerBinaryOp):
+    """Bitwise exclusive or."""
+
+    name = "arith.xori"
+    commutative = True
+    compute = staticmethod(np.bitwise_xor)
+
+
+class MinSIOp(IntegerBinaryOp):
+    """The smaller, as signed numbers."""
+
+    name = "arith.minsi"
+    commutative = True
+    compute = staticmethod(np.minimum)
+
+
+class MaxSIOp(IntegerBinaryOp):
+    """The larger, as signed numbers."""
+
+    name = "arith.maxsi"
+    commutative = True
+    compute = staticmethod(np.maximum)
+
+
+class MinUIOp(IntegerBinaryOp):
+    """The smaller, as unsigned numbers."""
+
+    name = "arith.minui"
+    commutative = True
+    is_unsigned = True
+    compute = staticmethod(np.minimum)
+
+
+class MaxUIOp(IntegerBinaryOp):
+    """The larger, as unsigned numbers."""
+
+    name = "arith.maxui"
+    commutative = True
+    is_unsigned = True
+    compute = staticmethod(np.maximum)
+
+
+class DivisionOp(IntegerBinaryOp):
+    """Undefined for a zero divisor, where `evaluate` gives 0; so not to be speculated."""
+
     speculatable = False
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
-        divisor = unsigned(rhs)
-        safe = np.where(divisor == 0, np.ones_like(divisor), divisor)
-        return np.where(divisor == 0, 0, unsigned(lhs) // safe).astype(np.asarray(lhs).dtype)
+        zero = np.asarray(rhs) == 0
+        result = super().evaluate(context, lhs, np.where(zero, np.ones_like(rhs), rhs))
+        return np.where(zero, np.zeros_like(result), result)
 
 
-OPS: tuple[type[Op], ...] = (AddIOp, DivUIOp)
+class DivUIOp(DivisionOp):
+    """`a / b` of unsigned numbers, rounded toward zero."""
+
+    name = "arith.divui"
+    is_unsigned = True
+    compute = staticmethod(np.floor_divide)
+
+
+class RemUIOp(DivisionOp):
+    """What `divui` leaves over."""
+
+    name = "arith.remui"
+    is_unsigned = True
+    compute = staticmethod(np.remainder)
+
+
+class DivSIOp(DivisionOp):
+    """`a / b` of signed numbers, rounded toward zero."""
+
+    name = "arith.divsi"
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        return np.floor_divide(lhs - np.fmod(lhs, rhs), rhs)
+
+
+class RemSIOp(DivisionOp):
+    """What `divsi` leaves over; it has the sign of `a`."""
+
+    name = "arith.remsi"
+    compute = staticmethod(np.fmod)
+
+
+class FloorDivSIOp(DivisionOp):
+    """`a / b` of signed numbers, rounded toward minus infinity."""
+
+    name = "arith.floordivsi"
+    compute = staticmethod(np.floor_divide)
+
+
+class CeilDivSIOp(DivisionOp):
+    """`a / b` of signed numbers, rounded toward plus infinity."""
+
+    name = "arith.ceildivsi"
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        floor = np.floor_divide(lhs, rhs)
+        return floor + (floor * rhs != lhs)
+
+
+class CeilDivUIOp(DivisionOp):
+    """`a / b` of unsigned numbers, rounded up."""
+
+    name = "arith.ceildivui"
+    is_unsigned = True
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        floor = np.floor_divide(lhs, rhs)
+        return floor + (floor * rhs != lhs)
+
+
+OPS: tuple[type[Op], ...] = (
+    AddIOp, SubIOp, MulIOp, ShLIOp, ShRUIOp, ShRSIOp, AndIOp, OrIOp, XOrIOp, MinSIOp, MaxSIOp,
+    MinUIOp, MaxUIOp, DivUIOp, RemUIOp, DivSIOp, RemSIOp, FloorDivSIOp, CeilDivSIOp, CeilDivUIOp,
+)  # fmt: skip

@@ -9,8 +9,9 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops.arith.integer import signed
 from tritium.ops.base import Effects, Op
-from tritium.ops.elementwise import describe
+from tritium.ops.elementwise import check_same_shape, describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, operand, optional
 
@@ -47,6 +48,33 @@ def check_access(name: str, ptr: ir.Type, mask: ir.Type | None, value: ir.Type |
         wanted = ir.with_element(ptr, ir.i1)
         raise OpError(f"{name}: mask has type {describe(mask)}; {describe(wanted)} is required")
     return accessed
+
+
+class AddPtrOp(Op):
+    """The address of the element `offset` elements after `ptr`. Block pointers do not add."""
+
+    name = "tt.addptr"
+    syntax = "$ptr, $offset attrs : type(ptr), type(offset)"
+    ptr = operand()
+    offset = operand()
+
+    @classmethod
+    def infer(cls, ptr: ir.Type, offset: ir.Type) -> ir.Type:
+        check_same_shape(cls.name, ptr, offset)
+        element = ir.element_type(ptr)
+        if not isinstance(element, ir.PointerType) or not ir.is_integer(offset):
+            raise OpError(
+                f"{cls.name}: operands have types {describe(ptr, offset)}; "
+                "a pointer and an integer are required"
+            )
+        return ptr
+
+    def evaluate(self, context: Context, ptr: Any, offset: Any) -> Any:
+        pointer = ir.element_type(self.result_types[0])
+        assert isinstance(pointer, ir.PointerType)
+        size = max(ir.bit_width(pointer.pointee) // 8, 1)
+        step = signed(offset).astype(np.int64) * np.int64(size)
+        return np.asarray(ptr) + step.view(np.uint64)
 
 
 class LoadOp(Op):
@@ -107,4 +135,4 @@ class StoreOp(Op):
         context.memory.store(ptr, value, mask)
 
 
-OPS: tuple[type[Op], ...] = (LoadOp, StoreOp)
+OPS: tuple[type[Op], ...] = (AddPtrOp, LoadOp, StoreOp)

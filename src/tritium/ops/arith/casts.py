@@ -1,0 +1,193 @@
+"""Conversions between number types."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.arith.flags import FastMathAttr
+from tritium.ops.arith.integer import signed, unsigned
+from tritium.ops.base import Op
+from tritium.ops.elementwise import CastOp, check_same_shape, describe
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import AttrField, enum_attr, flags_attr
+
+
+class RoundingMode(IntEnum):
+    """The rounding of `arith.truncf`, numbered as MLIR does."""
+
+    TO_NEAREST_EVEN, DOWNWARD, UPWARD, TOWARD_ZERO, TO_NEAREST_AWAY = range(5)
+
+
+class ExtSIOp(CastOp):
+    """Widen, copying the sign bit (an i1 becomes 0 or -1)."""
+
+    name = "arith.extsi"
+    widens = True
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+
+class ExtUIOp(CastOp):
+    """Widen with zeros."""
+
+    name = "arith.extui"
+    widens = True
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return unsigned(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+
+class TruncIOp(CastOp):
+    """Keep the low bits."""
+
+    name = "arith.trunci"
+    widens = False
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        dtype = ir.numpy_dtype(self.result_types[0])
+        low = np.asarray(operand) & 1 if dtype == np.bool_ else np.asarray(operand)
+        return low.astype(dtype)
+
+
+class FloatCastOp(CastOp):
+    """Between floating-point types."""
+
+    syntax = "$operand flags(fastmath) attrs : type(operand) to type(result)"
+    source = target = "float"
+    fastmath = flags_attr(FastMathAttr)
+
+
+class ExtFOp(FloatCastOp):
+    """To a wider type, exactly."""
+
+    name = "arith.extf"
+    widens = True
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.asarray(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+
+class TruncFOp(FloatCastOp):
+    """To a narrower type, to nearest even unless `roundingmode` says otherwise."""
+
+    name = "arith.truncf"
+    syntax = "$operand [$roundingmode] flags(fastmath) attrs : type(operand) to type(result)"
+    widens = False
+    roundingmode: AttrField[RoundingMode] = enum_attr(RoundingMode, RoundingMode.TO_NEAREST_EVEN)
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return round_float(operand, ir.numpy_dtype(self.result_types[0]), self.roundingmode)
+
+
+def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
+    """`value` in the narrower floating-point `dtype`.
+
+    Directed modes correct the nearest value by one step where it lies on the wrong side; toward
+    zero, what overflows becomes the largest finite number.
+    """
+    value = np.asarray(value)
+    nearest = value.astype(dtype)
+    if mode is RoundingMode.TO_NEAREST_EVEN:
+        return nearest
+    if mode is RoundingMode.TO_NEAREST_AWAY:
+        raise NotImplementedError("arith.truncf to_nearest_away")
+    back = nearest.astype(value.dtype)
+    away = {
+        RoundingMode.TOWARD_ZERO: np.abs(back) > np.abs(value),
+        RoundingMode.DOWNWARD: back > value,
+        RoundingMode.UPWARD: back < value,
+    }[mode]
+    below = {
+        RoundingMode.TOWARD_ZERO: np.zeros_like(value),
+        RoundingMode.DOWNWARD: np.full_like(value, -np.inf),
+        RoundingMode.UPWARD: np.full_like(value, np.inf),
+    }[mode]
+    return np.where(away, np.nextafter(nearest, below.astype(dtype)), nearest)
+
+
+class SIToFPOp(CastOp):
+    """A signed integer to a floating-point number, to nearest even."""
+
+    name = "arith.sitofp"
+    source, target = "integer", "float"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+
+class UIToFPOp(CastOp):
+    """An unsigned integer to a floating-point number, to nearest even."""
+
+    name = "arith.uitofp"
+    source, target = "integer", "float"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return unsigned(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+
+class FPToSIOp(CastOp):
+    """To a signed integer, toward zero; undefined where it does not fit."""
+
+    name = "arith.fptosi"
+    source, target = "float", "integer"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        wide = np.trunc(np.asarray(operand).astype(np.float64)).astype(np.int64)
+        dtype = ir.numpy_dtype(self.result_types[0])
+        return (wide & 1).astype(dtype) if dtype == np.bool_ else wide.astype(dtype)
+
+
+class FPToUIOp(CastOp):
+    """To an unsigned integer, toward zero; undefined where it does not fit."""
+
+    name = "arith.fptoui"
+    source, target = "float", "integer"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        value = np.trunc(np.asarray(operand).astype(np.float64))
+        high = value >= 2.0**63
+        wide = np.where(high, value - 2.0**63, value).astype(np.int64).view(np.uint64)
+        wide = wide + np.where(high, np.uint64(1 << 63), np.uint64(0))
+        dtype = ir.numpy_dtype(self.result_types[0])
+        return (wide & np.uint64(1)).astype(dtype) if dtype == np.bool_ else wide.astype(dtype)
+
+
+class BitcastOp(CastOp):
+    """The same bits as another type of the same width."""
+
+    name = "arith.bitcast"
+    source = target = "number"
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, result: ir.Type, **attrs: Any) -> ir.Type:
+        check_same_shape(cls.name, operand, result)
+        if ir.bit_width(operand) != ir.bit_width(result):
+            raise OpError(
+                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
+                "the widths must be the same"
+            )
+        return result
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.asarray(operand).view(ir.numpy_dtype(self.result_types[0]))
+
+
+class IndexCastOp(CastOp):
+    """Between `index` and an integer type, copying the sign."""
+
+    name = "arith.index_cast"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+
+OPS: tuple[type[Op], ...] = (
+    ExtSIOp, ExtUIOp, TruncIOp, ExtFOp, TruncFOp, SIToFPOp, UIToFPOp, FPToSIOp, FPToUIOp, BitcastOp,
+    IndexCastOp,
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""Constants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    BytesAttr,
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    LocationAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import raw_attr
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+
+class ConstantOp(Op):
+    """A number, or a tile of numbers. `ConstantOp.of(3, i32)` makes one from Python values."""
+
+    name = "arith.constant"
+    value = raw_attr()
+
+    @classmethod
+    def infer(cls, *, value: Attribute) -> ir.Type:
+        if not isinstance(value, (IntegerAttr, FloatAttr, DenseIntOrFPElementsAttr)):
+            raise OpError(f"{cls.name}: value is {value}; a number or dense<...> is required")
+        return value.type  # pyright: ignore[reportUnknownVariableType, reportReturnType]
+
+    @classmethod
+    def of(cls, value: Any, type: ir.Type, location: LocationAttr | None = None) -> ConstantOp:
+        """A constant of `type`: a Python or NumPy number (repeated in a tile), or an array."""
+        return cls.build(value=constant_attr(value, type), location=location)
+
+    def evaluate(self, context: Context) -> Any:
+        return attr_value(self.value)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" ")
+        printer.print_attribute(self.value)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> ConstantOp:
+        attributes = parser.parse_optional_attr_dict()
+        at = parser.pos
+        value = parser.parse_attribute()
+        try:
+            return cls.build(value=value, attributes=attributes)
+        except OpError as error:
+            parser.raise_error(str(error), at)
+
+
+def constant_attr(value: Any, type: ir.Type) -> Attribute:
+    """The attribute that holds `value` as `type`; integers wrap to the type's width."""
+    dtype = ir.numpy_dtype(type)
+    if isinstance(value, int) and dtype.kind in "ib":
+        width = ir.bit_width(type)
+        low = int(value) & ((1 << width) - 1)
+        value = low if width == 1 or low < 1 << (width - 1) else low - (1 << width)
+    array = np.asarray(value).astype(dtype)
+    if not isinstance(type, TensorType):
+        if ir.is_integer(type):
+            return IntegerAttr(int(array), type)  # pyright: ignore[reportArgumentType]
+        return FloatAttr(float(array), type)  # pyright: ignore[reportArgumentType]
+    full = np.ascontiguousarray(np.broadcast_to(array, type.get_shape()))
+    return DenseIntOrFPElementsAttr(type, BytesAttr(full.tobytes()))
+
+
+def attr_value(attribute: Attribute) -> Any:
+    """The number or array that a constant's attribute holds, of the type's NumPy dtype."""
+    if isinstance(attribute, (IntegerAttr, FloatAttr)):
+        scalar: Any = attribute.value.data  # pyright: ignore[reportUnknownMemberType]
+        return np.asarray(scalar).astype(ir.numpy_dtype(attribute.type))[()]
+    assert isinstance(attribute, DenseIntOrFPElementsAttr)
+    dtype, shape = ir.numpy_dtype(attribute.type), ir.shape_of(attribute.type)
+    array = np.frombuffer(attribute.data.data, dtype)
+    return np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
+
+
+def constant_value(source: Operation | SSAValue) -> Any | None:
+    """The NumPy value of a constant op (or of a value that one defines); None for others."""
+    op = source.owner if isinstance(source, SSAValue) else source
+    return attr_value(op.value) if isinstance(op, ConstantOp) else None
+
+
+OPS: tuple[type[Op], ...] = (ConstantOp,)

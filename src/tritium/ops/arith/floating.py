@@ -1,0 +1,130 @@
+"""Floating-point arithmetic: IEEE 754, each result rounded once to the operands' type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tritium.ops.arith.flags import FastMathAttr
+from tritium.ops.base import Op
+from tritium.ops.elementwise import BinaryOp, UnaryOp
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import flags_attr
+
+
+class FloatBinaryOp(BinaryOp):
+    """Two numbers of one floating-point type."""
+
+    kind = "float"
+    syntax = "$lhs, $rhs flags(fastmath) attrs : type(result)"
+    fastmath = flags_attr(FastMathAttr)
+    compute: ClassVar[Callable[[Any, Any], Any]]
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        return type(self).compute(lhs, rhs)
+
+
+class AddFOp(FloatBinaryOp):
+    """`a + b`."""
+
+    name = "arith.addf"
+    commutative = True
+    compute = staticmethod(np.add)
+
+
+class SubFOp(FloatBinaryOp):
+    """`a - b`."""
+
+    name = "arith.subf"
+    compute = staticmethod(np.subtract)
+
+
+class MulFOp(FloatBinaryOp):
+    """`a * b`."""
+
+    name = "arith.mulf"
+    commutative = True
+    compute = staticmethod(np.multiply)
+
+
+class DivFOp(FloatBinaryOp):
+    """`a / b`. Lowerings may be off by an ulp or two; `tt.precise_divf` may not."""
+
+    name = "arith.divf"
+    compute = staticmethod(np.divide)
+
+
+class RemFOp(FloatBinaryOp):
+    """The remainder of the division rounded toward zero, with the sign of `a` (C's fmod)."""
+
+    name = "arith.remf"
+    compute = staticmethod(np.fmod)
+
+
+def _ordered(lhs: Any, rhs: Any, pick: Callable[[Any, Any], Any], negative_first: bool) -> Any:
+    """`pick(lhs, rhs)`, with -0 below +0."""
+    left_first = np.signbit(lhs) == negative_first
+    zeros = np.where(left_first, lhs, rhs).astype(np.asarray(lhs).dtype)
+    return np.where((lhs == 0) & (rhs == 0), zeros, pick(lhs, rhs))
+
+
+class MinimumFOp(FloatBinaryOp):
+    """The smaller; NaN if either is; -0 is below +0."""
+
+    name = "arith.minimumf"
+    commutative = True
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        return _ordered(lhs, rhs, np.minimum, True)
+
+
+class MaximumFOp(FloatBinaryOp):
+    """The larger; NaN if either is; -0 is below +0."""
+
+    name = "arith.maximumf"
+    commutative = True
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        return _ordered(lhs, rhs, np.maximum, False)
+
+
+class MinNumFOp(FloatBinaryOp):
+    """The smaller; the other one if one is NaN."""
+
+    name = "arith.minnumf"
+    commutative = True
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        return _ordered(lhs, rhs, np.fmin, True)
+
+
+class MaxNumFOp(FloatBinaryOp):
+    """The larger; the other one if one is NaN."""
+
+    name = "arith.maxnumf"
+    commutative = True
+
+    @staticmethod
+    def compute(lhs: Any, rhs: Any) -> Any:
+        return _ordered(lhs, rhs, np.fmax, False)
+
+
+class NegFOp(UnaryOp):
+    """The sign flipped, of NaN too."""
+
+    name = "arith.negf"
+    syntax = "$operand flags(fastmath) attrs : type(operand)"
+    fastmath = flags_attr(FastMathAttr)
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.negative(operand)
+
+
+OPS: tuple[type[Op], ...] = (
+    AddFOp, SubFOp, MulFOp, DivFOp, RemFOp, MinimumFOp, MaximumFOp, MinNumFOp, MaxNumFOp, NegFOp,
+)  # fmt: skip

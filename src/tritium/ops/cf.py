@@ -1,0 +1,161 @@
+"""The `cf` dialect: branches between the blocks of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.traits import IsTerminator
+from xdsl.utils.exceptions import VerifyException
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Effects, Op
+from tritium.ops.evaluation import Context, EvaluationError, Jump
+from tritium.ops.fields import operand, string_attr, variadic
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+
+def _check_target(op: Op, target: Block, values: Sequence[SSAValue]) -> None:
+    have, want = [v.type for v in values], [a.type for a in target.args]
+    if have != want:
+        raise VerifyException(
+            f"{op.name}: passes ({', '.join(map(str, have))}) to a block that takes "
+            f"({', '.join(map(str, want))})"
+        )
+
+
+def _print_target(printer: Printer, target: Block, values: Sequence[SSAValue]) -> None:
+    printer.print_block_name(target)
+    if values:
+        printer.print_string("(")
+        printer.print_list(values, printer.print_ssa_value)
+        printer.print_string(" : ")
+        printer.print_list([v.type for v in values], printer.print_attribute)
+        printer.print_string(")")
+
+
+def _parse_target(parser: Parser) -> tuple[Block, list[SSAValue]]:
+    target = parser.parse_successor()
+    if not parser.parse_optional_punctuation("("):
+        return target, []
+    values = [parser.parse_unresolved_operand()]
+    while parser.parse_optional_punctuation(","):
+        values.append(parser.parse_unresolved_operand())
+    parser.parse_punctuation(":")
+    types: list[Attribute] = [parser.parse_type()]
+    while parser.parse_optional_punctuation(","):
+        types.append(parser.parse_type())
+    parser.parse_punctuation(")")
+    return target, list(parser.resolve_operands(values, types, parser.pos))
+
+
+class BranchOp(Op, traits=[IsTerminator()]):
+    """Go on with another block. `BranchOp.build(values, successors=[block])`."""
+
+    name = "cf.br"
+    values = variadic()
+
+    @classmethod
+    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Jump:
+        return Jump(self.successors[0], values)
+
+    def verify_structure(self) -> None:
+        _check_target(self, self.successors[0], self.values)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        _print_target(printer, self.successors[0], self.values)
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> BranchOp:
+        target, values = _parse_target(parser)
+        attributes = parser.parse_optional_attr_dict()
+        return cls.build(values, successors=[target], attributes=attributes)
+
+
+class CondBranchOp(Op, traits=[IsTerminator()]):
+    """Go on with one block or another.
+
+    `CondBranchOp.build(condition, then_values, else_values, successors=[then, else_])`.
+    """
+
+    name = "cf.cond_br"
+    condition = operand()
+    then_values = variadic()
+    else_values = variadic()
+
+    @classmethod
+    def infer(
+        cls, condition: ir.Type, then_values: Sequence[ir.Type], else_values: Sequence[ir.Type]
+    ) -> tuple[ir.Type, ...]:
+        if condition != ir.i1:
+            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
+        return ()
+
+    def evaluate(
+        self,
+        context: Context,
+        condition: Any,
+        then_values: tuple[Any, ...],
+        else_values: tuple[Any, ...],
+    ) -> Jump:
+        then, other = self.successors
+        return Jump(then, then_values) if condition else Jump(other, else_values)
+
+    def verify_structure(self) -> None:
+        _check_target(self, self.successors[0], self.then_values)
+        _check_target(self, self.successors[1], self.else_values)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_ssa_value(self.condition)
+        for target, values in zip(self.successors, (self.then_values, self.else_values)):
+            printer.print_string(", ")
+            _print_target(printer, target, values)
+        printer.print_op_attributes(self.attributes)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CondBranchOp:
+        condition = parser.resolve_operand(parser.parse_unresolved_operand(), ir.i1)
+        parser.parse_punctuation(",")
+        then, then_values = _parse_target(parser)
+        parser.parse_punctuation(",")
+        other, else_values = _parse_target(parser)
+        attributes = parser.parse_optional_attr_dict()
+        successors = [then, other]
+        return cls.build(
+            condition, then_values, else_values, successors=successors, attributes=attributes
+        )
+
+
+class AssertOp(Op):
+    """Abort with `msg` where the condition is false."""
+
+    name = "cf.assert"
+    effects = frozenset({Effects.OTHER})
+    syntax = "$condition, $msg attrs"
+    condition = operand()
+    msg = string_attr()
+
+    @classmethod
+    def infer(cls, condition: ir.Type, *, msg: str) -> tuple[ir.Type, ...]:
+        if condition != ir.i1:
+            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
+        return ()
+
+    def evaluate(self, context: Context, condition: Any) -> None:
+        if not np.all(condition):
+            raise EvaluationError(f"assertion failed: {self.msg}")
+
+
+OPS: tuple[type[Op], ...] = (BranchOp, CondBranchOp, AssertOp)

@@ -1,0 +1,243 @@
+"""The `math` dialect: elementary functions.
+
+`evaluate` computes in float64 and rounds once to the operand's type, so for narrower types it is
+the correctly rounded value but for rare double rounding. Lowerings state their own error bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tritium.ir import types as ir
+from tritium.ops.arith.flags import FastMathAttr
+from tritium.ops.base import Op
+from tritium.ops.elementwise import UnaryOp, check_kind, check_same
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import flags_attr, operand
+
+
+class MathOp(UnaryOp):
+    """A function of one floating-point number."""
+
+    syntax = "$operand flags(fastmath) attrs : type(operand)"
+    fastmath = flags_attr(FastMathAttr)
+    compute: ClassVar[Callable[[Any], Any]]
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        operand = np.asarray(operand)
+        wide = type(self).compute(operand.astype(np.float64))
+        return np.asarray(wide).astype(operand.dtype)
+
+
+class ExpOp(MathOp):
+    """e to the power of x."""
+
+    name = "math.exp"
+    compute = np.exp
+
+
+class Exp2Op(MathOp):
+    """2 to the power of x."""
+
+    name = "math.exp2"
+    compute = np.exp2
+
+
+class ExpM1Op(MathOp):
+    """exp(x) - 1 without cancellation near 0."""
+
+    name = "math.expm1"
+    compute = np.expm1
+
+
+class LogOp(MathOp):
+    """The natural logarithm."""
+
+    name = "math.log"
+    compute = np.log
+
+
+class Log2Op(MathOp):
+    """The logarithm to base 2."""
+
+    name = "math.log2"
+    compute = np.log2
+
+
+class Log10Op(MathOp):
+    """The logarithm to base 10."""
+
+    name = "math.log10"
+    compute = np.log10
+
+
+class Log1POp(MathOp):
+    """log(1 + x) without cancellation near 0."""
+
+    name = "math.log1p"
+    compute = np.log1p
+
+
+class SinOp(MathOp):
+    """The sine of an angle in radians."""
+
+    name = "math.sin"
+    compute = np.sin
+
+
+class CosOp(MathOp):
+    """The cosine of an angle in radians."""
+
+    name = "math.cos"
+    compute = np.cos
+
+
+class TanOp(MathOp):
+    """The tangent of an angle in radians."""
+
+    name = "math.tan"
+    compute = np.tan
+
+
+class TanhOp(MathOp):
+    """The hyperbolic tangent."""
+
+    name = "math.tanh"
+    compute = np.tanh
+
+
+class SqrtOp(MathOp):
+    """The square root. Lowerings may be off by an ulp or two; `tt.precise_sqrt` may not."""
+
+    name = "math.sqrt"
+    compute = np.sqrt
+
+
+class RsqrtOp(MathOp):
+    """1 / sqrt(x)."""
+
+    name = "math.rsqrt"
+
+    @staticmethod
+    def compute(value: Any) -> Any:
+        return 1.0 / np.sqrt(value)
+
+
+class ErfOp(MathOp):
+    """The error function."""
+
+    name = "math.erf"
+
+    @staticmethod
+    def compute(value: Any) -> Any:
+        return np.frompyfunc(math.erf, 1, 1)(value)
+
+
+class AbsFOp(MathOp):
+    """The magnitude: the sign bit cleared, of NaN too."""
+
+    name = "math.absf"
+    compute = np.abs
+
+
+class CeilOp(MathOp):
+    """The next integer upward."""
+
+    name = "math.ceil"
+    compute = np.ceil
+
+
+class FloorOp(MathOp):
+    """The next integer downward."""
+
+    name = "math.floor"
+    compute = np.floor
+
+
+class TruncOp(MathOp):
+    """The next integer toward zero."""
+
+    name = "math.trunc"
+    compute = np.trunc
+
+
+class RoundEvenOp(MathOp):
+    """The nearest integer; the even one of two."""
+
+    name = "math.roundeven"
+    compute = np.rint
+
+
+class AbsIOp(UnaryOp):
+    """The magnitude of a signed integer; the smallest one stays as it is."""
+
+    name = "math.absi"
+    kind = "integer"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.abs(operand)
+
+
+class FmaOp(Op):
+    """`a * b + c`, rounded once."""
+
+    name = "math.fma"
+    syntax = "$a, $b, $c flags(fastmath) attrs : type(a)"
+    a = operand()
+    b = operand()
+    c = operand()
+    fastmath = flags_attr(FastMathAttr)
+
+    @classmethod
+    def infer(cls, a: ir.Type, b: ir.Type, c: ir.Type, **attrs: Any) -> ir.Type:
+        check_kind(cls.name, "float", check_same(cls.name, a, b, c))
+        return a
+
+    def evaluate(self, context: Context, a: Any, b: Any, c: Any) -> Any:
+        dtype = np.asarray(a).dtype
+        wide = [np.asarray(v).astype(np.float64) for v in (a, b, c)]
+        return _fma(*wide).astype(dtype) if dtype == np.float64 else _fma_odd(*wide).astype(dtype)
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """The rounded sum and its error, exactly (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _fma_odd(a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c` rounded to odd, for factors of at most 26 bits, whose product is exact.
+
+    A value rounded to odd with two or more bits to spare rounds once more without error (Boldo
+    and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    """
+    total, error = _two_sum(a * b, c)
+    bits = np.asarray(total).view(np.int64)
+    inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
+    step = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
+    return np.where(inexact, step, total)
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c` in float64 with Dekker's exact product; the last bit may be off by one where
+    the exact sum lies next to a tie, and products near the overflow limit lose their tail."""
+    split = 134217729.0  # 2**27 + 1
+    a_high = a * split - (a * split - a)
+    b_high = b * split - (b * split - b)
+    a_low, b_low = a - a_high, b - b_high
+    product = a * b
+    tail = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    total, error = _two_sum(product, c)
+    corrected = total + (error + np.where(np.isfinite(tail), tail, 0.0))
+    return np.where(np.isfinite(corrected), corrected, product + c)
+
+
+OPS: tuple[type[Op], ...] = (
+    ExpOp, Exp2Op, ExpM1Op, LogOp, Log2Op, Log10Op, Log1POp, SinOp, CosOp, TanOp, TanhOp, SqrtOp,
+    RsqrtOp, ErfOp, AbsFOp, CeilOp, FloorOp, TruncOp, RoundEvenOp, AbsIOp, FmaOp,
+)  # fmt: skip

@@ -1,0 +1,199 @@
+"""Functions, calls and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
+from xdsl.dialects.utils import parse_func_op_like
+from xdsl.ir import Attribute, Block
+from xdsl.traits import IsTerminator
+from xdsl.utils.exceptions import VerifyException
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Effects, Op
+from tritium.ops.evaluation import Context, Return
+from tritium.ops.fields import AttrField, raw_attr, string_attr, symbol_attr, variadic
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+
+def _dictionaries(default: Any = ()) -> Any:
+    """One dictionary of attributes for each argument (or result)."""
+    return AttrField[Sequence[Mapping[str, Attribute]]](
+        lambda v: ArrayAttr([DictionaryAttr(dict(d)) for d in v]),
+        lambda a: tuple(dict(d.data) for d in a.data),
+        default,
+    )
+
+
+class FuncOp(Op):
+    """A function. Arguments are the arguments of its first block; each may have attributes
+    (`tt.divisibility`). `noinline` is among the op's discardable attributes.
+
+    `FuncOp.build(sym_name=..., function_type=..., sym_visibility="public", regions=[body],
+    arg_attrs=[{...}, ...])`.
+    """
+
+    name = "tt.func"
+    effects = frozenset({Effects.OTHER})
+    sym_name = string_attr()
+    function_type = raw_attr()
+    sym_visibility = string_attr("")
+    arg_attrs = _dictionaries()
+    res_attrs = _dictionaries()
+
+    @classmethod
+    def infer(cls, *, function_type: Attribute, **attrs: Any) -> tuple[ir.Type, ...]:
+        if not isinstance(function_type, FunctionType):
+            raise OpError(f"{cls.name}: function_type is {function_type}; (...) -> (...) required")
+        return ()
+
+    @property
+    def body(self) -> Block:
+        """The entry block."""
+        return self.regions[0].blocks[0]
+
+    @property
+    def noinline(self) -> bool:
+        """Whether calls stay calls."""
+        flag: Any = self.attributes.get("noinline")
+        return flag is not None and bool(flag.value.data)
+
+    def verify_structure(self) -> None:
+        inputs = list(self.function_type.inputs)
+        found = [a.type for a in self.body.args] if self.regions[0].blocks else inputs
+        if found != inputs:
+            raise VerifyException(
+                f"{self.name} @{self.sym_name}: the entry block's arguments do not match "
+                f"{self.function_type}"
+            )
+        if self.arg_attrs and len(self.arg_attrs) != len(inputs):
+            raise VerifyException(f"{self.name} @{self.sym_name}: arg_attrs needs one entry each")
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {self.sym_visibility} " if self.sym_visibility else " ")
+        printer.print_symbol_name(self.sym_name)
+        printer.print_string("(")
+        attrs = self.arg_attrs or [{}] * len(self.body.args)
+        for i, (argument, entries) in enumerate(zip(self.body.args, attrs)):
+            printer.print_string(", " if i else "")
+            printer.print_ssa_value(argument)
+            printer.print_string(": ")
+            printer.print_attribute(argument.type)
+            if entries:
+                printer.print_string(" ")
+                printer.print_attr_dict(dict(sorted(entries.items())))
+            if printer.print_debuginfo:
+                printer.print_string(" ")
+                printer.print_attribute(argument.location)
+        printer.print_string(")")
+        self._print_results(printer)
+        if self.attributes:
+            printer.print_string(" attributes ")
+            printer.print_attr_dict(dict(sorted(self.attributes.items())))
+        printer.print_string(" ")
+        printer.print_region(
+            self.regions[0], print_entry_block_args=False, print_empty_block=False
+        )
+
+    def _print_results(self, printer: Printer) -> None:
+        outputs = list(self.function_type.outputs)
+        if not outputs:
+            return
+        attrs = self.res_attrs or [{}] * len(outputs)
+        printer.print_string(" -> ")
+        if len(outputs) == 1 and not attrs[0]:
+            printer.print_attribute(outputs[0])
+            return
+        printer.print_string("(")
+        for i, (type, entries) in enumerate(zip(outputs, attrs)):
+            printer.print_string(", " if i else "")
+            printer.print_attribute(type)
+            if entries:
+                printer.print_string(" ")
+                printer.print_attr_dict(dict(sorted(entries.items())))
+        printer.print_string(")")
+
+    @classmethod
+    def parse(cls, parser: Parser) -> FuncOp:
+        visibility = parser.parse_optional_visibility_keyword()
+        name, inputs, outputs, region, extra, arg_attrs, res_attrs = parse_func_op_like(
+            parser, reserved_attr_names=("sym_name", "function_type", "sym_visibility")
+        )
+        function_type = FunctionType.from_lists(list(inputs), list(outputs))
+        op = cls.build(
+            sym_name=name,
+            function_type=function_type,
+            sym_visibility=visibility.data if visibility else "",
+            regions=[region],
+            attributes=dict(extra.data) if extra else {},
+        )
+        for key, found in (("arg_attrs", arg_attrs), ("res_attrs", res_attrs)):
+            if found is not None:
+                op.properties[key] = found
+        return op
+
+
+class ReturnOp(Op, traits=[IsTerminator()]):
+    """Leave the function with these values."""
+
+    name = "tt.return"
+    syntax = "attrs [$values : type(values)]"
+    values = variadic()
+
+    @classmethod
+    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
+        return Return(values)
+
+
+class CallOp(Op):
+    """Call a function of the module: `CallOp.build(arguments, callee="f", result=[types])`."""
+
+    name = "tt.call"
+    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    arguments = variadic()
+    callee = symbol_attr()
+
+    @classmethod
+    def infer(cls, arguments: Sequence[ir.Type], *, callee: str, result: Any) -> Sequence[ir.Type]:
+        return (result,) if isinstance(result, Attribute) else tuple(result or ())
+
+    def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
+        values = context.call(self.callee, *arguments)
+        return values[0] if len(values) == 1 else values
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        printer.print_symbol_name(self.callee)
+        printer.print_string("(")
+        printer.print_list(self.arguments, printer.print_ssa_value)
+        printer.print_string(")")
+        printer.print_op_attributes(self.attributes)
+        printer.print_string(" : ")
+        printer.print_operation_type(self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CallOp:
+        callee = parser.parse_symbol_name().data
+        at = parser.pos
+        unresolved = parser.parse_comma_separated_list(
+            parser.Delimiter.PAREN, parser.parse_unresolved_operand
+        )
+        attributes = parser.parse_optional_attr_dict()
+        parser.parse_punctuation(":")
+        function_type = parser.parse_function_type()
+        operands = parser.resolve_operands(unresolved, list(function_type.inputs), at)
+        outputs = list(function_type.outputs)
+        return cls.build(operands, callee=callee, result=outputs, attributes=attributes)
+
+
+
+OPS: tuple[type[Op], ...] = (FuncOp, ReturnOp, CallOp)

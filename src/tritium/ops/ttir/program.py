@@ -1,0 +1,52 @@
+"""What a program of the grid knows of itself."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import enum_attr
+
+
+class Axis(IntEnum):
+    """A dimension of the launch grid."""
+
+    X, Y, Z = range(3)
+
+
+class GetProgramIdOp(Op):
+    """The program's index along an axis of the grid."""
+
+    name = "tt.get_program_id"
+    syntax = "$axis attrs : type(result)"
+    axis = enum_attr(Axis)
+
+    @classmethod
+    def infer(cls, **attrs: Any) -> ir.Type:
+        return ir.i32
+
+    def evaluate(self, context: Context) -> Any:
+        return np.int32(context.program_id[self.axis])
+
+
+class GetNumProgramsOp(Op):
+    """The size of the grid along an axis."""
+
+    name = "tt.get_num_programs"
+    syntax = "$axis attrs : type(result)"
+    axis = enum_attr(Axis)
+
+    @classmethod
+    def infer(cls, **attrs: Any) -> ir.Type:
+        return ir.i32
+
+    def evaluate(self, context: Context) -> Any:
+        return np.int32(context.num_programs[self.axis])
+
+
+OPS: tuple[type[Op], ...] = (GetProgramIdOp, GetNumProgramsOp)

@@ -1,0 +1,31 @@
+"""The `ub` dialect: values that are undefined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.evaluation import Context
+
+
+class PoisonOp(Op):
+    """A value that the program must not depend on; zeros in `evaluate`."""
+
+    name = "ub.poison"
+    syntax = "attrs : type(result)"
+
+    @classmethod
+    def infer(cls, *, result: ir.Type) -> ir.Type:
+        return result
+
+    def evaluate(self, context: Context) -> Any:
+        type = self.result_types[0]
+        if isinstance(type, ir.TensorDescType):
+            return None
+        return np.zeros(ir.shape_of(type), ir.numpy_dtype(type))
+
+
+OPS: tuple[type[Op], ...] = (PoisonOp,)
