@@ -1,0 +1,90 @@
+"""What the host's processor is: its name and features as LLVM calls them, its caches."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+# Used where the operating system does not tell (bytes): small figures, safe for blocking.
+DEFAULT_L1D, DEFAULT_L2, DEFAULT_L3 = 32 << 10, 512 << 10, 4 << 20
+
+
+@dataclass(frozen=True)
+class Host:
+    """The processor that code is compiled for.
+
+    Attributes:
+        cpu: LLVM's name of it (`znver4`, `skylake-avx512`, `apple-m1`).
+        features: what it has, by LLVM's names (`avx512f`, `neon`), sorted.
+        feature_string: features it has and has not (`+avx2,-sse4a,...`), as LLVM takes them.
+        l1d, l2, l3: bytes of data cache that one core reaches; `l3` may be shared.
+    """
+
+    cpu: str
+    features: tuple[str, ...]
+    feature_string: str
+    l1d: int
+    l2: int
+    l3: int
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has a feature."""
+        return feature in self.features
+
+    @property
+    def vector_bits(self) -> int:
+        """The widest vector register: 512, 256 or 128 bits."""
+        return 512 if self.has("avx512f") else 256 if self.has("avx") else 128
+
+    @property
+    def vector_registers(self) -> int:
+        """How many vector registers there are."""
+        wide = self.has("avx512f") or platform.machine().lower() in ("aarch64", "arm64")
+        return 32 if wide else 16
+
+
+def _cache_bytes(level: int, default: int, cpu: int = 0) -> int:
+    """The size of a data cache by Linux's sysfs; `default` where that has no word of it."""
+    for index in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
+        try:
+            found = int((index / "level").read_text())
+            kind = (index / "type").read_text().strip()
+            text = (index / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if found == level and kind != "Instruction":
+            unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+            return int(text[:-1] if unit else text) << unit
+    return default
+
+
+@functools.cache
+def host() -> Host:
+    """The processor this process runs on."""
+    try:
+        features = dict(llvm.get_host_cpu_features())
+    except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
+        features = {}
+    return Host(
+        cpu=llvm.get_host_cpu_name(),
+        features=tuple(sorted(name for name, has in features.items() if has)),
+        feature_string=",".join(f"{'+' if has else '-'}{n}" for n, has in sorted(features.items())),
+        l1d=_cache_bytes(1, DEFAULT_L1D),
+        l2=_cache_bytes(2, DEFAULT_L2),
+        l3=_cache_bytes(3, DEFAULT_L3),
+    )
+
+
+def is_x86() -> bool:
+    """Whether the processor is a 64-bit x86."""
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def is_linux() -> bool:
+    """Whether the operating system is Linux (futexes and CPU affinity exist)."""
+    return sys.platform.startswith("linux")
