@@ -8,10 +8,10 @@ NaNs and signed zeros come out as in C (without the rare distinctions of `pow`'s
 
 from __future__ import annotations
 
-from tritium.lowering.vmath import erf, exp, log, power, rounding, trig
+from tritium.lowering.vmath import convert, erf, exp, log, power, rounding, trig
 from tritium.lowering.vmath.registry import TABLE, VectorFunction, call
 
-__all__ = ["TABLE", "ULP", "VectorFunction", "call", "supported"]
+__all__ = ["TABLE", "ULP", "VectorFunction", "call", "convert", "supported"]
 
 # The families register their functions in TABLE by being imported.
 _FAMILIES = (erf, exp, log, power, rounding, trig)

@@ -7,6 +7,8 @@ steps, so that subnormal results are rounded once.
 
 from __future__ import annotations
 
+import math
+
 from tritium.lowering.vmath import coefficients as c
 from tritium.lowering.vmath.lanes import (
     FLOAT,
@@ -61,7 +63,7 @@ def exp2(x: Lanes) -> Lanes:
     return ldexp(r.fma(q, 1.0), n, integer)
 
 
-@function("expm1", float=1.5, double=1.5)
+@function("expm1", float=2.0, double=2.0)
 def expm1(x: Lanes) -> Lanes:
     low, high = (-20.0, 88.75) if x.format is FLOAT else (-40.0, 709.8)
     half = half_expm1(x.at_most(high).at_least(low))
@@ -102,7 +104,9 @@ def tanh(x: Lanes) -> Lanes:
 def sinh(x: Lanes) -> Lanes:
     h = half_expm1(_hyperbolic_argument(x))
     # With h = (e^a - 1)/2: sinh(a) = h + h / (2h + 1).
-    return _unless_tiny(x, (h + h / (h + h + 1.0)).with_sign_of(x))
+    # h / (2h + 1) as 1/2 - 1 / (4h + 2), which is right for an infinite h, would cancel near 0.
+    other = select(h < math.inf, h / (h + h + 1.0), 0.5)
+    return _unless_tiny(x, (h + other).with_sign_of(x))
 
 
 @function("cosh", float=2.0, double=2.0)

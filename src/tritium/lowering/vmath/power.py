@@ -108,9 +108,10 @@ def cbrt(x: Lanes) -> Lanes:
 
 
 def _cbrt_double(a: Lanes, steps: int) -> tuple[Lanes, Lanes, Lanes]:
-    """The cube root of a positive a * 2^k (k making it normal), a * 2^k, and 2^(-k/3)."""
-    tiny = a < a.format.smallest_normal
-    a = a * select(tiny, a.constant(2.0**54), 1.0)
+    """The cube root of a positive a * 2^k, a * 2^k, and 2^(-k/3), with k such that nothing here is
+    subnormal or overflows."""
+    tiny, huge = a < a.format.smallest_normal, a > 2.0**1000
+    a = a * select(tiny, 2.0**54, select(huge, a.constant(2.0**-54), 1.0))
     # Dividing the exponent and fraction by 3 as an integer is right to 5 bits (Kahan). Done on the
     # upper 32 bits, where a double can do it.
     upper = (a.bits() >> 32).cast("trunc", "i32").cast("sitofp", "double")
@@ -120,4 +121,4 @@ def _cbrt_double(a: Lanes, steps: int) -> tuple[Lanes, Lanes, Lanes]:
         cube = root * root * root
         # Halley's iteration: triples the number of right bits.
         root = root - root * ((cube - a) / (cube + cube + a))
-    return root, a, select(tiny, a.constant(2.0**-18), 1.0)
+    return root, a, select(tiny, 2.0**-18, select(huge, a.constant(2.0**18), 1.0))
