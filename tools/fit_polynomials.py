@@ -76,7 +76,9 @@ def _fits() -> dict[str, Fit]:
     quarter_pi2 = 0.61688 + 1e-4  # (pi/4)^2 likewise
     exp = _quotient(lambda r: mp.exp(r) - 1 - r, 2, _factorials(2, 8))
     exp2 = _quotient(
-        lambda r: mp.mpf(2) ** r - 1, 1, [mp.log(2) ** (k + 1) / mp.factorial(k + 1) for k in range(8)]
+        lambda r: mp.mpf(2) ** r - 1,
+        1,
+        [mp.log(2) ** (k + 1) / mp.factorial(k + 1) for k in range(8)],
     )
     log = _quotient(
         lambda f: mp.log1p(f) - f + f * f / 2, 3, [mp.mpf(-1) ** k / (k + 3) for k in range(8)]
@@ -100,7 +102,9 @@ def _fits() -> dict[str, Fit]:
     sqrt2 = 1.41422
     fits: dict[str, Fit] = {}
 
-    def add(name: str, f: Any, w: Any, low: float, high: float, d32: Any, d64: Any, note: str) -> None:
+    def add(
+        name: str, f: Any, w: Any, low: float, high: float, d32: Any, d64: Any, note: str
+    ) -> None:
         for suffix, degree, bits in (("F32", d32, 24), ("F64", d64, 53)):
             if degree is not None:
                 limit = -25.5 if bits == 24 else -54.5
@@ -111,7 +115,16 @@ def _fits() -> dict[str, Fit]:
     add("LOG", log, log_w, 1 / sqrt2 - 1, sqrt2 - 1, 7, None, "(log1p(f) - f + f^2/2) / f^3")
     add("ATANH", atanh, root(lambda s: s * s / 2), 0, 0.02945, 2, 6,
         "(2 atanh(s) - 2 s) / s^3 in s^2")  # fmt: skip
-    add("SIN", sin, root(lambda r: r**3 / mp.sin(r)), 0, quarter_pi2, 3, 6, "(sin(r) - r) / r^3 in r^2")
+    add(
+        "SIN",
+        sin,
+        root(lambda r: r**3 / mp.sin(r)),
+        0,
+        quarter_pi2,
+        3,
+        6,
+        "(sin(r) - r) / r^3 in r^2",
+    )
     add("COS", cos, root(lambda r: r**4), 0, quarter_pi2, 2, 6,
         "(cos(r) - 1 + r^2/2) / r^4 in r^2")  # fmt: skip
     add("ERF", erf, root(lambda x: x / mp.erf(x)), 0, 1.0, 6, 12, "erf(x)/x - 1 in x^2")
@@ -151,9 +164,7 @@ def remez(fit: Fit, rounds: int = 12) -> list[Real]:
         solution = mp.lu_solve(mp.matrix(rows), mp.matrix([values[i] for i in picks]))
         best, level = [solution[k] for k in range(n)], abs(solution[n])
         backwards = list(reversed(best))
-        errors = [
-            abs(w) * (mp.polyval(backwards, x) - v) for x, v, w in zip(grid, values, weights)
-        ]
+        errors = [abs(w) * (mp.polyval(backwards, x) - v) for x, v, w in zip(grid, values, weights)]
         if max(abs(e) for e in errors) < level * mp.mpf("1.005"):
             break
         picks = _alternation(errors, n + 1)
@@ -248,7 +259,9 @@ def generate() -> str:
         lines.append(f"# {fit.note}; {fit.low:.5g} .. {fit.high:.5g}; error 2^{error:.1f}")
         lines.append(f"{name} = {_tuple(found)}")
     words = ",\n".join(f"    0x{w:016X}" for w in two_over_pi_words(20))
-    lines.append(f"# The fraction bits of 2/pi, most significant word first.\nTWO_OVER_PI_BITS = (\n{words},\n)")
+    lines.append(
+        f"# The fraction bits of 2/pi, most significant word first.\nTWO_OVER_PI_BITS = (\n{words},\n)"
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -53,9 +53,7 @@ def target_machine(level: str) -> Any:
 class Kernel:
     """`void k(ptr in0, ..., ptr out, i64 n)`: `body` applied to n elements, `width` at a time."""
 
-    def __init__(
-        self, body: Body, inputs: list[str], output: str, width: int, level: str = "host"
-    ):
+    def __init__(self, body: Body, inputs: list[str], output: str, width: int, level: str = "host"):
         self.inputs, self.output, self.width = inputs, output, width
         machine = target_machine(level)
         features = frozenset(name for name, on in host_features(level).items() if on)
@@ -94,7 +92,9 @@ class Kernel:
 
 
 @lru_cache(maxsize=None)
-def function_kernel(name: str, type: str, width: int, level: str = "host", arity: int = 1) -> Kernel:
+def function_kernel(
+    name: str, type: str, width: int, level: str = "host", arity: int = 1
+) -> Kernel:
     """The vector function `name` compiled for arrays of `type`."""
 
     def body(f: Function, values: list[Value], features: frozenset[str]) -> Value:
@@ -119,9 +119,13 @@ def ulp_errors(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
         error = np.abs(actual.astype(wide) - expected.astype(wide)) / unit
         # The overflow threshold is half an ulp above the largest number.
         top = np.float64(info.max)
-        near_top = np.isinf(actual) & (np.abs(expected) > top * (1 - 2.0**-20 / 2 ** (info.nmant - 23)))
+        near_top = np.isinf(actual) & (
+            np.abs(expected) > top * (1 - 2.0**-20 / 2 ** (info.nmant - 23))
+        )
         same = (rounded == actual) & (np.signbit(rounded) == np.signbit(actual))
         error = np.where(np.isfinite(expected) & np.isfinite(actual), error, np.inf)
         error = np.where(near_top & (np.sign(actual) == np.sign(expected)), 0.0, error)
-        error = np.where(same | (np.isnan(actual) & np.isnan(expected)), np.minimum(error, 0.5), error)
+        error = np.where(
+            same | (np.isnan(actual) & np.isnan(expected)), np.minimum(error, 0.5), error
+        )
         return error.astype(np.float64)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.vmath.harness import Kernel
+from .harness import Kernel
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.lowering.vmath import convert
 
@@ -135,7 +135,9 @@ def test_doubles_are_rounded_once(dst: str) -> None:
         finite = np.isfinite(x) & (np.abs(x) <= float(ml_dtypes.finfo(NUMPY[dst]).max))
         x = x[finite]
         expected = nearest_of_table(x, dst)
-    assert same(run(x, "fp64", dst).astype(np.float64), expected.astype(np.float64)).all()
+    with np.errstate(all="ignore"):
+        actual, wanted = run(x, "fp64", dst).astype(np.float64), expected.astype(np.float64)
+    assert ((actual == wanted) | (np.isnan(actual) & np.isnan(wanted))).all()
 
 
 def nearest_of_table(x: np.ndarray, name: str) -> np.ndarray:
@@ -156,11 +158,11 @@ def nearest_of_table(x: np.ndarray, name: str) -> np.ndarray:
 @pytest.mark.parametrize("dst", SMALL)
 @pytest.mark.parametrize("src", ["fp32", "fp64"])
 def test_towards_zero(src: str, dst: str) -> None:
-    x = singles(20_000).astype(NUMPY[src])
-    x = x[np.isfinite(x)]
+    x = singles(20_000)
+    x = x[np.isfinite(x)].astype(NUMPY[src])
     actual = run(x, src, dst, "rtz").astype(np.float64)
     magnitude, got = np.abs(x.astype(np.float64)), np.abs(actual)
-    values = np.unique(np.abs(all_codes(dst).astype(np.float64)))
+    values = np.unique(np.abs(cast(all_codes(dst), NUMPY["fp64"])))
     values = values[np.isfinite(values)]
     expected = values[np.searchsorted(values, magnitude, side="right") - 1]
     assert (got == expected).all()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.vmath.harness import function_kernel, ulp_errors
+from .harness import function_kernel, ulp_errors
 from tritium.lowering import vmath
 from tritium.lowering.llvm import Function, Module
 
@@ -75,7 +75,9 @@ def samples(dtype: type, count: int, seed: int = 0) -> Array:
     low = math.log2(float(info.smallest_subnormal))
     spread = np.exp2(rng.uniform(low, math.log2(float(info.max)), count // 2))
     quarter = count // 8
-    uniform = [rng.uniform(-r, r, quarter) for r in (1.1, 12, 110 if dtype is np.float32 else 750, 2e5)]
+    uniform = [
+        rng.uniform(-r, r, quarter) for r in (1.1, 12, 110 if dtype is np.float32 else 750, 2e5)
+    ]
     signs = rng.choice([-1.0, 1.0], spread.size)
     multiples = math.pi / 2 * rng.integers(1, 1 << (14 if dtype is np.float32 else 28), quarter)
     return np.concatenate([specials(dtype), *(np.asarray(p, dtype) for p in (spread * signs, *uniform, multiples))])  # fmt: skip
@@ -148,7 +150,9 @@ def pairs(dtype: type, count: int) -> tuple[Array, Array]:
         [0.0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1.5, np.inf, -np.inf, np.nan, 1e38, -1e38, 1e-40, 7], dtype
     )  # fmt: skip
     first, second = (v.ravel() for v in np.meshgrid(special, special))
-    a = np.concatenate([np.exp2(rng.uniform(-30, 30, count)), np.exp2(rng.uniform(-140, 126, count))])
+    a = np.concatenate(
+        [np.exp2(rng.uniform(-30, 30, count)), np.exp2(rng.uniform(-140, 126, count))]
+    )
     b = np.concatenate([rng.uniform(-30, 30, count), rng.uniform(-2, 2, count)])
     b[::3] = np.rint(b[::3])
     a = a * rng.choice([-1, 1], a.size)
@@ -193,7 +197,12 @@ def test_special_pairs_of_doubles(level: str) -> None:
         # The C library is within an ulp itself.
         errors = ulp_errors(actual, expected.astype(np.longdouble))
         worst = int(np.argmax(errors))
-        assert errors[worst] <= vmath.ULP[name]["double"] + 1, (name, x[worst], y[worst], actual[worst])
+        assert errors[worst] <= vmath.ULP[name]["double"] + 1, (
+            name,
+            x[worst],
+            y[worst],
+            actual[worst],
+        )
 
 
 def test_fma_rounds_once() -> None:

@@ -53,7 +53,7 @@ def exp(x: Lanes) -> Lanes:
     return ldexp(expm1_reduced(r) + 1.0, n, integer)
 
 
-@function("exp2", float=1.0, double=1.0)
+@function("exp2", float=1.25, double=1.25)
 def exp2(x: Lanes) -> Lanes:
     low, high = (-151.0, 129.0) if x.format is FLOAT else (-1076.0, 1025.0)
     x = x.at_most(high).at_least(low)

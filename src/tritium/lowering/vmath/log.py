@@ -48,7 +48,9 @@ def _finish(x: Lanes, result: Lanes) -> Lanes:
     return select(x > 0.0, result, other)
 
 
-def _scaled(e: Lanes, f: Lanes, log_of_2: tuple[float, ...] | None, base: tuple[float, ...]) -> Lanes:
+def _scaled(
+    e: Lanes, f: Lanes, log_of_2: tuple[float, ...] | None, base: tuple[float, ...]
+) -> Lanes:
     """e * log_of_2 + log(1 + f) * base; log_of_2 is None for 1, base a sum of floats."""
     t = log1p_reduced(f)
     low = f.fma(base[1], t * -base[0])
@@ -81,7 +83,9 @@ def log10(x: Lanes) -> Lanes:
     e, m = split(x)
     single = x.format is FLOAT
     base = c.LOG10E_F32 if single else c.LOG10E_F64
-    return _finish(x, _scaled(e, m - 1.0, c.LOG10_2_SPLIT_F32 if single else c.LOG10_2_SPLIT_F64, base))
+    return _finish(
+        x, _scaled(e, m - 1.0, c.LOG10_2_SPLIT_F32 if single else c.LOG10_2_SPLIT_F64, base)
+    )
 
 
 @function("log1p", float=1.5, double=1.5)

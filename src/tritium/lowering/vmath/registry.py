@@ -98,7 +98,9 @@ def _call_outlined(entry: VectorFunction, *args: Lanes) -> Lanes:
     return first.make(first.function.emit(type, f"call fastcc {type} @{name}({operands})"))
 
 
-def _define(entry: VectorFunction, module: Module, name: str, type: str, features: Features) -> None:
+def _define(
+    entry: VectorFunction, module: Module, name: str, type: str, features: Features
+) -> None:
     body = Function(
         module,
         name,

@@ -87,7 +87,9 @@ def _call_large(lane: Lanes) -> list[Value]:
     if not any(known.name == _LARGE for known in f.module.functions):
         _define_large(f.module)
     wide = lane.cast("fpext", "double")
-    result = f.emit("{i64, double, double}", f"call fastcc {{i64, double, double}} @{_LARGE}({wide.value})")
+    result = f.emit(
+        "{i64, double, double}", f"call fastcc {{i64, double, double}} @{_LARGE}({wide.value})"
+    )
     q = f.emit("i64", f"extractvalue {result}, 0")
     r = f.emit("double", f"extractvalue {result}, 1")
     low = f.emit("double", f"extractvalue {result}, 2")
@@ -109,7 +111,9 @@ def _define_large(module: Module) -> None:
         linkage="internal fastcc", attributes="nounwind willreturn memory(none) noinline cold",
     )  # fmt: skip
     words = ", ".join(str(const("i64", w)) for w in (0, *c.TWO_OVER_PI_BITS))
-    table = module.constant(f"[{1 + len(c.TWO_OVER_PI_BITS)} x i64]", f"[{words}]", prefix="two_over_pi")
+    table = module.constant(
+        f"[{1 + len(c.TWO_OVER_PI_BITS)} x i64]", f"[{words}]", prefix="two_over_pi"
+    )
     x = Lanes(f, f.arguments[0], frozenset())
     bits = x.bits()
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
@@ -118,7 +122,10 @@ def _define_large(module: Module) -> None:
     start = exponent + (64 - 54)
     word, shift = start >> 6, start & 63
     loaded = [x.make(f.load("i64", f.gep("i64", table, (word + k).value), 8)) for k in range(4)]
-    w = [x.make(f.intrinsic("fshl", a.value, b.value, shift.value)) for a, b in zip(loaded, loaded[1:])]
+    w = [
+        x.make(f.intrinsic("fshl", a.value, b.value, shift.value))
+        for a, b in zip(loaded, loaded[1:])
+    ]
     wide_m = m.cast("zext", "i128")
     carry = (wide_m * w[2].cast("zext", "i128")) >> 64
     middle = wide_m * w[1].cast("zext", "i128") + carry
