@@ -32,6 +32,20 @@ class Handle(Protocol):
     def type(self) -> Type: ...
 
 
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """The handle of a value that is known already, as in the interpreter: an array (NumPy scalar
+    for a scalar) of `numpy_dtype(type)`."""
+
+    type: Type
+    array: Any
+
+
+class Divergence(Exception):
+    """A scalar that stands for many elements at once was asked for one value. Caught where the
+    region began, which is then evaluated element by element."""
+
+
 @dataclass(frozen=True)
 class TargetFeatures:
     """What the language must know of the target to check a program: set by the backend.

@@ -12,10 +12,10 @@ import re
 import textwrap
 from collections.abc import Callable
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
-from tritium.language import emitter
+from tritium.language import dependencies, emitter
+from tritium.language.constexpr import constexpr_type
 
 
 class KernelParam:
@@ -80,27 +80,16 @@ class KernelParam:
 class JITCallable:
     """A function written in the kernel language.
 
-    Raises `ValueError` when the source of `fn` cannot be found.
+    The source is read when it is first asked for (`read_source` does so at once). Raises
+    `ValueError` then if it cannot be found.
     """
+
+    __jit_callable__ = True
 
     def __init__(self, fn: Callable[..., Any]):
         self.fn = fn
-        self.signature = inspect.signature(fn)
-        try:
-            raw, self.starting_line_number = inspect.getsourcelines(fn)
-        except OSError as error:
-            raise ValueError(
-                "@jit functions should be defined in a Python file "
-                "(or have their source registered with linecache)"
-            ) from error
-        source = textwrap.dedent("".join(raw))
-        start = re.search(r"^(async\s+)?def\s+\w+\s*\(", source, re.MULTILINE)
-        if start is None:
-            raise ValueError(f"@jit can only be applied to a `def`; got {fn!r}")
-        self.def_line_offset = source[: start.start()].count("\n")
-        """Lines of decorators before the `def`."""
-        self._src = source[start.start() :]
         self._unsafe_src_changed = False
+        self._hash: str | None = None
         self.noinline = False
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
         self.__name__ = fn.__name__
@@ -108,6 +97,43 @@ class JITCallable:
         self.__doc__ = fn.__doc__
         self.__module__ = fn.__module__
         self.__globals__ = fn.__globals__  # pyright: ignore[reportFunctionMemberAccess]
+        self.used_global_vals: dict[tuple[str, int], tuple[Any, dict[str, Any]]] = {}
+        """Globals that the compiled code depends on: (name, id of the namespace) -> value then."""
+
+    def read_source(self) -> tuple[str, int, int]:
+        """The dedented source from `def` on, the file's line where the decorators start (from 1)
+        and how many lines of decorators there are."""
+        try:
+            lines, start_line = inspect.getsourcelines(self.fn)
+        except (OSError, TypeError) as error:
+            raise ValueError(
+                "@jit functions should be defined in a Python file "
+                "(or have their source registered with linecache)"
+            ) from error
+        source = textwrap.dedent("".join(lines))
+        start = re.search(r"^def\s+\w+\s*\(", source, re.MULTILINE)
+        if start is None:
+            raise ValueError(f"@jit can only be applied to a `def`; got {self.fn!r}")
+        return source[start.start() :], start_line, source[: start.start()].count("\n")
+
+    @cached_property
+    def _source(self) -> tuple[str, int, int]:
+        return self.read_source()
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """The signature of the Python function."""
+        return inspect.signature(self.fn)
+
+    @property
+    def starting_line_number(self) -> int:
+        """The line of the first decorator in the file, from 1."""
+        return self._source[1]
+
+    @property
+    def raw_src(self) -> list[str]:
+        """The source's lines, decorators included."""
+        return inspect.getsourcelines(self.fn)[0]
 
     @cached_property
     def params(self) -> list[KernelParam]:
@@ -124,7 +150,7 @@ class JITCallable:
     @property
     def src(self) -> str:
         """The source, dedented, from `def` on."""
-        return self._src
+        return self._source[0]
 
     @src.setter
     def src(self, value: str) -> None:
@@ -135,8 +161,9 @@ class JITCallable:
 
     def _unsafe_update_src(self, source: str) -> None:
         """Replace the source. The caller must clear `.hash` of all functions that call this."""
-        self._src = source
+        self._source = (source, *self._source[1:])
         self._unsafe_src_changed = True
+        self._hash = None
 
     @property
     def file_name(self) -> str:
@@ -146,7 +173,7 @@ class JITCallable:
     @property
     def first_line(self) -> int:
         """The line of `def` in its file, from 1."""
-        return self.starting_line_number + self.def_line_offset
+        return self._source[1] + self._source[2]
 
     @property
     def qualified_name(self) -> str:
@@ -155,13 +182,36 @@ class JITCallable:
 
     def parse(self) -> ast.Module:
         """The syntax tree of `src`: a module whose only statement is the function."""
-        tree = ast.parse(self._src)
+        tree = ast.parse(self.src)
         assert len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef), self._fn_name
         return tree
 
     def get_capture_scope(self) -> dict[str, Any]:
         """Names that the body may refer to: globals and the variables of enclosing functions."""
         return {**self.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
+
+    @property
+    def cache_key(self) -> str:
+        """A digest of all that the compiled code depends on: this source and its place in the
+        file, the functions it calls, the globals it reads."""
+        if self._hash is None:
+            self._hash = f"recursion:{self._fn_name}"
+            self._hash, self.used_global_vals = dependencies.digest(self)
+        return self._hash
+
+    @property
+    def hash(self) -> str | None:
+        """The digest as far as it is computed; assign None after changing the source."""
+        return self._hash
+
+    @hash.setter
+    def hash(self, value: str | None) -> None:
+        self._hash = value
+
+    @property
+    def type(self) -> Any:
+        """The type of this function as a compile-time value."""
+        return constexpr_type(self)
 
     def is_gluon(self) -> bool:
         """Whether the function is written in the explicit-layout language."""
@@ -179,8 +229,3 @@ class JITCallable:
 def device_function(fn: Callable[..., Any]) -> JITCallable:
     """Decorator for library functions written in the language itself."""
     return JITCallable(fn)
-
-
-def is_module(value: object) -> bool:
-    """Whether a global is a module (modules may be read from kernels)."""
-    return isinstance(value, ModuleType)

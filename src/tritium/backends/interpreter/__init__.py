@@ -1,0 +1,1 @@
+"""Runs kernels as the Python functions that they are, on NumPy arrays."""

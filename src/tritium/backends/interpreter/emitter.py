@@ -1,0 +1,179 @@
+"""The emitter that evaluates each op as soon as it is built."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Region
+
+from tritium.errors import OpError
+from tritium.ir.types import Type
+from tritium.language.constexpr import constexpr
+from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
+from tritium.language.function import KernelParam
+from tritium.ops.base import Effects, Op
+from tritium.ops.evaluation import Memory
+
+
+class PythonRegion(Region):
+    """The region of an op that is evaluated at once: a Python function in place of blocks."""
+
+    def __init__(self, types: Sequence[Type], body: Callable[..., Sequence[Any]]):
+        super().__init__()
+        self.types = tuple(types)
+        self.body = body
+
+    def run(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """What the body returns for these arrays."""
+        handles = [Evaluated(t, a) for t, a in zip(self.types, arguments, strict=True)]
+        return tuple(h.array for h in self.body(*handles))
+
+
+class EagerEmitter:
+    """Evaluates ops on NumPy arrays, and is the context in which they are evaluated.
+
+    Args:
+        features: what the language checks programs against.
+        memory: where pointers point.
+    """
+
+    def __init__(self, features: TargetFeatures | None = None, memory: Memory | None = None):
+        self.features = features or TargetFeatures()
+        self.memory = memory or Memory()
+        self.program_id = (0, 0, 0)
+        self.num_programs = (1, 1, 1)
+        self._vectorised = 0
+
+    # Emitter
+
+    def emit(
+        self,
+        cls: type[Op],
+        *operands: Any,
+        result: Any = None,
+        regions: Sequence[Any] = (),
+        **attrs: Any,
+    ) -> tuple[Evaluated, ...]:
+        """Evaluate the op that `cls.build` would make. Raises `OpError` where `infer` does."""
+        types: list[Any] = []
+        values: list[Any] = []
+        for field, given in zip(cls.operand_fields, (*operands, *[None] * len(cls.operand_fields))):
+            if field.kind == "variadic":
+                group = tuple(given or ())
+                types.append(tuple(h.type for h in group))
+                values.append(tuple(h.array for h in group))
+            elif given is None and field.kind == "one":
+                raise OpError(f"{cls.name}: operand '{field.name}' is missing")
+            else:
+                types.append(None if given is None else given.type)
+                values.append(None if given is None else given.array)
+        fields = cls.attr_fields
+        op = cls.create(
+            result_types=cls.result_types_for(types, attrs, result),
+            properties={n: fields[n].encode(v) for n, v in attrs.items()},
+            regions=regions,
+        )
+        if self._vectorised and op.memory_effects() - {Effects.RECURSIVE}:
+            raise Divergence
+        outcome = op.evaluate(self, *values)
+        if len(op.results) == 1:
+            return (Evaluated(op.results[0].type, outcome),)
+        return tuple(Evaluated(r.type, v) for r, v in zip(op.results, outcome or (), strict=True))
+
+    def region(
+        self, types: Sequence[Type], body: Callable[..., Sequence[Any]], terminator: type[Op]
+    ) -> PythonRegion:
+        """A region that runs `body`."""
+        return PythonRegion(types, body)
+
+    def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run the Python function itself; defaults are filled in, and arguments for parameters
+        annotated `tl.constexpr` become constexprs (but None, which is tested with `is`)."""
+        kwargs = {k: v for k, v in kwargs.items() if k not in ("_semantic", "_generator")}
+        return function.fn(**bind_arguments(function.fn, args, kwargs))
+
+    def set_attribute(self, handle: Evaluated, name: str, value: Any) -> None:
+        """Hints change nothing."""
+
+    def warn(self, message: str) -> None:
+        """A `UserWarning` at the line of the kernel."""
+        warnings.warn(message, UserWarning, stacklevel=_frames_above_library())
+
+    def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:
+        """Print at once."""
+        print(text, end="", file=file or sys.stdout, flush=flush)
+
+    # Context
+
+    def run_region(self, region: PythonRegion, *arguments: Any) -> tuple[Any, ...]:
+        """Run a region once."""
+        return region.run(arguments)
+
+    def run_elementwise(self, region: PythonRegion, *arguments: Any) -> tuple[Any, ...]:
+        """Run a region of scalars for every element of some arrays of one shape: for all at once
+        unless it branches on a value or has effects, else one by one in row-major order."""
+        shape = np.shape(arguments[0])
+        self._vectorised += 1
+        try:
+            return tuple(np.broadcast_to(v, shape) for v in region.run(arguments))
+        except Divergence:
+            pass
+        finally:
+            self._vectorised -= 1
+        if self._vectorised:
+            raise Divergence
+        results: list[np.ndarray] | None = None
+        for index in np.ndindex(shape):
+            found = region.run([a[index] for a in arguments])
+            if results is None:
+                results = [np.empty(shape, np.asarray(v).dtype) for v in found]
+            for array, value in zip(results, found):
+                array[index] = value
+        return tuple(results or ())
+
+    def print(self, text: str) -> None:
+        """Output of `tl.device_print`."""
+        print(text)
+
+
+def bind_arguments(
+    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments by name, defaults filled in; those annotated `tl.constexpr` wrapped.
+
+    Raises `TypeError` as Python does for wrong arguments.
+    """
+    signature = inspect.signature(fn)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{fn.__name__}() {error}") from None
+    bound.apply_defaults()
+    arguments = bound.arguments
+    for number, (name, parameter) in enumerate(signature.parameters.items()):
+        if KernelParam(number, parameter, False, False).is_constexpr:
+            arguments[name] = as_constexpr(arguments[name])
+    return arguments
+
+
+def as_constexpr(value: Any) -> Any:
+    """A compile-time argument as an interpreted kernel sees it."""
+    value = value.value if isinstance(value, constexpr) else value
+    return value if value is None else constexpr(value)
+
+
+def _frames_above_library() -> int:
+    """The stack level of the kernel's own code, for `warnings.warn` called by our caller."""
+    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame.f_back is not None and _is_library(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_library(module: str) -> bool:
+    return module.startswith(("tritium.language", "tritium.backends.interpreter", "functools"))

@@ -1,0 +1,530 @@
+"""Promotion, broadcasting, conversion and arithmetic: what the operators of tensors do.
+
+Functions here take tensors or Python numbers (already unwrapped from constexpr). Between tensors
+types promote much as in C; a Python number is weak and takes the tensor's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+from tritium.language import emitter
+from tritium.language.casts import cast, constant, to_tensor
+from tritium.language.emitter import emit
+from tritium.language.tensor import tensor
+from tritium.language.types import (
+    bfloat16,
+    block_type,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int1,
+    int64,
+)
+from tritium.ops import math as math_ops
+from tritium.ops import ttir
+from tritium.ops.arith.compare import CmpFOp, CmpFPredicate, CmpIOp, CmpIPredicate, SelectOp
+from tritium.ops.arith.floating import (
+    AddFOp,
+    DivFOp,
+    MaximumFOp,
+    MaxNumFOp,
+    MinimumFOp,
+    MinNumFOp,
+    MulFOp,
+    NegFOp,
+    RemFOp,
+    SubFOp,
+)
+from tritium.ops.arith.integer import (
+    AddIOp,
+    AndIOp,
+    DivSIOp,
+    DivUIOp,
+    MaxSIOp,
+    MaxUIOp,
+    MinSIOp,
+    MinUIOp,
+    MulIOp,
+    OrIOp,
+    RemSIOp,
+    RemUIOp,
+    ShLIOp,
+    ShRSIOp,
+    ShRUIOp,
+    SubIOp,
+    XOrIOp,
+)
+from tritium.ops.base import Op
+
+Operand = Any
+"""A tensor or a Python number."""
+
+
+class PropagateNan(IntEnum):
+    """What min, max and clamp give where an operand is NaN: NONE the other one, ALL NaN."""
+
+    NONE = 0
+    ALL = 0xFFFF
+
+
+# Types
+
+
+def incompatible(a: dtype, b: dtype) -> TypeError:
+    """The error for operands that an operator does not accept."""
+    return TypeError(f"invalid operands of type {a!r} and {b!r}")
+
+
+def integer_promote(a: dtype, b: dtype) -> dtype:
+    """The wider type; at equal width (or if it is the wider) the unsigned one."""
+    if a.int_signedness == b.int_signedness:
+        return a if a.int_bitwidth > b.int_bitwidth else b
+    unsigned, signed = (a, b) if a.is_int_unsigned() else (b, a)
+    return unsigned if unsigned.int_bitwidth >= signed.int_bitwidth else signed
+
+
+def promote(a: dtype, a_weak: bool, b: dtype, b_weak: bool, divides: bool) -> dtype:
+    """The type in which an operator on `a` and `b` computes.
+
+    A weak operand (a Python number) of a kind that ranks no higher than the other's takes its
+    type. `divides`: for `/`, `//`, `%`, which have no 16-bit form and want one signedness.
+    Raises `TypeError` for pointers and for a division of mixed signedness.
+    """
+    if a_weak != b_weak:
+        weak, strong = (a, b) if a_weak else (b, a)
+        if weak.kind().value <= strong.kind().value:
+            return float32 if divides and strong in (float16, bfloat16) else strong
+    for wide in (float64, float32):
+        if wide in (a, b):
+            return wide
+    if float16 in (a, b):
+        return float32 if divides else float16
+    if bfloat16 in (a, b):
+        return bfloat16 if a == b and not divides else float32
+    if a.is_fp8() and b.is_fp8():
+        return a if a == b else float16
+    if not a.is_int() or not b.is_int():
+        raise TypeError(f"unexpected type {a} and {b}")
+    if divides and a.int_signedness != b.int_signedness:
+        raise TypeError(
+            f"Cannot use /, //, or % with {a!r} and {b!r} because they differ in signedness, so "
+            "that the result would hardly be the expected one; cast one of them"
+        )
+    return integer_promote(a, b)
+
+
+def _check_pointer(a: dtype, b: dtype, allowed: bool) -> None:
+    if a.is_ptr() and (not allowed or (b.is_ptr() and a != b) or b.is_floating()):
+        raise incompatible(a, b)
+
+
+def _is_number(value: Operand) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _check_scalar_fits(value: Operand, type: dtype) -> None:
+    """A Python number must be representable in the type that it is converted to."""
+    if not _is_number(value):
+        return
+    if type.is_int_unsigned() and value < 0:
+        raise ValueError(
+            f"Cannot perform a binary operation between an unsigned tensor ({type}) and a negative "
+            f"scalar ({value}); cast one of them explicitly"
+        )
+    if type.is_int() and not type.get_int_min_value() <= value <= type.get_int_max_value():
+        raise ValueError(
+            f"Scalar {value} is out of range for type {type}, which holds "
+            f"{type.get_int_min_value()} to {type.get_int_max_value()}"
+        )
+
+
+def binary_operands(
+    lhs: Operand,
+    rhs: Operand,
+    lhs_pointer: bool = False,
+    rhs_pointer: bool = False,
+    arithmetic: bool = True,
+    divides: bool = False,
+) -> tuple[tensor, tensor]:
+    """Both operands as tensors of one shape and (with `arithmetic`) one type."""
+    a, b = to_tensor(lhs), to_tensor(rhs)
+    _check_pointer(a.dtype, b.dtype, lhs_pointer)
+    _check_pointer(b.dtype, a.dtype, rhs_pointer)
+    if arithmetic and not a.dtype.is_ptr() and not b.dtype.is_ptr():
+        weak = _is_number(lhs), _is_number(rhs)
+        common = promote(a.dtype, weak[0], b.dtype, weak[1], divides)
+        _check_scalar_fits(lhs, common)
+        _check_scalar_fits(rhs, common)
+        a = constant(lhs, common) if weak[0] else cast(a, common)
+        b = constant(rhs, common) if weak[1] else cast(b, common)
+    return broadcast_values(a, b)
+
+
+# Shapes
+
+
+def splat(value: tensor, shape: tuple[int, ...]) -> tensor:
+    """A scalar repeated in a block."""
+    type = block_type(value.dtype, shape)
+    return tensor(emit(ttir.SplatOp, value.handle, result=type.to_ir()), type)
+
+
+def expand_dims(value: tensor, axis: int) -> tensor:
+    """A new axis of size 1 before `axis`; a scalar becomes a block of one element."""
+    shape = list(value.type.shape)
+    shape.insert(axis, 1)
+    if not value.type.is_block():
+        return splat(value, tuple(shape))
+    type = block_type(value.dtype, shape)
+    return tensor(emit(ttir.ExpandDimsOp, value.handle, axis=axis), type)
+
+
+def broadcast_shape(value: tensor, shape: tuple[int, ...]) -> tensor:
+    """`value` repeated along its axes of size 1. Raises `ValueError` where an extent differs."""
+    if not value.type.is_block():
+        return splat(value, shape) if shape else value
+    before = value.type.shape
+    if before == shape:
+        return value
+    if len(before) != len(shape):
+        raise ValueError(f"Cannot broadcast, rank mismatch: {list(before)}, {list(shape)}")
+    for i, (have, want) in enumerate(zip(before, shape)):
+        if have not in (1, want):
+            raise ValueError(
+                f"Cannot broadcast, the expanded size of the tensor ({want}) must match the "
+                f"existing size ({have}) at non-singleton dimension {i}: "
+                f"{list(before)}, {list(shape)}"
+            )
+    type = block_type(value.dtype, shape)
+    return tensor(emit(ttir.BroadcastOp, value.handle, result=type.to_ir()), type)
+
+
+def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
+    """Both repeated to a common shape: new leading axes, and axes of size 1 stretched.
+
+    Raises `ValueError` where extents differ and neither is 1.
+    """
+    if not lhs.type.is_block() or not rhs.type.is_block():
+        shape = lhs.type.shape or rhs.type.shape
+        return broadcast_shape(lhs, shape), broadcast_shape(rhs, shape)
+    while len(lhs.type.shape) < len(rhs.type.shape):
+        lhs = expand_dims(lhs, 0)
+    while len(rhs.type.shape) < len(lhs.type.shape):
+        rhs = expand_dims(rhs, 0)
+    shape: list[int] = []
+    for i, (a, b) in enumerate(zip(lhs.type.shape, rhs.type.shape)):
+        if a != b and 1 not in (a, b):
+            raise ValueError(
+                f"Cannot make_shape_compatible: incompatible dimensions at index {i}: {a} and {b}"
+            )
+        shape.append(b if a == 1 else a)
+    return broadcast_shape(lhs, tuple(shape)), broadcast_shape(rhs, tuple(shape))
+
+
+# Arithmetic
+
+
+def _emit_like(cls: type[Op], *values: tensor, type: dtype | None = None) -> tensor:
+    return tensor(emit(cls, *(v.handle for v in values)), type or values[0].type)
+
+
+def _check_overflow(name: str, lhs: tensor, rhs: tensor, compute: Callable[..., tensor]) -> None:
+    """In debug builds, assert that a 32-bit or narrower integer operation does not wrap."""
+    features = emitter.current().features
+    type = lhs.dtype
+    if not (features.debug and features.sanitize_overflow) or type.int_bitwidth in (1, 64):
+        return
+    exact = compute(cast(lhs, int64), cast(rhs, int64), False)
+    low, high = constant(type.get_int_min_value(), int64), constant(type.get_int_max_value(), int64)
+    fits = bitwise(AndIOp, compare("le", exact, high), compare("ge", exact, low))
+    message = f"int{type.int_bitwidth} overflow detected for operation {name}"
+    emitter.emit_many(ttir.AssertOp, fits.handle, message=message)
+
+
+def add(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
+    """`lhs + rhs`; one may be a pointer, which then moves by so many elements."""
+    a, b = binary_operands(lhs, rhs, True, True)
+    if a.dtype.is_ptr() and b.dtype.is_ptr():
+        raise TypeError("cannot add pointers together")
+    if b.dtype.is_ptr():
+        a, b = b, a
+    if a.dtype.is_ptr():
+        return offset_pointer(a, b)
+    if a.dtype.is_floating():
+        return _emit_like(AddFOp, a, b)
+    if sanitize_overflow:
+        _check_overflow("add", a, b, add)
+    return _emit_like(AddIOp, a, b)
+
+
+def offset_pointer(pointer: tensor, offset: tensor) -> tensor:
+    """`pointer` moved by `offset` elements; both have one shape."""
+    if not offset.dtype.is_int():
+        raise incompatible(pointer.dtype, offset.dtype)
+    # The op takes offsets as signed numbers.
+    if offset.dtype.is_int_unsigned() and offset.dtype.int_bitwidth < 64:
+        offset = cast(offset, int64)
+    return _emit_like(ttir.AddPtrOp, pointer, offset)
+
+
+def sub(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
+    """`lhs - rhs`; `lhs` may be a pointer."""
+    a, b = binary_operands(lhs, rhs, True, False)
+    if a.dtype.is_ptr():
+        return offset_pointer(a, negate(cast(b, int64) if b.dtype.is_int_unsigned() else b))
+    if a.dtype.is_floating():
+        return _emit_like(SubFOp, a, b)
+    if sanitize_overflow:
+        _check_overflow("sub", a, b, sub)
+    return _emit_like(SubIOp, a, b)
+
+
+def mul(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
+    """`lhs * rhs`."""
+    a, b = binary_operands(lhs, rhs)
+    if a.dtype.is_floating():
+        return _emit_like(MulFOp, a, b)
+    if sanitize_overflow:
+        _check_overflow("mul", a, b, mul)
+    return _emit_like(MulIOp, a, b)
+
+
+def truediv(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs / rhs`, of integers in float32."""
+    a, b = binary_operands(lhs, rhs, divides=True)
+    if a.dtype.is_int():
+        a, b = cast(a, float32), cast(b, float32)
+    return _emit_like(DivFOp, a, b)
+
+
+def floordiv(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs // rhs` of integers, rounded toward zero as in C."""
+    a, b = binary_operands(lhs, rhs, divides=True)
+    if not a.dtype.is_int():
+        raise TypeError(f"unexpected type {a.dtype}: // takes integers; use / for floats")
+    return _emit_like(DivSIOp if a.dtype.is_int_signed() else DivUIOp, a, b)
+
+
+def mod(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs % rhs` with the sign of `lhs`, as in C."""
+    a, b = binary_operands(lhs, rhs, divides=True)
+    if a.dtype.is_floating():
+        return _emit_like(RemFOp, a, b)
+    return _emit_like(RemSIOp if a.dtype.is_int_signed() else RemUIOp, a, b)
+
+
+def fdiv(lhs: Operand, rhs: Operand, ieee_rounding: bool = False) -> tensor:
+    """`lhs / rhs` of floating-point numbers; correctly rounded with `ieee_rounding`."""
+    for operand in (lhs, rhs):
+        if not to_tensor(operand).dtype.is_floating():
+            raise TypeError("both operands of fdiv must have floating scalar type")
+    a, b = binary_operands(lhs, rhs, divides=True)
+    return _emit_like(ttir.PreciseDivFOp if ieee_rounding else DivFOp, a, b)
+
+
+def negate(value: Operand) -> tensor:
+    """`-value`."""
+    x = to_tensor(value)
+    if x.dtype.is_ptr():
+        raise ValueError(f"wrong type argument to unary minus ({x.dtype!r})")
+    if x.dtype.is_floating():
+        return _emit_like(NegFOp, x)
+    return sub(constant(0, x.type), x, True)
+
+
+# Bits
+
+
+def _bit_operands(lhs: Operand, rhs: Operand) -> tuple[tensor, tensor]:
+    a, b = binary_operands(lhs, rhs)
+    if not a.dtype.is_int() or not b.dtype.is_int():
+        raise incompatible(a.dtype, b.dtype)
+    return a, b
+
+
+def bitwise(cls: type[Op], lhs: Operand, rhs: Operand) -> tensor:
+    """A bitwise operation of two integers."""
+    return _emit_like(cls, *_bit_operands(lhs, rhs))
+
+
+def and_(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs & rhs`."""
+    return bitwise(AndIOp, lhs, rhs)
+
+
+def or_(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs | rhs`."""
+    return bitwise(OrIOp, lhs, rhs)
+
+
+def xor(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs ^ rhs`."""
+    return bitwise(XOrIOp, lhs, rhs)
+
+
+def lshift(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs << rhs`."""
+    return bitwise(ShLIOp, lhs, rhs)
+
+
+def rshift(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs >> rhs`: copies of the sign come in for signed numbers, zeros for unsigned ones."""
+    a, b = _bit_operands(lhs, rhs)
+    return _emit_like(ShRSIOp if a.dtype.is_int_signed() else ShRUIOp, a, b)
+
+
+def invert(value: Operand) -> tensor:
+    """`~value` of integers."""
+    x = to_tensor(value)
+    if not x.dtype.is_int():
+        raise ValueError(f"wrong type argument to unary invert ({x.dtype!r})")
+    ones = 1 if x.dtype.is_bool() else -1
+    return _emit_like(XOrIOp, x, constant(ones, x.type))
+
+
+def truth(value: Operand) -> tensor:
+    """Whether each element is not zero, as int1."""
+    x = to_tensor(value)
+    return x if x.dtype.is_int1() else cast(x, int1)
+
+
+def logical_and(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs and rhs` elementwise, both evaluated."""
+    return bitwise(AndIOp, truth(lhs), truth(rhs))
+
+
+def logical_or(lhs: Operand, rhs: Operand) -> tensor:
+    """`lhs or rhs` elementwise, both evaluated."""
+    return bitwise(OrIOp, truth(lhs), truth(rhs))
+
+
+def logical_not(value: Operand) -> tensor:
+    """`not value` elementwise."""
+    return invert(truth(value))
+
+
+# Comparison and choice
+
+_FLOAT_PREDICATES = {
+    "eq": CmpFPredicate.OEQ, "ne": CmpFPredicate.UNE, "lt": CmpFPredicate.OLT,
+    "le": CmpFPredicate.OLE, "gt": CmpFPredicate.OGT, "ge": CmpFPredicate.OGE,
+}  # fmt: skip
+
+
+def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
+    """`kind`: eq, ne, lt, le, gt or ge. NaN is unequal to everything."""
+    a, b = binary_operands(lhs, rhs)
+    type = a.type.with_element_ty(int1)
+    if a.dtype.is_floating():
+        predicate: Any = _FLOAT_PREDICATES[kind]
+        return tensor(emit(CmpFOp, a.handle, b.handle, predicate=predicate), type)
+    ordered = kind not in ("eq", "ne")
+    prefix = ("S" if a.dtype.is_int_signed() else "U") if ordered else ""
+    predicate = CmpIPredicate[prefix + kind.upper()]
+    return tensor(emit(CmpIOp, a.handle, b.handle, predicate=predicate), type)
+
+
+def where(condition: Operand, x: Operand, y: Operand) -> tensor:
+    """`x` where the condition holds, else `y`; both are evaluated."""
+    c = to_tensor(condition)
+    if not c.dtype.is_bool():
+        emitter.current().warn(
+            "tl.where with a non-boolean condition is deprecated and will error out in a future "
+            f"release. Got {c.dtype}"
+        )
+        c = cast(c, int1)
+    a, b = binary_operands(x, y, True, True)
+    if c.type.is_block():
+        c, a = broadcast_values(c, a)
+        a, b = broadcast_values(a, b)
+        c, a = broadcast_values(c, a)
+    return tensor(emit(SelectOp, c.handle, a.handle, b.handle), a.type)
+
+
+def _widen_bf16(value: Operand) -> tensor:
+    x = to_tensor(value)
+    return cast(x, float32) if x.dtype.is_bf16() else x
+
+
+def _check_nan(propagate_nan: Any) -> bool:
+    if propagate_nan not in (PropagateNan.ALL, PropagateNan.NONE):
+        raise ValueError(
+            f"Unexpected propagate_nan {propagate_nan}; "
+            "tl.PropagateNan.ALL and tl.PropagateNan.NONE are allowed"
+        )
+    return propagate_nan == PropagateNan.ALL
+
+
+def _extremum(
+    lhs: Operand, rhs: Operand, propagate_nan: Any, ops: tuple[type[Op], ...], name: str
+) -> tensor:
+    # A Python number stays weak, so only tensors are widened here.
+    lhs, rhs = (_widen_bf16(v) if isinstance(v, tensor) else v for v in (lhs, rhs))
+    a, b = binary_operands(lhs, rhs)
+    propagates = _check_nan(propagate_nan)
+    if a.dtype.is_floating():
+        return _emit_like(ops[0] if propagates else ops[1], a, b)
+    if a.dtype.is_int():
+        return _emit_like(ops[2] if a.dtype.is_int_signed() else ops[3], a, b)
+    raise TypeError(f"Unexpected dtype {a.dtype} for {name}")
+
+
+def minimum(x: Operand, y: Operand, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+    """The smaller of each two elements; bfloat16 is computed and returned in float32."""
+    return _extremum(x, y, propagate_nan, (MinimumFOp, MinNumFOp, MinSIOp, MinUIOp), "minimum")
+
+
+def maximum(x: Operand, y: Operand, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+    """The larger of each two elements; bfloat16 is computed and returned in float32."""
+    return _extremum(x, y, propagate_nan, (MaximumFOp, MaxNumFOp, MaxSIOp, MaxUIOp), "maximum")
+
+
+def clamp(
+    x: Operand, low: Operand, high: Operand, propagate_nan: Any = PropagateNan.NONE
+) -> tensor:
+    """`x` limited to [low, high]; undefined if low > high. Floating-point numbers only."""
+    values = [_widen_bf16(v) if isinstance(v, tensor) else v for v in (x, low, high)]
+    a, low = binary_operands(values[1], values[2])
+    x, high = binary_operands(values[0], low)
+    x, low = binary_operands(x, a)
+    propagates = _check_nan(propagate_nan)
+    if not x.dtype.is_floating():
+        raise TypeError(f"Unexpected dtype {x.dtype}. Only floating point clamp is supported")
+    x, low, high = (broadcast_shape(v, x.type.shape) for v in (x, low, high))
+    handle = emit(ttir.ClampFOp, x.handle, low.handle, high.handle, propagateNan=propagates)
+    return tensor(handle, x.type)
+
+
+def absolute(value: Operand) -> tensor:
+    """The magnitude; unsigned numbers stay."""
+    x = to_tensor(value)
+    if x.dtype.is_fp8e4b15():
+        raise NotImplementedError("abs of fp8e4b15: cast to float16 first")
+    if x.dtype.is_floating():
+        return _emit_like(math_ops.AbsFOp, x)
+    if x.dtype.is_int_signed():
+        return _emit_like(math_ops.AbsIOp, x)
+    if x.dtype.is_int_unsigned():
+        return x
+    raise TypeError(f"abs takes numbers; got {x.dtype}")
+
+
+def multiply_high(lhs: Operand, rhs: Operand) -> tensor:
+    """The upper half of the product of two 32- or 64-bit integers, taken as unsigned."""
+    a, b = _bit_operands(lhs, rhs)
+    return _emit_like(ttir.MulhiUIOp, a, b)
+
+
+def fma(x: Operand, y: Operand, z: Operand) -> tensor:
+    """`x * y + z`, rounded once."""
+    x, y = binary_operands(x, y)
+    z, x = binary_operands(z, x)
+    y, z = binary_operands(y, z)
+    x, y = broadcast_values(x, y)
+    return _emit_like(math_ops.FmaOp, x, y, z)
+
+

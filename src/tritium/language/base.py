@@ -1,0 +1,54 @@
+"""What every value of the kernel language is: a type, and a flat list of IR handles.
+
+A tensor has one handle, a tuple those of its members, a compile-time constant none. The frontend
+carries structured values through branches, loops and calls by flattening them and putting them
+together again: `type.unflatten(value.flatten(), 0) == (value, len(handles))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tritium.ir.types import Type
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BUILTIN_MARK = "__tritium_builtin__"
+
+
+class base_type:  # noqa: N801
+    """The type of a language value. Equal types have equal `mangle()`."""
+
+    def flatten_types(self) -> list[Type]:
+        """The IR types of the handles of a value of this type."""
+        raise NotImplementedError(f"{type(self).__name__}.flatten_types")
+
+    def unflatten(self, handles: Sequence[Any], cursor: int) -> tuple[Any, int]:
+        """A value of this type from `handles[cursor:]`, and the position after it."""
+        raise NotImplementedError(f"{type(self).__name__}.unflatten")
+
+    def mangle(self) -> str:
+        """A name for the type that may be part of a symbol."""
+        raise NotImplementedError(f"{type(self).__name__}.mangle")
+
+
+class base_value:  # noqa: N801
+    """A value in a kernel. `type` says what `flatten` yields."""
+
+    type: base_type
+
+    def flatten(self) -> list[Any]:
+        """The IR handles that make up the value."""
+        raise NotImplementedError(f"{type(self).__name__}.flatten")
+
+
+def mark_builtin(fn: F) -> F:
+    """Mark a Python function as one that kernels may call with language values."""
+    setattr(fn, BUILTIN_MARK, True)
+    return fn
+
+
+def is_builtin(fn: object) -> bool:
+    """Whether kernels call `fn` itself, at compile time, with language values as arguments."""
+    return bool(getattr(fn, BUILTIN_MARK, False))

@@ -1,0 +1,254 @@
+"""Compile-time values.
+
+The frontend wraps every literal and every compile-time argument in `constexpr`; computing with
+constexprs gives constexprs. Where a tensor is the other operand its reflected operator runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tritium.ir.types import Type
+from tritium.language.base import base_type, base_value, mark_builtin
+
+
+class constexpr_type(base_type):  # noqa: N801
+    """The type of one compile-time value; it has no handles, the value is in the type."""
+
+    def __init__(self, value: Any):
+        self.value = unwrap(value)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, constexpr_type)
+            and type(self.value) is type(other.value)
+            and bool(self.value == other.value)
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.value))
+
+    def __repr__(self) -> str:
+        return f"constexpr_type[{self.value}]"
+
+    def mangle(self) -> str:
+        """The value's own mangled name where it has one."""
+        value = self.value
+        return f"c{value.mangle() if hasattr(value, 'mangle') else value}"
+
+    def flatten_types(self) -> list[Type]:
+        return []
+
+    def unflatten(self, handles: Sequence[Any], cursor: int) -> tuple[constexpr, int]:
+        return constexpr(self.value), cursor
+
+
+class constexpr(base_value):  # noqa: N801
+    """A value known at compile time: a number, string, dtype, function, None, tuple, ...
+
+    Attributes:
+        value: the Python value.
+    """
+
+    def __init__(self, value: Any):
+        while isinstance(value, constexpr):
+            value = value.value
+        self.value = value
+
+    @property
+    def type(self) -> constexpr_type:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return constexpr_type(self.value)
+
+    def flatten(self) -> list[Any]:
+        return []
+
+    def __repr__(self) -> str:
+        return f"constexpr[{self.value}]"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __index__(self) -> int:
+        return operator.index(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached for names that constexpr lacks: `DTYPE.primitive_bitwidth`.
+        if name.startswith("__") or name == "value":
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def __getitem__(self, index: Any) -> constexpr:
+        if isinstance(index, slice):
+            index = slice(unwrap(index.start), unwrap(index.stop), unwrap(index.step))
+        return constexpr(self.value[unwrap(index)])
+
+    def logical_and(self, other: Any) -> Any:
+        """`self and other` of compile-time values."""
+        return self._binary(lambda a, b: a and b, other)
+
+    def logical_or(self, other: Any) -> Any:
+        """`self or other` of compile-time values."""
+        return self._binary(lambda a, b: a or b, other)
+
+    def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        if isinstance(other, base_value) and not isinstance(other, constexpr):
+            return NotImplemented
+        return constexpr(function(self.value, unwrap(other)))
+
+    def _reflected(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        if isinstance(other, base_value) and not isinstance(other, constexpr):
+            return NotImplemented
+        return constexpr(function(unwrap(other), self.value))
+
+    def __neg__(self) -> constexpr:
+        return constexpr(-self.value)
+
+    def __pos__(self) -> constexpr:
+        return constexpr(+self.value)
+
+    def __invert__(self) -> constexpr:
+        return constexpr(~self.value)
+
+    def __abs__(self) -> constexpr:
+        return constexpr(abs(self.value))
+
+    def __add__(self, other: Any) -> Any:
+        return self._binary(operator.add, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._reflected(operator.add, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._binary(operator.sub, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._reflected(operator.sub, other)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._binary(operator.mul, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._reflected(operator.mul, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        return self._binary(operator.truediv, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._reflected(operator.truediv, other)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._binary(operator.floordiv, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._reflected(operator.floordiv, other)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._binary(operator.mod, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._reflected(operator.mod, other)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._binary(operator.pow, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._reflected(operator.pow, other)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._binary(operator.lshift, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._reflected(operator.lshift, other)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._binary(operator.rshift, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._reflected(operator.rshift, other)
+
+    def __and__(self, other: Any) -> Any:
+        return self._binary(operator.and_, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._reflected(operator.and_, other)
+
+    def __or__(self, other: Any) -> Any:
+        return self._binary(operator.or_, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._reflected(operator.or_, other)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._binary(operator.xor, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._reflected(operator.xor, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._binary(operator.lt, other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._binary(operator.le, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._binary(operator.gt, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._binary(operator.ge, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._binary(operator.eq, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._binary(operator.ne, other)
+
+
+def unwrap(value: Any) -> Any:
+    """`value` with every constexpr in it (and in tuples and lists of it) replaced by its value."""
+    if isinstance(value, constexpr):
+        return value.value
+    if type(value) in (tuple, list):
+        return type(value)(unwrap(v) for v in value)
+    if isinstance(value, dict):
+        return {k: unwrap(v) for k, v in value.items()}
+    members = getattr(value, "_constexpr_members", None)
+    return value if members is None else members()
+
+
+def constexpr_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: a plain Python function that kernels may call at compile time.
+
+    Its arguments arrive unwrapped; in a compiled kernel its result becomes a constexpr.
+    """
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        kwargs = {k: v for k, v in kwargs.items() if k != "_semantic"}
+        return fn(*unwrap(args), **unwrap(kwargs))
+
+    wrapper.fn = fn  # pyright: ignore[reportFunctionMemberAccess]
+    return mark_builtin(wrapper)

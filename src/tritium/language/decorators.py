@@ -1,0 +1,56 @@
+"""Decorators for the functions of the language."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tritium.language import emitter
+from tritium.language.base import mark_builtin
+from tritium.language.constexpr import unwrap
+from tritium.language.function import JITCallable
+from tritium.language.tensor import tensor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Accepted by name and ignored: functions written against the reference hand these on.
+_IGNORED = frozenset({"_semantic", "_builder", "_generator"})
+
+
+def builtin(fn: F) -> F:
+    """A function of the language: only callable in a kernel, its arguments unwrapped from
+    constexpr (in tuples and lists too) before the body sees them.
+
+    Raises `ValueError` outside of a kernel.
+    """
+    ignored = _IGNORED - set(inspect.signature(fn).parameters)
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        emitter.current()
+        given = {k: unwrap(v) for k, v in kwargs.items() if k not in ignored}
+        return fn(*[unwrap(a) for a in args], **given)
+
+    return mark_builtin(wrapper)  # pyright: ignore[reportReturnType]
+
+
+def tensor_member(fn: F) -> F:
+    """Makes a function of the language a method of `tensor`, too: `x.sum(1)` is `sum(x, 1)`."""
+    if isinstance(fn, JITCallable):
+        source = fn.fn
+
+        @functools.wraps(source)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        setattr(tensor, source.__name__, mark_builtin(method))
+    else:
+        setattr(tensor, fn.__name__, fn)
+    return fn
+
+
+def extern(fn: F) -> F:
+    """The name that the reference gives to `builtin` for functions of external libraries."""
+    return builtin(fn)

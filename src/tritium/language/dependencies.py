@@ -1,0 +1,138 @@
+"""What a kernel's compiled code depends on beside its own source.
+
+The digest of a function covers, transitively, the kernel functions that it names (directly, as
+`module.function`, or as the value of a constexpr), and the values of the globals it reads. The
+language's own library is not walked: the version of the compiler stands for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+from types import ModuleType
+from typing import Any, Protocol, TypeGuard
+
+from tritium.language.base import is_builtin
+from tritium.language.constexpr import constexpr, unwrap
+
+Globals = dict[tuple[str, int], tuple[Any, dict[str, Any]]]
+_OWN = __name__.rsplit(".", 1)[0]
+
+
+class Callable(Protocol):
+    """What is asked of a kernel function here."""
+
+    fn: Any
+    noinline: bool
+    __name__: str
+    __module__: str
+    used_global_vals: Globals
+
+    @property
+    def src(self) -> str: ...
+    @property
+    def starting_line_number(self) -> int: ...
+    @property
+    def cache_key(self) -> str: ...
+    def get_capture_scope(self) -> dict[str, Any]: ...
+
+
+def is_jit_callable(value: object) -> TypeGuard[Callable]:
+    """Whether a value is a function of the kernel language."""
+    return getattr(value, "__jit_callable__", False) is True
+
+
+def digest(function: Callable) -> tuple[str, Globals]:
+    """The function's digest, and the globals it depends on with their values now.
+
+    Raises `RuntimeError` when two functions have seen different values of one global.
+    """
+    finder = _Finder(function)
+    finder.visit(ast.parse(function.src))
+    text = "\n".join(
+        [
+            function.src,
+            str(function.starting_line_number),
+            *finder.parts,
+            *sorted(f"{name}={value!r}" for (name, _), (value, _) in finder.globals.items()),
+        ]
+    )
+    return hashlib.sha256(text.encode()).hexdigest(), finder.globals
+
+
+class _Finder(ast.NodeVisitor):
+    def __init__(self, function: Callable):
+        self.name = function.__name__
+        self.scope = function.get_capture_scope()
+        self.namespace = function.fn.__globals__
+        self.parts: list[str] = []
+        self.globals: Globals = {}
+        self.locals: set[str] = set()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
+        self.locals |= {a.arg for a in every}
+        self.locals |= {
+            n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        for part in [*arguments.defaults, *(d for d in arguments.kw_defaults if d), *node.body]:
+            self.visit(part)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load) and node.id not in self.locals:
+            self._record(node.id, self.scope.get(node.id, self))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        owner = self._module(node.value)
+        if owner is None:
+            self.visit(node.value)
+        elif not (owner.__name__ + ".").startswith(_OWN + "."):
+            value = getattr(owner, node.attr, None)
+            if is_jit_callable(value):
+                self._call(value)
+
+    def _module(self, node: ast.expr) -> ModuleType | None:
+        """The module that an expression such as `a.b` names."""
+        value: Any = None
+        if isinstance(node, ast.Name) and node.id not in self.locals:
+            value = self.scope.get(node.id)
+        elif isinstance(node, ast.Attribute):
+            value = getattr(self._module(node.value), node.attr, None)
+        return value if isinstance(value, ModuleType) else None
+
+    def _record(self, name: str, value: Any) -> None:
+        if value is self or value is getattr(builtins, name, self):
+            return
+        if isinstance(value, constexpr) and is_jit_callable(value.value):
+            value = value.value
+        if is_jit_callable(value):
+            self._call(value)
+        elif isinstance(value, (tuple, list)) and any(is_jit_callable(v) for v in value):
+            for item in value:
+                self._record(name, item)
+        elif not (
+            isinstance(value, (ModuleType, type))
+            or is_builtin(value)
+            or callable(unwrap(value))
+            or getattr(value, "__module__", "").startswith(_OWN + ".")
+            and not isinstance(value, constexpr)
+        ):
+            namespace = self.namespace if name in self.namespace else self.scope
+            self.globals[name, id(namespace)] = (value, namespace)
+
+    def _call(self, callee: Callable) -> None:
+        if callee.__module__.startswith(_OWN + "."):
+            return
+        self.parts.append(f"{callee.cache_key} noinline={callee.noinline}")
+        for key, (value, namespace) in callee.used_global_vals.items():
+            mine = self.globals.get(key)
+            if mine is not None and unwrap(mine[0]) != unwrap(value):
+                raise RuntimeError(
+                    f"Global variable {key[0]} has value {mine[0]} when compiling {self.name}, "
+                    f"but inner kernel {callee.__name__} has conflicting value {value} from when "
+                    "it was first compiled. This is not allowed."
+                )
+            self.globals[key] = (value, namespace)

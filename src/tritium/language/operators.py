@@ -1,0 +1,189 @@
+"""Python's operators on tensors."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from tritium.language import arithmetic, casts, emitter, types
+from tritium.language.base import base_value, mark_builtin
+from tritium.language.constexpr import unwrap
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.tensor import tensor
+from tritium.ops import ttir
+
+
+class slice(base_value):  # noqa: A001, N801
+    """`start:stop:step` in a subscript. Tensors take only `:`."""
+
+    def __init__(self, start: Any, stop: Any, step: Any):
+        self.start, self.stop, self.step = start, stop, step
+
+    def flatten(self) -> list[Any]:
+        return []
+
+    def __repr__(self) -> str:
+        return f"slice({self.start}, {self.stop}, {self.step})"
+
+
+def _binary(name: str, function: Callable[[Any, Any], tensor]) -> None:
+    def operator(self: tensor, other: Any) -> Any:
+        other = unwrap(other)
+        if not _is_operand(other):
+            return NotImplemented
+        return function(self, other)
+
+    def reflected(self: tensor, other: Any) -> Any:
+        other = unwrap(other)
+        if not _is_operand(other):
+            return NotImplemented
+        return function(other, self)
+
+    operator.__name__, reflected.__name__ = f"__{name}__", f"__r{name}__"
+    setattr(tensor, f"__{name}__", mark_builtin(operator))
+    setattr(tensor, f"__r{name}__", mark_builtin(reflected))
+
+
+def _is_operand(value: Any) -> bool:
+    number = isinstance(value, (tensor, bool, int, float))
+    return number or (hasattr(value, "dtype") and getattr(value, "ndim", None) == 0)
+
+
+def _comparison(kind: str) -> Callable[[Any, Any], tensor]:
+    return lambda a, b: arithmetic.compare(kind, a, b)
+
+
+for _name, _function in {
+    "add": arithmetic.add, "sub": arithmetic.sub, "mul": arithmetic.mul,
+    "truediv": arithmetic.truediv, "floordiv": arithmetic.floordiv, "mod": arithmetic.mod,
+    "and": arithmetic.and_, "or": arithmetic.or_, "xor": arithmetic.xor,
+    "lshift": arithmetic.lshift, "rshift": arithmetic.rshift,
+    "lt": _comparison("lt"), "le": _comparison("le"), "gt": _comparison("gt"),
+    "ge": _comparison("ge"), "eq": _comparison("eq"), "ne": _comparison("ne"),
+}.items():  # fmt: skip
+    _binary(_name, _function)
+
+
+def _member(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
+        method = builtin(fn)
+        setattr(tensor, name, method)
+        return method
+
+    return attach
+
+
+@_member("__neg__")
+def _negate(self: tensor) -> tensor:
+    return arithmetic.negate(self)
+
+
+@_member("__invert__")
+def _invert(self: tensor) -> tensor:
+    return arithmetic.invert(self)
+
+
+@_member("__not__")
+def logical_not(self: Any) -> tensor:
+    """`not x`, elementwise for a block."""
+    if self.type.is_block():
+        _warn_logical()
+    return arithmetic.logical_not(self)
+
+
+def _warn_logical() -> None:
+    emitter.current().warn(
+        "Logical operators 'and' and 'or' are deprecated for non-scalar tensors; please use "
+        "'&' or '|' instead"
+    )
+
+
+@tensor_member
+@builtin
+def logical_and(self: Any, other: Any) -> tensor:
+    """`self and other`, elementwise for blocks (with a warning); both sides are evaluated."""
+    a, b = casts.to_tensor(self), casts.to_tensor(other)
+    if a.type.is_block() or b.type.is_block():
+        _warn_logical()
+    return arithmetic.logical_and(a, b)
+
+
+@tensor_member
+@builtin
+def logical_or(self: Any, other: Any) -> tensor:
+    """`self or other`, elementwise for blocks (with a warning); both sides are evaluated."""
+    a, b = casts.to_tensor(self), casts.to_tensor(other)
+    if a.type.is_block() or b.type.is_block():
+        _warn_logical()
+    return arithmetic.logical_or(a, b)
+
+
+@_member("__getitem__")
+def _getitem(self: tensor, index: Any) -> tensor:
+    entries = list(index) if isinstance(index, (tuple, list)) else [index]
+    result = self
+    for axis, entry in enumerate(entries):
+        entry = unwrap(entry)
+        if entry is None:
+            result = arithmetic.expand_dims(result, axis)
+        elif not _is_whole_axis(entry) or axis >= len(result.type.shape):
+            raise ValueError(
+                f"unsupported tensor index: {entry!r} at position {axis} of a tensor of shape "
+                f"{list(self.type.shape)}; only `None` (a new axis) and `:` are allowed"
+            )
+    return result
+
+
+def _is_whole_axis(entry: Any) -> bool:
+    if not isinstance(entry, (slice, builtins.slice)):
+        return False
+    return all(unwrap(part) is None for part in (entry.start, entry.stop, entry.step))
+
+
+def convert(value: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
+    """`tl.cast` on values that are unwrapped already. Raises `TypeError` for what is no dtype."""
+    if not isinstance(dtype, types.dtype):
+        raise TypeError(f"cast to {dtype!r}, which is no dtype")
+    x = casts.to_tensor(value)
+    if bitcast:
+        return casts.bitcast(x, dtype)
+    return casts.cast(x, dtype, fp_downcast_rounding)
+
+
+@tensor_member
+@builtin
+def cast(
+    input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
+) -> tensor:
+    """Convert the elements of `input`.
+
+    Args:
+        input: a tensor or number.
+        dtype: the element type of the result; the shape stays.
+        fp_downcast_rounding: "rtne" (to nearest even, the default) or "rtz" (toward zero), for
+            conversions from a wider to a narrower floating-point type.
+        bitcast: keep the bits instead of the value; the widths must be the same.
+
+    Raises `ValueError` for a bad rounding or width.
+    """
+    return convert(input, dtype, fp_downcast_rounding, bitcast)
+
+
+@_member("to")
+def _to(
+    self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
+) -> tensor:
+    """The same as `tl.cast(self, ...)`."""
+    return convert(self, dtype, fp_downcast_rounding, bitcast)
+
+
+@tensor_member
+@builtin
+def item(self: Any) -> tensor:
+    """The only element of a block, as a scalar. Raises `ValueError` for a larger block."""
+    if not self.type.is_block():
+        return self
+    if self.numel.value != 1:
+        raise ValueError(f"item() of a block of shape {list(self.type.shape)}; one element needed")
+    return tensor(emitter.emit(ttir.UnsplatOp, self.handle), self.dtype)
