@@ -113,7 +113,7 @@ class Mark:
             kwargs: passed on to the function.
         """
         single = isinstance(self.benchmarks, Benchmark)
-        benchmarks = [self.benchmarks] if isinstance(self.benchmarks, Benchmark) else self.benchmarks
+        benchmarks = _as_list(self.benchmarks)
         folder = os.fspath(save_path)
         if folder:
             os.makedirs(folder, exist_ok=True)
@@ -167,6 +167,10 @@ def perf_report(
     The function returns a number, or a tuple (value, low, high) which the plot shows as a band.
     """
     return lambda fn: Mark(fn, benchmarks)
+
+
+def _as_list(benchmarks: Benchmark | Sequence[Benchmark]) -> Sequence[Benchmark]:
+    return [benchmarks] if isinstance(benchmarks, Benchmark) else benchmarks
 
 
 def _text_table(header: list[str], rows: list[list[Any]]) -> str:

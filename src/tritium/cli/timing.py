@@ -1,0 +1,60 @@
+"""Timing rivals fairly: interleaved, so that whatever disturbs the machine disturbs them all."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds for one run: the median of `samples`, and the quartiles around it."""
+
+    samples: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        if len(self.samples) < 2:
+            return self.median, self.median
+        low, _, high = statistics.quantiles(self.samples, n=4, method="inclusive")
+        return low, high
+
+
+def time_once(run: Callable[[], object], calls: int = 1) -> float:
+    """Seconds for one of `calls` calls in a row."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls
+
+
+def calls_for(run: Callable[[], object], seconds: float) -> int:
+    """How many calls take about `seconds`: at least one."""
+    run()
+    return max(1, round(seconds / max(time_once(run, 3), 1e-9)))
+
+
+def interleave(
+    runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01
+) -> Iterator[dict[str, float]]:
+    """For each round, seconds for one run of each, measured one after the other.
+
+    A sample of a short run is the mean of as many calls as fill `sample_seconds`.
+    """
+    calls = {name: calls_for(run, sample_seconds) for name, run in runs.items()}
+    for _ in range(rounds):
+        yield {name: time_once(run, calls[name]) for name, run in runs.items()}
+
+
+def compare(
+    runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01
+) -> dict[str, Timing]:
+    """The timings of all, over all rounds."""
+    samples = list(interleave(runs, rounds=rounds, sample_seconds=sample_seconds))
+    return {name: Timing(tuple(sample[name] for sample in samples)) for name in runs}
