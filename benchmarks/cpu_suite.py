@@ -91,7 +91,8 @@ def main() -> None:
         compiled = compile_times(repeats=5)
         print("\n| kernel | compiled in | ready from the cache in | imports |\n|---|---|---|---|")
         for name, ms in compiled.items():
-            print(f"| {name} | {ms['cold']:.1f} ms | {ms['cached']:.2f} ms | {ms['import']:.0f} ms |")
+            cells = f"{ms['cold']:.1f} ms | {ms['cached']:.2f} ms | {ms['import']:.0f} ms"
+            print(f"| {name} | {cells} |")
     if arguments.out:
         write_json(arguments.out / "cpu_suite.json", results, compile_ms=compiled)
         if results:

@@ -17,31 +17,31 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .version import __version__ as __version__
+from tritium.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import language as language
-    from . import runtime as runtime
-    from . import testing as testing
-    from . import tools as tools
-    from .compiler import compile as compile
-    from .errors import CompilationError as CompilationError
-    from .errors import InterpreterError as InterpreterError
-    from .errors import OutOfResources as OutOfResources
-    from .errors import TritonError as TritonError
-    from .runtime import AsyncCompileMode as AsyncCompileMode
-    from .runtime import Config as Config
-    from .runtime import FutureKernel as FutureKernel
-    from .runtime import JITFunction as JITFunction
-    from .runtime import KernelInterface as KernelInterface
-    from .runtime import MockTensor as MockTensor
-    from .runtime import TensorWrapper as TensorWrapper
-    from .runtime import autotune as autotune
-    from .runtime import constexpr_function as constexpr_function
-    from .runtime import heuristics as heuristics
-    from .runtime import jit as jit
-    from .runtime import reinterpret as reinterpret
-    from .runtime import set_allocator as set_allocator
+    from tritium import language as language
+    from tritium import runtime as runtime
+    from tritium import testing as testing
+    from tritium import tools as tools
+    from tritium.compiler import compile as compile
+    from tritium.errors import CompilationError as CompilationError
+    from tritium.errors import InterpreterError as InterpreterError
+    from tritium.errors import OutOfResources as OutOfResources
+    from tritium.errors import TritonError as TritonError
+    from tritium.runtime import AsyncCompileMode as AsyncCompileMode
+    from tritium.runtime import Config as Config
+    from tritium.runtime import FutureKernel as FutureKernel
+    from tritium.runtime import JITFunction as JITFunction
+    from tritium.runtime import KernelInterface as KernelInterface
+    from tritium.runtime import MockTensor as MockTensor
+    from tritium.runtime import TensorWrapper as TensorWrapper
+    from tritium.runtime import autotune as autotune
+    from tritium.runtime import constexpr_function as constexpr_function
+    from tritium.runtime import heuristics as heuristics
+    from tritium.runtime import jit as jit
+    from tritium.runtime import reinterpret as reinterpret
+    from tritium.runtime import set_allocator as set_allocator
 
 #: Where each public name lives: the module below `tritium`, and the name in it.
 _HOMES: dict[str, str] = {

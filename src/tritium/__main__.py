@@ -1,6 +1,6 @@
 """`python -m tritium` is the command `tritium`."""
 
-from .cli import main
+from tritium.cli import main
 
 if __name__ == "__main__":
     main()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the console script and of `python -m tritium`."""
-    from .app import app  # typer takes 60 ms to import; `import tritium.cli` need not pay for it
+    from tritium.cli.app import (
+        app,  # typer takes 60 ms to import; `import tritium.cli` need not pay for it
+    )
 
     app(prog_name="tritium")

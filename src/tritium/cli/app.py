@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from ..errors import TritonError
-from ..version import REFERENCE_VERSION, __version__
+from tritium.errors import TritonError
+from tritium.version import REFERENCE_VERSION, __version__
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -56,7 +56,7 @@ def demo(
     ] = None,
 ) -> None:
     """Compile four kernels natively, check them against NumPy in float64, and time them."""
-    from .demo import run_demo
+    from tritium.cli.demo import run_demo
 
     try:
         passed = run_demo(quick=quick, only=only)
@@ -74,7 +74,7 @@ def run(
     ],
 ) -> None:
     """Run an unmodified program that says `import triton`, on Tritium."""
-    from .run import run_program
+    from tritium.cli.run import run_program
 
     run_program(arguments)
 
@@ -84,7 +84,7 @@ def pytest(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGS...")] = None,
 ) -> None:
     """Run pytest on tests that say `import triton`, on Tritium."""
-    from .run import run_program
+    from tritium.cli.run import run_program
 
     run_program(["-m", "pytest", *(arguments or [])])
 
@@ -107,7 +107,7 @@ def opt(
     list_passes: Annotated[bool, typer.Option("--list", help="List the passes.")] = False,
 ) -> None:
     """Run named passes over IR and print the result."""
-    from . import opt as command
+    from tritium.cli import opt as command
 
     if list_passes:
         command.list_passes()
@@ -127,7 +127,7 @@ def opt(
 @cache_app.callback(invoke_without_command=True)
 def cache(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        from .cache import describe
+        from tritium.cli.cache import describe
 
         typer.echo(describe())
 
@@ -135,7 +135,7 @@ def cache(context: typer.Context) -> None:
 @cache_app.command()
 def where() -> None:
     """Print the folder."""
-    from .cache import folder
+    from tritium.cli.cache import folder
 
     typer.echo(folder())
 
@@ -143,7 +143,7 @@ def where() -> None:
 @cache_app.command()
 def size() -> None:
     """Print how many kernels there are, and their size in bytes."""
-    from .cache import measure
+    from tritium.cli.cache import measure
 
     kernels, size_in_bytes = measure()
     typer.echo(f"{kernels} kernels, {size_in_bytes} bytes")
@@ -154,7 +154,7 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Remove every compiled kernel."""
-    from .cache import clear_all, describe
+    from tritium.cli.cache import clear_all, describe
 
     if not yes:
         note = "An installed Triton keeps its kernels in the same folder by default."
@@ -170,7 +170,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for bug reports.")] = False,
 ) -> None:
     """Say what this machine offers, what is missing, and how to get it."""
-    from .doctor import run_doctor
+    from tritium.cli.doctor import run_doctor
 
     if not run_doctor(as_json=as_json):
         raise typer.Exit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from .. import knobs
+from tritium import knobs
 
 
 def folder() -> Path:

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .. import knobs
-from .demo_cases import DEMO, Case, load_torch
-from .timing import Timing, compare
+from tritium import knobs
+from tritium.cli.demo_cases import DEMO, Case, load_torch
+from tritium.cli.timing import Timing, compare
 
 
 @dataclass(frozen=True)

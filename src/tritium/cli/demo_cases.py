@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .demo_kernels import add_kernel, layer_norm_kernel, matmul_kernel, softmax_kernel
+from tritium.cli.demo_kernels import add_kernel, layer_norm_kernel, matmul_kernel, softmax_kernel
 
 Array = npt.NDArray[Any]
 Run = Callable[[], object]

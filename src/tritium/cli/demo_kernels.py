@@ -4,8 +4,8 @@ from __future__ import annotations
 
 # Kernels are untyped: their arguments are whatever they are launched with.
 # pyright: basic
-from .. import language as tl
-from ..runtime import jit
+from tritium import language as tl
+from tritium.runtime import jit
 
 
 @jit

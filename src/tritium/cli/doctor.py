@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .. import knobs
-from ..version import REFERENCE_VERSION, __version__
+from tritium import knobs
+from tritium.version import REFERENCE_VERSION, __version__
 
 #: Feature names (LLVM's) that change the code we generate, in the order in which they are shown.
 _NOTABLE_FEATURES = (

@@ -7,41 +7,53 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import typer
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
 
-from ..errors import TritonError
-from ..ir.parsing import parse_module
-from ..ir.printing import print_module
-from ..passes import registry
+from tritium.errors import TritonError
+from tritium.ir.parsing import parse_module
+from tritium.ir.printing import print_module
+from tritium.passes import registry
+from tritium.passes.base import Pass
 
 
-class UnknownPass(TritonError, LookupError):
-    """No pass has this name."""
+class InvalidIR(TritonError):
+    """The file parses, but breaks a rule of one of its operations."""
 
 
 def list_passes() -> None:
     """Print the name of every pass with the first line of its description."""
-    for name in sorted(registry.available()):
-        text = (registry.get(name).__doc__ or "").strip().split("\n")[0]
+    for name, item in sorted(registry.available().items()):
+        text = (item.__doc__ or "").strip().split("\n")[0]
         typer.echo(f"{name:24} {text}".rstrip())
 
 
-def optimize(file: str, names: Sequence[str], *, print_after_all: bool = False) -> str:
-    """Parse and verify `file` ("-": standard input), run the passes in order, print the result.
+def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False) -> str:
+    """Parse and verify a file, run passes over it, print the result.
+
+    Args:
+        file: its name, or "-" for standard input.
+        passes: in order; each a name, with options where needed: `unroll{factor=4}`.
+        print_after_all: also print the module after each pass, to standard error.
 
     Raises:
-        UnknownPass: before anything is read.
-        TritonError: the text does not parse, or does not verify before or after a pass.
+        TritonError: the text does not parse or verify, a pass is not known (found out before
+            anything is read) or fails, or what it leaves does not verify.
     """
-    known = registry.available()
-    for name in names:
-        if name not in known:
-            raise UnknownPass(f"no pass is called {name!r}; there are {', '.join(sorted(known))}")
+    pipeline = ",".join(passes)
+    registry.parse_pipeline(pipeline)
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     module = parse_module(text, file)
-    module.verify()
-    for name in names:
-        registry.get(name)().run(module)
+    try:
         module.verify()
-        if print_after_all:
-            sys.stderr.write(f"// -----// IR after {name} //----- //\n{print_module(module)}\n")
-    return print_module(module)
+    except VerifyException as error:
+        raise InvalidIR(f"{file}: {error}") from error
+    after = _print_after if print_after_all else None
+    registry.run_pipeline(module, pipeline, print_after=after)
+    return print_module(module).rstrip("\n") + "\n"
+
+
+def _print_after(item: Pass, module: ModuleOp) -> None:
+    title = item.title or item.name
+    sys.stderr.write(f"// -----// IR Dump After {title} ({item.name}) //----- //\n")
+    sys.stderr.write(f"{print_module(module)}\n\n")

@@ -12,7 +12,7 @@ from types import ModuleType, TracebackType
 
 import typer
 
-from .. import compat
+from tritium import compat
 
 
 def run_program(arguments: Sequence[str]) -> None:

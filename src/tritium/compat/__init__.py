@@ -10,8 +10,8 @@ changed nor removed: within the process the name means Tritium, until `uninstall
 
 from __future__ import annotations
 
-from .alias import install as install
-from .alias import is_installed as is_installed
-from .alias import uninstall as uninstall
+from tritium.compat.alias import install as install
+from tritium.compat.alias import is_installed as is_installed
+from tritium.compat.alias import uninstall as uninstall
 
 __all__ = ["install", "is_installed", "uninstall"]

@@ -18,9 +18,9 @@ from importlib.metadata import Distribution, DistributionFinder
 from types import ModuleType
 from typing import Any
 
-from ..errors import TritonError
-from ..version import REFERENCE_VERSION
-from . import children
+from tritium.compat import children
+from tritium.errors import TritonError
+from tritium.version import REFERENCE_VERSION
 
 ALIAS = "triton"
 _TARGET = __name__.split(".")[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .. import knobs
+from tritium import knobs
 
 _VARIABLE = "PYTHONPATH"
 _SITE = str(Path(__file__).parent / "site")

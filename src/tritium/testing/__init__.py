@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .bench import do_bench as do_bench
-from .bench import do_bench_cudagraph as do_bench_cudagraph
-from .compare import assert_close as assert_close
-from .device import get_dram_gbps as get_dram_gbps
-from .device import get_max_simd_tflops as get_max_simd_tflops
-from .device import get_max_tensorcore_tflops as get_max_tensorcore_tflops
-from .device import nvsmi as nvsmi
-from .report import Benchmark as Benchmark
-from .report import Mark as Mark
-from .report import perf_report as perf_report
+from tritium.testing.bench import do_bench as do_bench
+from tritium.testing.bench import do_bench_cudagraph as do_bench_cudagraph
+from tritium.testing.compare import assert_close as assert_close
+from tritium.testing.device import get_dram_gbps as get_dram_gbps
+from tritium.testing.device import get_max_simd_tflops as get_max_simd_tflops
+from tritium.testing.device import get_max_tensorcore_tflops as get_max_tensorcore_tflops
+from tritium.testing.device import nvsmi as nvsmi
+from tritium.testing.report import Benchmark as Benchmark
+from tritium.testing.report import Mark as Mark
+from tritium.testing.report import perf_report as perf_report
 
 __all__ = [
     "Benchmark",

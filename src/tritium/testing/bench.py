@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..runtime.driver import driver
+from tritium.backends.active import driver
 
 RETURN_MODES = ("min", "max", "mean", "median", "all")
 

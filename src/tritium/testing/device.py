@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
-from ..runtime.driver import driver
+from tritium.backends.active import driver
 
 #: Operations that the ordinary cores of one SM finish in a clock, for float32 and for 16-bit
 #: floats, by compute capability: NVIDIA's published peaks over SMs and boost clock.
