@@ -1,0 +1,22 @@
+"""Passes over ttir, one a file."""
+
+from tritium.passes.base import Pass
+from tritium.passes.ttir.canonicalize import Canonicalize
+from tritium.passes.ttir.combine import Combine
+from tritium.passes.ttir.cse import CSE
+from tritium.passes.ttir.dce import DCE
+from tritium.passes.ttir.inline import Inline
+from tritium.passes.ttir.licm import LICM
+from tritium.passes.ttir.reorder_broadcast import ReorderBroadcast
+from tritium.passes.ttir.structure import Structure
+from tritium.passes.ttir.symbol_dce import SymbolDCE
+from tritium.passes.ttir.unroll import Unroll
+
+PASSES: tuple[type[Pass], ...] = (
+    Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, Structure, SymbolDCE, Unroll,
+)  # fmt: skip
+
+__all__ = [
+    "CSE", "DCE", "LICM", "PASSES", "Canonicalize", "Combine", "Inline", "ReorderBroadcast",
+    "Structure", "SymbolDCE", "Unroll",
+]  # fmt: skip

@@ -1,0 +1,171 @@
+"""What a pass is, and the manager that runs a sequence of them over a module.
+
+Nothing here reads the environment: who calls says what to verify, dump and time.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar, TextIO
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from tritium.errors import TritonError
+from tritium.ir.printing import print_module
+from tritium.ops.base import Op
+
+Hook = Callable[["Pass", ModuleOp], None]
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """A transformation of a module. Subclasses are frozen dataclasses; their fields are options.
+
+    `name` is how pipelines and the command line call it, `title` what dumps print beside it.
+    """
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+
+    @abstractmethod
+    def run(self, module: ModuleOp) -> bool:
+        """Transform the module in place; returns whether anything may have changed."""
+
+    def text(self) -> str:
+        """The pass as `parse_pipeline` reads it: `unroll{factor=4}`."""
+        given = [
+            f"{f.name}={_option_text(getattr(self, f.name))}"
+            for f in fields(self)
+            if getattr(self, f.name) != f.default
+        ]
+        return f"{self.name}{{{' '.join(given)}}}" if given else self.name
+
+
+def _option_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class PassError(TritonError):
+    """A pass failed, or left a module that does not verify. The cause is chained.
+
+    Attributes:
+        pass_name: the pass at fault.
+        pipeline: that pass and those that would have come after it, as text: what a reproducer
+            needs beside the module.
+    """
+
+    def __init__(self, pass_name: str, message: str, pipeline: str = ""):
+        super().__init__(f"{pass_name}: {message}")
+        self.pass_name, self.message, self.pipeline = pass_name, message, pipeline
+
+    def __reduce__(self) -> tuple[type[PassError], tuple[str, str, str]]:
+        return type(self), (self.pass_name, self.message, self.pipeline)
+
+
+class PassManager:
+    """Runs passes in order.
+
+    Args:
+        passes: what to run.
+        verify_each: verify the module after each pass.
+        before: called with each pass and the module before the pass runs (see `dump_before`).
+        after: called likewise once the pass has run.
+
+    Attributes:
+        timings: (pass name, seconds) of each pass of the last `run`, in order.
+    """
+
+    def __init__(
+        self,
+        passes: Sequence[Pass],
+        verify_each: bool = False,
+        before: Hook | None = None,
+        after: Hook | None = None,
+    ):
+        self.passes = tuple(passes)
+        self.verify_each, self.before, self.after = verify_each, before, after
+        self.timings: list[tuple[str, float]] = []
+
+    def run(self, module: ModuleOp) -> bool:
+        """Run the passes over the module, in place; returns whether anything may have changed.
+
+        Raises:
+            PassError: a pass raised an error that is no `TritonError` of its own (a fault of the
+                compiler), or what it left does not verify. Errors in the user's program pass
+                through as they are.
+        """
+        self.timings = []
+        changed = False
+        for index, item in enumerate(self.passes):
+            if self.before is not None:
+                self.before(item, module)
+            start = time.perf_counter()
+            try:
+                changed |= item.run(module)
+                if self.verify_each:
+                    module.verify()
+            except (TritonError, NotImplementedError):
+                raise
+            except Exception as error:
+                what = "left invalid IR: " if isinstance(error, VerifyException) else ""
+                rest = pipeline_text(self.passes[index:])
+                message = f"{what}{error or type(error).__name__}"
+                raise PassError(item.name, message, rest) from error
+            self.timings.append((item.name, time.perf_counter() - start))
+            if self.after is not None:
+                self.after(item, module)
+        return changed
+
+
+def pipeline_text(passes: Sequence[Pass]) -> str:
+    """The passes as `parse_pipeline` reads them."""
+    return ",".join(p.text() for p in passes)
+
+
+def dump_before(stream: TextIO, kernel: str | None = None) -> Hook:
+    """A `before` hook that writes the module under the reference's header to `stream`.
+
+    With `kernel`, only modules that define a function of that name are written.
+    """
+
+    def hook(item: Pass, module: ModuleOp) -> None:
+        if kernel is None or kernel in function_names(module):
+            title = item.title or item.name
+            stream.write(
+                f"// -----// IR Dump Before {title} ({item.name}) "
+                f"('builtin.module' operation) //----- //\n{print_module(module)}\n\n"
+            )
+
+    return hook
+
+
+def function_names(module: ModuleOp) -> list[str]:
+    """The symbols that a module defines."""
+    names: list[str] = []
+    for op in module.body.block.ops:
+        symbol = op.properties.get("sym_name") if isinstance(op, Op) else None
+        if symbol is not None:
+            names.append(symbol.data)  # pyright: ignore[reportAttributeAccessIssue]
+    return names
+
+
+def timing_report(timings: Sequence[tuple[str, float]]) -> str:
+    """A table of pass timings under the header that MLIR prints."""
+    total = sum(seconds for _, seconds in timings)
+    rule = f"===-{'-' * 73}-==="
+    lines = [
+        rule,
+        f"{'... Execution time report ...':^81}".rstrip(),
+        rule,
+        f"  Total Execution Time: {total:.4f} seconds",
+        "",
+        "  ----Wall Time----  ----Name----",
+    ]
+    for name, seconds in [*timings, ("Total", total)]:
+        share = 100.0 * seconds / total if total else 0.0
+        lines.append(f"  {seconds:8.4f} ({share:5.1f}%)  {name}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,358 @@
+"""The worklist that the peephole passes share, and helpers to move and rebuild ops.
+
+xDSL's own pattern rewriter walks the whole module again after a change and matches patterns one
+by one; here a pattern is found by the op's class, and only the neighbours of a change are visited
+again. That is some ten times faster on kernels of a few hundred ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator
+
+from tritium.ir import types as ir
+from tritium.ops.arith.constant import ConstantOp, attr_value, constant_attr
+from tritium.ops.base import Effects, Op
+
+OpT = TypeVar("OpT", bound=Op)
+
+Pattern = Callable[[Any, "Rewriter"], bool]
+"""Looks at an op; changes the IR around it and returns True, or leaves all as it is."""
+
+Patterns = Mapping[type[Op], Sequence[Pattern]]
+
+UNKNOWN = UnknownLoc()
+MAX_VISITS_PER_OP = 64
+
+
+def functions(module: ModuleOp) -> Iterator[Op]:
+    """The functions that the module defines (those with a body)."""
+    for op in module.body.block.ops:
+        if isinstance(op, Op) and op.regions and op.regions[0].blocks:
+            yield op
+
+
+def is_terminator(op: Operation) -> bool:
+    """Whether the op ends its block."""
+    return op.has_trait(IsTerminator)
+
+
+def is_removable(op: Operation) -> bool:
+    """Whether the op may go when nothing uses its results."""
+    if not isinstance(op, Op) or "sym_name" in op.properties or is_terminator(op):
+        return False
+    return is_repeatable(op)
+
+
+def is_repeatable(op: Op) -> bool:
+    """Whether the op neither changes anything nor must run exactly as often as it does."""
+    effects = op.memory_effects()
+    return not effects or (effects == {Effects.READ} and not is_volatile(op))
+
+
+def is_volatile(op: Operation) -> bool:
+    """Whether an access must happen as often as it is written."""
+    flag = op.properties.get("isVolatile")
+    return flag is not None and bool(flag.value.data)  # pyright: ignore
+
+
+def defined_inside(value: SSAValue, op: Operation) -> bool:
+    """Whether the value is defined by an op or a block in the regions of `op`."""
+    owner = value.owner
+    block = owner if isinstance(owner, Block) else owner.parent
+    while block is not None:
+        parent = block.parent_op()
+        if parent is op:
+            return True
+        block = None if parent is None else parent.parent
+    return False
+
+
+def outside_values(op: Operation) -> Iterator[SSAValue]:
+    """The operands of `op` and of the ops in its regions that are defined outside of it."""
+    if not op.regions:
+        yield from op.operands
+        return
+    for nested in op.walk():
+        for value in nested.operands:
+            if nested is op or not defined_inside(value, op):
+                yield value
+
+
+def erase(op: Operation) -> None:
+    """Take an op whose results are not used out of its block, and drop it."""
+    block = op.parent
+    assert block is not None
+    block.erase_op(op)
+
+
+def copy_names(old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
+    """Give values the name hints of those they stand for, where they have none."""
+    for before, after in zip(old, new, strict=False):
+        if after.name_hint is None and before.name_hint is not None:
+            after.name_hint = before.name_hint
+
+
+def move_ops(source: Block, target: Operation, *, keep_terminator: bool = False) -> None:
+    """Move the ops of a block (without its terminator, unless kept) to before `target`."""
+    block = target.parent
+    assert block is not None
+    ops = list(source.ops)
+    for op in ops if keep_terminator else ops[:-1]:
+        source.detach_op(op)
+        block.insert_op_before(op, target)
+
+
+def rebuild(
+    op: OpT,
+    operands: Sequence[SSAValue],
+    kept_results: Sequence[int],
+    properties: Mapping[str, Attribute] | None = None,
+) -> OpT:
+    """Replace `op` by one with these operands and only some of its results, its regions moved.
+
+    Results that are not kept must be unused.
+    """
+    new = type(op).create(
+        operands=operands,
+        result_types=[op.results[i].type for i in kept_results],
+        properties=op.properties if properties is None else properties,
+        attributes=op.attributes,
+        regions=[op.detach_region(region) for region in list(op.regions)],
+        location=op.location,
+    )
+    block = op.parent
+    assert block is not None
+    block.insert_op_before(new, op)
+    for index, result in zip(kept_results, new.results, strict=True):
+        result.name_hint = op.results[index].name_hint
+        op.results[index].replace_all_uses_with(result)
+    block.erase_op(op)
+    return new
+
+
+class Constants:
+    """The constants of one function, each once, at the start of its entry block."""
+
+    def __init__(self, function: Op):
+        self.entry: Block = function.regions[0].blocks[0]
+        self._pool: dict[Attribute, ConstantOp] = {}
+        self._known: dict[Operation, Any] = {}
+        self._last: Operation | None = None
+        op = self.entry.first_op
+        while isinstance(op, ConstantOp):
+            self._pool.setdefault(op.properties["value"], op)
+            self._last, op = op, op.next_op
+
+    def hoist_all(self, function: Op) -> bool:
+        """Bring every constant of the function here, merging equal ones."""
+        changed = False
+        here = set(self._pool.values())
+        for op in list(function.walk()):
+            if not isinstance(op, ConstantOp) or op in here:
+                continue
+            changed = True
+            known = self._pool.get(op.properties["value"])
+            if known is not None:
+                if known.location != op.location:
+                    known.location = UNKNOWN
+                op.results[0].replace_all_uses_with(known.results[0])
+                erase(op)
+                continue
+            assert op.parent is not None
+            op.parent.detach_op(op)
+            self._place(op)
+        return changed
+
+    def _place(self, op: ConstantOp) -> None:
+        if self._last is not None:
+            self.entry.insert_op_after(op, self._last)
+        elif self.entry.first_op is not None:
+            self.entry.insert_op_before(op, self.entry.first_op)
+        else:
+            self.entry.add_op(op)
+        self._last = op
+        self._pool[op.properties["value"]] = op
+
+    def unname(self) -> None:
+        """Drop name hints: a constant of several expressions is named by its value, which the
+        printer does."""
+        for op in self._pool.values():
+            op.results[0].name_hint = None
+
+    def get(self, value: Any, type: ir.Type, location: LocationAttr | None = None) -> SSAValue:
+        """A constant of that value (a scalar repeated in a tile)."""
+        attribute = constant_attr(value, type)
+        op = self._pool.get(attribute)
+        if op is None:
+            op = ConstantOp.build(value=attribute, location=location)
+            self._place(op)
+        elif location is not None and op.location != location:
+            op.location = UNKNOWN
+        return op.results[0]
+
+    def known(self, value: SSAValue) -> Any | None:
+        """The number that a value is known to be (in all its elements), a NumPy scalar."""
+        op = value.owner
+        if type(op) is not ConstantOp:
+            return None
+        if op in self._known:
+            return self._known[op]
+        number = splat_number(op.properties["value"])
+        self._known[op] = number
+        return number
+
+
+def splat_number(attribute: Attribute) -> Any | None:
+    """The number a constant's attribute repeats, a NumPy scalar; None if elements differ."""
+    array = attr_value(attribute)
+    if np.ndim(array) == 0:
+        return array[()] if isinstance(array, np.ndarray) else array
+    if array.size == 1 or not any(array.strides):
+        return array.flat[0]
+    return None
+
+
+class Rewriter:
+    """Applies patterns to the ops of a function until none applies.
+
+    Patterns call `replace`, `erase`, `insert`, `constant` and `known`; whatever they touch is
+    visited again. Ops that come to be unused are removed on the way.
+    """
+
+    def __init__(self, function: Op, patterns: Patterns):
+        self.function, self.patterns = function, patterns
+        self.constants = Constants(function)
+        self._stack: list[Operation] = []
+        self._waiting: set[Operation] = set()
+        self.changed = False
+
+    def run(self) -> bool:
+        """Visit ops in program order, then what changes touched; returns whether any did."""
+        ops = [op for op in self.function.walk() if op is not self.function]
+        ops.reverse()
+        self._stack, self._waiting = ops, set(ops)
+        budget = MAX_VISITS_PER_OP * (len(ops) + 16)
+        patterns, stack, waiting = self.patterns, self._stack, self._waiting
+        while stack:
+            op = stack.pop()
+            if op not in waiting:
+                continue
+            waiting.discard(op)
+            if op.parent is None or not isinstance(op, Op):
+                continue
+            if type(op) is not ConstantOp and self._is_dead(op):
+                self.erase(op)
+                continue
+            for pattern in patterns.get(type(op), ()):
+                if pattern(op, self):
+                    self.changed = True
+                    budget -= 1
+                    assert budget, f"patterns for {op.name} undo each other"
+                    self.visit(op)
+                    break
+        self.constants.unname()
+        return self.changed
+
+    @staticmethod
+    def _is_dead(op: Op) -> bool:
+        for result in op.results:
+            if result.first_use is not None:
+                return False
+        return is_removable(op)
+
+    def visit(self, *ops: Operation | Block) -> None:
+        """Look at ops (again), soon."""
+        for op in ops:
+            if isinstance(op, Operation) and op not in self._waiting and op is not self.function:
+                self._waiting.add(op)
+                self._stack.append(op)
+
+    def visit_users(self, values: Iterable[SSAValue]) -> None:
+        """Look at the users of values again."""
+        for value in values:
+            for use in value.uses:
+                self.visit(use.operation)
+
+    def replace(self, op: Operation, *values: SSAValue) -> bool:
+        """Use `values` in place of the results of `op`, and drop it. Returns True."""
+        self.visit_users(op.results)
+        for result, value in zip(op.results, values, strict=True):
+            result.replace_all_uses_with(value)
+        self.erase(op)
+        return True
+
+    def replace_value(self, value: SSAValue, other: SSAValue) -> bool:
+        """Use `other` in place of `value`, which stays. Returns True."""
+        self.visit_users([value])
+        copy_names([value], [other])
+        value.replace_all_uses_with(other)
+        return True
+
+    def erase(self, op: Operation) -> bool:
+        """Drop an op without uses; what it used is visited again. Returns True."""
+        owners = [v.owner for v in outside_values(op)]
+        self._waiting.discard(op)
+        parent = op.parent_op()
+        erase(op)
+        self.changed = True
+        self.visit(*owners)
+        if parent is not None:
+            self.visit(parent)
+        return True
+
+    def insert(
+        self,
+        cls: type[OpT],
+        *operands: Any,
+        before: Operation,
+        attributes: Mapping[str, Attribute] | None = None,
+        **attrs: Any,
+    ) -> OpT:
+        """Build an op before another one, at its source location."""
+        op = cls.build(*operands, location=before.location, attributes=attributes, **attrs)
+        block = before.parent
+        assert block is not None
+        block.insert_op_before(op, before)
+        self.visit(op)
+        return op
+
+    def become(self, op: Operation, cls: type[Op], *operands: Any, **attrs: Any) -> bool:
+        """Replace `op` by a new op that has the same number of results. Returns True."""
+        new = self.insert(cls, *operands, before=op, **attrs)
+        copy_names(op.results, new.results)
+        return self.replace(op, *new.results)
+
+    def set_operand(self, op: Operation, index: int, value: SSAValue) -> bool:
+        """Change one operand. Returns True."""
+        owner = op.operands[index].owner
+        op.operands[index] = value
+        self.visit(op, owner)
+        return True
+
+    def constant(self, value: Any, like: SSAValue | ir.Type, near: Operation) -> SSAValue:
+        """A constant of the type `like` (or the type of that value)."""
+        kind = like.type if isinstance(like, SSAValue) else like
+        return self.constants.get(value, kind, near.location)
+
+    def known(self, value: SSAValue) -> Any | None:
+        """The number that a value is known to be (in all its elements)."""
+        return self.constants.known(value)
+
+
+def apply_patterns(module: ModuleOp, patterns: Patterns) -> bool:
+    """Run a `Rewriter` over each function of the module."""
+    changed = False
+    for function in functions(module):
+        changed |= Rewriter(function, patterns).run()
+    return changed
+
+
+def single_block(region: Region) -> Block | None:
+    """The region's block, if it has exactly one."""
+    return region.first_block if region.first_block is region.last_block else None

@@ -1,0 +1,400 @@
+"""Constant folding, and identities of `arith` and `math`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops import math as math_ops
+from tritium.ops.arith.casts import (
+    BitcastOp,
+    ExtFOp,
+    ExtSIOp,
+    ExtUIOp,
+    TruncFOp,
+    TruncIOp,
+)
+from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
+from tritium.ops.arith.floating import AddFOp, DivFOp, MulFOp, NegFOp, SubFOp
+from tritium.ops.arith.integer import (
+    AddIOp,
+    AndIOp,
+    CeilDivSIOp,
+    CeilDivUIOp,
+    DivisionOp,
+    DivSIOp,
+    DivUIOp,
+    FloorDivSIOp,
+    MaxSIOp,
+    MaxUIOp,
+    MinSIOp,
+    MinUIOp,
+    MulIOp,
+    OrIOp,
+    RemSIOp,
+    RemUIOp,
+    ShLIOp,
+    ShRSIOp,
+    ShRUIOp,
+    SubIOp,
+    XOrIOp,
+)
+from tritium.ops.base import REGISTRY, Op
+from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
+from tritium.passes.ranges import range_of
+from tritium.passes.rewriting import Pattern, Rewriter
+
+NO_CONTEXT: Any = None
+
+
+def is_zero(number: Any | None) -> bool:
+    """Whether a known integer is 0."""
+    return number is not None and number == 0
+
+
+def is_one(number: Any | None) -> bool:
+    """Whether a known integer is 1."""
+    return number is not None and number == 1
+
+
+def is_ones(number: Any | None) -> bool:
+    """Whether all bits of a known integer are set."""
+    if number is None:
+        return False
+    return bool(number) if isinstance(number, (bool, np.bool_)) else bool(number == -1)
+
+
+def owner_of(value: SSAValue, *classes: type[Op]) -> Any | None:
+    """The op that defines the value, if it is of one of these classes."""
+    owner = value.owner
+    return owner if type(owner) in classes else None
+
+
+def fold(op: Op, rewriter: Rewriter) -> bool:
+    """An elementwise op of constants -> a constant."""
+    values: list[Any] = []
+    for operand in op.operands:
+        number = rewriter.known(operand)
+        if number is None:
+            return False
+        values.append(number)
+    if isinstance(op, DivisionOp) and (values[1] == 0 or is_ones(values[1])):
+        return False
+    with np.errstate(all="ignore"):
+        result = op.evaluate(NO_CONTEXT, *values)
+    return rewriter.replace(op, rewriter.constant(result, op.results[0], op))
+
+
+def constant_to_right(op: Op, rewriter: Rewriter) -> bool:
+    """c + x -> x + c"""
+    left, right = op.operands
+    if rewriter.known(left) is None or rewriter.known(right) is not None:
+        return False
+    op.operands = [right, left]
+    return True
+
+
+def combine_constants(op: Op, rewriter: Rewriter) -> bool:
+    """(x + c) + d -> x + (c + d), and so for other associative integer ops"""
+    left, right = op.operands
+    outer = rewriter.known(right)
+    inner = owner_of(left, type(op))
+    if outer is None or inner is None:
+        return False
+    first = rewriter.known(inner.operands[1])
+    if first is None:
+        return False
+    with np.errstate(all="ignore"):
+        number = op.evaluate(NO_CONTEXT, first, outer)
+    total = rewriter.constant(number, right, op)
+    return rewriter.become(op, type(op), inner.operands[0], total)
+
+
+def neutral_zero(op: Op, rewriter: Rewriter) -> bool:
+    """x + 0, x - 0, x | 0, x ^ 0, x << 0, x >> 0 -> x"""
+    left, right = op.operands
+    return is_zero(rewriter.known(right)) and rewriter.replace(op, left)
+
+
+def neutral_one(op: Op, rewriter: Rewriter) -> bool:
+    """x * 1, x / 1 -> x"""
+    left, right = op.operands
+    return is_one(rewriter.known(right)) and rewriter.replace(op, left)
+
+
+def zero_right(op: Op, rewriter: Rewriter) -> bool:
+    """x * 0, x & 0 -> 0"""
+    right = op.operands[1]
+    return is_zero(rewriter.known(right)) and rewriter.replace(op, right)
+
+
+def remainder_one(op: Op, rewriter: Rewriter) -> bool:
+    """x % 1 -> 0"""
+    if not is_one(rewriter.known(op.operands[1])) or op.results[0].type == ir.i1:
+        return False
+    return rewriter.replace(op, rewriter.constant(0, op.results[0], op))
+
+
+def same_gives_zero(op: Op, rewriter: Rewriter) -> bool:
+    """x - x, x ^ x -> 0"""
+    left, right = op.operands
+    return left is right and rewriter.replace(op, rewriter.constant(0, left, op))
+
+
+def same_gives_same(op: Op, rewriter: Rewriter) -> bool:
+    """x & x, x | x, min(x, x), max(x, x) -> x"""
+    left, right = op.operands
+    return left is right and rewriter.replace(op, left)
+
+
+def all_ones(op: Op, rewriter: Rewriter) -> bool:
+    """x & ~0 -> x;  x | ~0 -> ~0"""
+    left, right = op.operands
+    if not is_ones(rewriter.known(right)):
+        return False
+    return rewriter.replace(op, left if type(op) is AndIOp else right)
+
+
+# Comparisons and selection
+
+_MIRRORED = {
+    CmpIPredicate.EQ: CmpIPredicate.EQ,
+    CmpIPredicate.NE: CmpIPredicate.NE,
+    CmpIPredicate.SLT: CmpIPredicate.SGT,
+    CmpIPredicate.SLE: CmpIPredicate.SGE,
+    CmpIPredicate.SGT: CmpIPredicate.SLT,
+    CmpIPredicate.SGE: CmpIPredicate.SLE,
+    CmpIPredicate.ULT: CmpIPredicate.UGT,
+    CmpIPredicate.ULE: CmpIPredicate.UGE,
+    CmpIPredicate.UGT: CmpIPredicate.ULT,
+    CmpIPredicate.UGE: CmpIPredicate.ULE,
+}
+_REFLEXIVE = (
+    CmpIPredicate.EQ, CmpIPredicate.SLE, CmpIPredicate.SGE, CmpIPredicate.ULE, CmpIPredicate.UGE,
+)  # fmt: skip
+
+
+def compare_same(op: CmpIOp, rewriter: Rewriter) -> bool:
+    """x == x, x <= x -> true;  x < x -> false"""
+    left, right = op.operands
+    if left is not right:
+        return False
+    return rewriter.replace(op, rewriter.constant(op.predicate in _REFLEXIVE, op.results[0], op))
+
+
+def compare_constant_to_right(op: CmpIOp, rewriter: Rewriter) -> bool:
+    """c < x -> x > c"""
+    left, right = op.operands
+    if rewriter.known(left) is None or rewriter.known(right) is not None:
+        return False
+    return rewriter.become(op, CmpIOp, right, left, predicate=_MIRRORED[op.predicate])
+
+
+def compare_truth(op: CmpIOp, rewriter: Rewriter) -> bool:
+    """b != false, b == true -> b"""
+    left, right = op.operands
+    number = rewriter.known(right)
+    if number is None or ir.element_type(left.type) != ir.i1:
+        return False
+    if (op.predicate, bool(number)) in ((CmpIPredicate.NE, False), (CmpIPredicate.EQ, True)):
+        return rewriter.replace(op, left)
+    return False
+
+
+def compare_ranges(op: CmpIOp, rewriter: Rewriter) -> bool:
+    """A comparison that the ranges of its operands decide -> a constant."""
+    kind = op.predicate.name
+    left = range_of(op.operands[0])
+    right = range_of(op.operands[1]) if left is not None else None
+    if left is None or right is None or ir.element_type(op.operands[0].type) == ir.i1:
+        return False
+    (low, high), (first, last) = left, right
+    if kind[0] == "U" and (low < 0 or first < 0):
+        return False
+    apart = high < first or last < low
+    decided = {
+        "EQ": (False if apart else None),
+        "NE": (True if apart else None),
+        "LT": (True if high < first else False if low >= last else None),
+        "LE": (True if high <= first else False if low > last else None),
+        "GT": (True if low > last else False if high <= first else None),
+        "GE": (True if low >= last else False if high < first else None),
+    }[kind[-2:]]
+    if decided is None:
+        return False
+    return rewriter.replace(op, rewriter.constant(decided, op.results[0], op))
+
+
+def select_known(op: SelectOp, rewriter: Rewriter) -> bool:
+    """select(true, a, b) -> a;  select(c, a, a) -> a"""
+    condition, yes, no = op.operands
+    if yes is no:
+        return rewriter.replace(op, yes)
+    number = rewriter.known(condition)
+    return number is not None and rewriter.replace(op, yes if number else no)
+
+
+def select_truth(op: SelectOp, rewriter: Rewriter) -> bool:
+    """select(c, true, false) -> c;  select(c, false, true) -> c ^ true"""
+    condition, yes, no = op.operands
+    if yes.type != condition.type:
+        return False
+    first, second = rewriter.known(yes), rewriter.known(no)
+    if first is None or second is None:
+        return False
+    if first:
+        return rewriter.replace(op, condition)
+    return rewriter.become(op, XOrIOp, condition, rewriter.constant(True, condition, op))
+
+
+def select_not(op: SelectOp, rewriter: Rewriter) -> bool:
+    """select(c ^ true, a, b) -> select(c, b, a)"""
+    condition, yes, no = op.operands
+    inverted = owner_of(condition, XOrIOp)
+    if inverted is None or not is_ones(rewriter.known(inverted.operands[1])):
+        return False
+    op.operands = [inverted.operands[0], no, yes]
+    rewriter.visit(inverted)
+    return True
+
+
+# Floating point
+
+
+def neutral_float(op: Op, rewriter: Rewriter) -> bool:
+    """x * 1.0, x / 1.0, x - 0.0, x + -0.0 -> x, exactly (x + 0.0 is not: -0.0 + 0.0 is 0.0)"""
+    left, right = op.operands
+    number = rewriter.known(right)
+    if number is None:
+        return False
+    if isinstance(op, (AddFOp, SubFOp)):
+        neutral = number == 0 and bool(np.signbit(number)) == isinstance(op, AddFOp)
+    else:
+        neutral = bool(number == 1)
+    return neutral and rewriter.replace(op, left)
+
+
+def divide_by_power(op: DivFOp, rewriter: Rewriter) -> bool:
+    """x / 2^k -> x * 2^-k: both are the same number rounded once"""
+    left, right = op.operands
+    number = rewriter.known(right)
+    if number is None or ir.bit_width(right.type) < 16 or not np.isfinite(number) or number == 0:
+        return False
+    mantissa, exponent = math.frexp(float(number))
+    # The reciprocal must be exact and not subnormal: some targets flush those to zero.
+    limit = {16: 14, 32: 126, 64: 1022}[ir.bit_width(right.type)]
+    if abs(mantissa) != 0.5 or abs(exponent - 1) > limit:
+        return False
+    reciprocal = rewriter.constant(1.0 / float(number), right, op)
+    return rewriter.become(op, MulFOp, left, reciprocal, fastmath=op.fastmath)
+
+
+def double_negation(op: NegFOp, rewriter: Rewriter) -> bool:
+    """-(-x) -> x"""
+    inner = owner_of(op.operands[0], NegFOp)
+    return inner is not None and rewriter.replace(op, inner.operands[0])
+
+
+# Casts
+
+
+def same_type_cast(op: CastOp, rewriter: Rewriter) -> bool:
+    """A cast to the type it comes from -> nothing."""
+    value = op.operands[0]
+    return value.type == op.results[0].type and rewriter.replace(op, value)
+
+
+def cast_chain(op: CastOp, rewriter: Rewriter) -> bool:
+    """ext(ext x), trunc(trunc x), bitcast(bitcast x) -> one cast"""
+    inner = owner_of(op.operands[0], type(op))
+    if inner is None or (isinstance(op, TruncFOp)):
+        return False
+    return rewriter.become(op, type(op), inner.operands[0], result=op.results[0].type)
+
+
+def sign_of_zero_extended(op: ExtSIOp, rewriter: Rewriter) -> bool:
+    """extsi(extui x) -> extui x: the sign is known to be 0"""
+    inner = owner_of(op.operands[0], ExtUIOp)
+    if inner is None:
+        return False
+    return rewriter.become(op, ExtUIOp, inner.operands[0], result=op.results[0].type)
+
+
+def truncated_extension(op: TruncIOp, rewriter: Rewriter) -> bool:
+    """trunci(ext x) -> x, ext x or trunci x"""
+    inner = owner_of(op.operands[0], ExtSIOp, ExtUIOp)
+    if inner is None:
+        return False
+    source = inner.operands[0]
+    before, after = ir.bit_width(source.type), ir.bit_width(op.results[0].type)
+    if before == after:
+        return rewriter.replace(op, source)
+    cls = type(inner) if after > before else TruncIOp
+    return rewriter.become(op, cls, source, result=op.results[0].type)
+
+
+def truncated_float_extension(op: TruncFOp, rewriter: Rewriter) -> bool:
+    """truncf(extf x) to the type of x -> x"""
+    inner = owner_of(op.operands[0], ExtFOp)
+    if inner is None or inner.operands[0].type != op.results[0].type:
+        return False
+    return rewriter.replace(op, inner.operands[0])
+
+
+_COMMUTATIVE_INTEGER = (AddIOp, MulIOp, AndIOp, OrIOp, XOrIOp)
+_EXTREMES = (MinSIOp, MaxSIOp, MinUIOp, MaxUIOp)
+
+
+def is_foldable(cls: type[Op]) -> bool:
+    """Whether `fold` applies: elementwise ops of numbers."""
+    return issubclass(cls, (BinaryOp, UnaryOp, CastOp, CmpIOp, SelectOp, math_ops.FmaOp)) or (
+        cls.name in ("arith.cmpf", "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf", "tt.clampf")
+    )
+
+
+def patterns() -> dict[type[Op], list[Pattern]]:
+    """The patterns of this module by the class of the op that they look at."""
+    table: dict[type[Op], list[Pattern]] = {}
+
+    def add(pattern: Pattern, *classes: type[Op]) -> None:
+        for cls in classes:
+            table.setdefault(cls, []).append(pattern)
+
+    for cls in REGISTRY.values():
+        if is_foldable(cls):
+            add(fold, cls)
+            if cls.commutative and issubclass(cls, BinaryOp):
+                add(constant_to_right, cls)
+    add(neutral_zero, AddIOp, SubIOp, OrIOp, XOrIOp, ShLIOp, ShRSIOp, ShRUIOp)
+    add(neutral_one, MulIOp, DivSIOp, DivUIOp, CeilDivSIOp, CeilDivUIOp, FloorDivSIOp)
+    add(zero_right, MulIOp, AndIOp)
+    add(remainder_one, RemSIOp, RemUIOp)
+    add(same_gives_zero, SubIOp, XOrIOp)
+    add(same_gives_same, AndIOp, OrIOp, *_EXTREMES)
+    add(all_ones, AndIOp, OrIOp)
+    add(combine_constants, *_COMMUTATIVE_INTEGER)
+    add(compare_same, CmpIOp)
+    add(compare_constant_to_right, CmpIOp)
+    add(compare_truth, CmpIOp)
+    add(compare_ranges, CmpIOp)
+    add(select_known, SelectOp)
+    add(select_truth, SelectOp)
+    add(select_not, SelectOp)
+    add(neutral_float, AddFOp, SubFOp, MulFOp, DivFOp)
+    add(divide_by_power, DivFOp)
+    add(double_negation, NegFOp)
+    add(same_type_cast, BitcastOp)
+    add(cast_chain, ExtSIOp, ExtUIOp, TruncIOp, ExtFOp, BitcastOp)
+    add(sign_of_zero_extended, ExtSIOp)
+    add(truncated_extension, TruncIOp)
+    add(truncated_float_extension, TruncFOp)
+    return table
+
+
+def is_elementwise(op: Operation) -> bool:
+    """Whether the op computes each element of its only result from the operands' elements."""
+    return isinstance(op, Op) and (is_foldable(type(op)) or op.name == "tt.addptr")

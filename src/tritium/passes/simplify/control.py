@@ -1,0 +1,234 @@
+"""Identities of structured control flow, and of branches between blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith.compare import SelectOp
+from tritium.ops.base import Op
+from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.passes.cfg import remove_unreachable
+from tritium.passes.loops import trip_count
+from tritium.passes.rewriting import Pattern, Rewriter, defined_inside, move_ops
+
+
+def _yielded(block: Block) -> list[SSAValue]:
+    assert block.last_op is not None
+    return list(block.last_op.operands)
+
+
+def _inline(
+    op: Op, block: Block, arguments: Sequence[SSAValue], rewriter: Rewriter
+) -> list[SSAValue]:
+    """Move a region's block to before its op; returns what its terminator yields."""
+    for arg, value in zip(block.args, arguments, strict=True):
+        rewriter.replace_value(arg, value)
+    move_ops(block, op)
+    return _yielded(block)
+
+
+# scf.if
+
+
+def if_known(op: IfOp, rewriter: Rewriter) -> bool:
+    """if true { a } else { b } -> a"""
+    number = rewriter.known(op.condition)
+    if number is None:
+        return False
+    block = op.regions[0 if number else 1].first_block
+    if block is None:
+        return rewriter.erase(op)
+    return rewriter.replace(op, *_inline(op, block, (), rewriter))
+
+
+def if_same(op: IfOp, rewriter: Rewriter) -> bool:
+    """Both branches yield the same value -> that value; both only yield -> select"""
+    if not op.results:
+        return False
+    then, other = (region.block for region in op.regions)
+    pairs = list(zip(_yielded(then), _yielded(other), strict=True))
+    changed = False
+    for result, (yes, no) in zip(op.results, pairs, strict=True):
+        if yes is no and result.first_use is not None:
+            changed |= rewriter.replace_value(result, yes)
+    empty = then.first_op is then.last_op and other.first_op is other.last_op
+    if not empty or changed:
+        return changed
+    selected = [
+        yes if yes is no else rewriter.insert(SelectOp, op.condition, yes, no, before=op).results[0]
+        for yes, no in pairs
+    ]
+    return rewriter.replace(op, *selected)
+
+
+def if_empty_else(op: IfOp, rewriter: Rewriter) -> bool:
+    """An else branch that does nothing goes."""
+    block = op.regions[1].first_block
+    if op.results or block is None or block.first_op is not block.last_op:
+        return False
+    op.regions[1].detach_block(block)
+    block.drop_all_references()
+    return True
+
+
+def if_condition_inside(op: IfOp, rewriter: Rewriter) -> bool:
+    """The condition is true in the first branch and false in the second."""
+    condition, changed = op.condition, False
+    for use in tuple(condition.uses):
+        user = use.operation
+        if user is op:
+            continue
+        region = _region_of(user, op)
+        if region is not None:
+            known = rewriter.constant(region is op.regions[0], ir.i1, op)
+            changed |= rewriter.set_operand(user, use.index, known)
+    return changed
+
+
+def _region_of(user: Operation, op: Op) -> Region | None:
+    """The region of `op` in which `user` is, if any."""
+    block = user.parent
+    while block is not None and block.parent is not None:
+        region = block.parent
+        if region.parent is op:
+            return region
+        block = None if region.parent is None else region.parent.parent
+    return None
+
+
+# Loops
+
+
+def for_few_turns(op: ForOp, rewriter: Rewriter) -> bool:
+    """A loop that never runs -> its initial values; one that runs once -> its body"""
+    turns = trip_count(op)
+    if turns == 0:
+        return rewriter.replace(op, *op.inits)
+    if turns != 1:
+        return False
+    return rewriter.replace(op, *_inline(op, op.body, [op.lower, *op.inits], rewriter))
+
+
+def for_invariant(op: ForOp, rewriter: Rewriter) -> bool:
+    """A carried value that each turn hands on as it is -> the initial value"""
+    changed = False
+    carried = zip(op.inits, op.body.args[1:], _yielded(op.body), op.results, strict=True)
+    for init, arg, value, result in list(carried):
+        if value is arg or value is init:
+            for old in (arg, result):
+                if old.first_use is not None:
+                    changed |= rewriter.replace_value(old, init)
+    return changed
+
+
+def while_never(op: WhileOp, rewriter: Rewriter) -> bool:
+    """while false -> the first region, once"""
+    block = op.regions[0].block
+    condition = block.last_op
+    assert condition is not None
+    number = rewriter.known(condition.operands[0])
+    if number is None or number:
+        return False
+    return rewriter.replace(op, *_inline(op, block, op.inits, rewriter)[1:])
+
+
+def while_invariant(op: WhileOp, rewriter: Rewriter) -> bool:
+    """A carried value that each turn hands on as it is -> the initial value"""
+    changed = False
+    before, after = op.regions[0].block, op.regions[1].block
+    passed = _yielded(before)[1:]
+    for init, arg, value in list(zip(op.inits, before.args, _yielded(after), strict=True)):
+        same = value is init or (value in after.args and passed[_index(value)] is arg)
+        if same and arg.first_use is not None:
+            changed |= rewriter.replace_value(arg, init)
+    for value, arg, result in list(zip(_yielded(before)[1:], after.args, op.results, strict=True)):
+        if not defined_inside(value, op):
+            for old in (arg, result):
+                if old.first_use is not None:
+                    changed |= rewriter.replace_value(old, value)
+    return changed
+
+
+def _index(value: SSAValue) -> int:
+    return value.index  # pyright: ignore
+
+
+# Branches
+
+
+def branch_known(op: CondBranchOp, rewriter: Rewriter) -> bool:
+    """cond_br true, ^a, ^b -> br ^a"""
+    number = rewriter.known(op.condition)
+    then, other = op.successors
+    same = then is other and list(op.then_values) == list(op.else_values)
+    if number is None and not same:
+        return False
+    taken = (then, op.then_values) if same or number else (other, op.else_values)
+    assert op.parent is not None
+    new = BranchOp.build(taken[1], successors=[taken[0]], location=op.location)
+    op.parent.insert_op_before(new, op)
+    return rewriter.erase(op)
+
+
+def simplify_blocks(region: Region) -> bool:
+    """Drop unreachable blocks and arguments that are always the same, merge straight lines."""
+    if region.first_block is region.last_block:
+        return False
+    changed = remove_unreachable(region)
+    for block in list(region.blocks):
+        if block.parent is region and block is not region.first_block:
+            changed |= _same_arguments(block)
+            changed |= _merge_with_predecessor(block)
+    return changed
+
+
+def _merge_with_predecessor(block: Block) -> bool:
+    uses = list(block.uses)
+    branch = uses[0].operation if len(uses) == 1 else None
+    if not isinstance(branch, BranchOp) or branch.parent in (None, block):
+        return False
+    before = branch.parent
+    assert before is not None and block.parent is not None
+    for arg, value in zip(block.args, branch.values, strict=True):
+        arg.replace_all_uses_with(value)
+    before.erase_op(branch)
+    for op in list(block.ops):
+        block.detach_op(op)
+        before.add_op(op)
+    block.parent.detach_block(block)
+    return True
+
+
+def _same_arguments(block: Block) -> bool:
+    """Replace arguments for which all branches pass the same value (they stay, unused)."""
+    changed = False
+    for arg in block.args:
+        passed: set[SSAValue] = set()
+        for use in block.uses:
+            branch = use.operation
+            if isinstance(branch, BranchOp):
+                passed.add(branch.values[arg.index])
+            elif isinstance(branch, CondBranchOp):
+                values = branch.else_values if use.index else branch.then_values
+                passed.add(values[arg.index])
+            else:
+                return changed
+        passed.discard(arg)
+        if len(passed) == 1 and arg.first_use is not None:
+            arg.replace_all_uses_with(passed.pop())
+            changed = True
+    return changed
+
+
+def patterns() -> dict[type[Op], list[Pattern]]:
+    """The patterns of this module by the class of the op that they look at."""
+    return {
+        IfOp: [if_known, if_same, if_empty_else, if_condition_inside],
+        ForOp: [for_few_turns, for_invariant],
+        WhileOp: [while_never, while_invariant],
+        CondBranchOp: [branch_known],
+    }

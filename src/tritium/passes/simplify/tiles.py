@@ -1,0 +1,172 @@
+"""Identities of the ops that make and reshape tiles, of pointers, loads and stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.ir import types as ir
+from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.base import Op
+from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp
+from tritium.ops.ttir.shape import (
+    BroadcastOp,
+    ExpandDimsOp,
+    MakeRangeOp,
+    ReshapeOp,
+    SplatOp,
+    TransOp,
+    UnsplatOp,
+)
+from tritium.passes.rewriting import Pattern, Rewriter
+from tritium.passes.simplify.arithmetic import is_zero, owner_of
+
+SHAPE_OPS = (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)
+
+
+def constant_tile(op: Op, rewriter: Rewriter) -> bool:
+    """splat c, broadcast c, reshape c, ... -> a constant tile"""
+    number = rewriter.known(op.operands[0])
+    if number is None:
+        return False
+    return rewriter.replace(op, rewriter.constant(number, op.results[0], op))
+
+
+def shape_of_splat(op: Op, rewriter: Rewriter) -> bool:
+    """broadcast(splat x), reshape(splat x), ... -> splat x"""
+    inner = owner_of(op.operands[0], SplatOp)
+    if inner is None:
+        return False
+    return rewriter.become(op, SplatOp, inner.operands[0], result=op.results[0].type)
+
+
+def same_shape(op: Op, rewriter: Rewriter) -> bool:
+    """A broadcast or reshape to the same type -> nothing."""
+    value = op.operands[0]
+    return value.type == op.results[0].type and rewriter.replace(op, value)
+
+
+def broadcast_chain(op: BroadcastOp, rewriter: Rewriter) -> bool:
+    """broadcast(broadcast x) -> broadcast x"""
+    inner = owner_of(op.operands[0], BroadcastOp)
+    if inner is None:
+        return False
+    return rewriter.become(op, BroadcastOp, inner.operands[0], result=op.results[0].type)
+
+
+def reshape_chain(op: ReshapeOp, rewriter: Rewriter) -> bool:
+    """reshape(reshape x), reshape(expand_dims x) -> reshape x"""
+    inner = owner_of(op.operands[0], ReshapeOp, ExpandDimsOp)
+    if inner is None or op.allow_reorder or getattr(inner, "allow_reorder", False):
+        return False
+    return rewriter.become(op, ReshapeOp, inner.operands[0], result=op.results[0].type)
+
+
+def trans_identity(op: TransOp, rewriter: Rewriter) -> bool:
+    """trans that leaves the axes where they are -> nothing"""
+    value = op.operands[0]
+    if tuple(op.order) != tuple(range(len(op.order))) or value.type != op.results[0].type:
+        return False
+    return rewriter.replace(op, value)
+
+
+def trans_chain(op: TransOp, rewriter: Rewriter) -> bool:
+    """trans(trans x) -> trans x"""
+    inner = owner_of(op.operands[0], TransOp)
+    if inner is None:
+        return False
+    order = tuple(inner.order[i] for i in op.order)
+    result = op.results[0].type
+    return rewriter.become(op, TransOp, inner.operands[0], order=order, result=result)
+
+
+def unsplat_of_splat(op: UnsplatOp, rewriter: Rewriter) -> bool:
+    """unsplat(splat x) -> x"""
+    inner = owner_of(op.operands[0], SplatOp)
+    return inner is not None and rewriter.replace(op, inner.operands[0])
+
+
+def range_of_one(op: MakeRangeOp, rewriter: Rewriter) -> bool:
+    """make_range of one number -> a constant"""
+    if op.end - op.start != 1:
+        return False
+    return rewriter.replace(op, rewriter.constant(op.start, op.results[0], op))
+
+
+# Pointers and memory
+
+
+def add_nothing(op: AddPtrOp, rewriter: Rewriter) -> bool:
+    """p + 0 -> p"""
+    pointer, offset = op.operands
+    return is_zero(rewriter.known(offset)) and rewriter.replace(op, pointer)
+
+
+def add_chain(op: AddPtrOp, rewriter: Rewriter) -> bool:
+    """(p + c) + d -> p + (c + d) for constants, where the sum does not overflow"""
+    pointer, offset = op.operands
+    second = rewriter.known(offset)
+    inner = owner_of(pointer, AddPtrOp) if second is not None else None
+    if inner is None or second is None or inner.operands[1].type != offset.type:
+        return False
+    first = rewriter.known(inner.operands[1])
+    if first is None:
+        return False
+    total, half = int(first) + int(second), 1 << (ir.bit_width(offset.type) - 1)
+    if not -half <= total < half:
+        return False
+    return rewriter.become(op, AddPtrOp, inner.operands[0], rewriter.constant(total, offset, op))
+
+
+def given_attrs(op: Op) -> dict[str, Any]:
+    """The declared attributes that are set on the op."""
+    return {n: f.get(op) for n, f in op.attr_fields.items() if n in op.properties}
+
+
+def load_known_mask(op: LoadOp, rewriter: Rewriter) -> bool:
+    """load p, true, other -> load p;  load p, false, other -> other"""
+    mask = op.mask
+    number = None if mask is None else rewriter.known(mask)
+    if number is None or op.isVolatile:
+        return False
+    if number:
+        new = rewriter.insert(
+            LoadOp, op.ptr, before=op, attributes=op.attributes, **given_attrs(op)
+        )
+        new.results[0].name_hint = op.results[0].name_hint
+        return rewriter.replace(op, new.results[0])
+    if op.other is not None:
+        return rewriter.replace(op, op.other)
+    if ir.is_pointer(op.results[0].type):
+        return False
+    # The value is undefined; zero is what evaluation gives.
+    return rewriter.replace(op, rewriter.constant(0, op.results[0], op))
+
+
+def store_known_mask(op: StoreOp, rewriter: Rewriter) -> bool:
+    """store p, v, true -> store p, v;  store p, v, false -> nothing"""
+    mask = op.mask
+    number = None if mask is None else rewriter.known(mask)
+    if number is None:
+        return False
+    if number:
+        rewriter.insert(
+            StoreOp, op.ptr, op.value, before=op, attributes=op.attributes, **given_attrs(op)
+        )
+    return rewriter.erase(op)
+
+
+def patterns() -> dict[type[Op], list[Pattern]]:
+    """The patterns of this module by the class of the op that they look at."""
+    return {
+        SplatOp: [constant_tile],
+        UnsplatOp: [constant_tile, unsplat_of_splat],
+        BroadcastOp: [same_shape, constant_tile, shape_of_splat, broadcast_chain],
+        ExpandDimsOp: [constant_tile, shape_of_splat],
+        ReshapeOp: [same_shape, constant_tile, shape_of_splat, reshape_chain],
+        TransOp: [trans_identity, constant_tile, shape_of_splat, trans_chain],
+        MakeRangeOp: [range_of_one],
+        AddPtrOp: [add_nothing, add_chain],
+        LoadOp: [load_known_mask],
+        StoreOp: [store_known_mask],
+        ConstantOp: [],
+    }

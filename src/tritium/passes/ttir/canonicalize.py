@@ -1,0 +1,83 @@
+"""Bring the IR into the one form that other passes look for.
+
+before:
+    %a = arith.constant 2 : i32
+    %b = arith.constant 3 : i32
+    %c = arith.addi %a, %b : i32
+    %d = arith.muli %x, %c : i32
+    %e = tt.splat %c : i32 -> tensor<8xi32>
+    %f = arith.addi %d, %z : i32        // %z is the constant 0
+    use %f, %e
+after:
+    %c5_i32 = arith.constant 5 : i32
+    %cst = arith.constant dense<5> : tensor<8xi32>
+    %d = arith.muli %x, %c5_i32 : i32
+    use %d, %cst
+
+Constants are folded, unique, and at the start of the function; identities of arithmetic, shapes,
+pointers, masks, loops, conditionals and branches are applied (`passes/simplify`); what nothing
+needs is gone. Floating-point identities are applied only where they are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.ir.context import load_all
+from tritium.ops.base import Op
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Pattern, Rewriter, functions
+from tritium.passes.simplify import arithmetic, control, tiles
+from tritium.passes.ttir.dce import remove_dead
+
+
+@dataclass(frozen=True)
+class Canonicalize(Pass):
+    """Fold constants, apply identities, and remove what nothing needs."""
+
+    name: ClassVar[str] = "canonicalize"
+    title: ClassVar[str] = "Canonicalizer"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            changed |= canonicalize(function)
+        return changed
+
+
+@lru_cache(maxsize=1)
+def all_patterns() -> dict[type[Op], tuple[Pattern, ...]]:
+    """The patterns by the class of the op that they look at."""
+    load_all()
+    table: dict[type[Op], tuple[Pattern, ...]] = {}
+    for part in (arithmetic, tiles, control):
+        for cls, found in part.patterns().items():
+            table[cls] = (*table.get(cls, ()), *found)
+    return table
+
+
+def canonicalize(function: Op) -> bool:
+    """Canonicalize one function; returns whether it changed."""
+    changed = False
+    while True:
+        rewriter = Rewriter(function, all_patterns())
+        changed |= rewriter.constants.hoist_all(function)
+        again = rewriter.run()
+        again |= control.simplify_blocks(function.regions[0])
+        again |= remove_dead(function)
+        changed |= again
+        if not again or not _worth_another(function):
+            break
+    return changed
+
+
+def _worth_another(function: Op) -> bool:
+    """Loops, conditionals and blocks that lost something may now fold further."""
+    body = function.regions[0]
+    return body.first_block is not body.last_block or any(
+        op.regions for op in body.blocks[0].ops
+    )

@@ -1,0 +1,147 @@
+"""Merge ops that compute the same.
+
+before:
+    %a = arith.addi %x, %y : i32
+    %b = arith.addi %x, %y : i32
+    %c = tt.load %p : !tt.ptr<f32>
+    %d = tt.load %p : !tt.ptr<f32>
+    use %a, %b, %c, %d
+after:
+    %a = arith.addi %x, %y : i32
+    %c = tt.load %p : !tt.ptr<f32>
+    use %a, %a, %c, %c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from tritium.ops.base import Effects, Op
+from tritium.passes.base import Pass
+from tritium.passes.cfg import dominator_tree
+from tritium.passes.rewriting import copy_names, functions, is_terminator, is_volatile
+
+Scope = dict[Hashable, Operation]
+
+
+@dataclass(frozen=True)
+class CSE(Pass):
+    """Merge ops that compute the same, and reads with no write between them."""
+
+    name: ClassVar[str] = "cse"
+    title: ClassVar[str] = "CSE"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            merger = _Merger()
+            merger.region(function.regions[0], [])
+            changed |= merger.changed
+        return changed
+
+
+class Interner:
+    """Small numbers for attributes: equal attributes get equal numbers. Hashing an attribute
+    costs microseconds, so each object is hashed once."""
+
+    def __init__(self) -> None:
+        self._by_object: dict[int, int] = {}
+        self._by_value: dict[Attribute, int] = {}
+        # An id is only good while its object lives.
+        self._alive: list[Attribute] = []
+
+    def __call__(self, attribute: Attribute) -> int:
+        number = self._by_object.get(id(attribute))
+        if number is None:
+            number = self._by_value.setdefault(attribute, len(self._by_value))
+            self._by_object[id(attribute)] = number
+            self._alive.append(attribute)
+        return number
+
+
+class _Merger:
+    def __init__(self) -> None:
+        self.intern = Interner()
+        self.epoch = 0  # counts what may have written to memory
+        self.changed = False
+
+    def region(self, region: Region, scopes: list[Scope]) -> None:
+        """Merge within a region; `scopes` hold what is available where it is entered."""
+        first = region.first_block
+        if first is None:
+            return
+        if first is region.last_block:
+            self.block(first, [*scopes, {}])
+            return
+        self.tree(first, dominator_tree(region), scopes)
+
+    def tree(self, block: Block, children: dict[Block, list[Block]], scopes: list[Scope]) -> None:
+        inner = [*scopes, {}]
+        # Another path may have written to memory since the dominating block.
+        self.epoch += 1
+        self.block(block, inner)
+        for child in children.get(block, ()):
+            self.tree(child, children, inner)
+
+    def block(self, block: Block, scopes: list[Scope]) -> None:
+        for op in list(block.ops):
+            if not isinstance(op, Op) or is_terminator(op):
+                continue
+            effects = op.memory_effects()
+            writes = bool(effects - {Effects.READ})
+            # A loop's body may see what a later part of it wrote in the turn before.
+            self.epoch += bool(op.regions) and writes
+            for region in op.regions:
+                self.region(region, scopes)
+            self.epoch += writes
+            if not writes and not is_volatile(op) and op.results:
+                self.merge(op, scopes, self.epoch if effects else -1)
+
+    def merge(self, op: Op, scopes: list[Scope], epoch: int) -> None:
+        key = (epoch, self.key(op, {}))
+        for scope in reversed(scopes):
+            known = scope.get(key)
+            if known is not None:
+                for old, new in zip(op.results, known.results, strict=True):
+                    copy_names([old], [new])
+                    old.replace_all_uses_with(new)
+                assert op.parent is not None
+                op.parent.erase_op(op)
+                self.changed = True
+                return
+        scopes[-1][key] = op
+
+    def key(self, op: Operation, local: dict[SSAValue, int]) -> Hashable:
+        """What the op computes: equal keys, equal results. `local` numbers the values that are
+        defined in the region of the op the key is for."""
+        intern = self.intern
+        operands = tuple([local[v] if v in local else id(v) for v in op.operands])
+        if len(operands) == 2 and isinstance(op, Op) and op.commutative:
+            operands = tuple(sorted(operands))
+        return (
+            type(op),
+            operands,
+            tuple([(n, intern(a)) for n, a in op.properties.items()]) if op.properties else (),
+            tuple([(n, intern(a)) for n, a in op.attributes.items()]) if op.attributes else (),
+            tuple([intern(r.type) for r in op.results]),
+            tuple([self.region_key(r, local) for r in op.regions]) if op.regions else (),
+        )
+
+    def region_key(self, region: Region, local: dict[SSAValue, int]) -> Hashable:
+        keys: list[Hashable] = [len(region.blocks)]
+        if len(region.blocks) > 1:
+            return id(region)
+        for block in region.blocks:
+            for arg in block.args:
+                local[arg] = -1 - len(local)
+                keys.append(self.intern(arg.type))
+            for op in block.ops:
+                keys.append(self.key(op, local))
+                for result in op.results:
+                    local[result] = -1 - len(local)
+        return tuple(keys)

@@ -1,0 +1,152 @@
+"""Replace calls by the bodies of the functions they call.
+
+before:
+    tt.func public @kernel(%x: f32) {
+      %y = tt.call @twice(%x) : (f32) -> f32   loc(caller)
+      use %y
+    }
+    tt.func private @twice(%a: f32) -> f32 {
+      %b = arith.addf %a, %a : f32             loc(callee)
+      tt.return %b : f32
+    }
+after:
+    tt.func public @kernel(%x: f32) {
+      %b = arith.addf %x, %x : f32             loc(callsite(callee at caller))
+      use %b
+    }
+
+Functions marked `noinline` stay functions. Callees with branches are made structured first;
+a callee whose blocks form a cycle stays a function. Functions that nothing calls any more go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import CallSiteLoc, LocationAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.errors import TritonError
+from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import copy_names
+from tritium.passes.ttir.structure import structure
+from tritium.passes.ttir.symbol_dce import remove_uncalled
+
+
+class RecursiveCall(TritonError):
+    """A function calls itself, directly or through others."""
+
+
+@dataclass(frozen=True)
+class Inline(Pass):
+    """Replace calls by the bodies of the functions they call."""
+
+    name: ClassVar[str] = "inline"
+    title: ClassVar[str] = "Inliner"
+
+    def run(self, module: ModuleOp) -> bool:
+        inliner = _Inliner(module)
+        for name in list(inliner.functions):
+            inliner.finish(name, ())
+        return remove_uncalled(module) or inliner.changed
+
+
+class _Inliner:
+    def __init__(self, module: ModuleOp):
+        self.changed = False
+        self.functions = {
+            op.sym_name: op
+            for op in module.body.block.ops
+            if isinstance(op, FuncOp) and op.regions[0].blocks
+        }
+        self.calls = {
+            name: [op for op in function.walk() if isinstance(op, CallOp)]
+            for name, function in self.functions.items()
+        }
+        self.calls_left: dict[str, int] = {}
+        for calls in self.calls.values():
+            for call in calls:
+                self.calls_left[call.callee] = self.calls_left.get(call.callee, 0) + 1
+        self.finished: set[str] = set()
+
+    def finish(self, name: str, path: tuple[str, ...]) -> None:
+        """Inline all calls in a function, its callees' calls first."""
+        if name in path:
+            chain = " -> ".join([*path[path.index(name) :], name])
+            raise RecursiveCall(f"a kernel cannot call itself: {chain}; recursion has no bound")
+        if name in self.finished:
+            return
+        for call in self.calls[name]:
+            callee = self.functions.get(call.callee)
+            if callee is None or callee.noinline:
+                continue
+            self.finish(call.callee, (*path, name))
+            if structure(callee):
+                self.inline(call, callee)
+        self.finished.add(name)
+
+    def inline(self, call: CallOp, callee: FuncOp) -> None:
+        self.calls_left[call.callee] -= 1
+        body = callee.body
+        if self.calls_left[call.callee] == 0 and callee.sym_visibility == "private":
+            results = _move(body, call)
+        else:
+            results = _copy(body, call)
+        for result, value in zip(call.results, results, strict=True):
+            copy_names([result], [value])
+            result.replace_all_uses_with(value)
+        assert call.parent is not None
+        call.parent.erase_op(call)
+        self.changed = True
+
+
+def _move(body: Block, call: CallOp) -> list[SSAValue]:
+    """Move the body to before the call; returns what it returns."""
+    last, block = body.last_op, call.parent
+    assert last is not None and block is not None
+    for arg, value in zip(body.args, call.operands, strict=True):
+        arg.replace_all_uses_with(value)
+    results = list(last.operands)
+    moved = list(body.ops)[:-1]
+    for op in moved:
+        body.detach_op(op)
+        block.insert_op_before(op, call)
+    _relocate(moved, call.location)
+    return results
+
+
+def _copy(body: Block, call: CallOp) -> list[SSAValue]:
+    """Copy the body to before the call; returns what it returns."""
+    last, block = body.last_op, call.parent
+    assert last is not None and block is not None
+    values: dict[SSAValue, SSAValue] = dict(zip(body.args, call.operands, strict=True))
+    copies: list[Operation] = []
+    for op in body.ops:
+        if op is last:
+            break
+        copy = op.clone(values) if op.regions else op.clone_without_regions(values)
+        block.insert_op_before(copy, call)
+        copies.append(copy)
+    _relocate(copies, call.location)
+    return [values.get(v, v) for v in last.operands]
+
+
+def _relocate(ops: Sequence[Operation], caller: LocationAttr) -> None:
+    """Note at each op that it came from a call."""
+    known: dict[LocationAttr, LocationAttr] = {}
+
+    def at_call(location: LocationAttr) -> LocationAttr:
+        if location not in known:
+            known[location] = CallSiteLoc(location, caller)
+        return known[location]
+
+    for top in ops:
+        for op in top.walk():
+            op.location = at_call(op.location)
+            for region in op.regions:
+                for block in region.blocks:
+                    for arg in block.args:
+                        arg.location = at_call(arg.location)

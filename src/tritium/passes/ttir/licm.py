@@ -1,0 +1,88 @@
+"""Move what does not change from turn to turn out of loops.
+
+before:
+    scf.for %i = %lo to %hi step %s : i32 {
+      %t = tt.splat %x : f32 -> tensor<64xf32>
+      use %t, %i
+    }
+after:
+    %t = tt.splat %x : f32 -> tensor<64xf32>
+    scf.for %i = %lo to %hi step %s : i32 {
+      use %t, %i
+    }
+
+Ops without effects always move, divisions and reads only where the loop is known to run at least
+once, reads only out of loops that write nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation
+
+from tritium.ops.base import Effects, Op
+from tritium.ops.scf import ForOp, WhileOp
+from tritium.passes.base import Pass
+from tritium.passes.loops import trip_count
+from tritium.passes.rewriting import is_terminator, is_volatile, outside_values
+
+
+@dataclass(frozen=True)
+class LICM(Pass):
+    """Move what does not change from turn to turn out of loops."""
+
+    name: ClassVar[str] = "licm"
+    title: ClassVar[str] = "LoopInvariantCodeMotion"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        # Inner loops first, so that what leaves them can leave outer ones as well.
+        for op in list(module.walk(region_first=True)):
+            if "tt.disable_licm" in op.attributes:
+                continue
+            if isinstance(op, ForOp):
+                runs = (trip_count(op) or 0) > 0
+                changed |= hoist(op, op.body, runs)
+            elif isinstance(op, WhileOp):
+                changed |= hoist(op, op.regions[0].block, True)
+                changed |= hoist(op, op.regions[1].block, False)
+        return changed
+
+
+def hoist(loop: ForOp | WhileOp, block: Block, runs: bool) -> bool:
+    """Move invariant ops from `block` to before `loop`. `runs`: the block runs at least once."""
+    if not any(_is_invariant(op, block) for op in block.ops):
+        return False
+    writes = bool(loop.memory_effects() - {Effects.READ})
+    target = loop.parent
+    assert target is not None
+    changed = False
+    for op in list(block.ops):
+        if _is_invariant(op, block) and _may_move(op, writes, runs):
+            block.detach_op(op)
+            target.insert_op_before(op, loop)
+            changed = True
+    return changed
+
+
+def _is_invariant(op: Operation, block: Block) -> bool:
+    if is_terminator(op):
+        return False
+    for value in outside_values(op):
+        owner = value.owner
+        # What an op can see is defined in its own block or in one around it.
+        if owner is block or (isinstance(owner, Operation) and owner.parent is block):
+            return False
+    return True
+
+
+def _may_move(op: Operation, writes: bool, runs: bool) -> bool:
+    if not isinstance(op, Op):
+        return False
+    effects = op.memory_effects()
+    if effects:
+        return effects == {Effects.READ} and not writes and runs and not is_volatile(op)
+    return runs or all(not isinstance(n, Op) or n.speculatable for n in op.walk())

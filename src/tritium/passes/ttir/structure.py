@@ -1,0 +1,184 @@
+"""Turn the branches of a function without cycles into structured conditionals.
+
+before:
+      cf.cond_br %c, ^bb1, ^bb2
+    ^bb1:
+      tt.return
+    ^bb2:
+      tt.store %p, %x : !tt.ptr<f32>
+      tt.return
+after:
+      scf.if %c {
+      } else {
+        tt.store %p, %x : !tt.ptr<f32>
+      }
+      tt.return
+
+Where paths do not meet again before they leave the function, the blocks that they share are
+copied; functions that would grow too much stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from tritium.ops.base import Op
+from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.scf import IfOp, YieldOp
+from tritium.ops.ttir.function import FuncOp, ReturnOp
+from tritium.passes.base import Pass
+from tritium.passes.cfg import (
+    has_cycle,
+    immediate_postdominators,
+    remove_unreachable,
+    reverse_postorder,
+)
+from tritium.passes.rewriting import functions
+
+MAX_COPIES = 64
+"""How many blocks a function may have copied."""
+
+
+@dataclass(frozen=True)
+class Structure(Pass):
+    """Turn the branches of functions without cycles into structured conditionals."""
+
+    name: ClassVar[str] = "structure"
+    title: ClassVar[str] = "StructureControlFlow"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            if isinstance(function, FuncOp) and len(function.regions[0].blocks) > 1:
+                structure(function)
+                changed = True
+        return changed
+
+
+def structure(function: FuncOp) -> bool:
+    """Make the function's body a single block if it can be; returns whether it is now."""
+    region = function.regions[0]
+    remove_unreachable(region)
+    if region.first_block is region.last_block:
+        return True
+    order = reverse_postorder(region)
+    ends = (BranchOp, CondBranchOp, ReturnOp)
+    if has_cycle(order) or not all(isinstance(b.last_op, ends) for b in order):
+        return False
+    builder = _Builder(region, order, list(function.function_type.outputs))
+    if not builder.count(order[0], None) or not builder.fits():
+        return False
+    builder.build()
+    return True
+
+
+class _Builder:
+    def __init__(self, region: Region, order: list[Block], results: list[Attribute]):
+        self.region, self.order, self.results = region, order, results
+        self.join = immediate_postdominators(order)
+        self.times = dict.fromkeys(order, 0)
+        self.values: dict[SSAValue, SSAValue] = {}
+
+    def fits(self) -> bool:
+        return sum(self.times.values()) - len(self.order) <= MAX_COPIES
+
+    def count(self, block: Block | None, stop: Block | None) -> bool:
+        """Count how often each block will be written; False once that is too much."""
+        while block is not None and block is not stop:
+            self.times[block] += 1
+            if not self.fits():
+                return False
+            last = block.last_op
+            assert last is not None
+            if isinstance(last, CondBranchOp):
+                join = self.join[block]
+                if not all(self.count(s, join) for s in last.successors):
+                    return False
+                block = join
+            else:
+                block = last.successors[0] if last.successors else None
+        return True
+
+    def build(self) -> None:
+        entry, *others = self.order
+        last = entry.last_op
+        assert last is not None
+        values, location = self.path(entry, (), entry, None)
+        last.erase()
+        entry.add_op(ReturnOp.build(values, location=location))
+        for block in others:
+            self.region.detach_block(block)
+            block.drop_all_references()
+
+    def path(
+        self, block: Block, arguments: Sequence[SSAValue], target: Block, stop: Block | None
+    ) -> tuple[list[SSAValue], LocationAttr]:
+        """Write what runs from `block` until `stop` (or the return) to the end of `target`.
+
+        Returns the values with which it arrives there, and the location of the last branch.
+        """
+        while True:
+            last = self.write(block, arguments, target)
+            if isinstance(last, ReturnOp):
+                return self.mapped(last.operands), last.location
+            if isinstance(last, CondBranchOp):
+                join = self.join[block]
+                values = self.conditional(last, target, join)
+                if join is None:
+                    return values, last.location
+                following = join
+            else:
+                values, following = self.mapped(last.operands), last.successors[0]
+            if following is stop:
+                return values, last.location
+            block, arguments = following, values
+
+    def conditional(self, last: Any, target: Block, join: Block | None) -> list[SSAValue]:
+        types = self.results if join is None else [a.type for a in join.args]
+        condition = self.mapped([last.condition])[0]
+        regions: list[Region] = []
+        starts = zip(last.successors, (last.then_values, last.else_values), strict=True)
+        for start, passed in list(starts):
+            side = Block()
+            regions.append(Region(side))
+            arguments = self.mapped(passed)
+            if start is join:
+                values, location = arguments, last.location
+            else:
+                values, location = self.path(start, arguments, side, join)
+            side.add_op(YieldOp.build(values, location=location))
+        if not types and len(list(regions[1].block.ops)) == 1:
+            regions[1] = Region()
+        op = IfOp.build(condition, regions=regions, result=types, location=last.location)
+        target.add_op(op)
+        if join is not None:
+            for result, arg in zip(op.results, join.args, strict=True):
+                result.name_hint = arg.name_hint
+        return list(op.results)
+
+    def write(self, block: Block, arguments: Sequence[SSAValue], target: Block) -> Operation:
+        """Append the block's ops to `target`, all but the terminator, which is returned."""
+        last = block.last_op
+        assert isinstance(last, Op)
+        if block is target:
+            block.detach_op(last)
+            return last
+        if self.times[block] == 1:
+            for arg, value in zip(block.args, arguments, strict=True):
+                arg.replace_all_uses_with(value)
+            for op in list(block.ops)[:-1]:
+                block.detach_op(op)
+                target.add_op(op)
+            return last
+        self.values.update(zip(block.args, arguments, strict=True))
+        for op in list(block.ops)[:-1]:
+            target.add_op(op.clone(self.values))
+        return last
+
+    def mapped(self, values: Sequence[SSAValue]) -> list[SSAValue]:
+        return [self.values.get(v, v) for v in values]
