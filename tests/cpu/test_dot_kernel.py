@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from tritium.backends.cpu.dot import (
-    Chunks, Host, Method, Plan, View, emit_batched_dot, emit_dot, emit_dot_loop, make_plan,
+    Chunks,
+    Host,
+    Method,
+    Plan,
+    View,
+    emit_batched_dot,
+    emit_dot,
+    emit_dot_loop,
+    make_plan,
 )  # fmt: skip
 from tritium.lowering.llvm import Function, Module, Value, const
 

@@ -1,6 +1,6 @@
 """The loop nests of a dot: sweeps over register blocks, iterations of a surrounding k-loop.
 
-    for every SWEEP_DEPTH or so of K:            (emit_dot_loop only)
+    for some hundreds of K:                      (emit_dot_loop only)
         pack A, B if the plan says so
         for a block of columns:                  its addresses of B are computed here
             for a block of rows:                 its addresses of A, its accumulators are loaded
@@ -16,13 +16,25 @@ from dataclasses import dataclass, replace
 
 from tritium.backends.cpu.dot.convert import widen
 from tritium.backends.cpu.dot.multiply import column_sums, load_a, load_b, multiply, to_result
-from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Chunks, Operand, Step, View, as_value
-from tritium.backends.cpu.dot.operand import dense, operand_a, operand_b, scale, static
+from tritium.backends.cpu.dot.operand import (
+    ELEMENT_BYTES,
+    Chunks,
+    Operand,
+    Step,
+    View,
+    add,
+    as_value,
+    dense,
+    operand_a,
+    operand_b,
+    scale,
+    static,
+)
 from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
-from tritium.backends.cpu.dot.plan import SWEEP_DEPTH, Method, Plan
+from tritium.backends.cpu.dot.plan import Method, Plan
 from tritium.lowering.llvm import Function, Value, const, vector
 
-BatchOperands = Callable[[Function, Value], "tuple[View | Chunks, View | Chunks]"]
+BatchOperands = Callable[[Function, Value], tuple[View | Chunks, View | Chunks]]
 
 _ZERO, _ONE = const("i64", 0), const("i64", 1)
 
@@ -100,7 +112,7 @@ class _Sweep:
                     *inner,
                 ]
             accs = loop.results[2:]
-        for slot, acc in zip(slots, accs):
+        for slot, acc in zip(slots, accs, strict=True):
             f.store(to_result(f, self.plan, acc), slot, self.plan.lanes * size)
 
     def _start(self, f: Function, n: Value, slots: Sequence[Value]) -> list[Value]:
@@ -159,6 +171,9 @@ class _Sweep:
         """One step of k."""
         plan = self.plan
         columns = [load_b(f, plan, self.b, pointer) for pointer in _walk(f, b, *b_at)]
+        if plan.prefetch:
+            ahead = scale(f, self.b.k_step, self.b.size * plan.prefetch)
+            _prefetch(f, _walk(f, b, b_at[0], add(f, b_at[1], ahead)))
         result: list[Value] = []
         for row, pointer in enumerate(_walk(f, a, *a_at)):
             value = load_a(f, plan, self.a, pointer)
@@ -166,6 +181,12 @@ class _Sweep:
                 acc = accs[row * len(columns) + c]
                 result.append(multiply(f, plan, acc, value, column))
         return result
+
+
+def _prefetch(f: Function, pointers: Sequence[Value]) -> None:
+    hints = [const("i32", n) for n in (0, 3, 1)]  # a read, to be kept in L1, of data
+    for pointer in pointers:
+        f.call("void", "llvm.prefetch.p0", pointer, *hints)
 
 
 def _walk(
@@ -206,7 +227,7 @@ class _Source:
         iterations: int, advance: Step, scratch_alloc: ScratchAlloc,
     ) -> _Source:  # fmt: skip
         """`shape` is (outer, depth); the copy has room for `iterations` of them."""
-        if is_b and plan.pack_b or not is_b and plan.pack_a:
+        if plan.pack_b if is_b else plan.pack_a:
             by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
             packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
             target = scratch_alloc(packing.bytes * iterations)
@@ -291,7 +312,8 @@ def emit_dot_loop(
 
     a_i is `a` with every address moved on by `i * a_advance` bytes, b_i likewise. The sum over k
     runs in the same order as that of the single dots, so that the result has the same bits unless
-    `plan.result` is half (rounded less often here). Nothing may be stored to the operands meanwhile.
+    `plan.result` is half (rounded less often here). Nothing may be stored to the operands
+    meanwhile.
 
     Args:
         trips: how often, an i64 that may be zero or less.
@@ -299,7 +321,7 @@ def emit_dot_loop(
         others: as in `emit_dot`, for one iteration; scratch for several iterations is asked for.
     """
     rows, columns, depth = shape
-    together = max(1, SWEEP_DEPTH // depth)
+    together = plan.iterations(columns, depth)
     sources = _sources(plan, a, b, shape, together, (a_advance, b_advance), scratch_alloc)
     packs = [source for source in sources if source.packing is not None]
     cells = const("i64", depth // plan.method.group)

@@ -201,7 +201,8 @@ def operand_b(b: View | Chunks, depth: int, columns: int) -> Operand:
 
 
 def dense(element: str, base: Value, outer_step: int, k_step: int, cells: int) -> Operand:
-    """A 64-byte-aligned scratch matrix with constant steps; `cells` along the dimension of step 1."""
+    """A 64-byte-aligned scratch matrix with constant steps; `cells` along the
+    dimension of step 1."""
 
     def pointer(f: Function, place: Value, k: Value) -> Value:
         return View(element, base, outer_step, k_step).at(f, place, k)

@@ -8,13 +8,13 @@ Two forms, both of cells of `group` elements along k:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tritium.backends.cpu.dot.convert import widen
-from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand, as_value, dense, scale
-from tritium.backends.cpu.dot.operand import static
+from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand, as_value, dense, scale, static
 from tritium.backends.cpu.dot.plan import Plan
-from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
+from tritium.lowering.llvm import Function, Loop, Value, const, lanes, scalar, vector
 
 ScratchAlloc = Callable[[int], Value]
 
@@ -87,7 +87,7 @@ def _move(f: Function, pointer: Value, offset: Value) -> Value:
     return pointer if static(offset) == 0 else f.gep("i8", pointer, offset)
 
 
-def _count(f: Function, stop: int, step: int):  # noqa: ANN202
+def _count(f: Function, stop: int, step: int) -> AbstractContextManager[Loop]:
     return f.loop(
         const("i64", 0), const("i64", stop), const("i64", step), at_least_once=True
     )
@@ -103,19 +103,55 @@ def interleave(f: Function, rows: list[Value]) -> Value:
     return rows[0]
 
 
-def transpose(f: Function, rows: list[Value]) -> list[Value]:
-    """The columns of n vectors of n lanes, in n * log2(n) shuffles (n a power of two)."""
+def transpose(f: Function, rows: list[Value], lane: int) -> list[Value]:
+    """The columns of n vectors of n lanes, in n * log2(n) shuffles (n a power of two).
+
+    `lane`: how many lanes make 16 bytes. First whole 16-byte pieces are exchanged, then lanes
+    within them, because x86 has short shuffles of just these two kinds.
+    """
+    count = len(rows)
+    lane = min(lane, count)
+    pieces = count // lane
+    # After the exchange, group c holds piece c of all rows, rows r, r + lane, ... in one vector.
+    result: list[Value] = [rows[0]] * count
+    for r in range(lane):
+        for c, row in enumerate(_butterfly(f, rows[r::lane], lane)):
+            result[c * lane + r] = row
+    columns: list[Value] = []
+    for c in range(pieces):
+        columns += _within(f, result[c * lane : (c + 1) * lane], lane)
+    return columns
+
+
+def _butterfly(f: Function, rows: list[Value], lane: int) -> list[Value]:
+    """The transpose of n vectors of n pieces of `lane` lanes."""
     count = len(rows)
     distance = count // 2
     while distance:
         low = [j if not j & distance else j - distance + count for j in range(count)]
         high = [j + distance if not j & distance else j + count for j in range(count)]
-        result = list(rows)
+        orders = [[j * lane + i for j in order for i in range(lane)] for order in (low, high)]
         for i in range(count):
             if not i & distance:
-                result[i] = f.shuffle(rows[i], rows[i + distance], low)
-                result[i + distance] = f.shuffle(rows[i], rows[i + distance], high)
-        rows, distance = result, distance // 2
+                pair = rows[i], rows[i + distance]
+                rows[i], rows[i + distance] = (f.shuffle(*pair, order) for order in orders)
+        distance //= 2
+    return rows
+
+
+def _within(f: Function, rows: list[Value], lane: int) -> list[Value]:
+    """The transpose of each `lane` x `lane` piece of `lane` vectors, by interleaving."""
+    count, half = lanes(rows[0].type), lane // 2
+    for _ in range(lane.bit_length() - 1):
+        orders = [
+            [
+                piece + start + i // 2 + (i % 2) * count
+                for piece in range(0, count, lane)
+                for i in range(lane)
+            ]
+            for start in (0, half)
+        ]
+        rows = [f.shuffle(rows[i], rows[i + half], o) for i in range(half) for o in orders]
     return rows
 
 
@@ -171,7 +207,7 @@ def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile
                 rows.append(row if row.type == cell_type else f.cast("bitcast", row, cell_type))
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
             size = ELEMENT_BYTES[p.plan.cell]
-            for i, column in enumerate(transpose(f, rows)):
+            for i, column in enumerate(transpose(f, rows, 16 // size)):
                 f.store(column, f.offset(out, i * p.outer * size), tile * size)
 
 

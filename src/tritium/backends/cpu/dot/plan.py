@@ -9,12 +9,21 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Chunks, View, operand_a, operand_b
-from tritium.backends.cpu.dot.operand import Operand, static
+from tritium.backends.cpu.dot.operand import (
+    ELEMENT_BYTES,
+    Chunks,
+    Operand,
+    View,
+    operand_a,
+    operand_b,
+    static,
+)
 
 PRECISIONS = ("ieee", "tf32", "tf32x3")
-SWEEP_DEPTH = 256
-"""How far along K a register block runs, at least, before its accumulators go back to scratch."""
+SWEEP_BYTES, SWEEP_DEPTH = 64 * 1024, 512
+"""How much of B, and how far along K, the register blocks of a tile go over before the accumulators
+return to scratch. All rows of blocks share that part, so it must stay in L2, which with a power of
+two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88 of MKL)."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,8 @@ class Plan:
         lanes: accumulator lanes of one vector.
         block_rows, block_vectors: the register block, in rows and in vectors.
         unroll: steps of k (in cells) in one turn of the innermost loop.
+        prefetch: how many steps of k ahead B is prefetched; 0: not. Two vectors a row are too short
+            for the hardware to see a stream (32x32 tiles at 2048: 1.12 with, .95 without).
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
     """
 
@@ -106,6 +117,7 @@ class Plan:
     block_rows: int
     block_vectors: int
     unroll: int
+    prefetch: int
     pack_a: bool
     pack_b: bool
 
@@ -113,6 +125,11 @@ class Plan:
     def cell(self) -> str:
         """LLVM type of a cell."""
         return self.accumulate if self.method is Method.FMA else "i32"
+
+    def iterations(self, columns: int, depth: int) -> int:
+        """How many iterations of a k-loop to go over with the accumulators in registers."""
+        panel = columns * depth * ELEMENT_BYTES[self.compute]
+        return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH // depth))
 
     @property
     def takes_extent(self) -> bool:
@@ -170,7 +187,7 @@ def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, in
         tall = (6 if wide == 2 else 8) if fma else 4
     tall = min(tall, rows)
     unroll = 1
-    while tall * wide * unroll < 16 and unroll < 8:
+    while tall * wide * unroll < 8 and unroll < 8:
         unroll *= 2
     return tall, wide, unroll
 
@@ -226,8 +243,9 @@ def make_plan(
     tall, wide, unroll = _block(host, rows, columns // lanes, fused)
     cells = depth // method.group
     oa, ob = operand_a(a, rows, depth), operand_b(b, depth, columns)
+    pack_b = _needs_pack(ob, method, compute, lanes, rows > tall)
     return Plan(
         host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
-        pack_a=_needs_pack(oa, method, compute, 1, True),
-        pack_b=_needs_pack(ob, method, compute, lanes, rows > tall),
+        prefetch=4 if wide == 2 and host.bits == 512 and not pack_b else 0,
+        pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b,
     )  # fmt: skip
