@@ -18,9 +18,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tritium.lowering import vmath
-from tritium.lowering.llvm import Function, Module, Value, const, vector
+from tritium.lowering.llvm import Function, Module, const, vector
 
-NAMES = ["exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt", "expm1", "log1p", "atan"]
+NAMES = "exp exp2 log log2 sin cos tanh erf rsqrt expm1 log1p atan".split()
 
 
 def compile_loop(name: str, type: str, width: int) -> tuple[Callable[..., None], str, object]:
@@ -81,7 +81,11 @@ def measure(name: str, type: str, count: int, width: int, rounds: int) -> tuple[
     kernel, _, owner = compile_loop(name, type, width)
     x = inputs(name, type, count)
     y = np.empty_like(x)
-    px, py, n = ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), ctypes.c_int64(count)
+    px, py, n = (
+        ctypes.c_void_p(x.ctypes.data),
+        ctypes.c_void_p(y.ctypes.data),
+        ctypes.c_int64(count),
+    )
     source, target = torch.from_numpy(x), torch.empty(count, dtype=torch.from_numpy(x).dtype)
     other = getattr(torch, name, None) or getattr(torch.special, name)
     repeats = max(20, 2_000_000 // count)

@@ -1,8 +1,8 @@
 """Fit the polynomials of `tritium.lowering.vmath` and write them to `coefficients.py`.
 
 Every polynomial is a minimax fit by the Remez exchange algorithm (Remez 1934; the formulation with
-a weight function is in Muller, "Elementary Functions", chapter 3), computed with mpmath at 60 digits
-and rounded to the nearest float or double. `FITS` states the function, interval, weight and degree
+a weight function is in Muller, "Elementary Functions", chapter 3), computed with mpmath at 60
+digits and rounded to the nearest float or double. `FITS` states the function, interval, weight and degree
 of each; a test evaluates the rounded coefficients against the same statement.
 
     python tools/fit_polynomials.py            # rewrite coefficients.py
@@ -99,7 +99,7 @@ def _fits() -> dict[str, Fit]:
     exp2_w = lambda r: r / mp.mpf(2) ** r  # noqa: E731
     log_w = lambda f: f * f if f != 0 else mp.mpf(0)  # noqa: E731  (relative to log ~ f)
     tan8, last32, last64 = 0.17158, 4.0, 6.0
-    sqrt2 = 1.41422
+    atanh_end = 0.04001  # s = f / (2 + f) is at most 1/5
     fits: dict[str, Fit] = {}
 
     def add(
@@ -112,8 +112,8 @@ def _fits() -> dict[str, Fit]:
 
     add("EXP", exp, exp_w, -half_ln2, half_ln2, 4, 9, "(e^r - 1 - r) / r^2")
     add("EXP2", exp2, exp2_w, -0.5001, 0.5001, 5, 10, "(2^r - 1) / r")
-    add("LOG", log, log_w, 1 / sqrt2 - 1, sqrt2 - 1, 7, None, "(log1p(f) - f + f^2/2) / f^3")
-    add("ATANH", atanh, root(lambda s: s * s / 2), 0, 0.02945, 2, 6,
+    add("LOG", log, log_w, -0.25, 0.5, 8, None, "(log1p(f) - f + f^2/2) / f^3")
+    add("ATANH", atanh, root(lambda s: s * s / 2), 0, atanh_end, None, 7,
         "(2 atanh(s) - 2 s) / s^3 in s^2")  # fmt: skip
     add(
         "SIN",
@@ -135,7 +135,7 @@ def _fits() -> dict[str, Fit]:
     add("ATAN", atan, root(lambda t: t**2), 0, tan8, 4, 12, "(atan(t) - t) / t^3 in t^2")
     add("ASIN", asin, root(lambda x: x**2), 0, 0.25, 5, 13, "(asin(x) - x) / x^3 in x^2")
     tail = _over_root(lambda s: (mp.atanh(s) / s - 1 - s * s / 3) / s**4)
-    fits["ATANH_TAIL_F64"] = Fit(tail, root(lambda s: s**4), 0, 0.02945, 7, 53, -66.0,
+    fits["ATANH_TAIL_F64"] = Fit(tail, root(lambda s: s**4), 0, atanh_end, 8, 53, -66.0,
                                  "(atanh(s)/s - 1 - s^2/3) / s^4 in s^2")  # fmt: skip
     fits["ERFCX_F32"] = Fit(erfcx, lambda t: 1 / erfcx(t), -1.0, 0.45, 10, 24, -24.5,
                             "erfcx(x) (1 + 2x), x = 4 (1+t)/(1-t)")  # fmt: skip
@@ -164,7 +164,10 @@ def remez(fit: Fit, rounds: int = 12) -> list[Real]:
         solution = mp.lu_solve(mp.matrix(rows), mp.matrix([values[i] for i in picks]))
         best, level = [solution[k] for k in range(n)], abs(solution[n])
         backwards = list(reversed(best))
-        errors = [abs(w) * (mp.polyval(backwards, x) - v) for x, v, w in zip(grid, values, weights)]
+        errors = [
+            abs(weight) * (mp.polyval(backwards, x) - value)
+            for x, value, weight in zip(grid, values, weights, strict=True)
+        ]
         if max(abs(e) for e in errors) < level * mp.mpf("1.005"):
             break
         picks = _alternation(errors, n + 1)
@@ -259,9 +262,8 @@ def generate() -> str:
         lines.append(f"# {fit.note}; {fit.low:.5g} .. {fit.high:.5g}; error 2^{error:.1f}")
         lines.append(f"{name} = {_tuple(found)}")
     words = ",\n".join(f"    0x{w:016X}" for w in two_over_pi_words(20))
-    lines.append(
-        f"# The fraction bits of 2/pi, most significant word first.\nTWO_OVER_PI_BITS = (\n{words},\n)"
-    )
+    lines.append("# The fraction bits of 2/pi, most significant word first.")
+    lines.append(f"TWO_OVER_PI_BITS = (\n{words},\n)")
     return "\n".join(lines) + "\n"
 
 

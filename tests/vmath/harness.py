@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -18,8 +18,8 @@ SIZES = {"float": 4, "double": 8, "half": 2, "bfloat": 2, "i8": 1, "i16": 2, "i3
 # Feature sets to compile for: what the host has, and what older hosts have.
 NO_AVX512 = (
     "avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd", "avx512bf16", "avx512ifma",
-    "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bitalg", "avx512vpopcntdq", "avx512vp2intersect",
-    "avx512fp16",
+    "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512bitalg", "avx512vpopcntdq", "avx512fp16",
+    "avx512vp2intersect",
 )  # fmt: skip
 NO_AVX2 = (*NO_AVX512, "avx2", "fma", "fma4", "f16c", "avx", "xop", "vaes", "vpclmulqdq", "avxvnni")
 REMOVED = {"host": (), "avx2": NO_AVX512, "sse": NO_AVX2}
@@ -27,7 +27,7 @@ REMOVED = {"host": (), "avx2": NO_AVX512, "sse": NO_AVX2}
 Body = Callable[[Function, list[Value], frozenset[str]], Value]
 
 
-@lru_cache(maxsize=1)
+@cache
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -64,7 +64,7 @@ class Kernel:
         with f.loop(Value("i64", "0"), n, const("i64", width)) as loop:
             values = [
                 f.load(vector(t, width), f.gep(t, p, loop.index), SIZES[t])
-                for t, p in zip(inputs, sources)
+                for t, p in zip(inputs, sources, strict=True)
             ]
             result = body(f, values, features)
             f.store(result, f.gep(output, out, loop.index), SIZES[output])
@@ -91,7 +91,7 @@ class Kernel:
         return out
 
 
-@lru_cache(maxsize=None)
+@cache
 def function_kernel(
     name: str, type: str, width: int, level: str = "host", arity: int = 1
 ) -> Kernel:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from .harness import Kernel
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.lowering.vmath import convert
+
+from .harness import Kernel
 
 NUMPY = {
     "fp64": np.dtype(np.float64),
@@ -28,7 +29,7 @@ LEVELS = ["host", "sse"]
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(
     src: str, dst: str, rounding: str, saturate: bool, level: str = "host", width: int = 16
 ) -> Kernel:

@@ -1,8 +1,9 @@
 """Vector math for the CPU: functions as straight-line LLVM IR on vectors of float or double.
 
 `call` writes a function of given values into the current block. `ULP` states the error bound of
-each function for each lane type, for the whole range of inputs including subnormal ones; infinities,
-NaNs and signed zeros come out as in C (without the rare distinctions of `pow`'s exceptions).
+each function for each lane type, over the whole range of inputs, subnormal ones and subnormal
+results included; infinities, NaNs and signed zeros come out as in C. Floating-point exceptions are
+not kept apart, and rounding to nearest without flushing of subnormal numbers is assumed.
 `convert.fp` writes conversions between float formats.
 """
 

@@ -12,11 +12,12 @@ and the 8-bit formats as i8.
 
 Rounding: to nearest, ties to even, or towards zero, of the exact value (a double is not rounded to
 float first). Out of range: bf16 and fp16 give infinity (the largest number when rounding towards
-zero). An 8-bit format saturates at its largest number, infinities included, as `cvt.satfinite` does
-on NVIDIA GPUs (which is what the reference compiles to); with `saturate=False` it gives infinity, or
+zero). An 8-bit format saturates at its largest number, infinities included, as `cvt.satfinite`
+does on NVIDIA GPUs (to which the reference compiles); with `saturate=False` it gives infinity, or
 NaN where there is none, as ml_dtypes does. fp8e4b15 always saturates, at 0x7e (1.75) as in the
 reference, though 0x7f reads as 1.875; a NaN becomes that too. (The reference rounds fp8e4b15 by
-truncation to fp16 and then ties away from zero; here it is as any other format.) The sign of NaNs is kept, their payload is not.
+truncation to fp16 and then ties away from zero; here it is as any other format.) The sign of NaNs
+is kept, their payload is not.
 
 The integer arithmetic is used for bf16 even where AVX512_BF16 exists: its conversion takes
 subnormal inputs for zero.

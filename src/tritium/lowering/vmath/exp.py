@@ -81,7 +81,7 @@ def _hyperbolic_argument(x: Lanes) -> Lanes:
 
 
 def half_expm1(x: Lanes) -> Lanes:
-    """(e^x - 1) / 2, for x from -40 to 89.5 (710.5); the half does not overflow before sinh does."""
+    """(e^x - 1) / 2 for x from -40 to 89.5 (710.5): the half overflows where sinh does."""
     r, _, integer = reduce_by_ln2(x)
     # 2^n (e^r - 1) + (2^n - 1), all of it divided by 4: 2^n itself may overflow.
     scale = power_of_two(integer, x.format, -2)

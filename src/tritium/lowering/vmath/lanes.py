@@ -262,7 +262,7 @@ def concat(parts: Sequence[Lanes]) -> Lanes:
         width = range(2 * parts[0].count)
         parts = [
             first.make(function.shuffle(a.value, b.value, width))
-            for a, b in zip(parts[::2], parts[1::2])
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
         ]
     return parts[0]
 
@@ -316,11 +316,8 @@ def ldexp(x: Lanes, n: Lanes, integer: Lanes) -> Lanes:
     the first is exact if x is in [1/2, 2].
     """
     format = x.format
-    width = next((w for w in (512, 256, 128) if x.count * format.bits % w == 0), 0)
-    if "avx512f" in x.features and width and (width == 512 or "avx512vl" in x.features):
-        size = width // format.bits
-        pairs = zip(x.chunks(size), n.chunks(size))
-        return concat([_scalef(a, b, width) for a, b in pairs])
+    if avx512_width(x):
+        return avx512("scalef", x, n)
     # Halve with a logical shift of the biased number: AVX2 has no arithmetic one for i64.
     number = integer - (format.rounder_bits - 4 * format.bias)
     half = number >> 1
@@ -329,14 +326,34 @@ def ldexp(x: Lanes, n: Lanes, integer: Lanes) -> Lanes:
     return x * first * second
 
 
-def _scalef(x: Lanes, n: Lanes, width: int) -> Lanes:
-    letter = "s" if x.format is FLOAT else "d"
+def avx512_width(x: Lanes) -> int:
+    """The bits of the AVX-512 register that x fills a whole number of, 0 if there is none."""
+    if "avx512f" not in x.features:
+        return 0
+    widths = (512, 256, 128) if "avx512vl" in x.features else (512,)
+    return next((w for w in widths if x.count * x.format.bits % w == 0), 0)
+
+
+def avx512(name: str, x: Lanes, *operands: Lanes | int) -> Lanes:
+    """The AVX-512 instruction `name` (scalef, getexp, getmant, ...) on all of x, register by
+    register. Operands are like x, or immediate."""
+    width = avx512_width(x)
+    size = width // x.format.bits
+    parts = [[o] * (x.count // size) if isinstance(o, int) else o.chunks(size) for o in operands]
+    return concat(
+        [_avx512(name, width, *chunk) for chunk in zip(x.chunks(size), *parts, strict=True)]
+    )
+
+
+def _avx512(name: str, width: int, x: Lanes, *operands: Lanes | int) -> Lanes:
     function, type = x.function, x.value.type
-    mask = const("i16" if x.count == 16 else "i8", -1)
-    arguments = [x.value, n.value, Value(type, "zeroinitializer"), mask]
+    arguments = [x.value, *(const("i32", o) if isinstance(o, int) else o.value for o in operands)]
+    # What masked lanes would keep; the mask; 4: round as the control register says.
+    arguments += [Value(type, "zeroinitializer"), const("i16" if x.count == 16 else "i8", -1)]
     if width == 512:
-        arguments.append(const("i32", 4))  # rounding: as the control register says
-    return x.make(function.call(type, f"llvm.x86.avx512.mask.scalef.p{letter}.{width}", *arguments))
+        arguments.append(const("i32", 4))
+    letter = "s" if x.format is FLOAT else "d"
+    return x.make(function.call(type, f"llvm.x86.avx512.mask.{name}.p{letter}.{width}", *arguments))
 
 
 # Pairs of floats: `high + low` with |low| at most half an ulp of high, after Dekker (1971).

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from tritium.lowering.llvm import Function, Module, Value, lanes, mangle, scalar, vector
+from tritium.lowering.llvm import Function, Module, Value, const, mangle, scalar
 from tritium.lowering.vmath.lanes import FORMATS, Features, Lanes, concat
 
 Emitter = Callable[..., Lanes]
@@ -78,7 +77,7 @@ def call(f: Function, name: str, *args: Value, features: Features) -> Value:
     size = min(values[0].count, _register_bits(features) * 4 // values[0].format.bits)
     if values[0].count % size:
         size = values[0].count
-    chunks = zip(*(v.chunks(size) for v in values))
+    chunks = zip(*(v.chunks(size) for v in values), strict=True)
     return concat([_call_outlined(entry, *chunk) for chunk in chunks]).value
 
 
@@ -120,55 +119,40 @@ def any_lane(condition: Lanes) -> Value:
     return f.call("i1", f"llvm.vector.reduce.or.{mangle(type)}", condition.value)
 
 
-def each_lane(
-    condition: Lanes, values: list[Lanes], compute: Callable[[Any], list[Value]], by: Lanes
-) -> list[Lanes]:
-    """Where the condition holds, replace lanes of `values` by `compute(lane of by)`.
+def replace_lanes(
+    condition: Lanes, value: Lanes, compute: Callable[[Lanes], Lanes], by: Lanes
+) -> Lanes:
+    """`value`, but `compute(lane of by)` in the lanes where the condition holds.
 
     Branches, so for outlined functions only: nothing is executed when no lane asks for it, and the
-    lanes are taken one by one when some does (`compute` writes scalar code once).
+    lanes are taken one by one when some does (`compute` writes scalar code, once).
     """
     f = condition.function
     before, cold, done = f.block, f.new_label("cold"), f.new_label("done")
     f.branch_if(any_lane(condition), cold, done)
     f.label(cold)
-    if by.count == 1:
-        replaced, last = compute(by), f.block
-        f.branch(done)
-    else:
-        replaced, last = _lane_loop(condition, values, compute, by, done)
+    new = compute(by).value if by.count == 1 else _lane_loop(condition, value, compute, by)
+    last = f.block
+    f.branch(done)
     f.label(done)
-    phis = [
-        f.phi(old.value.type, [(old.value, before), (new, last)])
-        for old, new in zip(values, replaced)
-    ]
-    return [by.make(p.value) for p in phis]
+    return value.make(f.phi(value.value.type, [(value.value, before), (new, last)]).value)
 
 
 def _lane_loop(
-    condition: Lanes,
-    values: list[Lanes],
-    compute: Callable[[Any], list[Value]],
-    by: Lanes,
-    done: str,
-) -> tuple[list[Value], str]:
+    condition: Lanes, value: Lanes, compute: Callable[[Lanes], Lanes], by: Lanes
+) -> Value:
     f = condition.function
-    wide = Lanes(f, f.cast("sext", condition.value, vector("i8", by.count)), by.features)
-    zero, one, stop = Value("i32", "0"), Value("i32", "1"), Value("i32", str(by.count))
-    with f.loop(zero, stop, one, [v.value for v in values], at_least_once=True) as loop:
-        wanted = f.icmp("ne", f.extract(wide.value, loop.index), Value("i8", "0"))
+    wide = condition.cast("sext", "i8").value  # i1 lanes have no address to pick one by
+    zero, one, stop = const("i32", 0), const("i32", 1), const("i32", by.count)
+    with f.loop(zero, stop, one, [value.value], at_least_once=True) as loop:
+        wanted = f.icmp("ne", f.extract(wide, loop.index), const("i8", 0))
         head, work, join = f.block, f.new_label("lane"), f.new_label("next")
         f.branch_if(wanted, work, join)
         f.label(work)
         found = compute(by.make(f.extract(by.value, loop.index)))
-        merged = [f.insert(v, n, loop.index) for v, n in zip(loop.carried, found)]
+        merged = f.insert(loop.carried[0], found.value, loop.index)
         worked = f.block
         f.branch(join)
         f.label(join)
-        loop.next = [
-            f.phi(v.type, [(v, head), (m, worked)]).value for v, m in zip(loop.carried, merged)
-        ]
-    last = f.block
-    f.branch(done)
-    assert lanes(loop.results[0].type) == by.count
-    return loop.results, last
+        loop.next = [f.phi(merged.type, [(loop.carried[0], head), (merged, worked)]).value]
+    return loop.results[0]

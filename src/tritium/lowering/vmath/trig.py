@@ -8,6 +8,9 @@ Reduction x = q pi/2 + r, |r| <= pi/4: subtracting q times pi/2 in parts for all
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
 
 from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.lowering.vmath import coefficients as c
@@ -22,30 +25,35 @@ from tritium.lowering.vmath.lanes import (
     two_product,
     two_sum,
 )
-from tritium.lowering.vmath.registry import each_lane, function
+from tritium.lowering.vmath.registry import function, replace_lanes
 
 # Up to here the reduction in parts is exact enough.
 _PLAIN_LIMIT = {"float": 1.0e5, "double": 1.0e9}
-_LARGE = "tritium.reduce_by_half_pi"
+_LARGE, _TRIPLE = "tritium.reduce_by_half_pi", "{i64, double, double}"
 
 
-def reduce_by_half_pi(a: Lanes) -> tuple[Lanes, Lanes, Lanes]:
-    """q (an integer, right modulo 4), r and what r lacks, for a >= 0 (NaN for infinities)."""
-    if a.format is FLOAT:
-        n, q, r = _reduce_float(a)
-        low = r.constant(0.0)
-    else:
-        n, q, r, low = _reduce_double(a)
-    large = (a > _PLAIN_LIMIT[a.base]) & (a < math.inf)
+class Reduced(NamedTuple):
+    """x = q pi/2 + r + low with |r| <= pi/4: only q modulo 4 matters."""
 
-    def compute(lane: Lanes) -> list[Value]:
-        return _call_large(lane)
-
-    q, r, low = each_lane(large, [q, r, low], compute, a)
-    return q, r, low
+    q: Lanes
+    r: Lanes
+    low: Lanes
 
 
-def _reduce_float(a: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+def _periodic(x: Lanes, finish: Callable[[Lanes, Reduced], Lanes]) -> Lanes:
+    """`finish(x, reduction of |x|)`. Huge lanes are done again one by one behind a branch, so that
+    nothing but x and the result lives across it."""
+    a = x.abs()
+    value = finish(x, _reduce_float(a) if a.format is FLOAT else _reduce_double(a))
+
+    def again(lane: Lanes) -> Lanes:
+        return finish(lane, _reduce_large(lane.abs()))
+
+    return replace_lanes((a > _PLAIN_LIMIT[a.base]) & (a < math.inf), value, again, x)
+
+
+def _reduce_float(a: Lanes) -> Reduced:
+    zero = a.constant(0.0)
     if has_fma(a.features):
         n, q = scaled_nearest(a, c.TWO_OVER_PI_F32[0])
         # The first step is exact: n * PIO2[0] is a multiple of its last place, so is the
@@ -53,17 +61,17 @@ def _reduce_float(a: Lanes) -> tuple[Lanes, Lanes, Lanes]:
         r = a
         for part in c.PIO2_F32:
             r = n.fma(-part, r)
-        return n, q, r
+        return Reduced(q, r, zero)
     # In doubles: the first part has 30 bits, so that n times it is exact.
     first = round(c.PIO2_F64[0] * 2.0**29) / 2.0**29
     second = (c.PIO2_F64[0] - first) + c.PIO2_F64[1]
     n, q = scaled_nearest(a, c.TWO_OVER_PI_F32[0])
     wide = n.cast("fpext", "double")
     r = a.cast("fpext", "double") - wide * first - wide * second
-    return n, q, r.cast("fptrunc", "float")
+    return Reduced(q, r.cast("fptrunc", "float"), zero)
 
 
-def _reduce_double(a: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
+def _reduce_double(a: Lanes) -> Reduced:
     n, q = scaled_nearest(a, c.TWO_OVER_PI_F64[0])
     first, second, third = c.PIO2_F64
     if has_fma(a.features):
@@ -77,25 +85,22 @@ def _reduce_double(a: Lanes) -> tuple[Lanes, Lanes, Lanes, Lanes]:
     if lost is not None:
         r, more = two_sum(r, -lost)
         low = low + more
-    r, low = fast_two_sum(r, low)
-    return n, q, r, low
+    return Reduced(q, *fast_two_sum(r, low))
 
 
-def _call_large(lane: Lanes) -> list[Value]:
-    """q, r, low for one large lane."""
+def _reduce_large(lane: Lanes) -> Reduced:
+    """The reduction of one large finite lane."""
     f = lane.function
     if not any(known.name == _LARGE for known in f.module.functions):
         _define_large(f.module)
     wide = lane.cast("fpext", "double")
-    result = f.emit(
-        "{i64, double, double}", f"call fastcc {{i64, double, double}} @{_LARGE}({wide.value})"
-    )
-    q = f.emit("i64", f"extractvalue {result}, 0")
-    r = f.emit("double", f"extractvalue {result}, 1")
-    low = f.emit("double", f"extractvalue {result}, 2")
+    result = f.emit(_TRIPLE, f"call fastcc {_TRIPLE} @{_LARGE}({wide.value})")
+    q = lane.make(f.emit("i64", f"extractvalue {result}, 0"))
+    r = lane.make(f.emit("double", f"extractvalue {result}, 1"))
+    low = lane.make(f.emit("double", f"extractvalue {result}, 2"))
     if lane.format is FLOAT:
-        return [f.cast("trunc", q, "i32"), f.cast("fptrunc", r, "float"), const("float", 0.0)]
-    return [q, r, low]
+        return Reduced(q.cast("trunc", "i32"), r.cast("fptrunc", "float"), lane.constant(0.0))
+    return Reduced(q, r, low)
 
 
 def _define_large(module: Module) -> None:
@@ -105,16 +110,15 @@ def _define_large(module: Module) -> None:
     a window of 192 bits leaves a fraction right to 2^-135, and no double is closer than 2^-62 to a
     multiple of pi/2.
     """
-    result = "{i64, double, double}"
     f = Function(
-        module, _LARGE, [("double", "x", "")], result,
+        module, _LARGE, [("double", "x", "")], _TRIPLE,
         linkage="internal fastcc", attributes="nounwind willreturn memory(none) noinline cold",
     )  # fmt: skip
     words = ", ".join(str(const("i64", w)) for w in (0, *c.TWO_OVER_PI_BITS))
     table = module.constant(
         f"[{1 + len(c.TWO_OVER_PI_BITS)} x i64]", f"[{words}]", prefix="two_over_pi"
     )
-    x = Lanes(f, f.arguments[0], frozenset())
+    x = Lanes(f, f.arguments[0], ())
     bits = x.bits()
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
     exponent = (bits >> 52) - 1023
@@ -122,10 +126,7 @@ def _define_large(module: Module) -> None:
     start = exponent + (64 - 54)
     word, shift = start >> 6, start & 63
     loaded = [x.make(f.load("i64", f.gep("i64", table, (word + k).value), 8)) for k in range(4)]
-    w = [
-        x.make(f.intrinsic("fshl", a.value, b.value, shift.value))
-        for a, b in zip(loaded, loaded[1:])
-    ]
+    w = [x.make(f.intrinsic("fshl", a.value, b.value, shift.value)) for a, b in pairwise(loaded)]
     wide_m = m.cast("zext", "i128")
     carry = (wide_m * w[2].cast("zext", "i128")) >> 64
     middle = wide_m * w[1].cast("zext", "i128") + carry
@@ -141,9 +142,9 @@ def _define_large(module: Module) -> None:
     r_low = r_low + (high * c.PIO2_F64[1] + low * c.PIO2_F64[0])
     r, r_low = fast_two_sum(r, r_low)
     values = [q, select(negative, -r, r), select(negative, -r_low, r_low)]
-    pack = Value(result, "poison")
+    pack = Value(_TRIPLE, "poison")
     for index, value in enumerate(values):
-        pack = f.emit(result, f"insertvalue {pack}, {value.value}, {index}")
+        pack = f.emit(_TRIPLE, f"insertvalue {pack}, {value.value}, {index}")
     f.ret(pack)
 
 
@@ -159,7 +160,7 @@ def _to_doubles(x: Lanes, magnitude: Lanes) -> tuple[Lanes, Lanes]:
     return top * scale * 2.0**-53, rest * scale * 2.0**-106
 
 
-def sin_reduced(r: Lanes, low: Lanes) -> Lanes:
+def _sin_reduced(_: Lanes, r: Lanes, low: Lanes) -> Lanes:
     """sin(r + low) for |r| <= pi/4."""
     z = r * r
     if r.format is FLOAT:
@@ -168,7 +169,7 @@ def sin_reduced(r: Lanes, low: Lanes) -> Lanes:
     return r + (cubic + low.fma(z * -0.5, low))
 
 
-def cos_reduced(r: Lanes, low: Lanes) -> Lanes:
+def _cos_reduced(_: Lanes, r: Lanes, low: Lanes) -> Lanes:
     """cos(r + low) for |r| <= pi/4."""
     z = r * r
     if r.format is FLOAT:
@@ -190,24 +191,29 @@ def _negate_if_bit_1(x: Lanes, q: Lanes) -> Lanes:
 
 @function("sin", float=2.0, double=1.5, outlined=True)
 def sin(x: Lanes) -> Lanes:
-    q, r, low = reduce_by_half_pi(x.abs())
-    value = select(_odd(q), cos_reduced(r, low), sin_reduced(r, low))
-    return _negate_if_bit_1(value, q).flip_sign(x)
+    def finish(x: Lanes, at: Reduced) -> Lanes:
+        value = select(_odd(at.q), _cos_reduced(*at), _sin_reduced(*at))
+        return _negate_if_bit_1(value, at.q).flip_sign(x)
+
+    return _periodic(x, finish)
 
 
 @function("cos", float=2.0, double=1.5, outlined=True)
 def cos(x: Lanes) -> Lanes:
-    q, r, low = reduce_by_half_pi(x.abs())
-    value = select(_odd(q), sin_reduced(r, low), cos_reduced(r, low))
-    return _negate_if_bit_1(value, q + 1)
+    def finish(_: Lanes, at: Reduced) -> Lanes:
+        value = select(_odd(at.q), _sin_reduced(*at), _cos_reduced(*at))
+        return _negate_if_bit_1(value, at.q + 1)
+
+    return _periodic(x, finish)
 
 
 @function("tan", float=3.5, double=3.0, outlined=True)
 def tan(x: Lanes) -> Lanes:
-    q, r, low = reduce_by_half_pi(x.abs())
-    sine, cosine, odd = sin_reduced(r, low), cos_reduced(r, low), _odd(q)
-    value = select(odd, cosine, sine) / select(odd, -sine, cosine)
-    return value.flip_sign(x)
+    def finish(x: Lanes, at: Reduced) -> Lanes:
+        sine, cosine, odd = _sin_reduced(*at), _cos_reduced(*at), _odd(at.q)
+        return (select(odd, cosine, sine) / select(odd, -sine, cosine)).flip_sign(x)
+
+    return _periodic(x, finish)
 
 
 def _atan_reduced(t: Lanes) -> Lanes:
