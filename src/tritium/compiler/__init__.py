@@ -1,0 +1,19 @@
+"""Compilation: sources, stages, the compiled kernel. `compile` is the entry point."""
+
+from tritium.backends.base import make_backend
+from tritium.compiler.compile import compile  # noqa: A004
+from tritium.compiler.kernel import CompiledKernel, LazyDict
+from tritium.compiler.key import get_cache_key
+from tritium.compiler.sources import ASTSource, IRSource
+from tritium.errors import CompilationError
+
+__all__ = [
+    "ASTSource",
+    "CompilationError",
+    "CompiledKernel",
+    "IRSource",
+    "LazyDict",
+    "compile",
+    "get_cache_key",
+    "make_backend",
+]

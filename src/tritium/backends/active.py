@@ -1,0 +1,61 @@
+"""Which driver launches kernels: the only usable device, unless the program chooses.
+
+A GPU driver that is usable wins over the CPU, which always is; `TRITON_CPU_BACKEND=1` or
+`set_active_to_cpu()` chooses the CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.base import DriverBase, backends
+
+
+class DriverConfig:
+    """`tritium.runtime.driver`: `active` is the driver in use, found when first asked for."""
+
+    def __init__(self) -> None:
+        self._default: DriverBase | None = None
+        self._active: DriverBase | None = None
+
+    @property
+    def default(self) -> DriverBase:
+        """The driver found on this machine. Raises `RuntimeError` when several GPUs' are."""
+        if self._default is None:
+            self._default = _find()
+        return self._default
+
+    @property
+    def active(self) -> Any:
+        """The driver that launches kernels now."""
+        if self._active is None:
+            self._active = self.default
+        return self._active
+
+    def set_active(self, driver: DriverBase) -> None:
+        """Launch through `driver` from now on."""
+        self._active = driver
+
+    def reset_active(self) -> None:
+        """Go back to the driver found on this machine."""
+        self._active = self.default
+
+    def set_active_to_cpu(self) -> None:
+        """Launch on the CPU from now on."""
+        self._active = backends["cpu"].driver()
+
+
+def _find() -> DriverBase:
+    if knobs.runtime.use_cpu:
+        return backends["cpu"].driver()
+    usable = [b.driver for name, b in backends.items() if name != "cpu" and b.driver.is_active()]
+    if len(usable) > 1:
+        raise RuntimeError(
+            f"{len(usable)} active drivers ({[d.__name__ for d in usable]}). "
+            "There should only be one."
+        )
+    return usable[0]() if usable else backends["cpu"].driver()
+
+
+driver = DriverConfig()

@@ -1,0 +1,239 @@
+"""What a backend is: how it compiles (`BaseBackend`), how it launches (`DriverBase`), and how
+backends are found.
+
+A backend is a package with two modules, `compiler` and `driver`, each defining exactly one concrete
+subclass. Tritium's own are known by name; others are found through the entry-point groups
+`tritium.backends` and `triton.backends` (name = package).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import ModuleType
+from typing import Any, ClassVar, Protocol
+
+from tritium.language.emitter import TargetFeatures
+from tritium.target import GPUTarget
+
+Stage = Callable[[Any, dict[str, Any]], Any]
+
+
+class Language(Enum):
+    """What a kernel is written in."""
+
+    TRITON = 0
+    GLUON = 1
+
+
+class BaseBackend(ABC):
+    """Compiles kernels for the targets it supports.
+
+    `binary_ext` names the last stage, whose result is bytes; the others are text or IR.
+    """
+
+    supports_native_tensor_specialization = False
+    binary_ext: ClassVar[str] = "bin"
+
+    def __init__(self, target: GPUTarget):
+        assert self.supports_target(target), f"{type(self).__name__} does not support {target}"
+        self.target = target
+
+    @staticmethod
+    @abstractmethod
+    def supports_target(target: GPUTarget) -> bool:
+        """Whether this backend compiles for `target`."""
+
+    @abstractmethod
+    def hash(self) -> str:
+        """What identifies the backend's tools and target in a cache key."""
+
+    @abstractmethod
+    def parse_options(self, options: dict[str, Any]) -> Any:
+        """A frozen options value (with `hash()`) from keyword options; unknown ones are ignored.
+
+        Raises `ValueError` for a bad value.
+        """
+
+    @abstractmethod
+    def add_stages(
+        self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
+    ) -> None:
+        """Fill in the stages, in order: name (and file extension) -> function of the previous
+        stage's result and the metadata, which it may extend."""
+
+    @abstractmethod
+    def load_dialects(self, context: Any) -> None:
+        """Register further dialects with an IR context."""
+
+    @abstractmethod
+    def get_module_map(self) -> Mapping[str, ModuleType]:
+        """Replacements of modules of the language (`triton.language.extra.libdevice`)."""
+
+    def target_features(self, options: Any) -> TargetFeatures:
+        """What the language may use on this target."""
+        return TargetFeatures(name=self.target.backend)
+
+    def parse_stage(self, stage: str, text: str, options: Any) -> Any:
+        """What a stage's stored text stands for, to go on compiling from it."""
+        return text
+
+    def pack_metadata(self, metadata: Any) -> Any:
+        """The part of the metadata that the launcher takes."""
+        return metadata
+
+    @staticmethod
+    def parse_attr(desc: str) -> list[list[Any]]:
+        """Attributes of an argument from its specialization ("D": divisible by 16)."""
+        return [["tt.divisibility", 16]] if "D" in desc else []
+
+    @staticmethod
+    def get_int_specialization(arg: int, **kwargs: Any) -> str:
+        """The specialization of an integer argument."""
+        return "D" if kwargs.get("align") and arg % 16 == 0 else ""
+
+    @staticmethod
+    def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
+        """The specialization of a tensor argument."""
+        return "D" if kwargs.get("align") and arg.data_ptr() % 16 == 0 else ""
+
+
+class Benchmarker(Protocol):
+    """Times `kernel_call`; returns milliseconds, one number for each quantile."""
+
+    def __call__(
+        self, kernel_call: Callable[[], Any], *, quantiles: list[float], **kwargs: Any
+    ) -> list[float]: ...
+
+
+class DriverBase(ABC):
+    """A device that kernels can be launched on."""
+
+    @classmethod
+    @abstractmethod
+    def is_active(cls) -> bool:
+        """Whether the device can be used on this machine."""
+
+    @abstractmethod
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The C type of an argument of kernel type `ty`."""
+
+    @abstractmethod
+    def get_current_target(self) -> GPUTarget:
+        """The target of the current device."""
+
+    @abstractmethod
+    def get_active_torch_device(self) -> Any:
+        """The current device as torch names it."""
+
+    @abstractmethod
+    def get_benchmarker(self) -> Benchmarker:
+        """How to time launches on this device."""
+
+
+class GPUDriver(DriverBase):
+    """A driver whose devices and streams torch manages."""
+
+    def __init__(self) -> None:
+        # torch is imported by the program if it uses GPU tensors at all.
+        torch = importlib.import_module("torch")
+        self.get_device_capability = torch.cuda.get_device_capability
+        self.get_current_device = torch.cuda.current_device
+        self.set_current_device = torch.cuda.set_device
+        self.get_current_stream = lambda index: torch.cuda.current_stream(index).cuda_stream
+
+    def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
+        """Launch arguments with tensor maps in their places; none by default."""
+        return args
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend's two classes."""
+
+    compiler: type[BaseBackend]
+    driver: type[DriverBase]
+
+
+_OWN = {"cpu": "tritium.backends.cpu"}
+_GROUPS = ("tritium.backends", "triton.backends")
+
+
+def concrete_subclass(module: ModuleType, base: type[Any]) -> type[Any]:
+    """The one concrete subclass of `base` that a module defines. Raises `RuntimeError`."""
+    found = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and issubclass(value, base)
+        and not inspect.isabstract(value)
+        and value.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        count = ">1" if found else "0"
+        raise RuntimeError(
+            f"Found {count} concrete subclasses of {base.__name__} in {module.__name__}: "
+            f"{[c.__name__ for c in found]}; there must be exactly one"
+        )
+    return found[0]
+
+
+class Backends(Mapping[str, Backend]):
+    """All installed backends by name, loaded when first used."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Backend] = {}
+        self._packages: dict[str, str] | None = None
+
+    @property
+    def packages(self) -> dict[str, str]:
+        """The package of each backend."""
+        if self._packages is None:
+            packages = dict(_OWN)
+            for group in _GROUPS:
+                for entry in importlib.metadata.entry_points(group=group):
+                    if not _is_reference(entry):
+                        packages.setdefault(entry.name, entry.value)
+            self._packages = packages
+        return self._packages
+
+    def __getitem__(self, name: str) -> Backend:
+        if name not in self._loaded:
+            package = _OWN.get(name) or self.packages[name]
+            compiler = importlib.import_module(f"{package}.compiler")
+            driver = importlib.import_module(f"{package}.driver")
+            self._loaded[name] = Backend(
+                concrete_subclass(compiler, BaseBackend), concrete_subclass(driver, DriverBase)
+            )
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.packages)
+
+    def __len__(self) -> int:
+        return len(self.packages)
+
+
+def _is_reference(entry: importlib.metadata.EntryPoint) -> bool:
+    """Whether an entry point is that of an installed Triton, whose backends are not ours."""
+    return entry.dist is not None and entry.dist.name in ("triton", "pytorch-triton")
+
+
+backends = Backends()
+
+
+def make_backend(target: GPUTarget) -> BaseBackend:
+    """The backend for a target. Raises `RuntimeError` unless exactly one supports it."""
+    own = [b.compiler for b in (backends[n] for n in _OWN) if b.compiler.supports_target(target)]
+    found = own or [b.compiler for b in backends.values() if b.compiler.supports_target(target)]
+    if len(found) != 1:
+        raise RuntimeError(
+            f"{len(found)} compatible backends for target ({target.backend}) "
+            f"({[c.__name__ for c in found]}). There should only be one."
+        )
+    return found[0](target)

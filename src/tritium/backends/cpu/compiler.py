@@ -1,0 +1,164 @@
+"""The CPU backend's compiler: options, and the stages ttir -> tile -> llir -> obj.
+
+    ttir   the frontend's IR, inlined and simplified
+    tile   fused loop nests over tiles (`tiles/`), printed for reading
+    llir   LLVM IR with explicit vectors (`lower/`)
+    obj    object code for the host (`loader`)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from tritium import knobs
+from tritium.analysis.writes import written_arguments
+from tritium.backends.base import BaseBackend, Language, Stage
+from tritium.backends.cpu.host import host
+from tritium.backends.cpu.loader import compile_ir, llvm_version
+from tritium.backends.cpu.lower.module import lower_to_llvm
+from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.ir.parsing import parse_module
+from tritium.language.emitter import TargetFeatures
+from tritium.ops.ttir import FuncOp
+from tritium.passes import PassManager, dump_before, pipelines
+from tritium.target import GPUTarget
+
+
+@dataclass(frozen=True)
+class CPUOptions:
+    """Options of a kernel on the CPU.
+
+    `num_warps`, `num_stages`, `num_ctas` and the like are accepted, reported in the metadata, and
+    have no effect: a program of the grid is one thread's work.
+
+    Attributes:
+        debug: compile in `device_assert`.
+        sanitize_overflow: with `debug`, check integer arithmetic for overflow.
+        enable_fp_fusion: let a multiplication and an addition become one fused operation.
+        ir_override: a file that replaces a stage's result.
+    """
+
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    warp_size: int = 1
+    maxnreg: int | None = None
+    cluster_dims: tuple[int, int, int] = (1, 1, 1)
+    debug: bool = False
+    sanitize_overflow: bool = True
+    enable_fp_fusion: bool = True
+    ir_override: str | None = None
+    backend_name: str = "cpu"
+    arch: str | None = None
+    extern_libs: tuple[tuple[str, str], ...] = ()
+    supported_fp8_dtypes: tuple[str, ...] = TargetFeatures.supported_fp8_dtypes
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+    default_dot_input_precision: str = "ieee"
+    max_num_imprecise_acc_default: int = 0
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
+    instrumentation_mode: str = field(default="")
+
+    def __post_init__(self) -> None:
+        for name in ("num_warps", "num_stages", "num_ctas"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < (0 if name == "num_stages" else 1):
+                raise ValueError(f"{name} is {value!r}; a positive int is required")
+        if self.num_warps & (self.num_warps - 1):
+            raise AssertionError(f"num_warps must be a power of 2; got {self.num_warps}")
+
+    def hash(self) -> str:
+        """A digest of all options."""
+        text = "_".join(f"{name}-{value}" for name, value in sorted(self.__dict__.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
+    return 1, 1, 1
+
+
+class CPUBackend(BaseBackend):
+    """Compiles for the processor of this machine."""
+
+    binary_ext = "obj"
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return target.backend == "cpu"
+
+    def hash(self) -> str:
+        machine = host()
+        return f"{llvm_version()}-{machine.cpu}-{machine.feature_string}-{machine.l2}"
+
+    def parse_options(self, options: dict[str, Any]) -> CPUOptions:
+        known = {n: v for n, v in options.items() if n in CPUOptions.__dataclass_fields__}
+        if known.get("enable_fp_fusion") is None:
+            known["enable_fp_fusion"] = knobs.language.default_fp_fusion
+        for name in ("num_warps", "num_stages", "num_ctas"):
+            if known.get(name, 0) is None:
+                del known[name]
+        known["extern_libs"] = tuple(sorted(dict(known.get("extern_libs") or ()).items()))
+        return CPUOptions(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})
+
+    def target_features(self, options: CPUOptions) -> TargetFeatures:
+        return TargetFeatures(
+            name="cpu",
+            min_dot_size=_min_dot_size,
+            supported_fp8_dtypes=options.supported_fp8_dtypes,
+            allowed_dot_input_precisions=options.allowed_dot_input_precisions,
+            default_dot_input_precision=options.default_dot_input_precision,
+            debug=options.debug,
+            sanitize_overflow=options.sanitize_overflow,
+        )
+
+    def add_stages(
+        self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
+    ) -> None:
+        if language is not Language.TRITON:
+            raise NotImplementedError("Gluon kernels need a GPU target; this one is 'cpu'")
+        stages["ttir"] = self._ttir
+        stages["tile"] = lambda module, metadata: lower_to_tiles(module, options)
+        stages["llir"] = self._llir
+        stages["obj"] = lambda text, metadata: compile_ir(text, opt=metadata["llvm_opt"])
+
+    @staticmethod
+    def _ttir(module: Any, metadata: dict[str, Any]) -> Any:
+        dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
+        with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
+            hook = dump_before(stream, None if dump == "1" else dump) if dump else None
+            PassManager(pipelines.ttir(), before=hook).run(module)
+        module.verify()
+        kernel = next(
+            op for op in module.body.block.ops
+            if isinstance(op, FuncOp) and op.sym_visibility != "private"
+        )  # fmt: skip
+        metadata["written_args"] = sorted(written_arguments(kernel))
+        return module
+
+    @staticmethod
+    def _llir(program: Any, metadata: dict[str, Any]) -> str:
+        text, facts = lower_to_llvm(program, host())
+        metadata.update(shared=0, **facts)
+        return text
+
+    def parse_stage(self, stage: str, text: str, options: Any) -> Any:
+        if stage == "ttir":
+            return parse_module(text, "<override>")
+        if stage == "tile":
+            raise NotImplementedError("the tile stage cannot be read back; override ttir or llir")
+        return text
+
+    def load_dialects(self, context: Any) -> None:
+        """The backend has no dialect of its own."""
+
+    def get_module_map(self) -> Mapping[str, ModuleType]:
+        return {}
+
+

@@ -1,0 +1,245 @@
+"""The CPU as a device: properties, loading, launching, timing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tritium.backends.base import DriverBase
+from tritium.backends.cpu.host import host
+from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher
+from tritium.backends.cpu.loader import Image, load_object
+from tritium.target import GPUTarget
+
+
+class LoadedKernel(NamedTuple):
+    """A kernel in memory; its address is valid as long as the image lives."""
+
+    address: int
+    image: Image
+
+
+class CPUUtils:
+    """What the runtime asks of a device."""
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """Figures that programs for GPUs look at, as far as they mean something here.
+
+        `multiprocessor_count` is the number of threads that programs run on, `max_shared_mem` the
+        data cache that one core has to itself, in bytes.
+        """
+        machine = host()
+        return {
+            "max_shared_mem": machine.l2,
+            "max_num_regs": machine.vector_registers,
+            "multiprocessor_count": cpu_threads(),
+            "warpSize": 1,
+            "sm_clock_rate": 0,
+            "mem_clock_rate": 0,
+            "mem_bus_width": 0,
+        }
+
+    def load_binary(
+        self, name: str, kernel: bytes, shared: int, device: int
+    ) -> tuple[Image, LoadedKernel, int, int, int]:
+        """(module, function, registers, spills, threads a program) of a kernel's object code."""
+        image = load_object(kernel, [name])
+        return image, LoadedKernel(image[name], image), 0, 0, 1
+
+
+class CPULauncher:
+    """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
+
+    def __init__(self, src: Any, metadata: Any, function: LoadedKernel):
+        written = frozenset(metadata.written_args)
+        self._params: list[Param] = []
+        self._nested = any(isinstance(t, (tuple, list)) for t in src.signature.values())
+        self._slot = 0
+        for i, (name, kind) in enumerate(src.signature.items()):
+            self._add(name, kind, (i,), src.constants, written)
+        self._launch = make_launcher(
+            function.address, self._params, metadata.scratch_bytes, name=metadata.name,
+            keep=function.image, store=_store(),
+        )  # fmt: skip
+
+    def _add(
+        self, name: str, kind: Any, path: tuple[int, ...], constants: Any, written: frozenset[int]
+    ) -> None:
+        if isinstance(kind, (tuple, list)):
+            for i, member in enumerate(kind):
+                self._add(f"{name}[{i}]", member, (*path, i), constants, written)
+            return
+        if kind == "constexpr" or path in constants:
+            self._params.append(Param(name, "constexpr"))
+            return
+        self._params.append(Param(name, kind, writes=self._slot in written))
+        self._slot += 1
+
+    def __call__(
+        self,
+        gx: int,
+        gy: int,
+        gz: int,
+        stream: Any,
+        function: Any,
+        packed_metadata: Any,
+        launch_metadata: Any,
+        enter_hook: Callable[[Any], None] | None,
+        exit_hook: Callable[[Any], None] | None,
+        *args: Any,
+    ) -> None:
+        if self._nested:
+            args = tuple(_leaves(args))
+        if enter_hook:
+            enter_hook(launch_metadata)
+        self._launch(gx, gy, gz, *args)
+        if exit_hook:
+            exit_hook(launch_metadata)
+
+
+def _leaves(values: Sequence[Any]) -> list[Any]:
+    """The members of nested tuples, in order."""
+    flat: list[Any] = []
+    for value in values:
+        flat.extend(_leaves(value) if isinstance(value, tuple) else [value])
+    return flat
+
+
+def _store() -> Any:
+    return None
+
+
+class CPUDeviceInterface:
+    """What programs ask of `torch.cuda`, for the CPU: work is done when a launch returns."""
+
+    class Event:
+        """A point in time."""
+
+        def __init__(self, enable_timing: bool = True):
+            self.time = 0.0
+
+        def record(self) -> None:
+            """Remember now."""
+            self.time = time.perf_counter()
+
+        def elapsed_time(self, end: CPUDeviceInterface.Event) -> float:
+            """Milliseconds until `end`."""
+            return (end.time - self.time) * 1e3
+
+        def synchronize(self) -> None:
+            """Nothing to wait for."""
+
+    @staticmethod
+    def synchronize(device: Any = None) -> None:
+        """Nothing to wait for."""
+
+    @staticmethod
+    def current_device() -> int:
+        """The only device."""
+        return 0
+
+    @staticmethod
+    def set_device(device: int) -> None:
+        """There is only one device."""
+        if device != 0:
+            raise ValueError(f"set_device: device is {device}; the CPU is device 0")
+
+    @staticmethod
+    def is_available() -> bool:
+        """Always."""
+        return True
+
+    @staticmethod
+    def device_count() -> int:
+        """One."""
+        return 1
+
+
+class CPUDriver(DriverBase):
+    """Launches kernels on the threads of this process's CPUs."""
+
+    def __init__(self) -> None:
+        self.utils = CPUUtils()
+        self.launcher_cls = CPULauncher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+    def get_current_device(self) -> int:
+        """The CPU is one device: 0."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is only one device."""
+        CPUDeviceInterface.set_device(device)
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """Launches run at once, in order: the one stream is 0."""
+        return 0
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """CUDA's notion of a capability, which a CPU does not have: (0, 0)."""
+        return 0, 0
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cpu", host().cpu, 1)
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        if ty.startswith("*"):
+            return "void*"
+        names = {"fp16": "double", "bf16": "double", "fp32": "float", "fp64": "double",
+                 "i1": "int8_t", "u1": "uint8_t"}  # fmt: skip
+        sizes = (8, 16, 32, 64)
+        names |= {f"i{n}": f"int{n}_t" for n in sizes} | {f"u{n}": f"uint{n}_t" for n in sizes}
+        if ty not in names:
+            raise TypeError(f"kernel type {ty!r} has no C type; known are *T, {', '.join(names)}")
+        return names[ty]
+
+    def get_active_torch_device(self) -> Any:
+        torch = sys.modules.get("torch")
+        return "cpu" if torch is None else torch.device("cpu")
+
+    def get_device_interface(self) -> type[CPUDeviceInterface]:
+        """Synchronization and timing, named as torch names them."""
+        return CPUDeviceInterface
+
+    def get_benchmarker(self) -> Any:
+        return benchmark
+
+    def get_empty_cache_for_benchmark(self) -> np.ndarray:
+        """A buffer larger than the last-level cache; writing it evicts what is there."""
+        return np.empty(max(4 * host().l3, 64 << 20), dtype=np.uint8)
+
+    def clear_cache(self, cache: np.ndarray) -> None:
+        """Evict all data from the caches."""
+        cache.fill(0)
+
+
+def benchmark(
+    kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
+) -> list[float]:
+    """Quantiles of the wall time of a call, in milliseconds (`Benchmarker`).
+
+    Keywords: `warmup` and `rep`, how long to warm up and to measure, in milliseconds.
+    """
+    warmup, rep = kwargs.get("warmup", 25), kwargs.get("rep", 100)
+    _run_for(kernel_call, warmup)
+    times = _run_for(kernel_call, rep)
+    return [float(q) for q in np.quantile(times, quantiles)]
+
+
+def _run_for(kernel_call: Callable[[], Any], milliseconds: float) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + milliseconds / 1e3
+    while not times or time.perf_counter() < end:
+        start = time.perf_counter()
+        kernel_call()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+

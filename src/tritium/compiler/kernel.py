@@ -1,0 +1,155 @@
+"""A compiled kernel: the result of every stage, its metadata, and how to launch it."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.active import driver
+from tritium.backends.base import make_backend
+from tritium.target import GPUTarget
+
+
+class LazyDict:
+    """Data for launch hooks: entries that are computed only if a hook asks (`get`)."""
+
+    def __init__(self, data: dict[str, Any]):
+        self.data = data
+        self.extras: list[tuple[Callable[..., dict[str, Any]], tuple[Any, ...]]] = []
+
+    def get(self) -> dict[str, Any]:
+        """All entries."""
+        for function, args in self.extras:
+            self.data.update(function(*args))
+        self.extras.clear()
+        return self.data
+
+    def add(self, func: Callable[..., dict[str, Any]], args: tuple[Any, ...]) -> None:
+        """Entries to compute later, by `func(*args)`."""
+        self.extras.append((func, args))
+
+
+class AsmDict(dict[str, Any]):
+    """Stage name -> its result, text or bytes (the last). Files are read when asked for; further
+    views of the binary (disassembly) are made when asked for."""
+
+    def __init__(
+        self, files: Mapping[str, str], binary: str, views: Mapping[str, Callable[[bytes], str]]
+    ):
+        super().__init__((name, None) for name in files)
+        self._files, self._binary, self._views = files, binary, views
+
+    def __getitem__(self, stage: str) -> Any:
+        value = super().get(stage)
+        if value is None:
+            value = self[stage] = self.__missing__(stage)
+        return value
+
+    def __missing__(self, stage: str) -> Any:
+        if stage in self._files:
+            path = Path(self._files[stage])
+            return path.read_bytes() if stage == self._binary else path.read_text()
+        if stage in self._views:
+            return self._views[stage](self[self._binary])
+        raise KeyError(stage)
+
+    def get(self, stage: str, default: Any = None) -> Any:
+        return self[stage] if stage in self or stage in self._views else default
+
+
+class CompiledKernel:
+    """A kernel ready to launch: `kernel[grid](*args)`, or `run` with everything spelled out.
+
+    Attributes:
+        asm: stage name -> text, in order; the last is the binary.
+        metadata: what the stages found out (`name`, `num_warps`, `shared`, ...), a named tuple.
+        hash: the key of the cache entry.
+    """
+
+    launch_enter_hook = None
+    launch_exit_hook = None
+
+    def __init__(self, src: Any, metadata_group: Mapping[str, str], hash: str):
+        metadata_path = next(Path(p) for n, p in metadata_group.items() if n.endswith(".json"))
+        metadata = json.loads(metadata_path.read_text())
+        target = metadata["target"]
+        metadata["target"] = GPUTarget(target["backend"], target["arch"], target["warp_size"])
+        self.metadata = namedtuple("KernelMetadata", sorted(metadata))(**metadata)
+        backend = make_backend(self.metadata.target)
+        self.packed_metadata = backend.pack_metadata(self.metadata)
+        self.src = src
+        self.hash = hash
+        self.name: str = self.metadata.name
+        files = {
+            Path(name).suffix[1:]: path
+            for name, path in metadata_group.items()
+            if not name.endswith(".json")
+        }
+        self.asm = AsmDict(files, backend.binary_ext, getattr(backend, "asm_views", {}))
+        self.metadata_group = metadata_group
+        self.module: Any = None
+        self.function: Any = None
+        self._run: Any = None
+
+    @property
+    def kernel(self) -> bytes:
+        """The binary."""
+        return self.asm[make_backend(self.metadata.target).binary_ext]
+
+    def _init_handles(self) -> None:
+        """Load the binary on the current device."""
+        if self.module is not None:
+            return
+        active = driver.active
+        device = active.get_current_device()
+        knobs.runtime.kernel_load_start_hook(
+            self.module, self.function, self.name, self.metadata_group, self.hash
+        )
+        loaded = active.utils.load_binary(
+            self.name, self.kernel, getattr(self.metadata, "shared", 0), device
+        )
+        self.module, self.function, self.n_regs, self.n_spills, self.n_max_threads = loaded
+        self._run = active.launcher_cls(self.src, self.metadata, self.function)
+        knobs.runtime.kernel_load_end_hook(
+            self.module, self.function, self.name, self.metadata_group, self.hash
+        )
+
+    @property
+    def run(self) -> Any:
+        """The launcher: `run(gx, gy, gz, stream, function, packed_metadata, launch_metadata,
+        enter_hook, exit_hook, *args)`, arguments as the kernel's Python parameters."""
+        if self._run is None:
+            self._init_handles()
+        return self._run
+
+    def launch_metadata(self, grid: tuple[int, ...], stream: Any, *args: Any) -> LazyDict | None:
+        """What launch hooks are given; None when there is no hook."""
+        if knobs.runtime.launch_enter_hook is None:
+            return None
+        self._init_handles()
+        data = LazyDict({"name": self.name, "function": self.function, "stream": stream})
+        extra = getattr(getattr(self.src, "fn", None), "launch_metadata", None)
+        if extra is not None:
+            names = self.src.fn.arg_names
+            data.add(extra, (grid, self.metadata, dict(zip(names, args))))
+        return data
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        launch = self.run
+        gx, gy, gz = (*grid, 1, 1, 1)[:3]
+
+        def runner(*args: Any, stream: Any = None) -> None:
+            active = driver.active
+            if stream is None:
+                stream = active.get_current_stream(active.get_current_device())
+            launch(
+                gx, gy, gz, stream, self.function, self.packed_metadata,
+                self.launch_metadata(grid, stream, *args),
+                knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook, *args,
+            )  # fmt: skip
+
+        return runner

@@ -1,0 +1,153 @@
+"""What can be compiled: a kernel function with a signature, or a file of some stage's text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.base import BaseBackend, Language
+from tritium.frontend.module import compile_function
+from tritium.frontend.visitor import FrontendOptions
+from tritium.ir.parsing import parse_module
+from tritium.language.function import JITCallable
+
+ArgPath = tuple[int, ...]
+
+
+class ASTSource:
+    """A kernel function and the types of its arguments.
+
+    Args:
+        fn: the kernel.
+        signature: parameter name -> type ("*fp32", "i32", "constexpr", nested tuples).
+        constexprs: values of the constexpr parameters: name or path -> value.
+        attrs: attributes of arguments: path -> [[name, value], ...].
+
+    Raises: `TypeError` for keys or types of the wrong kind.
+    """
+
+    language = Language.TRITON
+    ext = "ttir"
+
+    def __init__(
+        self,
+        fn: JITCallable,
+        signature: Mapping[str, Any] | str,
+        constexprs: Mapping[Any, Any] | None = None,
+        attrs: Mapping[ArgPath, Sequence[Sequence[Any]]] | None = None,
+    ):
+        if not isinstance(fn, JITCallable):
+            raise TypeError(f"ASTSource: fn is {fn!r}; a function decorated with @jit is required")
+        self.fn = fn
+        self.name = fn.__name__
+        if isinstance(signature, str):
+            signature = dict(zip(fn.arg_names, (s.strip() for s in signature.split(","))))
+        if not all(isinstance(name, str) for name in signature):
+            raise TypeError("Signature keys must be string")
+        unknown = [name for name in signature if name not in fn.arg_names]
+        if unknown:
+            raise TypeError(f"{self.name} has no parameter named {unknown[0]!r}")
+        constants = {self._path(k): v for k, v in (constexprs or {}).items()}
+        self.constants = constants
+        self.attrs = {tuple(k): [list(v) for v in vs] for k, vs in (attrs or {}).items()}
+        self.signature = {
+            name: signature.get(name, "constexpr") for name in fn.arg_names
+        }
+        missing = [
+            name
+            for i, name in enumerate(fn.arg_names)
+            if self.signature[name] == "constexpr" and (i,) not in constants
+        ]
+        for name in missing:
+            param = next(p for p in fn.params if p.name == name)
+            if not param.has_default:
+                raise TypeError(f"{self.name}: no type and no constant for parameter {name!r}")
+            constants[(param.num,)] = param.default
+
+    def _path(self, key: Any) -> ArgPath:
+        if isinstance(key, str):
+            if key not in self.fn.arg_names:
+                raise TypeError(f"{self.name} has no parameter named {key!r}")
+            return (self.fn.arg_names.index(key),)
+        return (key,) if isinstance(key, int) else tuple(key)
+
+    def hash(self) -> str:
+        """A digest of the source, the signature, the constants and the attributes."""
+        constants = [
+            (path, getattr(value, "cache_key", None) or repr(value))
+            for path, value in sorted(self.constants.items())
+        ]
+        text = f"{self.fn.cache_key}-{list(self.signature.items())}-{constants}-{self.attrs}"
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def make_ir(self, backend: BaseBackend, options: Any) -> Any:
+        """The module of `tt` functions. Raises `CompilationError`."""
+        return compile_function(
+            self.fn,
+            self.signature,
+            self.constants,
+            self.attrs,
+            backend.target_features(options),
+            FrontendOptions(
+                allow_non_constexpr_globals=knobs.compilation.allow_non_constexpr_globals,
+                debugging=knobs.compilation.front_end_debugging,
+            ),
+        )
+
+    def parse_options(self) -> dict[str, Any]:
+        """Options that the source itself fixes."""
+        return {}
+
+
+_ENTRY = {
+    "llir": re.compile(r"define .*@([\w$.]+)\("),
+    "ptx": re.compile(r"\.(?:visible|weak|extern)\s+\.entry\s+([\w$.]+)\s*\("),
+}
+
+
+class IRSource:
+    """A file that holds the text of one stage; compilation goes on after that stage.
+
+    Raises `ValueError` when the file's extension is no stage of the backend.
+    """
+
+    def __init__(self, path: str | Path, context: Any, backend: BaseBackend):
+        self.path = Path(path)
+        self.ext = self.path.suffix[1:]
+        self.language = Language.TRITON
+        self.src = self.path.read_text()
+        self.backend = backend
+        self.module = None
+        if self.ext in ("ttir", "ttgir"):
+            self.module = parse_module(self.src, str(self.path))
+            self.name = self._entry_function()
+        else:
+            pattern = _ENTRY.get(self.ext)
+            match = pattern.search(self.src) if pattern else None
+            self.name = match[1] if match else self.path.stem
+
+    def _entry_function(self) -> str:
+        assert self.module is not None
+        for op in self.module.body.block.ops:
+            if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
+                return op.sym_name  # pyright: ignore[reportAttributeAccessIssue]
+        raise ValueError(f"{self.path}: the module has no public tt.func")
+
+    def hash(self) -> str:
+        """A digest of the text."""
+        return hashlib.sha256(self.src.encode()).hexdigest()
+
+    def make_ir(self, backend: BaseBackend, options: Any) -> Any:
+        """What the stages after this one start from."""
+        return self.module if self.module is not None else self.src
+
+    def parse_options(self) -> dict[str, Any]:
+        """Options stated in the file (`ttg.num-warps`)."""
+        if self.ext != "ttgir" or self.module is None:
+            return {}
+        warps = self.module.attributes.get("ttg.num-warps")
+        return {} if warps is None else {"num_warps": warps.value.data}  # pyright: ignore

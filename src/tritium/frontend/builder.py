@@ -1,0 +1,135 @@
+"""The compiler's emitter: language functions called while it is active append ops to a block."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from xdsl.dialects.builtin import UNKNOWN_LOC, CallSiteLoc, FileLineColLoc, IntAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from tritium.ir.types import Type
+from tritium.language.emitter import TargetFeatures
+from tritium.language.function import JITCallable
+from tritium.ops.base import Op
+
+
+class CallHandler(Protocol):
+    """Generates a call of another function at the builder's position."""
+
+    def __call__(
+        self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any: ...
+
+
+class IRBuilder:
+    """Appends ops at the end of `block`, with the current source location and name hint.
+
+    Implements `language.emitter.Emitter`.
+    """
+
+    def __init__(self, features: TargetFeatures):
+        self.features = features
+        self.block = Block()
+        self.location: Attribute = UNKNOWN_LOC
+        self.name_hint: str | None = None
+        self.handle_call: CallHandler | None = None
+        self.source_position: tuple[str, int] = ("<unknown>", 0)
+        self._locations: dict[tuple[str, int, int], FileLineColLoc] = {}
+
+    # Position
+
+    def set_position(self, file: str, line: int, column: int) -> None:
+        """Ops from now on come from this place in the user's source."""
+        self.source_position = (file, line)
+        key = (file, line, column)
+        location = self._locations.get(key)
+        if location is None:
+            location = FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
+            self._locations[key] = location
+        self.location = location
+
+    @contextmanager
+    def inserting_into(self, block: Block) -> Iterator[Block]:
+        """Append to `block` for a while; location and name hint are restored afterwards."""
+        saved = self.block, self.location, self.name_hint, self.source_position
+        self.block = block
+        try:
+            yield block
+        finally:
+            self.block, self.location, self.name_hint, self.source_position = saved
+
+    @contextmanager
+    def naming(self, name: str) -> Iterator[None]:
+        """Name the results of ops after the Python variable that they are assigned to."""
+        saved, self.name_hint = self.name_hint, name
+        try:
+            yield
+        finally:
+            self.name_hint = saved
+
+    # Emitter
+
+    def emit(
+        self,
+        cls: type[Op],
+        *operands: Any,
+        result: Any = None,
+        regions: Sequence[Any] = (),
+        **attrs: Any,
+    ) -> tuple[SSAValue, ...]:
+        op = cls.build(
+            *operands,
+            result=result,
+            regions=regions,
+            location=self.location,  # pyright: ignore[reportArgumentType]
+            **attrs,
+        )
+        self.insert(op)
+        return tuple(op.results)
+
+    def insert(self, op: Operation) -> None:
+        """Append an op that is already built."""
+        if self.name_hint is not None:
+            for value in op.results:
+                value.name_hint = self.name_hint
+        self.block.add_op(op)
+
+    def region(
+        self,
+        types: Sequence[Type],
+        body: Callable[..., Sequence[SSAValue]],
+        terminator: type[Op],
+    ) -> Region:
+        block = Block(arg_types=types)
+        with self.inserting_into(block):
+            self.name_hint = None
+            values = body(*block.args)
+            self.emit(terminator, tuple(values))
+        return Region(block)
+
+    def call(
+        self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        assert self.handle_call is not None, "no function is being compiled"
+        return self.handle_call(function, args, kwargs)
+
+    def set_attribute(self, handle: Any, name: str, value: Attribute) -> None:
+        owner = handle.owner
+        if isinstance(owner, Operation):
+            owner.attributes[name] = value
+
+    def warn(self, message: str) -> None:
+        file, line = self.source_position
+        warnings.warn_explicit(message, UserWarning, file, line)
+
+    def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:
+        print(text, end="", file=file or sys.stdout, flush=flush)
+
+
+def inlined_at(callee: Attribute, caller: Attribute) -> CallSiteLoc:
+    """The location of an op of `callee` inlined at a call in `caller`."""
+    return CallSiteLoc(callee, caller)

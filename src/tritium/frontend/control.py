@@ -1,0 +1,430 @@
+"""Control flow: `if`, `for`, `while`, `return`, as structured ops.
+
+A `return` inside an `if` is kept structured too: the statements after the `if` are visited inside
+the branch (or branches) that reach them, so that each branch computes the function's result.
+
+    if n == 0:                      %r = scf.if %n0 {
+        return a          ->          scf.yield %a
+    b = f(a)                        } else {
+    return b                          %b = ...; scf.yield %b
+                                    }
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i32
+from xdsl.ir import Attribute, Block, Region
+
+from tritium import language as tl
+from tritium.frontend.scope import Undefined
+from tritium.frontend.statements import Statements, is_constexpr_annotation
+from tritium.frontend.values import (
+    carriable,
+    flatten,
+    ir_types,
+    is_dynamic,
+    is_number,
+    make_dynamic,
+    same,
+    unflatten,
+    wrap,
+)
+from tritium.language.casts import to_tensor
+from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.iterators import common_integer_type
+from tritium.ops.arith import SubIOp
+from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+
+
+class ControlFlow(Statements):
+    """Visits statements that choose what runs next."""
+
+    def visit_block(self, statements: Sequence[ast.stmt]) -> None:
+        """Visit statements, none of which returns."""
+        for statement in statements:
+            self.visit(statement)
+
+    # Functions' bodies and returns
+
+    def visit_tail(self, statements: Sequence[ast.stmt]) -> Any:
+        """Visit statements to the end of the function; returns the function's value."""
+        for index, statement in enumerate(statements):
+            if isinstance(statement, ast.Return):
+                return self.returned(statement)
+            if isinstance(statement, ast.If) and contains_return([statement]):
+                return self._tail_if(statement, statements[index + 1 :])
+            self.visit(statement)
+        return constexpr(None)
+
+    def returned(self, node: ast.Return) -> Any:
+        """The value of a `return` statement."""
+        self.node = node
+        self.place(node)
+        value = constexpr(None) if node.value is None else wrap(self.visit(node.value))
+        self.last_return = node
+        return value
+
+    def visit_Return(self, node: ast.Return) -> None:
+        raise self.unsupported(
+            node,
+            "Cannot have `return` statements inside `while` or `for` statements in a kernel; "
+            "compute the value in a variable and return it after the loop",
+        )
+
+    def _tail_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> Any:
+        self.node = node
+        self.place(node)
+        condition = self.visit(node.test)
+        if not is_dynamic(condition):
+            chosen = node.body if unwrap(condition) else node.orelse
+            return self.visit_tail([*chosen, *rest])
+        condition = self.condition(condition, node.test)
+        before, position = self.scope.locals, self.builder.location
+        blocks, values = (Block(), Block()), []
+        for block, branch in zip(blocks, (node.body, node.orelse)):
+            self.scope.locals = before
+            self.scope.locals = self.scope.snapshot()
+            with self.builder.inserting_into(block):
+                values.append(self.visit_tail([*branch, *rest]))
+        values = self._unify_returns(values, blocks)
+        results = self._emit_if(condition, blocks, [[v] for v in values], position)
+        return unflatten([values[0].type], results)[0]
+
+    def _unify_returns(self, values: list[Any], blocks: Sequence[Block]) -> list[Any]:
+        for i, block in enumerate(blocks):
+            other = values[1 - i]
+            if is_dynamic(other) or not same(values[0], values[1]):
+                with self.builder.inserting_into(block):
+                    values[i] = make_dynamic(values[i], getattr(other, "type", None))
+        if values[0].type != values[1].type:
+            raise self.error(
+                self.last_return,
+                f"Return type mismatch: one path returns {values[0].type} "
+                f"and another {values[1].type}; all paths must return the same type",
+            )
+        return values
+
+    # if
+
+    def visit_If(self, node: ast.If) -> None:
+        condition = self.visit(node.test)
+        if not is_dynamic(condition):
+            self.visit_block(node.body if unwrap(condition) else node.orelse)
+            return
+        if contains_return([node]):
+            self.visit_Return(next(returns([node])))
+        condition = self.condition(condition, node.test)
+        before, position = self.scope.locals, self.builder.location
+        blocks, scopes = (Block(), Block()), []
+        for block, branch in zip(blocks, (node.body, node.orelse)):
+            self.scope.locals = before
+            self.scope.locals = self.scope.snapshot()
+            with self.builder.inserting_into(block):
+                self.visit_block(branch)
+            scopes.append(self.scope.locals)
+        self.scope.locals = before
+        names, merged = self._merge_branches(node, blocks, scopes)
+        results = self._emit_if(condition, blocks, merged, position)
+        values = unflatten([v.type for v in merged[0]], results)
+        for name, value in zip(names, values):
+            self.scope.locals[name] = self.named(name, value)
+
+    def _emit_if(
+        self,
+        condition: tl.tensor,
+        blocks: Sequence[Block],
+        values: Sequence[Sequence[Any]],
+        location: Attribute,
+    ) -> tuple[Any, ...]:
+        for block, yielded in zip(blocks, values):
+            with self.builder.inserting_into(block):
+                self.builder.location = location
+                self.builder.emit(YieldOp, tuple(flatten(yielded)))
+        self.builder.location = location
+        return self.builder.emit(
+            IfOp,
+            condition.handle,
+            result=ir_types([v.type for v in values[0]]),
+            regions=[Region(block) for block in blocks],
+        )
+
+    def _merge_branches(
+        self, node: ast.If, blocks: Sequence[Block], scopes: list[dict[str, Any]]
+    ) -> tuple[list[str], list[list[Any]]]:
+        """Which names the branches leave with different values, and these values."""
+        names: list[str] = []
+        merged: list[list[Any]] = [[], []]
+        line = self.function.first_line + node.lineno - 1
+        for name in dict.fromkeys([*scopes[0], *scopes[1]]):
+            if any(isinstance(s.get(name, Undefined("")), Undefined) for s in scopes):
+                self.scope.locals[name] = Undefined(
+                    f"only one branch of the `if` at line {line} assigns it"
+                )
+                continue
+            pair = [scope[name] for scope in scopes]
+            if same(pair[0], pair[1]):
+                self.scope.locals[name] = pair[0]
+                continue
+            pair = self._unify(node, name, pair, blocks)
+            if pair is None:
+                continue
+            names.append(name)
+            for values, value in zip(merged, pair):
+                values.append(value)
+        return names, merged
+
+    def _unify(
+        self, node: ast.If, name: str, pair: list[Any], blocks: Sequence[Block]
+    ) -> list[Any] | None:
+        if not all(carriable(v) for v in pair):
+            line = self.function.first_line + node.lineno - 1
+            self.scope.locals[name] = Undefined(
+                f"the branches of the `if` at line {line} give it different compile-time values"
+            )
+            return None
+        for i, block in enumerate(blocks):
+            with self.builder.inserting_into(block):
+                like = pair[1 - i]
+                pair[i] = make_dynamic(pair[i], None if is_number(like) else like.type)
+        if pair[0].type != pair[1].type:
+            raise self.error(
+                node,
+                f"Mismatched type for {name} between then block ({pair[0].type}) and else block "
+                f"({pair[1].type}); cast one of them with `.to(...)`",
+            )
+        return pair
+
+    # Loops
+
+    def _carried(self, node: ast.For | ast.While) -> list[str]:
+        """The names that exist before the loop and are assigned in it, made dynamic."""
+        names: list[str] = []
+        for name in assigned_names(node):
+            value = self.scope.locals.get(name)
+            if value is None or isinstance(value, Undefined) or not carriable(value):
+                continue
+            with self.builder.naming(name):
+                self.scope.locals[name] = make_dynamic(value)
+            names.append(name)
+        return names
+
+    def _rebind(self, names: Sequence[str], types: Sequence[Any], handles: Sequence[Any]) -> None:
+        for name, value in zip(names, unflatten(types, handles)):
+            self.scope.locals[name] = self.named(name, value)
+
+    def _next_values(
+        self, node: ast.For | ast.While, names: Sequence[str], types: Sequence[Any]
+    ) -> list[Any]:
+        """The handles that the loop's body leaves for the next turn, their types checked."""
+        values: list[Any] = []
+        for name, type_ in zip(names, types):
+            value = self.scope.lookup(name)
+            if carriable(value):
+                value = make_dynamic(value, type_)
+            if getattr(value, "type", None) != type_:
+                found = value.type if isinstance(value, tl.tensor) else repr(value)
+                raise self.error(
+                    node,
+                    f"Loop-carried variable {name} has initial type {type_} but is re-assigned "
+                    f"to {found} in loop! Please make sure that the type stays consistent.",
+                )
+            values.append(value)
+        return flatten(values)
+
+    def _after_loop(self, node: ast.For | ast.While, before: dict[str, Any]) -> None:
+        """Forget the names that only exist inside the loop's body."""
+        line = self.function.first_line + node.lineno - 1
+        inside = self.scope.locals
+        self.scope.locals = dict(before)
+        for name, value in inside.items():
+            if name not in before:
+                self.scope.locals[name] = Undefined(f"only the loop at line {line} assigns it")
+            elif not same(value, before[name]) and not carriable(before[name]):
+                self.scope.locals[name] = Undefined(
+                    f"the loop at line {line} changes its compile-time value"
+                )
+
+    def visit_While(self, node: ast.While) -> None:
+        if node.orelse:
+            raise self.unsupported(node, "`else` after a loop is not supported")
+        names = self._carried(node)
+        before, position = dict(self.scope.locals), self.builder.location
+        inits = [before[name] for name in names]
+        types = [v.type for v in inits]
+        test_block, body = (Block(arg_types=ir_types(types)) for _ in range(2))
+        with self.in_loop("while", node):
+            with self.builder.inserting_into(test_block):
+                self._rebind(names, types, test_block.args)
+                test = self.visit(node.test)
+                disable_licm = isinstance(test, tl.condition) and bool(unwrap(test.disable_licm))
+                test = test.condition if isinstance(test, tl.condition) else test
+                if not is_dynamic(test):
+                    return self._constant_while(node, test, before)
+                self.builder.emit(
+                    ConditionOp, self.condition(test, node.test).handle, tuple(test_block.args)
+                )
+            with self.builder.inserting_into(body):
+                self._rebind(names, types, body.args)
+                self.visit_block(node.body)
+                self.builder.emit(YieldOp, tuple(self._next_values(node, names, types)))
+        self.builder.location = position
+        op = WhileOp.build(
+            flatten(inits),
+            result=ir_types(types),
+            regions=[Region(test_block), Region(body)],
+            location=position,  # pyright: ignore[reportArgumentType]
+        )
+        if disable_licm:
+            op.attributes["tt.disable_licm"] = UnitAttr()
+        self.builder.insert(op)
+        self._after_loop(node, before)
+        self._rebind(names, types, op.results)
+
+    def _constant_while(self, node: ast.While, test: Any, before: dict[str, Any]) -> None:
+        if unwrap(test):
+            raise self.error(node.test, "this condition is always true, and the loop has no end")
+        self.scope.locals = before
+
+    def visit_For(self, node: ast.For) -> None:
+        if node.orelse:
+            raise self.unsupported(node, "`else` after a loop is not supported")
+        iterator = self.visit(node.iter)
+        if isinstance(iterator, tl.static_range):
+            self._unrolled_for(node, iterator)
+        elif isinstance(iterator, tl.range):
+            self._dynamic_for(node, iterator)
+        else:
+            raise self.error(
+                node.iter,
+                "Only `range` and `static_range` iterators are currently supported; "
+                f"got {iterator!r}",
+            )
+
+    def _unrolled_for(self, node: ast.For, iterator: Any) -> None:
+        bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
+        if not all(isinstance(b, int) for b in bounds):
+            raise self.error(
+                node.iter, f"the bounds of `static_range` must be compile-time ints; got {bounds}"
+            )
+        for i in range(*bounds):
+            self.bind(node.target, constexpr(i))
+            self.visit_block(node.body)
+
+    def _dynamic_for(self, node: ast.For, iterator: Any) -> None:
+        if not isinstance(node.target, ast.Name):
+            raise self.error(node.target, "the variable of a loop must be a single name")
+        step_value = unwrap(iterator.step)
+        backwards = isinstance(step_value, int) and step_value < 0
+        if step_value == 0 and isinstance(step_value, int):
+            raise self.error(node.iter, "the step of a loop cannot be 0")
+        lower, upper, step = self._bounds(node, iterator, backwards)
+        names = self._carried(node)
+        names = [n for n in names if n != node.target.id]
+        before, position = dict(self.scope.locals), self.builder.location
+        inits = [before[name] for name in names]
+        types = [v.type for v in inits]
+        body = Block(arg_types=[lower.handle.type, *ir_types(types)])
+        with self.in_loop("for", node), self.builder.inserting_into(body):
+            self._rebind(names, types, body.args[1:])
+            index = body.args[0]
+            index.name_hint = node.target.id
+            if backwards:
+                # scf.for counts up from the lower bound; the loop's variable counts down.
+                (gone,) = self.builder.emit(SubIOp, index, lower.handle)
+                (index,) = self.builder.emit(SubIOp, upper.handle, gone)
+            self.bind(node.target, tl.tensor(index, lower.type))
+            self.visit_block(node.body)
+            self.builder.emit(YieldOp, tuple(self._next_values(node, names, types)))
+        self.builder.location = position
+        op = ForOp.build(
+            *(v.handle for v in (lower, upper, step)),
+            flatten(inits),
+            regions=[Region(body)],
+            location=position,  # pyright: ignore[reportArgumentType]
+            attributes=loop_attributes(iterator),
+        )
+        self.builder.insert(op)
+        before.setdefault(node.target.id, Undefined("it is the variable of a loop that has ended"))
+        self._after_loop(node, before)
+        self._rebind(names, types, op.results)
+
+    def _bounds(
+        self, node: ast.For, iterator: Any, backwards: bool
+    ) -> tuple[tl.tensor, tl.tensor, tl.tensor]:
+        """Lower bound, upper bound and positive step as scalars of one integer type. For a loop
+        that counts down these are (end + 1 .. start], as [end, start) shifted by the caller."""
+        given = [iterator.start, iterator.end, iterator.step]
+        values = [to_tensor(unwrap(v)) for v in given]
+        if not all(v.dtype.is_int() and not v.type.is_block() for v in values):
+            described = ", ".join(str(v.type) for v in values)
+            raise self.error(
+                node.iter, f"For loop bounds and step must all be ints, are ({described})"
+            )
+        common = common_integer_type([v.dtype for v in values])
+        if backwards:
+            values = [values[1], values[0], to_tensor(-unwrap(iterator.step))]
+        lower, upper, step = (v.to(common) for v in values)
+        return lower, upper, step
+
+
+def loop_attributes(iterator: Any) -> dict[str, Attribute]:
+    """The attributes of `tl.range` as the IR states them."""
+    attributes: dict[str, Attribute] = {}
+    for name, value in (
+        ("tt.num_stages", iterator.num_stages),
+        ("tt.loop_unroll_factor", iterator.loop_unroll_factor),
+    ):
+        if unwrap(value) is not None:
+            attributes[name] = IntegerAttr(int(unwrap(value)), i32)
+    for name in ("disallow_acc_multi_buffer", "flatten", "disable_licm"):
+        if unwrap(getattr(iterator, name)):
+            attributes[f"tt.{name}"] = UnitAttr()
+    if unwrap(iterator.warp_specialize):
+        attributes["tt.warp_specialize"] = BoolAttr.from_bool(True)
+    return attributes
+
+
+def returns(nodes: Sequence[ast.AST]) -> Iterator[ast.Return]:
+    """The `return` statements below some nodes."""
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Return):
+                yield inner
+
+
+def contains_return(nodes: Sequence[ast.AST]) -> bool:
+    """Whether any of the statements may return from the function."""
+    return next(returns(nodes), None) is not None
+
+
+def assigned_names(loop: ast.For | ast.While) -> list[str]:
+    """Names that the loop's body (or a `while`'s test) assigns, in order of appearance. Those
+    declared `tl.constexpr` are local to one turn and left out."""
+    names: dict[str, None] = {}
+    constant: set[str] = set()
+
+    def collect(node: ast.AST) -> None:
+        if isinstance(node, ast.AnnAssign) and is_constexpr_annotation(node.annotation):
+            if isinstance(node.target, ast.Name):
+                constant.add(node.target.id)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names[node.id] = None
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            root: ast.expr = node.value
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if isinstance(root, ast.Name):
+                names[root.id] = None
+        if not isinstance(node, ast.ListComp):
+            for child in ast.iter_child_nodes(node):
+                collect(child)
+
+    for statement in [*([loop.test] if isinstance(loop, ast.While) else []), *loop.body]:
+        collect(statement)
+    return [name for name in names if name not in constant]
+
+

@@ -1,0 +1,279 @@
+"""Expressions."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tritium import language as tl
+from tritium.frontend.values import is_dynamic, unflatten, wrap
+from tritium.frontend.visitor import Visitor
+from tritium.language.casts import to_tensor
+from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.base import base_value
+from tritium.ops.scf import IfOp, YieldOp
+from xdsl.ir import Block, Region
+
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.MatMult: operator.matmul,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
+
+
+class Expressions(Visitor):
+    """Visits expressions; each visit returns a language value or a compile-time object."""
+
+    def visit_Constant(self, node: ast.Constant) -> Any:
+        if node.value is Ellipsis:
+            raise self.unsupported(node, "`...` has no meaning in a kernel; name each dimension")
+        return constexpr(node.value)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self.scope.lookup(node.id)
+
+    def visit_Tuple(self, node: ast.Tuple) -> Any:
+        return tl.tuple(self._elements(node.elts))
+
+    def visit_List(self, node: ast.List) -> Any:
+        return tl.tuple(self._elements(node.elts))
+
+    def _elements(self, nodes: list[ast.expr]) -> list[Any]:
+        values: list[Any] = []
+        for item in nodes:
+            if isinstance(item, ast.Starred):
+                values.extend(self._sequence(item.value))
+            else:
+                values.append(self.visit(item))
+        return values
+
+    def _sequence(self, node: ast.expr) -> list[Any]:
+        value = self.visit(node)
+        if isinstance(value, constexpr):
+            value = wrap(value.value)
+        if not isinstance(value, (tl.tuple, tuple, list)):
+            raise self.error(node, f"only a tuple can be unpacked with `*`; got {value!r}")
+        return [wrap(v) for v in value]
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        if len(node.generators) != 1 or node.generators[0].is_async:
+            raise self.unsupported(node, "a list comprehension may have one `for` only")
+        generator = node.generators[0]
+        saved, values = dict(self.scope.locals), []
+        for item in self._compile_time_items(generator.iter):
+            self.bind(generator.target, item)
+            if all(self.truth(self.visit(test), test) for test in generator.ifs):
+                values.append(self.visit(node.elt))
+        self.scope.locals = saved
+        return tl.tuple(values)
+
+    def _compile_time_items(self, node: ast.expr) -> list[Any]:
+        value = self.visit(node)
+        if isinstance(value, (tl.range, tl.static_range)):
+            bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
+            if all(isinstance(b, int) for b in bounds):
+                return [constexpr(i) for i in range(*bounds)]
+        elif isinstance(value, (tl.tuple, tuple, list)):
+            return [wrap(v) for v in value]
+        raise self.error(node, "a comprehension can only run over a tuple or a constant range")
+
+    def bind(self, target: ast.AST, value: Any) -> None:
+        """Assign to a name or a (nested) tuple of names."""
+        raise NotImplementedError
+
+    def truth(self, value: Any, node: ast.AST) -> bool:
+        """The truth of a compile-time condition. An error if it is only known at run time."""
+        if is_dynamic(value):
+            raise self.error(node, "this condition must be known at compile time")
+        return bool(unwrap(value))
+
+    # Operators
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        left, right = self.visit(node.left), self.visit(node.right)
+        return self.binary(node.op, left, right, node)
+
+    def binary(self, op: ast.operator, left: Any, right: Any, node: ast.AST) -> Any:
+        """Apply a binary operator to two values, at compile time if both are known."""
+        function = _BINARY[type(op)]
+        if isinstance(op, ast.Mod) and isinstance(unwrap(left), str):
+            return constexpr(unwrap(left) % unwrap(right))
+        return wrap(function(left, right))
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value = self.visit(node.operand)
+        if isinstance(node.op, ast.Not):
+            return tl.logical_not(value) if is_dynamic(value) else constexpr(not unwrap(value))
+        if isinstance(value, constexpr) or isinstance(value, base_value):
+            return wrap(_UNARY[type(node.op)](value))
+        return wrap(_UNARY[type(node.op)](unwrap(value)))
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) != 1:
+            raise self.unsupported(
+                node,
+                "simultaneous multiple comparison is not supported; write `(a < b) & (b < c)`",
+            )
+        left, right = self.visit(node.left), self.visit(node.comparators[0])
+        op = node.ops[0]
+        if isinstance(op, (ast.Is, ast.IsNot)):
+            identical = self._identical(left, right)
+            return constexpr(identical if isinstance(op, ast.Is) else not identical)
+        if isinstance(op, (ast.In, ast.NotIn)):
+            return constexpr(self._contains(left, right, node) is isinstance(op, ast.In))
+        return wrap(_COMPARE[type(op)](left, right))
+
+    @staticmethod
+    def _identical(left: Any, right: Any) -> bool:
+        left, right = unwrap(left), unwrap(right)
+        if isinstance(left, base_value) or isinstance(right, base_value):
+            return left is right
+        return left is right or (type(left) is type(right) and bool(left == right))
+
+    def _contains(self, item: Any, container: Any, node: ast.AST) -> bool:
+        if is_dynamic(item) or is_dynamic(container):
+            raise self.unsupported(node, "`in` is only supported for compile-time values")
+        return unwrap(item) in unwrap(container)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        is_and = isinstance(node.op, ast.And)
+        combine = tl.logical_and if is_and else tl.logical_or
+        dynamic: Any = None
+        for operand in node.values:
+            value = self.visit(operand)
+            if not is_dynamic(value):
+                # Python's short circuit, on what is known at compile time.
+                if bool(unwrap(value)) != is_and:
+                    return wrap(value)
+                last = value
+                continue
+            last = dynamic = value if dynamic is None else combine(dynamic, value)
+        return wrap(last) if dynamic is None else dynamic  # pyright: ignore
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.visit(node.test)
+        if not is_dynamic(condition):
+            return self.visit(node.body if unwrap(condition) else node.orelse)
+        condition = self.condition(condition, node.test)
+        blocks, values = (Block(), Block()), []
+        for block, branch in zip(blocks, (node.body, node.orelse)):
+            with self.builder.inserting_into(block):
+                value = self.visit(branch)
+                values.append(to_tensor(value) if not is_dynamic(value) else value)
+        if values[0].type != values[1].type:
+            raise self.error(
+                node,
+                "ternary expression with dynamic condition has inconsistent types "
+                f"{values[0].type} and {values[1].type}",
+            )
+        for block, value in zip(blocks, values):
+            with self.builder.inserting_into(block):
+                self.builder.emit(YieldOp, tuple(value.flatten()))
+        results = self.builder.emit(
+            IfOp,
+            condition.handle,
+            result=values[0].type.flatten_types(),
+            regions=[Region(block) for block in blocks],
+        )
+        return unflatten([values[0].type], results)[0]
+
+    def condition(self, value: Any, node: ast.AST) -> tl.tensor:
+        """A run-time condition as a scalar i1."""
+        if not isinstance(value, tl.tensor):
+            raise self.error(node, f"a condition must be a number or a scalar; got {value!r}")
+        if value.type.is_block():
+            if unwrap(value.numel) != 1:
+                raise self.error(
+                    node,
+                    "Boolean value of Tensor with more than one value is ambiguous; reduce it "
+                    "to a scalar (`tl.max(x)`, say) or use `tl.where`",
+                )
+            value = value.item()
+        return value.to(tl.int1)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        value = self.visit(node.value)
+        self.bind(node.target, value)
+        return value
+
+    # Access
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        owner = self.visit(node.value)
+        if isinstance(owner, tl.tensor) and node.attr == "T":
+            return tl.trans(owner)
+        if isinstance(owner, constexpr) and node.attr != "value" and not hasattr(owner, node.attr):
+            owner = owner.value
+        if not hasattr(owner, node.attr):
+            kind = f"a {type(owner).__name__}"
+            if isinstance(owner, base_value):
+                kind = f"a value of type {owner.type}"
+            name = getattr(owner, "__name__", None)
+            if name is not None and not isinstance(owner, base_value):
+                kind = f"`{name}`"
+            raise self.error(node, f"{kind} has no attribute '{node.attr}'")
+        return getattr(owner, node.attr)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        owner, index = self.visit(node.value), self.visit(node.slice)
+        if isinstance(owner, base_value) and not isinstance(owner, constexpr):
+            return wrap(owner[index])
+        index = unwrap(index)
+        return wrap(unwrap(owner)[index])
+
+    def visit_Slice(self, node: ast.Slice) -> Any:
+        parts = [None if p is None else self.visit(p) for p in (node.lower, node.upper, node.step)]
+        return slice(*(unwrap(p) for p in parts))
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
+        text = ""
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                text += str(part.value)
+                continue
+            assert isinstance(part, ast.FormattedValue)
+            value = self.visit(part.value)
+            if is_dynamic(value):
+                raise self.error(
+                    part.value,
+                    "an f-string can only contain compile-time values; "
+                    "use `tl.device_print` for values known at run time",
+                )
+            value = unwrap(value)
+            if part.conversion != -1:
+                value = {"s": str, "r": repr, "a": ascii}[chr(part.conversion)](value)
+            spec = self.visit(part.format_spec).value if part.format_spec else ""
+            text += format(value, spec)
+        return constexpr(text)
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        raise self.unsupported(
+            node, "lambda is not supported in a kernel; define a function with @triton.jit"
+        )
+
+

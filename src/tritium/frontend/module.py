@@ -1,0 +1,236 @@
+"""From a kernel function to a module of `tt` functions: the frontend's entry point."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    FunctionType,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+    i32,
+)
+from xdsl.ir import Attribute, Block, Region
+
+from tritium.errors import CompilationError
+from tritium.frontend.builder import IRBuilder
+from tritium.frontend.calls import CodeGenerator
+from tritium.frontend.tracebacks import hide_frontend_frames
+from tritium.frontend.values import ir_types, unflatten, wrap
+from tritium.frontend.visitor import FrontendOptions
+from tritium.language import emitter
+from tritium.language.base import base_type
+from tritium.language.constexpr import constexpr_type
+from tritium.language.emitter import TargetFeatures
+from tritium.language.function import JITCallable
+from tritium.language.tuples import tuple_type
+from tritium.language.types import str_to_ty
+from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
+
+Path = tuple[int, ...]
+
+
+@dataclass
+class Generated:
+    """A function of the module: its symbol, and its return type once it is known."""
+
+    symbol: str
+    return_type: base_type | None = None
+
+
+class ModuleGenerator:
+    """Generates the functions of one module, each (function, argument types) once."""
+
+    def __init__(self, features: TargetFeatures, options: FrontendOptions):
+        self.builder = IRBuilder(features)
+        self.options = options
+        self.functions: list[FuncOp] = []
+        self._known: dict[tuple[int, tuple[base_type, ...]], Generated] = {}
+        self._symbols: set[str] = set()
+
+    def entry(
+        self,
+        function: JITCallable,
+        types: Mapping[str, base_type],
+        attrs: Mapping[Path, Sequence[Sequence[Any]]],
+        name: str | None = None,
+    ) -> None:
+        """Generate the kernel, with run-time arguments of the given types."""
+        arg_attrs = flat_attributes(list(types.values()), attrs)
+        symbol = name or function.__name__
+        self._symbols.add(symbol)
+        self._known[id(function), tuple(types.values())] = Generated(symbol)
+        returned = self._generate(function, types, symbol, "public", arg_attrs)
+        if returned != constexpr_type(None):
+            raise CompilationError(
+                function.src, None, f"a kernel cannot return a value; this one returns {returned}"
+            )
+
+    def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
+        """Emit a call; generates the callee first if need be. Returns the call's value."""
+        types = {name: value.type for name, value in arguments.items()}
+        key = id(function), tuple(types.values())
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Generated(self._symbol_for(function, types))
+            position = len(self.functions)
+            known.return_type = self._generate(function, types, known.symbol, "private", None)
+            self.functions.insert(position, self.functions.pop())
+        elif known.return_type is None:
+            raise RecursionError(
+                f"{function.__name__} calls itself, directly or through others; "
+                "recursion is not supported in kernels"
+            )
+        assert known.return_type is not None
+        handles = [h for value in arguments.values() for h in value.flatten()]
+        op = CallOp.build(
+            handles,
+            callee=known.symbol,
+            result=known.return_type.flatten_types(),
+            location=self.builder.location,  # pyright: ignore[reportArgumentType]
+        )
+        self.builder.insert(op)
+        return unflatten([known.return_type], op.results)[0]
+
+    def _symbol_for(self, function: JITCallable, types: Mapping[str, base_type]) -> str:
+        values = "_".join(t.mangle() for t in types.values() if not is_constant(t))
+        constants = "_".join(
+            f"({i},){t.mangle()}" for i, t in enumerate(types.values()) if is_constant(t)
+        )
+        symbol = f"{function.qualified_name}__{values}__{constants}".replace("'", "_")
+        symbol, count = symbol.replace("<", "_").replace(">", "_"), 1
+        unique = symbol
+        while unique in self._symbols:
+            unique, count = f"{symbol}.{count}", count + 1
+        self._symbols.add(unique)
+        return unique
+
+    def _generate(
+        self,
+        function: JITCallable,
+        types: Mapping[str, base_type],
+        symbol: str,
+        visibility: str,
+        arg_attrs: Sequence[Mapping[str, Attribute]] | None,
+    ) -> base_type:
+        builder = self.builder
+        tree = function.parse().body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        inputs = ir_types(list(types.values()))
+        block = Block(arg_types=inputs)
+        generator = CodeGenerator(self, function)
+        saved, builder.handle_call = builder.handle_call, generator.call_function
+        try:
+            with builder.inserting_into(block):
+                builder.name_hint = None
+                generator.place(tree)
+                start = builder.location
+                arguments = dict(zip(types, unflatten(list(types.values()), block.args)))
+                for name, value in arguments.items():
+                    generator.named(name, value)
+                result = wrap(generator.visit_function(tree, arguments))
+                builder.emit(ReturnOp, tuple(result.flatten()))
+        finally:
+            builder.handle_call = saved
+        return_type: base_type = result.type
+        op = FuncOp.build(
+            sym_name=symbol,
+            function_type=FunctionType.from_lists(inputs, return_type.flatten_types()),
+            sym_visibility=visibility,
+            regions=[Region(block)],
+            location=start,  # pyright: ignore[reportArgumentType]
+            attributes={"noinline": BoolAttr.from_bool(bool(function.noinline))},
+            **({"arg_attrs": arg_attrs} if arg_attrs is not None else {}),
+        )
+        self.functions.append(op)
+        return return_type
+
+    def finish(self) -> ModuleOp:
+        """The module: the kernel, then the functions it calls."""
+        ordered = [self.functions[-1], *self.functions[:-1]]
+        return ModuleOp(ordered)  # pyright: ignore[reportArgumentType]
+
+
+def is_constant(type_: base_type) -> bool:
+    """Whether values of the type are compile-time constants."""
+    return isinstance(type_, constexpr_type)
+
+
+def flat_attributes(
+    types: Sequence[base_type], attrs: Mapping[Path, Sequence[Sequence[Any]]]
+) -> list[dict[str, Attribute]]:
+    """Attributes for each IR argument, from attributes by path of the Python argument."""
+    flat: list[dict[str, Attribute]] = []
+
+    def add(type_: base_type, path: Path) -> None:
+        if isinstance(type_, tuple_type):
+            for i, member in enumerate(type_.types):
+                add(member, (*path, i))
+            return
+        entries = {name: to_attribute(value) for name, value in attrs.get(path, ())}
+        for i, _ in enumerate(type_.flatten_types()):
+            flat.append(entries if i == 0 else {})
+
+    for i, type_ in enumerate(types):
+        add(type_, (i,))
+    return flat
+
+
+def to_attribute(value: Any) -> Attribute:
+    """A Python value of an argument attribute in the IR."""
+    if isinstance(value, bool):
+        return BoolAttr.from_bool(value)
+    return IntegerAttr(value, i32) if isinstance(value, int) else StringAttr(str(value))
+
+
+def argument_type(signature: Any, constants: Mapping[Path, Any], path: Path) -> base_type:
+    """The language type of an argument from its signature ("*fp32", "constexpr", a tuple)."""
+    if isinstance(signature, (tuple, list)):
+        members = [argument_type(s, constants, (*path, i)) for i, s in enumerate(signature)]
+        return tuple_type(members, getattr(signature, "_fields", None))
+    if signature == "constexpr" or path in constants:
+        return wrap(constants.get(path)).type if path in constants else constexpr_type(None)
+    return str_to_ty(signature)
+
+
+def compile_function(
+    function: JITCallable,
+    signature: Mapping[str, Any],
+    constants: Mapping[Path, Any],
+    attrs: Mapping[Path, Sequence[Sequence[Any]]],
+    features: TargetFeatures,
+    options: FrontendOptions = FrontendOptions(),
+    name: str | None = None,
+) -> ModuleOp:
+    """Compile a kernel to a module of `tt` functions.
+
+    Args:
+        function: the kernel.
+        signature: type of each parameter, by name and in order: "*fp32", "i32", "constexpr",
+            tuples of these.
+        constants: values of the constexpr ones, by path: (2,) is the third parameter, (2, 0) the
+            first member of a tuple in its place.
+        attrs: attributes by path, such as {(0,): [["tt.divisibility", 16]]}.
+        features: what the target supports.
+        name: the symbol of the kernel; the function's name by default.
+
+    Raises: `CompilationError` (or a subclass) at the user's line.
+    """
+    types = {
+        parameter: argument_type(kind, constants, (i,))
+        for i, (parameter, kind) in enumerate(signature.items())
+    }
+    generator = ModuleGenerator(features, options)
+    try:
+        with emitter.activate(generator.builder):
+            generator.entry(function, types, attrs, name)
+    except CompilationError as error:
+        if not options.debugging:
+            hide_frontend_frames(error)
+        raise
+    return generator.finish()

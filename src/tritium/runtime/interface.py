@@ -1,0 +1,26 @@
+"""What every launchable thing has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from tritium.runtime.tensors import MockTensor
+
+T = TypeVar("T", bound=Callable[..., Any])
+Grid = Any
+"""1 to 3 ints, or a function from the arguments by name to that."""
+
+
+class KernelInterface(Generic[T]):
+    """Anything that is launched as `kernel[grid](*args, **options)`."""
+
+    run: Any
+
+    def warmup(self, *args: Any, grid: Grid, **kwargs: Any) -> Any:
+        """Compile without launching; tensors may be given by their dtype."""
+        return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
+
+    def __getitem__(self, grid: Grid) -> Any:
+        """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)

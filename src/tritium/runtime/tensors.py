@@ -1,0 +1,113 @@
+"""Stand-ins for tensors: by dtype only (`MockTensor`), or with another dtype (`TensorWrapper`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tritium.language.base import base_type
+
+
+class MockTensor:
+    """A tensor that exists only as a dtype, for `warmup`; its address is 0."""
+
+    @staticmethod
+    def wrap_dtype(arg: Any) -> Any:
+        """`arg`, or a mock tensor if it is a dtype of torch (or NumPy: a `numpy.dtype`)."""
+        kind = type(arg)
+        if kind.__name__ == "dtype" and kind.__module__ in ("torch", "numpy"):
+            return MockTensor(arg)
+        if kind.__module__ == "numpy.dtypes":
+            return MockTensor(arg)
+        return arg
+
+    def __init__(self, dtype: Any, shape: Sequence[int] | None = None):
+        self.dtype = dtype
+        self.shape = [1] if shape is None else list(shape)
+
+    def stride(self) -> tuple[int, ...]:
+        """Strides of a contiguous tensor of this shape, in elements."""
+        strides = [1]
+        for size in self.shape[:0:-1]:
+            strides.append(strides[-1] * size)
+        return tuple(reversed(strides))
+
+    @staticmethod
+    def data_ptr() -> int:
+        """0, which counts as aligned."""
+        return 0
+
+    @staticmethod
+    def ptr_range() -> int:
+        """The size of the storage in bytes: unknown, counted as 0."""
+        return 0
+
+
+class TensorWrapper:
+    """A tensor seen with a dtype of the kernel language that its library may not have."""
+
+    def __init__(self, base: Any, dtype: Any):
+        self.base = base
+        self.dtype = dtype
+        self.device = getattr(base, "device", None)
+        self.shape = base.shape
+        self.is_cuda = getattr(base, "is_cuda", False)
+
+    @property
+    def data(self) -> Any:
+        return self.base.data
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        if hasattr(self.base, "data_ptr"):
+            return self.base.data_ptr()
+        return self.base.__array_interface__["data"][0]
+
+    def stride(self, *args: Any) -> Any:
+        """Strides in elements, as the base has them."""
+        return self.base.stride(*args)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.base.element_size()
+
+    def __str__(self) -> str:
+        return f"TensorWrapper[{self.dtype}]({self.base})"
+
+    __repr__ = __str__
+
+    def cpu(self) -> TensorWrapper:
+        """A copy in host memory."""
+        return TensorWrapper(self.base.cpu(), self.dtype)
+
+    def copy_(self, other: TensorWrapper) -> None:
+        """Copy another wrapped tensor's data into this one."""
+        self.base.copy_(other.base)
+
+    def clone(self) -> TensorWrapper:
+        """A copy."""
+        return TensorWrapper(self.base.clone(), self.dtype)
+
+    def to(self, device: Any) -> TensorWrapper:
+        """A copy on another device."""
+        return TensorWrapper(self.base.to(device), self.dtype)
+
+    def new_empty(self, sizes: Sequence[int]) -> TensorWrapper:
+        """A new tensor of the same kind, contents undefined."""
+        return TensorWrapper(self.base.new_empty(sizes), self.dtype)
+
+
+def reinterpret(tensor: Any, dtype: Any) -> Any:
+    """View a tensor's storage as elements of `dtype` (`tl.float8e5` over int8 storage, say).
+
+    Going back to the original dtype unwraps. Raises `TypeError` for what is no tensor.
+    """
+    if isinstance(tensor, TensorWrapper):
+        if str(dtype) == str(tensor.base.dtype):
+            return tensor.base
+        return TensorWrapper(tensor.base, dtype)
+    if hasattr(tensor, "data_ptr") or hasattr(tensor, "__array_interface__"):
+        if not isinstance(dtype, base_type) and not hasattr(dtype, "itemsize"):
+            raise TypeError(f"reinterpret: {dtype!r} is no dtype")
+        return TensorWrapper(tensor, dtype)
+    raise TypeError(f"Cannot reinterpret a {type(tensor)}.")
