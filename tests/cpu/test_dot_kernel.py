@@ -313,36 +313,46 @@ def test_wrapped_rows_and_columns(
 
 
 @pytest.mark.parametrize("extent", [0, 1, 7, 16])
-def test_k_extent_stops_early(engine: Engine, extent: int) -> None:
+@pytest.mark.parametrize("order_b", ["rows", "transposed"])
+@pytest.mark.parametrize(
+    "elements", [("float", "float"), ("bfloat", "float"), ("half", "float"), ("i8", "i32")], ids=str
+)
+def test_k_extent_stops_early(
+    engine: Engine, elements: tuple[str, str], order_b: str, extent: int
+) -> None:
     shape = (16, 32, 16)
-    a, b = sample((16, 16), "float", 1), sample((16, 32), "float", 2)
-    acc, limit = aligned((16, 32), np.float32), np.array([extent], np.int64)
+    a, b = sample((16, 16), elements[0], 1), stored(sample((16, 32), elements[0], 2), order_b)
+    wanted = expected(a[:, :extent], b[:extent], np.zeros((16, 32), NUMPY[elements[1]]))
+    if elements[0] != "i8":
+        a[:, extent:] = b[extent:] = np.nan
+    acc, limit = aligned((16, 32), NUMPY[elements[1]]), np.array([extent], np.int64)
+    scratch = aligned((1 << 16,), np.uint8)
 
     def body(f: Function) -> None:
-        va, vb = view(f, 0, a, "float"), view(f, 1, b, "float")
-        plan = make_plan(engine.host, va, vb, "float", shape)
+        va, vb = view(f, 0, a, elements[0]), view(f, 1, b, elements[0])
+        plan = make_plan(engine.host, va, vb, elements[1], shape)
         stop = f.load("i64", f.arguments[3], 8)
         emit_dot(
-            f, plan, va, vb, f.arguments[2], shape, scratch_alloc=Scratch(f, 2, 0), k_extent=stop
+            f, plan, va, vb, f.arguments[2], shape, scratch_alloc=Scratch(f, 4), k_extent=stop
         )
 
-    engine.build(body, 4)(*(x.ctypes.data for x in (a, b, acc, limit)))
-    check(acc, expected(a[:, :extent], b[:extent], np.zeros_like(acc)), 16)
+    engine.build(body, 5)(*(x.ctypes.data for x in (a, b, acc, limit, scratch)))
+    check(acc, wanted, 16)
 
 
 def run_loop(
     engine: Engine, shape: tuple[int, int, int], trips: int, element: str, result: str,
-    order_b: str = "rows", zero_init: bool = True,
+    order_b: str = "rows", zero_init: bool = True, tail: int | None = None,
 ) -> None:  # fmt: skip
     m, n, k = shape
     a = stored(sample((m, k * 20), element, 1), "rows")
     b = stored(sample((k * 20, n), element, 2), order_b)
     acc = aligned((m, n), NUMPY[result])
     acc[:] = sample((m, n), result, 3)
-    used = trips * k
+    used = trips * k + (tail or 0)
     start = np.zeros_like(acc) if zero_init else acc
     wanted = expected(a[:, :used], b[:used], start)
-    scratch, limit = aligned((1 << 20,), np.uint8), np.array([trips], np.int64)
+    scratch, limit = aligned((1 << 20,), np.uint8), np.array([trips, tail or 0], np.int64)
 
     def body(f: Function) -> None:
         va, vb = view(f, 0, a, element), view(f, 1, b, element)
@@ -351,6 +361,7 @@ def run_loop(
             trips=f.load("i64", f.arguments[4], 8), a_advance=k * a.strides[1],
             b_advance=const("i64", k * b.strides[0]), scratch_alloc=Scratch(f, 3),
             zero_init=zero_init,
+            tail=None if tail is None else f.load("i64", f.offset(f.arguments[4], 8), 8),
         )  # fmt: skip
 
     engine.build(body, 5)(*(x.ctypes.data for x in (a, b, acc, scratch, limit)))
@@ -371,6 +382,15 @@ def test_loop_over_transposed_b(
     engine: Engine, elements: tuple[str, str], zero_init: bool
 ) -> None:
     run_loop(engine, (64, 16, 16), 18, *elements, order_b="transposed", zero_init=zero_init)
+
+
+@pytest.mark.parametrize("tail", [0, 1, 15])
+@pytest.mark.parametrize("trips", [0, 2, 17])
+@pytest.mark.parametrize("elements", [("float", "float"), ("bfloat", "float"), ("i8", "i32")])
+def test_loop_with_a_tail(
+    engine: Engine, elements: tuple[str, str], trips: int, tail: int
+) -> None:
+    run_loop(engine, (64, 16, 16), trips, *elements, tail=tail)
 
 
 def test_loop_has_the_bits_of_single_dots(host_engine: Engine) -> None:
@@ -529,8 +549,3 @@ def test_refusals() -> None:
         make_plan(host, a, a, "bfloat", shape)
     with pytest.raises(NotImplementedError, match="i8 x i8 -> float; give the views a `convert`"):
         make_plan(host, tile("i8"), tile("i8"), "float", shape)
-    packed = make_plan(host, tile("half"), tile("half"), "float", shape)
-    f = Function(Module(), "f", [("ptr", "p", ""), ("i64", "n", "")])
-    with pytest.raises(NotImplementedError, match="k_extent"):
-        emit_dot(f, packed, tile("half"), tile("half"), f.arguments[0], shape,
-                 scratch_alloc=lambda n: f.arguments[0], k_extent=f.arguments[1])  # fmt: skip

@@ -31,7 +31,7 @@ from tritium.backends.cpu.dot.operand import (
     static,
 )
 from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
-from tritium.backends.cpu.dot.plan import Method, Plan
+from tritium.backends.cpu.dot.plan import Method, Plan, extent_plan
 from tritium.lowering.llvm import Function, Value, const, vector
 
 BatchOperands = Callable[[Function, Value], tuple[View | Chunks, View | Chunks]]
@@ -48,7 +48,7 @@ class _Sweep:
         a, b: operands of cells.
         cells: cells along k of one iteration; `arbitrary`: it may be zero and need not divide by
             the unrolling.
-        trips: how many iterations, at least one, or None for one that starts at the addresses.
+        trips: how many iterations, at least one, or None for one.
         a_span, b_span: bytes to the first iteration, and from one to the next.
         acc: the result tile; `from_zero`: its old content does not count.
         sums: what to take off of each column at the start (VNNI).
@@ -100,7 +100,7 @@ class _Sweep:
         ]
         accs = self._start(f, n, slots)
         if self.trips is None:
-            accs = self._depth(f, a, b, _ZERO, _ZERO, accs)
+            accs = self._depth(f, a, b, self.a_span[0], self.b_span[0], accs)
         else:
             carried = [self.a_span[0], self.b_span[0], *accs]
             with f.loop(_ZERO, self.trips, _ONE, carried, at_least_once=True) as loop:
@@ -172,6 +172,7 @@ class _Sweep:
         plan = self.plan
         columns = [load_b(f, plan, self.b, pointer) for pointer in _walk(f, b, *b_at)]
         if plan.prefetch:
+            assert self.b.k_step is not None
             ahead = scale(f, self.b.k_step, self.b.size * plan.prefetch)
             _prefetch(f, _walk(f, b, b_at[0], add(f, b_at[1], ahead)))
         result: list[Value] = []
@@ -236,12 +237,14 @@ class _Source:
             source = _as_words(source)
         return cls(source, None, const("ptr", 0), advance)
 
-    def pack(self, f: Function, iteration: Value, slot: Value) -> None:
+    def pack(
+        self, f: Function, iteration: Value, slot: Value, extent: Value | None = None
+    ) -> None:
         """Copy the tile of an iteration to a slot of the copy."""
         if self.packing is not None:
             target = _times(f, slot, self.packing.bytes)
             target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
-            self.packing.emit(f, target, _times(f, iteration, self.advance))
+            self.packing.emit(f, target, _times(f, iteration, self.advance), extent)
 
     def span(self, f: Function, first: Value) -> tuple[Value, Step]:
         """Bytes to skip before iteration `first`, and from one iteration to the next."""
@@ -282,31 +285,37 @@ def emit_dot(
         shape: (M, N, K).
         scratch_alloc: gives a pointer to that many bytes of 64-byte-aligned scratch, valid during
             the dot only.
-        k_extent: an i64 at most K, at least 0; only that many elements along k take part. Stands
-            for a mask of A and B along k with other=0. Needs `plan.takes_extent`.
-
-    Raises:
-        NotImplementedError: a `k_extent` for a plan that copies its operands.
+        k_extent: an i64 from 0 to K; only that many elements along k take part, and no others are
+            read. Stands for a mask of A and B along k with other=0.
     """
-    if k_extent is not None and not plan.takes_extent:
-        raise NotImplementedError("dot: k_extent for operands that are packed; mask the tile first")
+    _emit_part(f, plan, a, b, acc, shape, scratch_alloc, zero_init, k_extent, (_ZERO, _ZERO))
+
+
+def _emit_part(
+    f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, acc: Value,
+    shape: tuple[int, int, int], scratch_alloc: ScratchAlloc, zero_init: bool,
+    k_extent: Value | None, moved: tuple[Value, Value],
+) -> None:  # fmt: skip
+    """`emit_dot` with the addresses of A and B moved on by a number of bytes each."""
+    if k_extent is not None:
+        plan = extent_plan(plan, a, b, shape)
     rows, columns, depth = shape
-    sources = _sources(plan, a, b, shape, 1, (0, 0), scratch_alloc)
+    sources = _sources(plan, a, b, shape, 1, moved, scratch_alloc)
     for source in sources:
-        source.pack(f, _ZERO, _ZERO)
+        source.pack(f, _ONE, _ZERO, k_extent)
     cells = const("i64", depth // plan.method.group)
     sums = _corrections(f, plan, sources[1], columns, cells, scratch_alloc)
     _Sweep(
         plan, rows, columns, sources[0].cells, sources[1].cells,
         cells if k_extent is None else k_extent, k_extent is not None, None,
-        (_ZERO, 0), (_ZERO, 0), acc, zero_init, sums,
+        sources[0].span(f, _ONE), sources[1].span(f, _ONE), acc, zero_init, sums,
     ).emit(f)  # fmt: skip
 
 
 def emit_dot_loop(
     f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, acc: Value,
     shape: tuple[int, int, int], *, trips: Value, a_advance: Step, b_advance: Step,
-    scratch_alloc: ScratchAlloc, zero_init: bool = False,
+    scratch_alloc: ScratchAlloc, zero_init: bool = False, tail: Value | None = None,
 ) -> None:  # fmt: skip
     """Emit `for i in range(trips): acc += a_i @ b_i` with the accumulators kept in registers.
 
@@ -318,11 +327,15 @@ def emit_dot_loop(
     Args:
         trips: how often, an i64 that may be zero or less.
         a_advance, b_advance: bytes, an int or an i64 value.
+        tail: an i64 from 0 to K: after the loop, that many elements along k of iteration `trips`
+            follow, and nothing beyond them is read. With `trips = size // K` and
+            `tail = size % K` this is a loop whose loads are masked by `k < size` with other=0.
         others: as in `emit_dot`, for one iteration; scratch for several iterations is asked for.
     """
     rows, columns, depth = shape
     together = plan.iterations(columns, depth)
-    sources = _sources(plan, a, b, shape, together, (a_advance, b_advance), scratch_alloc)
+    advances = (a_advance, b_advance)
+    sources = _sources(plan, a, b, shape, together, advances, scratch_alloc)
     packs = [source for source in sources if source.packing is not None]
     cells = const("i64", depth // plan.method.group)
     known = static(trips)
@@ -347,6 +360,15 @@ def emit_dot_loop(
             sweep_trips, sources[0].span(f, sweep.index), sources[1].span(f, sweep.index),
             acc, zero_init and once, sums,
         ).emit(f)  # fmt: skip
+    if tail is not None:
+        rest, done = f.new_label("rest"), f.new_label("done")
+        f.branch_if(f.icmp("sgt", tail, _ZERO), rest, done)
+        f.label(rest)
+        ran = f.intrinsic("smax", trips, _ZERO)
+        moved = _times(f, ran, a_advance), _times(f, ran, b_advance)
+        _emit_part(f, plan, a, b, acc, shape, scratch_alloc, False, tail, moved)
+        f.branch(done)
+        f.label(done)
 
 
 def _sources(

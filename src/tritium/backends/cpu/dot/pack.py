@@ -52,9 +52,14 @@ class Packing:
         cells = self.depth // self.group
         return dense(self.plan.cell, target, cells, 1, cells)
 
-    def emit(self, f: Function, target: Value, offset: Value) -> None:
-        """Copy the operand, all of its addresses moved on by `offset` bytes, to `target`."""
-        if self.k_major:
+    def emit(
+        self, f: Function, target: Value, offset: Value, extent: Value | None = None
+    ) -> None:
+        """Copy the operand, all of its addresses moved on by `offset` bytes, to `target`; only the
+        first `extent` elements along k if that is given."""
+        if extent is not None:
+            _elements(f, self, target, offset, extent)
+        elif self.k_major:
             tile = min(self.plan.lanes, self.outer, self.depth // self.group)
             tile = min(tile, self.source.k_run // self.group)
             if min(self.source.outer_run, self.outer) >= min(4, self.outer):
@@ -223,11 +228,16 @@ def _rows(f: Function, p: Packing, target: Value, offset: Value) -> None:
         f.store(value, out, min(chunk * size, 64))
 
 
-def _elements(f: Function, p: Packing, target: Value, offset: Value) -> None:
+def _elements(
+    f: Function, p: Packing, target: Value, offset: Value, extent: Value | None = None
+) -> None:
     """Either form from anywhere, one element at a time."""
     shift, mask = const("i64", p.group.bit_length() - 1), const("i64", p.group - 1)
     size = ELEMENT_BYTES[p.plan.compute]
-    with _count(f, p.outer, 1) as outer, _count(f, p.depth, 1) as k:
+    zero, one = const("i64", 0), const("i64", 1)
+    stop = extent or const("i64", p.depth)
+    loop = f.loop(zero, stop, one, at_least_once=extent is None)
+    with _count(f, p.outer, 1) as outer, loop as k:
         value = p.load(f, _move(f, p.source.pointer(f, outer.index, k.index), offset), 1)
         at = p.cell_offset(f, outer.index, f.op("lshr", k.index, shift))
         within = f.op("mul", f.op("and", k.index, mask), const("i64", size))

@@ -6,7 +6,7 @@ Figures behind the choices are from Zen 4 (AVX-512), ratios to MKL, and in `benc
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tritium.backends.cpu.dot.operand import (
@@ -131,11 +131,6 @@ class Plan:
         panel = columns * depth * ELEMENT_BYTES[self.compute]
         return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH // depth))
 
-    @property
-    def takes_extent(self) -> bool:
-        """Whether `emit_dot` can stop at a `k_extent` that is only known at run time."""
-        return self.method is Method.FMA and not self.pack_a and not self.pack_b
-
 
 def _types(a: str, b: str, result: str, converted: bool) -> tuple[str, str]:
     """The types to compute and to accumulate in."""
@@ -248,4 +243,21 @@ def make_plan(
         host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
         prefetch=4 if wide == 2 and host.bits == 512 and not pack_b else 0,
         pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b,
+    )  # fmt: skip
+
+
+def extent_plan(
+    plan: Plan, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int]
+) -> Plan:
+    """The plan for part of K, of a length only known at run time, of the dot that `plan` is for.
+
+    One element a cell, converted when loaded, and nothing read beyond the length. It is for the
+    rest of a loop: a block of 4 rows keeps its code short.
+    """
+    rows, columns, depth = shape
+    oa, ob = operand_a(a, rows, depth), operand_b(b, depth, columns)
+    return replace(
+        plan, method=Method.FMA, compute=plan.accumulate, block_rows=min(4, plan.block_rows),
+        unroll=1, prefetch=0, pack_a=oa.k_step is None,
+        pack_b=ob.k_step is None or ob.outer_run < plan.lanes,
     )  # fmt: skip
