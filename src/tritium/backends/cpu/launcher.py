@@ -106,7 +106,7 @@ class _LaunchWriter:
 
     def _threads(self) -> None:
         """i32 tritium_threads(entry): see `pool.ENTRY`."""
-        f = Code(self.module, "tritium_threads", [("ptr", "request")], "i32")
+        f = Code(self.module, "tritium_threads", [("ptr", "request")], "i32", cold=True)
         (entry,) = f.arguments
         answer = self._call_python(f, f.read(entry, pools.ENTRY, "callable"))
         with f.when(self._returns_null(f, answer)):
@@ -120,7 +120,7 @@ class _LaunchWriter:
         """i1 ask(function, number, object, result): call `function(number, object)`, an integer,
         and store it; false when it raised."""
         arguments = [("ptr", "function"), ("i64", "number"), ("ptr", "object"), ("ptr", "result")]
-        f = Code(self.module, "ask", arguments, "i1")
+        f = Code(self.module, "ask", arguments, "i1", cold=True)
         function, number, obj, result = f.arguments
         boxed = f.call("ptr", "PyLong_FromLongLong", number)
         with f.when(self._returns_null(f, boxed)):
@@ -343,7 +343,7 @@ class Native:
 
     def __init__(self, store: ObjectStore | None, system: pools.System | None = None):
         system = system or pools.System.here()
-        code = compile_cached(native_ir(system), store, opt=1)
+        code = compile_cached(native_ir(system), store, opt="light")
         self.image = load_object(code, ["tritium_launch", "tritium_run"], _api_addresses())
         self.image.keep()  # workers sleep in it until the process ends
         self.pool = pools.Pool(knobs.usable_cpus(), knobs.runtime.cpu_threads, system)

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
 
@@ -30,6 +30,9 @@ class ObjectStore(Protocol):
         """Store object code under `key`."""
         ...
 
+
+Opt = int | Literal["light"] | None
+"""Which IR passes run: see `compile_ir`."""
 
 _lock = threading.RLock()
 _names = itertools.count()
@@ -90,17 +93,24 @@ def _parse(text: str) -> Any:
     return module
 
 
-def _optimize(module: Any, level: int) -> None:
-    if level not in (0, 1, 2, 3):
-        raise ValueError(f"compile_ir: opt is {level!r}; expected None or 0 to 3")
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+def _optimize(module: Any, level: Opt) -> None:
+    if level not in ("light", 0, 1, 2, 3):
+        raise ValueError(f"compile_ir: opt is {level!r}; expected None, 'light' or 0 to 3")
+    tuning = llvm.create_pipeline_tuning_options(0 if level == "light" else level)
     # Vectors are explicit in what we generate, and so is unrolling.
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(_machine(), tuning)
-    builder.getModulePassManager().run(module, builder)
+    if level == "light":
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
 
 
-def _prepare(ir_text: str, opt: int | None) -> Any:
+def _prepare(ir_text: str, opt: Opt) -> Any:
     module = _parse(ir_text)
     module.triple, module.data_layout = triple(), data_layout()
     if opt is not None:
@@ -108,13 +118,14 @@ def _prepare(ir_text: str, opt: int | None) -> Any:
     return module
 
 
-def compile_ir(ir_text: str, *, opt: int | None = None) -> bytes:
+def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
     """Compile a module for the host.
 
     Args:
         ir_text: LLVM IR; triple and data layout are set to the host's.
-        opt: None runs no IR passes (for text without allocas that could be registers), 0 to 3 run
-            LLVM's pipeline of that level. Instruction selection is always at its highest level.
+        opt: None runs no IR passes (for text without allocas that could be registers), "light"
+            only makes registers of stack slots and tidies up, 0 to 3 run LLVM's pipeline of that
+            level. Instruction selection is always at its highest level.
 
     Returns:
         Object code, for `load_object`.
@@ -126,25 +137,25 @@ def compile_ir(ir_text: str, *, opt: int | None = None) -> bytes:
         return _machine().emit_object(_prepare(ir_text, opt))
 
 
-def optimized_ir(ir_text: str, *, opt: int) -> str:
+def optimized_ir(ir_text: str, *, opt: Opt) -> str:
     """The text of a module after LLVM's pipeline of level `opt`."""
     with _lock:
         return str(_prepare(ir_text, opt))
 
 
-def assembly(ir_text: str, *, opt: int | None = None) -> str:
+def assembly(ir_text: str, *, opt: Opt = None) -> str:
     """What `compile_ir` would make, as assembly text."""
     with _lock:
         return _machine().emit_assembly(_prepare(ir_text, opt))
 
 
-def object_key(ir_text: str, opt: int | None = None) -> str:
+def object_key(ir_text: str, opt: Opt = None) -> str:
     """A SHA-256 (hexadecimal) of all that `compile_ir`'s result depends on."""
     parts = (ir_text, str(opt), host().cpu, host().feature_string, llvm_version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def compile_cached(ir_text: str, store: ObjectStore | None, *, opt: int | None = None) -> bytes:
+def compile_cached(ir_text: str, store: ObjectStore | None, *, opt: Opt = None) -> bytes:
     """`compile_ir`, looking into `store` first and storing there what had to be compiled."""
     key = object_key(ir_text, opt)
     if store is not None and (code := store.load(key)) is not None:

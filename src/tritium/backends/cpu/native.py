@@ -97,15 +97,21 @@ class Code(Function):
 
     Variables are stack slots, all of them in the entry block, which LLVM turns into registers.
     A branch that ends in `ret`, `leave` or `restart` needs nothing else.
+
+    A `cold` function is left unoptimized: its speed does not matter, and it compiles six times
+    faster.
     """
 
     def __init__(
         self, module: Module, name: str, arguments: Sequence[tuple[str, str]],
-        result: str = "void", *, exported: bool = False,
+        result: str = "void", *, exported: bool = False, cold: bool = False,
     ):  # fmt: skip
         self._open = True
         triples = [(type, arg, "") for type, arg in arguments]
-        super().__init__(module, name, triples, result, linkage="" if exported else "internal")
+        super().__init__(
+            module, name, triples, result, linkage="" if exported else "internal",
+            attributes="nounwind optnone noinline" if cold else "nounwind",
+        )  # fmt: skip
         self._slots_at = len(self._lines)
 
     # Blocks: remember whether the current one has ended

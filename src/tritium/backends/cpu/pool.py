@@ -87,6 +87,9 @@ OPEN = 1 << 30  # the door's bit; below it the number of workers inside
 SLOTS = 64
 CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 
+HOT = ("tritium_run", "serial", "ticks", "grow", "take_slot")
+"""The functions that a small launch passes through."""
+
 OK, NO_MEMORY, ERROR_SET = 0, 1, 2
 """What the native `tritium_run` returns."""
 
@@ -138,12 +141,15 @@ class PoolWriter:
         self._choose()
         self._parallel()
         self._serial()
+        self._finish()
+        self._take_slot()
         self._run()
 
     def _code(self, name: str, arguments: str, result: str = "void") -> Code:
         pairs = [tuple(a.split()) for a in arguments.split(",") if a]
-        exported = name == "tritium_run"
-        return Code(self.module, name, [(t, n) for t, n in pairs], result, exported=exported)
+        exported, cold = name == "tritium_run", name not in HOT
+        triples = [(type, arg) for type, arg in pairs]
+        return Code(self.module, name, triples, result, exported=exported, cold=cold)
 
     # Time and sleeping
 
@@ -475,7 +481,7 @@ class PoolWriter:
         """
         f = self._code("tritium_run", "ptr pool,ptr job,ptr cost,ptr request", "i32")
         pool, job, cost, entry = f.arguments
-        slot = self._take_slot(f, pool)
+        slot = f.call("ptr", "take_slot", pool)
         context = f.at(slot, SLOT, "context")
         need = f.read(job, JOB, "scratch_bytes")
         enough = f.call("i1", "grow", context, f.at(slot, SLOT, "capacity"), need)
@@ -498,12 +504,14 @@ class PoolWriter:
             with f.when(f.icmp("slt", threads, i32(0))):
                 f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
                 f.ret(i32(ERROR_SET))
-            self._finish(f, pool, context, job, cost, done)
+            f.call("void", "finish", pool, context, job, cost, f.get("i64", done))
         f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
         f.ret(f.get("i32", status))
 
-    def _take_slot(self, f: Code, pool: Value) -> Value:
-        """A free context; with more launching threads than slots, wait for one."""
+    def _take_slot(self) -> None:
+        """ptr take_slot(pool): a free context; with too many launching threads, wait for one."""
+        f = self._code("take_slot", "ptr pool", "ptr")
+        (pool,) = f.arguments
         index = f.variable("i64", i64(0))
         with f.forever() as search:
             step = f.op("mul", f.get("i64", index), i64(SLOT.size))
@@ -514,12 +522,14 @@ class PoolWriter:
             following = f.add(f.get("i64", index), i64(1))
             f.put(index, f.op("urem", following, i64(SLOTS)))
         step = f.op("mul", f.get("i64", index), i64(SLOT.size))
-        return f.gep("i8", f.read(pool, POOL, "slots"), step)
+        f.ret(f.gep("i8", f.read(pool, POOL, "slots"), step))
 
-    def _finish(
-        self, f: Code, pool: Value, context: Value, job: Value, cost: Value, done: Value
-    ) -> None:
-        """Run what the serial phase has left: chunks of our own until the pool is ours."""
+    def _finish(self) -> None:
+        """finish(pool, ctx, job, cost, done): run what the serial phase has left: chunks of our
+        own until the pool is ours."""
+        f = self._code("finish", "ptr pool,ptr ctx,ptr job,ptr cost,i64 first")
+        pool, context, job, cost, first = f.arguments
+        done = f.variable("i64", first)
         total, lock = f.read(job, JOB, "total"), f.at(pool, POOL, "lock")
         start = f.call("i64", "ticks")
         limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
@@ -548,6 +558,7 @@ class PoolWriter:
             spent = f.maximum(f.sub(f.call("i64", "ticks"), start), i64(1))
             ratio = f.cast("sitofp", spent, "double"), f.cast("sitofp", own, "double")
             f.put(cost, f.op("fdiv", *ratio))
+        f.ret()
 
     def _share(
         self, f: Code, loop: Forever, values: tuple[Value, Value, Value, Value],
