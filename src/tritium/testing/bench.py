@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,38 +11,18 @@ from tritium.backends.active import driver
 RETURN_MODES = ("min", "max", "mean", "median", "all")
 
 
-class HostEvent:
-    """A point in time on the host, with the methods of a device's event."""
-
-    def __init__(self, enable_timing: bool = True):
-        self.seconds = 0.0
-
-    def record(self) -> None:
-        """Note the time now."""
-        self.seconds = time.perf_counter()
-
-    def elapsed_time(self, end: HostEvent) -> float:
-        """Milliseconds from here to `end`."""
-        return (end.seconds - self.seconds) * 1e3
-
-
 class _Clock:
-    """Events and synchronization of the active device; the host's clock where it has no events.
-
-    A kernel on the CPU has ended when its launch returns, so that the host's clock is exact there.
-    """
+    """Events and synchronization of the active device."""
 
     def __init__(self) -> None:
         self.device = driver.active
         self.interface: Any = self.device.get_device_interface()
-        self.has_events = hasattr(self.interface, "Event")
 
     def event(self) -> Any:
-        return self.interface.Event(enable_timing=True) if self.has_events else HostEvent()
+        return self.interface.Event(enable_timing=True)
 
     def synchronize(self) -> None:
-        if hasattr(self.interface, "synchronize"):
-            self.interface.synchronize()
+        self.interface.synchronize()
 
     def time(self, fn: Callable[[], object], calls: int) -> float:
         """Milliseconds that one of `calls` calls in a row takes."""
