@@ -62,7 +62,8 @@ MASK = (1 << 64) - 1
         ("u64", 2**64 - 1, 2**64 - 1), ("u64", 2**63, 2**63), ("u64", 5, 5),
         ("fp32", 0.1, f32(0.1)), ("fp32", 3, f32(3.0)), ("fp32", np.float64(0.1), f32(0.1)),
         ("fp32", 1e300, f32(float("inf"))), ("fp32", -1e300, f32(float("-inf"))),
-        ("fp64", 0.1, f64(0.1)), ("fp64", 2**70, f64(2.0**70)), ("fp64", 10**400, f64(float("inf"))),
+        ("fp64", 0.1, f64(0.1)), ("fp64", 2**70, f64(2.0**70)),
+        ("fp64", 10**400, f64(float("inf"))), ("fp64", -(10**400), f64(float("-inf"))),
         ("fp16", 0.1, int(np.float16(0.1).view(np.uint16))), ("fp16", 1e9, 0x7C00),
         ("bf16", 0.1, int(np.asarray(0.1, ml_dtypes.bfloat16).view(np.uint16))),
         ("bf16", float("-inf"), 0xFF80),
@@ -142,7 +143,7 @@ def test_the_fast_path_checks_dtype_and_flags_each_time():
     frozen.flags.writeable = False
     launch(8, 1, 1, frozen, x, out, 8)
     assert (out == 3).all()
-    with pytest.raises(ValueError, match=r"argument 'out' \(number 2\) is read-only and the kernel"):
+    with pytest.raises(ValueError, match=r"argument 'out' \(number 2\) is read-only"):
         launch(8, 1, 1, x, x, frozen, 8)
     with pytest.raises(TypeError, match=r"argument 'y' \(number 1\) has elements of type i32"):
         launch(8, 1, 1, x, np.ones(8, np.int32), out, 8)
@@ -182,9 +183,9 @@ def test_bad_torch_tensors(warm):
     launch = make_launcher(image()["empty"], [Param("x", "*fp32", True)], 0)
     for _ in range(3 * warm):
         launch(1, 1, 1, good)
-    with pytest.raises(ValueError, match=r"argument 'x' \(number 0\) is in the memory of device meta"):
+    with pytest.raises(ValueError, match=r"'x' \(number 0\) is in the memory of device meta"):
         launch(1, 1, 1, torch.zeros(4, device="meta"))
-    with pytest.raises(TypeError, match="has elements of type i32; .* pointer to fp32"):
+    with pytest.raises(TypeError, match=r"has elements of type i32; .* pointer to fp32"):
         launch(1, 1, 1, torch.zeros(4, dtype=torch.int32))
     launch(1, 1, 1, good)
 

@@ -155,9 +155,9 @@ def extract_pointer(
         view = memoryview(obj)
     except TypeError:
         raise TypeError(
-            f"{where} is {obj!r:.80} of type {_type_name(obj)}; expected an array in host memory: a "
-            "NumPy array, a torch tensor, or an object with __dlpack__, __array_interface__, the "
-            "buffer protocol or data_ptr()"
+            f"{where} is {obj!r:.80} of type {_type_name(obj)}; expected an array in host memory: "
+            "a NumPy array, a torch tensor, or an object with __dlpack__, __array_interface__, "
+            "the buffer protocol or data_ptr()"
         ) from None
     _check_writable(where, not view.readonly, writes)
     array = np.asarray(view)
@@ -251,6 +251,11 @@ def _from_dlpack(obj: Any, where: str, expected: str | None, writes: bool) -> in
     return tensor.data + tensor.byte_offset
 
 
+def type_is_bool(value: object) -> bool:
+    """Whether this is NumPy's truth value, which is no integer to Python."""
+    return isinstance(value, np.generic) and value.dtype == np.bool_
+
+
 def extract_scalar(value: Any, index: int, name: str, type: str) -> int:
     """The 8-byte slot (unsigned) of a number for a parameter of a scalar type.
 
@@ -261,7 +266,7 @@ def extract_scalar(value: Any, index: int, name: str, type: str) -> int:
     where = _label(index, name)
     if type[0] in "iu":
         try:
-            number = int(value) if isinstance(value, np.bool_) else operator.index(value)
+            number = operator.index(bool(value) if type_is_bool(value) else value)
         except TypeError:
             raise TypeError(
                 f"{where} is {value!r:.80} of type {_type_name(value)}; this kernel was compiled "
@@ -272,16 +277,15 @@ def extract_scalar(value: Any, index: int, name: str, type: str) -> int:
             raise OverflowError(f"{where} is {number}, out of range for {type} ({low} to {high})")
         return number & 0xFFFFFFFFFFFFFFFF
     try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError
-        number = float(value)
+        # float() would parse text: give it what it must refuse.
+        number = float([] if isinstance(value, (str, bytes)) else value)  # pyright: ignore
     except (TypeError, ValueError):
         raise TypeError(
             f"{where} is {value!r:.80} of type {_type_name(value)}; this kernel was compiled for a "
             f"number of type {type}"
         ) from None
     except OverflowError:  # an integer beyond double
-        number = float("inf") if value > 0 else float("-inf")
+        number = float("inf") if value > 0 else float("-inf")  # pyright: ignore
     return float_bits(number, type)
 
 

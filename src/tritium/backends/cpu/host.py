@@ -67,7 +67,7 @@ def _cache_bytes(level: int, default: int, cpu: int = 0) -> int:
 def host() -> Host:
     """The processor this process runs on."""
     try:
-        features = dict(llvm.get_host_cpu_features())
+        features: dict[str, bool] = dict(llvm.get_host_cpu_features())  # pyright: ignore
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
     return Host(

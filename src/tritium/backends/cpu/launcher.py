@@ -235,7 +235,8 @@ class _LaunchWriter:
         count = f.read(state, STATE, "param_count")
         with f.when(f.icmp("ne", nargs, f.add(count, i64(3)))):
             handler = f.read(state, STATE, "on_count")
-            f.call("i1", "ask", handler, nargs, f.read(self._types(f, state), TYPES, "none"), ignored)
+            none = f.read(self._types(f, state), TYPES, "none")
+            f.call("i1", "ask", handler, nargs, none, ignored)
             f.ret(NULL)
         job = f.variable("", size=pools.JOB.size)
         total = self._grid(f, state, args, job)

@@ -81,7 +81,7 @@ def triple() -> str:
 
 def llvm_version() -> str:
     """The version of LLVM that compiles (`22.1.0`)."""
-    return ".".join(map(str, llvm.llvm_version_info))
+    return ".".join(str(part) for part in llvm.llvm_version_info)  # pyright: ignore
 
 
 def _parse(text: str) -> Any:

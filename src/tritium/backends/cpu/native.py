@@ -4,7 +4,7 @@ records in memory and atomics, on top of the text writer. Optimized afterwards b
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -134,7 +134,7 @@ class Code(Function):
         self._open = False
 
     @contextmanager
-    def when(self, condition: Value) -> Iterator[None]:
+    def when(self, condition: Value) -> Generator[None, None, None]:
         """`if (condition) { ... }`"""
         then, after = self.new_label("then"), self.new_label("after")
         self.branch_if(condition, then, after)
@@ -144,7 +144,7 @@ class Code(Function):
         self.label(after)
 
     @contextmanager
-    def forever(self) -> Iterator[Forever]:
+    def forever(self) -> Generator[Forever, None, None]:
         """`for (;;) { ... }`; left by `leave`."""
         again, done = self.new_label("again"), self.new_label("done")
         self.branch(again)
