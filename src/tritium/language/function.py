@@ -227,5 +227,6 @@ class JITCallable:
 
 
 def device_function(fn: Callable[..., Any]) -> JITCallable:
-    """Decorator for library functions written in the language itself."""
+    """Decorator for library functions written in the language itself. Their source is read when it
+    is first needed, which keeps the import of the language fast."""
     return JITCallable(fn)

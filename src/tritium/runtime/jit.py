@@ -14,6 +14,7 @@ from tritium.backends.base import make_backend
 from tritium.compiler import ASTSource, CompiledKernel, compile  # noqa: A004
 from tritium.language.constexpr import constexpr, constexpr_function, unwrap
 from tritium.language.function import JITCallable, KernelParam
+from tritium.runtime import async_compile
 from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.specialize import (
@@ -226,11 +227,21 @@ class JITFunction(JITCallable, KernelInterface[T]):
             return preloaded
         source = self.ASTSource(self, signature, constants, attrs)
         source.name = self.repr(_Specialization(signature, constants, self.arg_names))
-        kernel = compile(source, target=cache.target, options=parsed.__dict__)
-        cache.kernels[key] = kernel
-        cache.keys[key] = text
-        if hooks[1] is not None:
-            hooks[1](already_compiled=True, **(info or {}))
+        mode = async_compile.active_mode.get()
+
+        def build() -> CompiledKernel:
+            return compile(source, target=cache.target, options=parsed.__dict__)
+
+        def finish(kernel: CompiledKernel) -> None:
+            cache.kernels[key] = kernel
+            cache.keys[key] = text
+            if hooks[1] is not None:
+                hooks[1](already_compiled=True, **(info or {}))
+
+        if mode is not None and warmup:
+            return mode.submit((id(self), key), build, finish)  # pyright: ignore[reportReturnType]
+        kernel = build()
+        finish(kernel)
         return kernel
 
     ASTSource = ASTSource

@@ -1,0 +1,11 @@
+"""The reference's path of allocators."""
+
+from tritium.runtime.allocation import (
+    Allocator,
+    Buffer,
+    NullAllocator,
+    set_allocator,
+    set_profile_allocator,
+)
+
+__all__ = ["Allocator", "Buffer", "NullAllocator", "set_allocator", "set_profile_allocator"]

@@ -1,0 +1,43 @@
+"""Kernels under `TRITON_INTERPRET=1`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.language.function import JITCallable
+from tritium.runtime.interface import Grid, KernelInterface
+
+
+class InterpretedFunction(JITCallable, KernelInterface[Any]):
+    """A kernel that runs as plain Python, program by program, on NumPy arrays.
+
+    It can be called from other kernels, compiled or interpreted, like any other.
+    """
+
+    def __init__(self, fn: Callable[..., Any]):
+        super().__init__(fn)
+        self.pre_run_hooks: list[Callable[..., Any]] = []
+
+    @cached_property
+    def _kernel(self) -> InterpretedKernel:
+        return InterpretedKernel(self.fn)
+
+    @property
+    def base_fn(self) -> InterpretedFunction:
+        """The kernel below autotuners and heuristics: itself."""
+        return self
+
+    def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
+        """Call `hook(*args, **kwargs)` before each launch."""
+        self.pre_run_hooks.append(hook)
+
+    def run(self, *args: Any, grid: Grid, warmup: bool, **kwargs: Any) -> None:
+        """Run every program of the grid; `warmup` does nothing. Raises `InterpreterError`."""
+        if warmup:
+            return
+        for hook in self.pre_run_hooks:
+            hook(*args, **kwargs)
+        self._kernel.launch(args, kwargs, grid)

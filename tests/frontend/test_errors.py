@@ -1,0 +1,236 @@
+"""What users see of errors: the line, the caret, the cause, and no compiler frames."""
+
+import pickle
+import traceback
+
+import numpy as np
+import pytest
+from tests.support.frontend import compile_kernel, text_of
+
+import tritium.language as tl
+from tritium.errors import (
+    CompilationError,
+    CompileTimeAssertionFailure,
+    TritonError,
+    UnsupportedLanguageConstruct,
+)
+from tritium.language.function import device_function as jit
+
+LIMIT = 42
+CONSTANT = tl.constexpr(3)
+ANNOTATED: tl.constexpr = 42
+
+
+def failure(kernel, **args):
+    with pytest.raises(CompilationError) as caught:
+        text_of(kernel, **args)
+    return caught.value
+
+
+@jit
+def bad_arange():
+    x = tl.zeros((4,), tl.float32)
+    y = tl.arange(2, 7)
+
+
+def test_the_caret_is_under_the_expression():
+    error = failure(bad_arange)
+    lines = str(error).split("\n")
+    assert lines[0] == "at 3:8:"
+    assert lines[-3] == "    y = tl.arange(2, 7)"
+    assert lines[-2] == "        ^"
+    assert "arange's range must be a power of 2" in lines[-1]
+    assert "arange's range must be a power of 2" in str(error.__cause__)
+    assert isinstance(error.__cause__, ValueError)
+
+
+@jit
+def inner(x):
+    return x + undefined_name  # noqa: F821
+
+
+@jit
+def outer():
+    return inner(1)
+
+
+@jit
+def outermost():
+    outer()
+
+
+def test_nested_calls_show_each_frame():
+    error = failure(outermost)
+    assert "outer()" in str(error)
+    assert "return inner(1)" in str(error.__cause__)
+    innermost = error.__cause__.__cause__
+    assert "undefined_name is not defined" in str(innermost)
+    assert isinstance(innermost.__cause__, NameError)
+
+
+def test_errors_pickle():
+    error = pickle.loads(pickle.dumps(failure(bad_arange)))
+    assert str(error) == str(failure(bad_arange))
+
+
+def frames_of(error):
+    return [f.filename for f in traceback.extract_tb(error.__traceback__)]
+
+
+def test_compiler_frames_are_hidden_unless_asked_for():
+    error = failure(bad_arange)
+    assert not any("/frontend/" in f and "/tests/" not in f for f in frames_of(error))
+    with pytest.raises(ValueError, match="power of 2") as caught:
+        compile_kernel(bad_arange, debugging=True)
+    assert any(f.endswith("frontend/visitor.py") for f in frames_of(caught.value))
+
+
+@jit
+def asserts(N: tl.constexpr):
+    tl.static_assert(N == 3, "N must be three")
+
+
+@jit
+def python_assert(N: tl.constexpr):
+    assert N == 3, f"N is {N}"
+
+
+@pytest.mark.parametrize("kernel", [asserts, python_assert])
+def test_static_assertions(kernel):
+    text_of(kernel, N=3)
+    error = failure(kernel, N=4)
+    assert isinstance(error, CompileTimeAssertionFailure)
+    assert "at 2:4:" in str(error)
+    assert isinstance(error, TritonError)
+
+
+@jit
+def reads_global(out):
+    tl.store(out, LIMIT)
+
+
+@jit
+def reads_annotated(out):
+    tl.store(out, ANNOTATED)
+
+
+@jit
+def reads_constexpr(out):
+    tl.store(out, CONSTANT)
+
+
+def test_globals_rule():
+    out = np.zeros(1, np.int32)
+    assert "Cannot access global variable LIMIT" in str(failure(reads_global, out=out))
+    assert "Cannot access global variable ANNOTATED" in str(failure(reads_annotated, out=out))
+    text_of(reads_constexpr, out=out)
+
+
+def test_captured_variables():
+    captured = 42
+
+    @jit
+    def kernel(out):
+        tl.store(out, captured)
+
+    assert "captured is not defined" in str(failure(kernel, out=np.zeros(1, np.int32)))
+
+
+def statement_kernels():
+    @jit
+    def with_break(n):
+        for i in range(n):
+            break
+
+    @jit
+    def with_try(n):
+        try:
+            n = 1
+        except ValueError:
+            pass
+
+    @jit
+    def with_nested_def(n):
+        def f():
+            pass
+
+    @jit
+    def with_lambda(n):
+        f = lambda: 1  # noqa: E731, F841
+
+    @jit
+    def with_chain(n):
+        x = 0 < n < 3  # noqa: F841
+
+    @jit
+    def with_dict(n):
+        x = {1: n}  # noqa: F841
+
+    @jit
+    def with_import(n):
+        import os  # noqa: F401
+
+    return [with_break, with_try, with_nested_def, with_lambda, with_chain, with_dict, with_import]
+
+
+@pytest.mark.parametrize("kernel", statement_kernels(), ids=lambda k: k.__name__)
+def test_unsupported_constructs(kernel):
+    assert isinstance(failure(kernel, n=2), UnsupportedLanguageConstruct)
+
+
+def test_item_assignment_says_what_to_do():
+    @jit
+    def kernel(n):
+        x = tl.zeros((4,), tl.float32)
+        x[0] = 1
+
+    assert "tl.where" in str(failure(kernel, n=2))
+
+
+def test_python_functions_need_compile_time_values():
+    def plain(x):
+        return x + 1
+
+    @jit
+    def kernel(n):
+        plain(n)
+
+    assert "decorate it with @triton.jit" in str(failure(kernel, n=2))
+
+
+def test_recursion():
+    assert "recursion is not supported" in _chain(failure(recursive_kernel, n=3))
+
+
+@jit
+def recursive(n):
+    return recursive(n - 1)
+
+
+@jit
+def recursive_kernel(n):
+    recursive(n)
+
+
+def _chain(error):
+    texts = []
+    while error is not None:
+        texts.append(str(error))
+        error = error.__cause__
+    return "\n".join(texts)
+
+
+def test_wrong_argument_count():
+    @jit
+    def kernel(n):
+        inner(1, 2)
+
+    assert "too many positional arguments" in _chain(failure(kernel, n=3))
+
+
+def test_a_kernel_returns_nothing():
+    @jit
+    def kernel(n):
+        return n
+
+    assert "a kernel cannot return a value" in str(failure(kernel, n=3))
