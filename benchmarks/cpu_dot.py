@@ -145,8 +145,8 @@ class Case:
         with zero as i:
             f.store(const("<16 x i32>", 0), f.gep("i8", acc, i.index), 64)
         with f.loop(i64(0), i64(self.size // k), i64(1), at_least_once=True) as trip:
-            moved = [self._moved(f, *operand, trip.index) for operand in (a, b)]
-            emit_dot(f, plan, *moved, acc, self.tile, scratch_alloc=alloc)
+            now_a, now_b = (self._moved(f, *operand, trip.index) for operand in (a, b))
+            emit_dot(f, plan, now_a, now_b, acc, self.tile, scratch_alloc=alloc)
 
     def _moved(self, f: Function, source: Operand, advance: Step, trip: Value) -> Operand:
         step = i64(advance) if isinstance(advance, int) else advance
@@ -178,14 +178,15 @@ class Compiled:
     def __init__(self, case: Case):
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        features = llvm.get_host_cpu_features()
+        features: dict[str, bool] = llvm.get_host_cpu_features()
+        flags = llvm.get_host_cpu_features().flatten()
         host = Host.of("x86_64", [name for name, on in features.items() if on])
         start = time.perf_counter()
         self.ir = case.text(host)
         middle = time.perf_counter()
         module = llvm.parse_assembly(self.ir)
         self.machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=features.flatten(), opt=3, reloc="pic",
+            cpu=llvm.get_host_cpu_name(), features=flags, opt=3, reloc="pic",
             codemodel="jitdefault", jit=True,
         )  # fmt: skip
         self.engine = llvm.create_mcjit_compiler(module, self.machine)
@@ -277,7 +278,7 @@ def measure(case: Case, threads: int, seconds: float) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(description="Time the CPU's dot against torch.")
     parser.add_argument("--elements", nargs="+", default=["float"], choices=list(TORCH))
     parser.add_argument("--sizes", nargs="+", type=int, default=[512, 1024, 2048])
     parser.add_argument("--tiles", nargs="+", default=["64x64x64", "32x32x32"])
