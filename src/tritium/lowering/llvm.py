@@ -109,6 +109,17 @@ class Phi:
         return f"  {self.value.ref} = phi {self.value.type} {sources}"
 
 
+class Section:
+    """A place in a function that instructions can still be added to later: hoisted code."""
+
+    def __init__(self) -> None:
+        self.lines: list[str | Phi | Section] = []
+
+    def text(self) -> str:
+        """The instructions, one a line; empty when there are none."""
+        return "\n".join(line if isinstance(line, str) else line.text() for line in self.lines)
+
+
 class Module:
     """An LLVM module: functions, globals and declarations, each stated once."""
 
@@ -185,7 +196,7 @@ class Function:
             f"define {linkage + ' ' if linkage else ''}{result} @{name}({parameters}) "
             f"{module.attributes(attributes)} {{"
         )
-        self._lines: list[str | Phi] = []
+        self._lines: list[str | Phi | Section] = []
         self._counter = 0
         self._labels = 0
         self.block = ""
@@ -275,6 +286,22 @@ class Function:
                 self.phi(v.type, [(v, before), (n, last)]) for v, n in zip(carried, loop.next)
             ]
             loop.results = [p.value for p in merged]
+
+    def section(self) -> Section:
+        """Mark the current position as a place where code can be put later."""
+        section = Section()
+        self._lines.append(section)
+        return section
+
+    def enter(self, section: Section) -> list[str | Phi | Section]:
+        """Append to `section` from now on (straight-line code only) until `leave(...)` is called
+        with what this returns."""
+        lines, self._lines = self._lines, section.lines
+        return lines
+
+    def leave(self, lines: list[str | Phi | Section]) -> None:
+        """Go on where `enter` left off."""
+        self._lines = lines
 
     # Instructions
 

@@ -1,0 +1,318 @@
+"""Loads and stores of one chunk, by what is known of its addresses.
+
+    one address for all lanes       a scalar access
+    consecutive addresses           a (masked) vector access
+    descending addresses            the same, reversed
+    anything else                   gather and scatter
+
+Lanes that are masked off never touch memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
+from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Function, Value, const, lanes, mangle, vector
+
+if TYPE_CHECKING:
+    from tritium.backends.cpu.lower.emitter import Emitter
+    from tritium.backends.cpu.tiles.ir import Buffer
+
+ZEROS_BYTES = 512
+"""Size of the block of zeros that loads whose mask is false read instead."""
+
+
+def buffer_pointer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
+    """The addresses of elements of a buffer."""
+    size = buffer.element_bytes
+    strides, step = [0] * len(at), size
+    for dim in reversed(range(len(at))):
+        strides[dim] = step
+        step *= buffer.shape[dim]
+    base, level = e.context.address(buffer), 0
+    spread: Value | None = None
+    progress: tuple[Index, int] | None = None
+    for index, stride in zip(at, strides):
+        if index.kind == Kind.LANES:
+            assert progress is None, "two dimensions run over the lanes"
+            progress = (index, stride)
+        elif index.kind == Kind.VECTOR:
+            level = max(level, index.level)
+            place = e.position(index)
+            assert isinstance(place, Vec)
+            scaled = e.f.op("mul", place.value, const(place.value.type, stride))
+            spread = scaled if spread is None else e.f.op("add", spread, scaled)
+        else:
+            level = max(level, index.level)
+            line = Linear(base, stride, index.value, index.shift, level, index.level)
+            base = e.moved(line)
+    if spread is not None:
+        if progress is not None:
+            index, stride = progress
+            base_vec = e.vec(Linear(base, stride, index.value, index.shift, level, index.level))
+            return Vec(e.f.gep("i8", base_vec, spread), e.depth)
+        return Vec(e.f.gep("i8", base, spread), level)
+    if progress is not None:
+        index, stride = progress
+        return Linear(base, stride, index.value, index.shift, level, index.level)
+    return Uniform(base, level)
+
+
+def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
+    """Elements of a buffer."""
+    pointer = buffer_pointer(e, buffer, at)
+    size = buffer.element_bytes
+    align = min(64, size * e.width) if _aligned(pointer, e.width) else size
+    return load(e, pointer, buffer.element, None, None, align)
+
+
+def store_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...], value: Lanes) -> None:
+    """Write elements of a buffer."""
+    pointer = buffer_pointer(e, buffer, at)
+    size = buffer.element_bytes
+    align = min(64, size * e.width) if _aligned(pointer, e.width) else size
+    store(e, pointer, value, buffer.element, None, align)
+
+
+def _aligned(pointer: Lanes, width: int) -> bool:
+    return isinstance(pointer, Linear) and pointer.shift % width == 0
+
+
+def load(
+    e: Emitter,
+    pointer: Lanes,
+    type: ir.Type,
+    mask: Lanes | None,
+    other: Lanes | None,
+    align: int,
+    volatile: bool = False,
+) -> Lanes:
+    """The elements at the addresses; `other` (or zero) where the mask is false."""
+    if mask is not None and isinstance(mask, Uniform) and mask.value.ref == "true":
+        mask = None
+    pinned = pointer.pinned or (mask is not None and mask.pinned)
+    pinned = pinned or (other is not None and other.pinned)
+    args = (mask, other, align, volatile)
+    size = memory_bytes(type)
+    if isinstance(pointer, Linear) and pointer.stride == 0:
+        pointer = Uniform(pointer.base, pointer.level, pointer.pinned)
+    if isinstance(pointer, Uniform):
+        result = _load_one(e, pointer, type, *args)
+    elif isinstance(pointer, Linear) and pointer.stride in (size, -size):
+        result = _load_run(e, pointer, type, *args)
+    else:
+        result = _gather(e, pointer, type, *args)
+    return result._replace(pinned=pinned)
+
+
+def from_memory(f: Function, value: Value, type: ir.Type) -> Value:
+    """An element as loaded, as a value (i1 are bytes in memory)."""
+    if value_type(type) == "i1":
+        return f.icmp("ne", value, const(value.type, 0))
+    return value
+
+
+def to_memory(f: Function, value: Value, type: ir.Type) -> Value:
+    """A value as it is stored."""
+    if value_type(type) == "i1":
+        return f.cast("zext", value, vector("i8", lanes(value.type)))
+    return value
+
+
+def _level(*values: Lanes | None) -> int:
+    level = 0
+    for value in values:
+        if isinstance(value, Linear):
+            level = max(level, value.level, value.index_level)
+        elif value is not None:
+            level = max(level, value.level)
+    return level
+
+
+def _zeros(e: Emitter) -> Value:
+    return e.f.module.constant(f"[{ZEROS_BYTES} x i8]", "zeroinitializer", prefix="zeros")
+
+
+def _zero(type: str) -> Value:
+    if lanes(type) > 1:
+        return Value(type, "zeroinitializer")
+    return const(type, 0)
+
+
+def _load_one(
+    e: Emitter,
+    pointer: Uniform,
+    type: ir.Type,
+    mask: Lanes | None,
+    other: Lanes | None,
+    align: int,
+    volatile: bool,
+) -> Lanes:
+    f, held = e.f, memory_type(type)
+    note = "volatile " if volatile else ""
+    if isinstance(mask, Vec):
+        return _load_splat(e, pointer, type, mask, other, align)
+    level = _level(pointer, mask) if other is None or isinstance(other, Uniform) else e.depth
+
+    def write() -> Value:
+        address = pointer.value
+        if mask is not None:
+            assert isinstance(mask, Uniform)
+            address = f.select(mask.value, address, _zeros(e))
+        loaded = f.emit(held, f"load {note}{held}, {address}, align {align}")
+        return from_memory(f, loaded, type)
+
+    loaded = e.at_level(level, write)
+    if mask is None or other is None:
+        return Uniform(loaded, level)
+    assert isinstance(mask, Uniform)
+    if isinstance(other, Uniform):
+        level = _level(pointer, mask, other)
+        chosen = e.at_level(level, f.select, mask.value, loaded, other.value)
+        return Uniform(chosen, level)
+    wide = e.vec(Uniform(loaded, level))
+    chosen = f.select(mask.value, wide, e.vec(other))
+    return Vec(chosen, e.depth)
+
+
+def _load_splat(
+    e: Emitter, pointer: Uniform, type: ir.Type, mask: Vec, other: Lanes | None, align: int
+) -> Lanes:
+    """One address, a mask that differs between the lanes: load if any lane wants it."""
+    f, level = e.f, _level(pointer, mask, other)
+
+    def write() -> Value:
+        wanted = f.call("i1", f"llvm.vector.reduce.or.{mangle(mask.value.type)}", mask.value)
+        address = f.select(wanted, pointer.value, _zeros(e))
+        loaded = from_memory(f, f.load(memory_type(type), address, align), type)
+        wide = f.splat(loaded, e.width)
+        rest = _zero(wide.type) if other is None else e.vec(other)
+        return f.select(mask.value, wide, rest)
+
+    if other is not None:
+        e.vec(other)
+    return Vec(e.at_level(level, write), level)
+
+
+def _run_start(e: Emitter, pointer: Linear) -> Value:
+    """The lowest address of a run; for a descending one that of the last lane."""
+    if pointer.stride == 0 or (isinstance(pointer.stride, int) and pointer.stride > 0):
+        return e.moved(pointer)
+    return e.moved(pointer._replace(shift=pointer.shift + e.width - 1))
+
+
+def _reversed(e: Emitter, value: Value) -> Value:
+    return e.f.shuffle(value, None, list(range(e.width - 1, -1, -1)))
+
+
+def _load_run(
+    e: Emitter,
+    pointer: Linear,
+    type: ir.Type,
+    mask: Lanes | None,
+    other: Lanes | None,
+    align: int,
+    volatile: bool,
+) -> Lanes:
+    f = e.f
+    held = vector(memory_type(type), e.width)
+    level = _level(pointer, mask, other)
+    descending = pointer.stride != memory_bytes(type)
+    start = _run_start(e, pointer)
+    if mask is None:
+        note = "volatile " if volatile else ""
+
+        def plain() -> Value:
+            loaded = f.emit(held, f"load {note}{held}, {start}, align {align}")
+            return from_memory(f, _reversed(e, loaded) if descending else loaded, type)
+
+        return Vec(e.at_level(level, plain), level)
+    wanted = e.vec(mask)
+    rest = None if other is None else e.vec(other)
+
+    def masked() -> Value:
+        passed = _zero(held) if rest is None else to_memory(f, rest, type)
+        on = wanted
+        if descending:
+            on = _reversed(e, on)
+            passed = passed if rest is None else _reversed(e, passed)
+        loaded = f.call(
+            held, f"llvm.masked.load.{mangle(held)}.p0", start, const("i32", align), on, passed
+        )
+        return from_memory(f, _reversed(e, loaded) if descending else loaded, type)
+
+    return Vec(e.at_level(level, masked), level)
+
+
+def _gather(
+    e: Emitter,
+    pointer: Lanes,
+    type: ir.Type,
+    mask: Lanes | None,
+    other: Lanes | None,
+    align: int,
+    volatile: bool,
+) -> Lanes:
+    f, held = e.f, vector(memory_type(type), e.width)
+    level = _level(pointer, mask, other)
+    addresses = e.vec(pointer)
+    on = const(vector("i1", e.width), True) if mask is None else e.vec(mask)
+    rest = None if other is None else e.vec(other)
+
+    def write() -> Value:
+        passed = _zero(held) if rest is None else to_memory(f, rest, type)
+        name = f"llvm.masked.gather.{mangle(held)}.{mangle(addresses.type)}"
+        loaded = f.call(held, name, addresses, const("i32", align), on, passed)
+        return from_memory(f, loaded, type)
+
+    return Vec(e.at_level(level, write), level)
+
+
+def store(
+    e: Emitter, pointer: Lanes, value: Lanes, type: ir.Type, mask: Lanes | None, align: int
+) -> None:
+    """Write the elements whose mask is true; the last lane wins where addresses are equal."""
+    f, size = e.f, memory_bytes(type)
+    if isinstance(mask, Uniform) and mask.value.ref == "true":
+        mask = None
+    if e.width == 1:
+        _store_scalar(e, pointer, value, type, mask, align)
+        return
+    data = to_memory(f, e.vec(value), type)
+    if isinstance(pointer, Linear) and pointer.stride in (size, -size):
+        descending = pointer.stride != size
+        start = _run_start(e, pointer)
+        data = _reversed(e, data) if descending else data
+        if mask is None:
+            f.store(data, start, align)
+            return
+        on = e.vec(mask)
+        on = _reversed(e, on) if descending else on
+        name = f"llvm.masked.store.{mangle(data.type)}.p0"
+        f.call("void", name, data, start, const("i32", align), on)
+        return
+    on = const(vector("i1", e.width), True) if mask is None else e.vec(mask)
+    addresses = e.vec(pointer)
+    name = f"llvm.masked.scatter.{mangle(data.type)}.{mangle(addresses.type)}"
+    f.call("void", name, data, addresses, const("i32", align), on)
+
+
+def _store_scalar(
+    e: Emitter, pointer: Lanes, value: Lanes, type: ir.Type, mask: Lanes | None, align: int
+) -> None:
+    f = e.f
+    assert isinstance(pointer, Uniform) and isinstance(value, Uniform)
+    data = to_memory(f, value.value, type)
+    if mask is None:
+        f.store(data, pointer.value, align)
+        return
+    assert isinstance(mask, Uniform)
+    then, done = f.new_label("store"), f.new_label("stored")
+    f.branch_if(mask.value, then, done)
+    f.label(then)
+    f.store(data, pointer.value, align)
+    f.branch(done)
+    f.label(done)

@@ -1,0 +1,75 @@
+"""What the code generation of one function shares: the writer, the host, where values are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.backends.cpu.dot.plan import Host
+from tritium.backends.cpu.lower.types import memory_bytes
+from tritium.backends.cpu.tiles.ir import Buffer, TileFunction
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Function, Section, Value, const
+
+
+@dataclass(eq=False)
+class Context:
+    """State of lowering one function.
+
+    Args:
+        f: the LLVM function being written.
+        function: the tile function it comes from.
+        host: the processor, as register sizes; `features` are LLVM's names of what it has.
+        scratch: pointer to this function's buffers.
+        program: pointers and numbers of the kernel ABI (`pid.x`, `grid.x`, `fault`, ...).
+        contract: fast-math flags that let a product and a sum become one operation, or "".
+        axis_info: what is known of alignment, by value.
+        entry: a section that dominates the whole body.
+    """
+
+    f: Function
+    function: TileFunction
+    host: Host
+    features: frozenset[str]
+    scratch: Value
+    program: dict[str, Value]
+    contract: str
+    axis_info: Callable[[SSAValue], Any]
+    entry: Section
+    scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
+    _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
+
+    @property
+    def buffers(self) -> dict[SSAValue, Buffer]:
+        """Where tiles are that are in memory."""
+        return self.function.buffers
+
+    def address(self, buffer: Buffer) -> Value:
+        """The address of a buffer's first element."""
+        assert buffer.offset >= 0, f"{buffer.name} has no place"
+        return self.scratch_at(buffer.offset)
+
+    def scratch_at(self, offset: int) -> Value:
+        """An address in scratch."""
+        known = self._addresses.get(offset)
+        if known is None:
+            lines = self.f.enter(self.entry)
+            known = self.f.gep("i8", self.scratch, const("i64", offset))
+            self.f.leave(lines)
+            self._addresses[offset] = known
+        return known
+
+    def pointee_bytes(self, type: ir.Type) -> int:
+        """Bytes of what a pointer (or tile of pointers) points to."""
+        element = ir.element_type(type)
+        assert isinstance(element, ir.PointerType)
+        return memory_bytes(element.pointee)
+
+    def unsupported(self, op: Any, why: str = "") -> NotImplementedError:
+        """The error for what is not built, with the source line."""
+        where = getattr(op, "location", None)
+        place = "" if where is None else f" at {where}"
+        return NotImplementedError(f"the CPU backend does not support {op.name}{why}{place}")

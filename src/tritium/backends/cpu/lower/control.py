@@ -1,0 +1,191 @@
+"""Blocks and control flow: steps in order, structured loops and branches with phis for scalars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.dot import lower_dot
+from tritium.backends.cpu.lower.nest import lower_nest
+from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
+from tritium.backends.cpu.lower.types import value_type
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Phi, Value, const
+from tritium.lowering.registry import rules
+
+
+def lower_function(c: Context) -> None:
+    """Write the body of a function (its arguments are in `c.scalars`)."""
+    blocks = c.function.blocks
+    cfg = _Cfg(c)
+    for number, body in enumerate(blocks):
+        if number:
+            cfg.start(body.block)
+        lower_steps(c, body)
+        cfg.leave(body.terminator)
+
+
+def lower_steps(c: Context, body: Body) -> None:
+    """Write the steps of a block, without its terminator."""
+    for step in body.steps:
+        _step(c, step)
+
+
+def _step(c: Context, step: Step) -> None:
+    if isinstance(step, Scalar):
+        scalar_op(c, step.op)
+    elif isinstance(step, Nest):
+        lower_nest(c, step)
+    elif isinstance(step, Dot):
+        lower_dot(c, step)
+    elif isinstance(step, For):
+        _for(c, step)
+    elif isinstance(step, If):
+        _if(c, step)
+    elif isinstance(step, While):
+        _while(c, step)
+    else:
+        assert isinstance(step, Special)
+        rule = rules("cpu.special").get(type(step.op))
+        if rule is None:
+            raise c.unsupported(step.op)
+        rule(c, step)
+
+
+def scalar_op(c: Context, op: Any) -> None:
+    """Write an op on scalars: one of its own, or an elementwise one."""
+    values = [c.scalars[v] for v in op.operands]
+    own = rules("cpu.scalar").get(type(op))
+    rule = own or rules("cpu").get(type(op))
+    if rule is None:
+        raise c.unsupported(op)
+    results = rule(c, op, *values)
+    if op.results:
+        results = results if type(results) is tuple else (results,)
+        c.scalars.update(zip(op.results, results, strict=True))
+
+
+def _scalars(values: Sequence[SSAValue]) -> list[SSAValue]:
+    return [v for v in values if not isinstance(v.type, ir.TensorType)]
+
+
+def _for(c: Context, step: For) -> None:
+    op: Any = step.op
+    f = c.f
+    lower, upper, by = (c.scalars[v] for v in (op.lower, op.upper, op.step))
+    carried = [c.scalars[v] for v in _scalars(op.inits)]
+    with f.loop(lower, upper, by, carried, signed=not op.unsignedCmp) as loop:
+        c.scalars[op.body.args[0]] = loop.index
+        c.scalars.update(zip(_scalars(op.body.args[1:]), loop.carried, strict=True))
+        lower_steps(c, step.body)
+        loop.next = [c.scalars[v] for v in _scalars(step.body.terminator.operands)]
+    c.scalars.update(zip(_scalars(op.results), loop.results, strict=True))
+
+
+def _if(c: Context, step: If) -> None:
+    f = c.f
+    then, other, done = f.new_label("then"), f.new_label("else"), f.new_label("endif")
+    condition = c.scalars[step.op.operands[0]]
+    f.branch_if(condition, then, done if step.otherwise is None else other)
+    arrivals: list[tuple[str, list[Value]]] = []
+    bodies = [(then, step.then)] + ([] if step.otherwise is None else [(other, step.otherwise)])
+    for label, body in bodies:
+        f.label(label)
+        lower_steps(c, body)
+        values = [c.scalars[v] for v in _scalars(body.terminator.operands)]
+        arrivals.append((f.block, values))
+        f.branch(done)
+    f.label(done)
+    results = _scalars(step.op.results)
+    for number, result in enumerate(results):
+        incoming = [(values[number], label) for label, values in arrivals]
+        c.scalars[result] = f.phi(incoming[0][0].type, incoming).value
+
+
+def _while(c: Context, step: While) -> None:
+    f = c.f
+    op: Any = step.op
+    before, after, done = f.new_label("while"), f.new_label("do"), f.new_label("endwhile")
+    inits = [c.scalars[v] for v in _scalars(op.operands)]
+    entry = f.block
+    f.branch(before)
+    f.label(before)
+    phis = [f.phi(v.type, [(v, entry)]) for v in inits]
+    c.scalars.update(zip(_scalars(step.before.block.args), [p.value for p in phis], strict=True))
+    lower_steps(c, step.before)
+    condition: Any = step.before.terminator
+    passed = [c.scalars[v] for v in _scalars(condition.values)]
+    f.branch_if(c.scalars[condition.condition], after, done)
+    f.label(after)
+    c.scalars.update(zip(_scalars(step.after.block.args), passed, strict=True))
+    lower_steps(c, step.after)
+    for phi, value in zip(phis, _scalars(step.after.terminator.operands), strict=True):
+        phi.add(c.scalars[value], f.block)
+    f.branch(before)
+    f.label(done)
+    c.scalars.update(zip(_scalars(op.results), passed, strict=True))
+
+
+class _Cfg:
+    """The blocks of a function: labels, and phis for scalar block arguments."""
+
+    def __init__(self, c: Context):
+        self.c = c
+        self.labels = {
+            body.block: c.f.new_label("block") for body in c.function.blocks[1:]
+        }
+        self.phis: dict[Block, list[Phi]] = {}
+        self.early: dict[Block, list[tuple[list[Value], str]]] = {}
+
+    def start(self, block: Block) -> None:
+        """Begin a block: a phi for each scalar argument."""
+        f = self.c.f
+        f.label(self.labels[block])
+        arguments = _scalars(block.args)
+        phis = [f.phi(value_type(a.type)) for a in arguments]
+        self.c.scalars.update(zip(arguments, [p.value for p in phis], strict=True))
+        self.phis[block] = phis
+        for values, label in self.early.get(block, []):
+            for phi, value in zip(phis, values, strict=True):
+                phi.add(value, label)
+
+    def _arrive(self, block: Block, values: Sequence[SSAValue]) -> str:
+        scalars = [self.c.scalars[v] for v in _scalars(values)]
+        label = self.c.f.block
+        if block in self.phis:
+            for phi, value in zip(self.phis[block], scalars, strict=True):
+                phi.add(value, label)
+        else:
+            self.early.setdefault(block, []).append((scalars, label))
+        return self.labels[block]
+
+    def leave(self, op: Any) -> None:
+        """Write a terminator."""
+        f = self.c.f
+        if op.name == "tt.return":
+            _return(self.c, [self.c.scalars[v] for v in op.operands])
+        elif op.name == "cf.br":
+            f.branch(self._arrive(op.successors[0], op.values))
+        elif op.name == "cf.cond_br":
+            then, other = op.successors
+            first = self._arrive(then, op.then_values)
+            second = self._arrive(other, op.else_values)
+            f.branch_if(self.c.scalars[op.condition], first, second)
+        else:
+            raise self.c.unsupported(op)
+
+
+def _return(c: Context, values: list[Value]) -> None:
+    """Results go out by pointers that the caller passed."""
+    for number, value in enumerate(values):
+        target = c.program[f"result{number}"]
+        c.f.store(value, target, 1)
+    c.f.ret()
+
+
+def no_value(type: str) -> Value:
+    """Any value of a type."""
+    return const(type, 0) if type != "ptr" else Value("ptr", "null")

@@ -1,0 +1,329 @@
+"""Elementwise ops as LLVM instructions, for scalars and vectors alike.
+
+Each rule takes the context, the op and its operands' values (all scalars, or all vectors with the
+same number of lanes) and returns the result. Sixteen-bit floats are computed in float and rounded
+after each op, which for + - * / and sqrt is the same as rounding once (float has more than twice
+their precision).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.types import value_type
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const, lanes, scalar, vector
+from tritium.lowering.registry import lowers
+from tritium.lowering.vmath import call
+from tritium.lowering.vmath.convert import fp
+from tritium.ops import arith, math
+from tritium.ops.base import Op
+
+FORMATS = {
+    ir.f16: "fp16", ir.bf16: "bf16", ir.f32: "fp32", ir.f64: "fp64", ir.f8e5m2: "fp8e5",
+    ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
+}  # fmt: skip
+"""What `vmath.convert` calls the float types."""
+
+_NARROW = {"half": "fp16", "bfloat": "bf16"}
+
+
+def in_float(
+    c: Context, values: tuple[Value, ...], compute: Callable[..., Value], back: bool = True
+) -> Value:
+    """`compute` on operands of sixteen bits as floats, the result rounded to their type again."""
+    base = scalar(values[0].type)
+    name = _NARROW.get(base)
+    if name is None:
+        return compute(*values)
+    wide = [fp(c.f, v, name, "fp32", features=c.features) for v in values]
+    result = compute(*wide)
+    return fp(c.f, result, "fp32", name, features=c.features) if back else result
+
+
+def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
+    def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
+        return c.f.op(opcode, a, b, flags)
+
+    return rule
+
+
+for _op, _opcode in (
+    (arith.AddIOp, "add"), (arith.SubIOp, "sub"), (arith.MulIOp, "mul"),
+    (arith.AndIOp, "and"), (arith.OrIOp, "or"), (arith.XOrIOp, "xor"),
+):  # fmt: skip
+    lowers("cpu", _op)(_binary(_opcode))
+
+
+@lowers("cpu", arith.ShLIOp, arith.ShRUIOp, arith.ShRSIOp)
+def shift(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """Shifts by the width or more are defined here as in `evaluate`, not poison."""
+    opcode = {"arith.shli": "shl", "arith.shrui": "lshr", "arith.shrsi": "ashr"}[op.name]
+    bits = int(scalar(a.type)[1:])
+    known = _splat_number(b)
+    if known is not None and 0 <= known < bits:
+        return c.f.op(opcode, a, b)
+    limit = const(b.type, bits - 1)
+    if opcode == "ashr":
+        return c.f.op(opcode, a, c.f.intrinsic("umin", b, limit))
+    inside = c.f.icmp("ule", b, limit)
+    shifted = c.f.op(opcode, a, c.f.intrinsic("umin", b, limit))
+    return c.f.select(inside, shifted, const(a.type, 0))
+
+
+def _splat_number(value: Value) -> int | None:
+    """The number in all lanes of a constant."""
+    text = value.ref
+    if text.startswith("splat ("):
+        text = text[7:-1].split(" ")[1]
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+@lowers("cpu", arith.MinSIOp, arith.MinUIOp, arith.MaxSIOp, arith.MaxUIOp)
+def int_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
+    kind = op.name.removeprefix("arith.")
+    name = {"minsi": "smin", "minui": "umin", "maxsi": "smax", "maxui": "umax"}[kind]
+    return c.f.intrinsic(name, a, b)
+
+
+@lowers("cpu", arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp)
+def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """Integer division; by zero it gives zero (the processor would trap)."""
+    kind = op.name.removeprefix("arith.")
+    signed, remainder = kind.endswith("si"), kind.startswith("rem")
+    known = _splat_number(b)
+    if known is not None and known not in (0, -1):
+        return c.f.op({"divsi": "sdiv", "divui": "udiv", "remsi": "srem", "remui": "urem"}[kind],
+                      a, b)  # fmt: skip
+    f, zero = c.f, const(b.type, 0)
+    undefined = f.icmp("eq", b, zero)
+    safe = f.select(undefined, const(b.type, 1), b)
+    bits = int(scalar(a.type)[1:])
+    if lanes(a.type) > 1 and bits <= 32:
+        result = _divide_as_double(c, a, safe, signed)
+        if remainder:
+            result = f.op("sub", a, f.op("mul", result, safe))
+        return f.select(undefined, zero, result)
+    if signed:
+        return _divide_signed(c, a, safe, remainder, undefined)
+    return f.select(undefined, zero, f.op("urem" if remainder else "udiv", a, safe))
+
+
+def _divide_signed(c: Context, a: Value, safe: Value, remainder: bool, undefined: Value) -> Value:
+    """The most negative number divided by -1 wraps (the processor would trap)."""
+    f, zero = c.f, const(safe.type, 0)
+    minus = f.icmp("eq", safe, const(safe.type, -1))
+    safe = f.select(minus, const(safe.type, 1), safe)
+    result = f.op("srem" if remainder else "sdiv", a, safe)
+    if not remainder:
+        result = f.select(minus, f.op("sub", zero, result), result)
+    return f.select(undefined, zero, result)
+
+
+def _divide_as_double(c: Context, a: Value, b: Value, signed: bool) -> Value:
+    """Quotients of up to 32 bits by way of double, which is exact and, unlike integer division,
+    has vector instructions: a quotient is at least 2^-32 (relatively) away from any integer that
+    it is not, and double rounds to within 2^-53."""
+    f, count = c.f, lanes(a.type)
+    double, word = vector("double", count), vector("i64" if not signed else "i32", count)
+    if signed:
+        if word != a.type:
+            wide_a, wide_b = f.cast("sext", a, word), f.cast("sext", b, word)
+        else:
+            wide_a, wide_b = a, b
+        quotient = f.op("fdiv", f.cast("sitofp", wide_a, double), f.cast("sitofp", wide_b, double))
+        # -2^31 / -1 does not fit 32 bits: by way of 64, it wraps.
+        whole = f.cast("fptosi", quotient, vector("i64", count))
+        return f.cast("trunc", whole, a.type)
+    quotient = f.op("fdiv", f.cast("uitofp", a, double), f.cast("uitofp", b, double))
+    return f.cast("trunc", f.cast("fptosi", quotient, word), a.type)
+
+
+@lowers("cpu", arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
+def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """Division rounded down or up: truncated, then corrected by one where something is left."""
+    f, kind = c.f, op.name.removeprefix("arith.")
+    signed, up = kind.endswith("si"), kind.startswith("ceil")
+    zero, one = const(a.type, 0), const(a.type, 1)
+    undefined = f.icmp("eq", b, zero)
+    safe = f.select(undefined, one, b)
+    if signed:
+        quotient = _divide_signed(c, a, safe, False, undefined)
+    else:
+        quotient = f.op("udiv", a, safe)
+    rest = f.op("sub", a, f.op("mul", quotient, safe))
+    inexact = f.icmp("ne", rest, zero)
+    if signed:
+        different = f.icmp("slt", f.op("xor", rest, safe), zero)
+        if up:
+            different = f.op("xor", different, const(different.type, 1))
+        inexact = f.op("and", inexact, different)
+    corrected = f.op("add" if up else "sub", quotient, one)
+    return f.select(undefined, zero, f.select(inexact, corrected, quotient))
+
+
+def _float_binary(opcode: str) -> Callable[..., Value]:
+    def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
+        flags = c.contract if scalar(a.type) in ("float", "double") else ""
+        return in_float(c, (a, b), lambda x, y: c.f.op(opcode, x, y, flags))
+
+    return rule
+
+
+for _op, _opcode in (
+    (arith.AddFOp, "fadd"), (arith.SubFOp, "fsub"), (arith.MulFOp, "fmul"), (arith.DivFOp, "fdiv"),
+):  # fmt: skip
+    lowers("cpu", _op)(_float_binary(_opcode))
+
+
+@lowers("cpu", arith.RemFOp)
+def remainder(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return in_float(c, (a, b), lambda x, y: call(c.f, "fmod", x, y, features=c.features))
+
+
+@lowers("cpu", arith.MinimumFOp, arith.MaximumFOp, arith.MinNumFOp, arith.MaxNumFOp)
+def float_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """min and max: with NaN as either the result (minimum) or as absent (minnum)."""
+    kind = op.name.removeprefix("arith.")
+    name = {"minimumf": "minimum", "maximumf": "maximum", "minnumf": "minnum",
+            "maxnumf": "maxnum"}[kind]  # fmt: skip
+    return in_float(c, (a, b), lambda x, y: c.f.intrinsic(name, x, y))
+
+
+@lowers("cpu", arith.NegFOp)
+def negate(c: Context, op: Op, a: Value) -> Value:
+    return _sign_bit(c, a, "xor")
+
+
+@lowers("cpu", math.AbsFOp)
+def absolute(c: Context, op: Op, a: Value) -> Value:
+    return _sign_bit(c, a, "and")
+
+
+def _sign_bit(c: Context, a: Value, opcode: str) -> Value:
+    """Flip (xor) or clear (and) the sign; sixteen bits as integers, since bfloat has no ops."""
+    if scalar(a.type) not in _NARROW:
+        return c.f.fneg(a) if opcode == "xor" else c.f.intrinsic("fabs", a)
+    bits = vector("i16", lanes(a.type))
+    mask = -0x8000 if opcode == "xor" else 0x7FFF
+    word = c.f.op(opcode, c.f.cast("bitcast", a, bits), const(bits, mask))
+    return c.f.cast("bitcast", word, a.type)
+
+
+@lowers("cpu", arith.CmpIOp)
+def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
+    return c.f.icmp(op.predicate.name.lower(), a, b)
+
+
+@lowers("cpu", arith.CmpFOp)
+def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
+    predicate = op.predicate.name.lower()
+    return in_float(c, (a, b), lambda x, y: c.f.fcmp(predicate, x, y), back=False)
+
+
+@lowers("cpu", arith.SelectOp)
+def select(c: Context, op: Op, condition: Value, a: Value, b: Value) -> Value:
+    return c.f.select(condition, a, b)
+
+
+def _cast(opcode: str) -> Callable[..., Value]:
+    def rule(c: Context, op: Op, a: Value) -> Value:
+        return c.f.cast(opcode, a, vector(value_type(op.results[0].type), lanes(a.type)))
+
+    return rule
+
+
+for _op, _opcode in (
+    (arith.ExtSIOp, "sext"), (arith.ExtUIOp, "zext"), (arith.TruncIOp, "trunc"),
+):  # fmt: skip
+    lowers("cpu", _op)(_cast(_opcode))
+
+
+@lowers("cpu", arith.IndexCastOp)
+def index_cast(c: Context, op: Op, a: Value) -> Value:
+    to = vector(value_type(op.results[0].type), lanes(a.type))
+    narrower = int(scalar(to)[1:]) < int(scalar(a.type)[1:])
+    return c.f.cast("trunc" if narrower else "sext", a, to)
+
+
+@lowers("cpu", arith.SIToFPOp, arith.UIToFPOp)
+def to_float(c: Context, op: Op, a: Value) -> Value:
+    """Integers to floats. Sixteen-bit results go by way of double where float would round."""
+    result = ir.element_type(op.results[0].type)
+    opcode = "sitofp" if isinstance(op, arith.SIToFPOp) else "uitofp"
+    exact = int(scalar(a.type)[1:]) <= 16
+    name = FORMATS[result]
+    wide = name if name in ("fp32", "fp64") else "fp32" if exact else "fp64"
+    held = c.f.cast(opcode, a, vector("float" if wide == "fp32" else "double", lanes(a.type)))
+    return fp(c.f, held, wide, name, features=c.features)
+
+
+@lowers("cpu", arith.FPToSIOp, arith.FPToUIOp)
+def to_integer(c: Context, op: Op, a: Value) -> Value:
+    """Toward zero; undefined where it does not fit."""
+    source = FORMATS[ir.element_type(op.operands[0].type)]
+    if source not in ("fp32", "fp64"):
+        a = fp(c.f, a, source, "fp32", features=c.features)
+    to = vector(value_type(op.results[0].type), lanes(a.type))
+    name = "fptosi" if isinstance(op, arith.FPToSIOp) else "fptoui"
+    return c.f.cast(name, a, to)
+
+
+@lowers("cpu", arith.ExtFOp, arith.TruncFOp)
+def float_cast(c: Context, op: Op, a: Value) -> Value:
+    source, target = (FORMATS[ir.element_type(v.type)] for v in (op.operands[0], op.results[0]))
+    rounding = "rtne"
+    if isinstance(op, arith.TruncFOp):
+        mode = op.roundingmode
+        if mode is arith.RoundingMode.TOWARD_ZERO:
+            rounding = "rtz"
+        elif mode is not arith.RoundingMode.TO_NEAREST_EVEN:
+            raise NotImplementedError(f"arith.truncf: rounding mode {mode.name.lower()}")
+    return fp(c.f, a, source, target, features=c.features, rounding=rounding)
+
+
+@lowers("cpu", arith.BitcastOp)
+def bitcast(c: Context, op: Op, a: Value) -> Value:
+    to = vector(value_type(op.results[0].type), lanes(a.type))
+    return a if to == a.type else c.f.cast("bitcast", a, to)
+
+
+def _math(name: str) -> Callable[..., Value]:
+    def rule(c: Context, op: Op, *values: Value) -> Value:
+        return in_float(c, values, lambda *v: call(c.f, name, *v, features=c.features))
+
+    return rule
+
+
+for _op, _name in (
+    (math.ExpOp, "exp"), (math.Exp2Op, "exp2"), (math.ExpM1Op, "expm1"), (math.LogOp, "log"),
+    (math.Log2Op, "log2"), (math.Log10Op, "log10"), (math.Log1POp, "log1p"), (math.SinOp, "sin"),
+    (math.CosOp, "cos"), (math.TanOp, "tan"), (math.TanhOp, "tanh"), (math.ErfOp, "erf"),
+    (math.RsqrtOp, "rsqrt"),
+):  # fmt: skip
+    lowers("cpu", _op)(_math(_name))
+
+
+def _unary_intrinsic(name: str) -> Callable[..., Value]:
+    def rule(c: Context, op: Op, a: Value) -> Value:
+        return in_float(c, (a,), lambda x: c.f.intrinsic(name, x))
+
+    return rule
+
+
+for _op, _name in (
+    (math.SqrtOp, "sqrt"), (math.CeilOp, "ceil"), (math.FloorOp, "floor"),
+    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"),
+):  # fmt: skip
+    lowers("cpu", _op)(_unary_intrinsic(_name))
+
+
+@lowers("cpu", math.AbsIOp)
+def absolute_integer(c: Context, op: Op, a: Value) -> Value:
+    return c.f.intrinsic("smax", a, c.f.op("sub", const(a.type, 0), a))
+
+
+@lowers("cpu", math.FmaOp)
+def fused_multiply_add(c: Context, op: Op, a: Value, b: Value, d: Value) -> Value:
+    return in_float(c, (a, b, d), lambda x, y, z: c.f.fma(x, y, z))

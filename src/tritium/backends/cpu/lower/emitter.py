@@ -1,0 +1,357 @@
+"""Computing the values of tiles where they are used: the core of the CPU's code generation.
+
+`Emitter.emit(value, at)` writes code for one chunk of a tile: the elements at positions `at` (an
+`Index` for each dimension), of which at most one runs over the lanes. It walks up the ttir ops
+that define the value; each has a rule, found in these tables:
+
+    RULES["cpu.tile"]    ops that move elements (splat, broadcast, trans, loads, ...):
+                         rule(emitter, op, result number, at) -> Lanes
+    RULES["cpu.linear"]  index arithmetic that keeps arithmetic progressions what they are:
+                         rule(emitter, op, arguments) -> Linear | None
+    RULES["cpu"]         elementwise ops, on scalars and vectors alike:
+                         rule(context, op, *values) -> Value (or a tuple of them)
+
+Values are remembered, and written at the outermost loop level at which they are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.lower.access import load_buffer
+from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Function, Section, Value, const, const_vector, lanes, scalar
+from tritium.lowering.llvm import vector
+from tritium.lowering.registry import rules
+
+if TYPE_CHECKING:
+    from tritium.backends.cpu.lower.context import Context
+
+At = tuple[Index, ...]
+
+_TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
+
+# Ops on numbers that do not keep progressions, but may where the tile's alignment is known.
+_ALIGNABLE = frozenset({
+    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.andi", "arith.ori",
+    "arith.xori", "arith.shrsi", "arith.shrui", "arith.minsi", "arith.minui", "arith.maxsi",
+    "arith.maxui", "arith.select", "arith.floordivsi", "arith.ceildivsi",
+})  # fmt: skip
+
+
+class Emitter:
+    """Emits values of tiles for the chunks of one nest; see the module.
+
+    `width` is the number of lanes. `inline` are values that have a buffer but are computed all the
+    same (this nest is what fills the buffer).
+    """
+
+    def __init__(self, context: Context, width: int, inline: frozenset[SSAValue] = frozenset()):
+        self.context, self.width, self.inline = context, width, inline
+        self.f: Function = context.f
+        self._sections: list[Section] = []
+        self._known: dict[Any, Any] = {}
+        self._scopes: list[list[Any]] = []
+
+    # Levels
+
+    @property
+    def depth(self) -> int:
+        """The level of code that is appended at the current position."""
+        return len(self._sections) - 1
+
+    def push(self) -> None:
+        """Enter a loop body (or, first, the nest): a new innermost level begins here."""
+        self._sections.append(self.f.section())
+        self._scopes.append([])
+
+    def pop(self) -> None:
+        """Leave the innermost level; what was computed in it is forgotten."""
+        for key in self._scopes.pop():
+            del self._known[key]
+        self._sections.pop()
+
+    def at_level(self, level: int, write: Callable[..., Any], *arguments: Any) -> Any:
+        """Call `write(*arguments)` so that the straight-line code it emits lands at `level`."""
+        if level >= len(self._sections) - 1:
+            return write(*arguments)
+        lines = self.f.enter(self._sections[level])
+        try:
+            return write(*arguments)
+        finally:
+            self.f.leave(lines)
+
+    def remember(self, key: Any, level: int, result: Any) -> Any:
+        """Keep `result` until the loop of `level` ends."""
+        if key not in self._known:
+            self._scopes[min(level, len(self._scopes) - 1)].append(key)
+        self._known[key] = result
+        return result
+
+    def once(self, key: Any, level: int, write: Callable[..., Value], *arguments: Any) -> Value:
+        """`write(*arguments)` at `level`, unless that was done before under the same key."""
+        found = self._known.get(key)
+        if found is None:
+            found = self.remember(key, level, self.at_level(level, write, *arguments))
+        return found
+
+    # Values of tiles
+
+    def emit(self, value: SSAValue, at: At, number: int = 0) -> Lanes:
+        """The elements of `value` at the positions `at`."""
+        key = (value, at)
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        shift = self._shift(at)
+        base = (value, tuple(i._replace(shift=0) if i.kind == Kind.LANES else i for i in at))
+        if shift is not None:
+            known = self._known.get(("base", *base))
+            if known is not None:
+                return known if isinstance(known, Uniform) else known._replace(shift=shift)
+        result = self._compute(value, at)
+        if shift is not None and not result.pinned and not isinstance(result, Vec):
+            kept = result if isinstance(result, Uniform) else result._replace(shift=0)
+            level = result.level
+            if isinstance(result, Linear):
+                level = max(level, result.index_level)
+            self.remember(("base", *base), level, kept)
+        else:
+            self.remember(key, max(self.level_of(result), _level(at)), result)
+        return result
+
+    @staticmethod
+    def _shift(at: At) -> int | None:
+        for index in at:
+            if index.kind == Kind.LANES:
+                return index.shift
+        return None
+
+    @staticmethod
+    def level_of(result: Lanes) -> int:
+        """The innermost level that a value depends on."""
+        if isinstance(result, Linear):
+            return max(result.level, result.index_level)
+        return result.level
+
+    def _compute(self, value: SSAValue, at: At) -> Lanes:
+        context = self.context
+        held = context.scalars.get(value)
+        if held is not None:
+            return Uniform(held, 0)
+        if value in context.buffers and value not in self.inline:
+            return load_buffer(self, context.buffers[value], at)
+        owner: Any = value.owner
+        if isinstance(owner, Block):
+            raise NotImplementedError(f"a tile of type {value.type} as an argument of this block")
+        rule = _TILE.get(type(owner))
+        if rule is not None:
+            return rule(self, owner, value.index, at)  # pyright: ignore
+        return self._elementwise(owner, value, at)
+
+    def _elementwise(self, op: Any, value: Any, at: At) -> Lanes:
+        rule = _ELEMENTWISE.get(type(op))
+        if rule is None:
+            raise self.context.unsupported(op)
+        arguments = [self.emit(o, at if o.type.__class__ is ir.TensorType else ())
+                     for o in op.operands]  # fmt: skip
+        linear = False
+        uniform = True
+        for argument in arguments:
+            if isinstance(argument, Linear):
+                linear, uniform = True, False
+            elif isinstance(argument, Vec):
+                uniform = False
+        if linear:
+            keep = _LINEAR.get(type(op))
+            result = None if keep is None else keep(self, op, arguments)
+            if result is not None:
+                return result
+        if not uniform and op.name in _ALIGNABLE:
+            aligned = self._by_alignment(value, at)
+            if aligned is not None:
+                return aligned
+        return self.apply(op, rule, arguments, uniform, value.index)
+
+    def apply(
+        self, op: Any, rule: Callable[..., Any], arguments: list[Lanes], uniform: bool, number: int
+    ) -> Lanes:
+        """Call an elementwise rule on scalars where all arguments are, else on vectors."""
+        pinned = any(a.pinned for a in arguments)
+        if uniform:
+            level = max([a.level for a in arguments], default=0)
+            values = [a.value for a in arguments]  # pyright: ignore
+        else:
+            level = max(self.level_of(a) for a in arguments)
+            values = [self.vec(a) for a in arguments]
+        results = self.at_level(level, rule, self.context, op, *values)
+        result = results[number] if type(results) is tuple else results
+        return (Uniform if uniform else Vec)(result, level, pinned)
+
+    def _by_alignment(self, value: SSAValue, at: At) -> Lanes | None:
+        """Use what is known of alignment: equal or consecutive elements within the chunk."""
+        for dim, index in enumerate(at):
+            if index.kind == Kind.LANES:
+                break
+        else:
+            return None
+        info = self.context.axis_info(value)
+        first = (*at[:dim], index._replace(kind=Kind.SCALAR), *at[dim + 1 :])
+        if info.constancy[dim] % self.width == 0:
+            found = self.emit(value, first)
+            assert isinstance(found, Uniform)
+            return found._replace(pinned=True)
+        if info.contiguity[dim] % self.width == 0 and ir.element_type(value.type) != ir.i1:
+            found = self.emit(value, first)
+            assert isinstance(found, Uniform)
+            stride = 1
+            if ir.is_pointer(value.type):
+                stride = self.context.pointee_bytes(value.type)
+            return Linear(found.value, stride, None, 0, found.level, found.level, None, True)
+        return None
+
+    # Between the forms
+
+    def vec(self, value: Lanes) -> Value:
+        """A value as a vector of `width` lanes (a scalar if that is 1)."""
+        if isinstance(value, Vec):
+            return value.value
+        width = self.width
+        if isinstance(value, Uniform):
+            if width == 1:
+                return value.value
+            return self.once(("splat", value.value), value.level, self.f.splat, value.value, width)
+        if value.exact is not None:
+            return self._exactly(value)
+        return self._progression(value)
+
+    def _exactly(self, value: Linear) -> Value:
+        """The numbers by the arithmetic that the progression was made with."""
+        assert value.exact is not None
+        opcode, *sources = value.exact
+        level = max(value.level, value.index_level)
+        operands = [
+            self.vec(s._replace(shift=value.shift) if isinstance(s, Linear) else s)
+            for s in sources
+        ]
+        if len(operands) == 1:
+            to = vector(scalar(value.base.type), self.width)
+            key = (opcode, operands[0], to)
+            return self.once(key, level, self.f.cast, opcode, operands[0], to)
+        return self.once((opcode, *operands), level, self.f.op, opcode, *operands)
+
+    def _progression(self, value: Linear) -> Value:
+        """base + stride * (index + shift + lane), lane by lane."""
+        f, width = self.f, self.width
+        level = max(value.level, value.index_level)
+        key = ("progression", value[:6], width)
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        base = value.base
+        number = "i64" if base.type == "ptr" else base.type
+        start = self.moved(value._replace(shift=0))
+        steps = vector(number, width)
+        if isinstance(value.stride, int):
+            first, stride = value.shift * value.stride, value.stride
+            offsets = const_vector(steps, [first + stride * i for i in range(width)])
+        else:
+            count = const_vector(steps, [value.shift + i for i in range(width)])
+            stride = self.vec(Uniform(value.stride, value.level))
+            offsets = self.once(("mul", stride, count), value.level, f.op, "mul", stride, count)
+        if base.type == "ptr":
+            return self.once(key, level, f.gep, "i8", start, offsets)
+        wide = self.vec(Uniform(start, level))
+        return self.once(key, level, f.op, "add", wide, offsets)
+
+    def pinned(self, value: Linear) -> Linear:
+        """The progression as seen from this chunk only."""
+        if value.index is None and value.shift == 0:
+            return value
+        level = max(value.level, value.index_level)
+        return Linear(
+            self.moved(value), value.stride, None, 0, level, level, value.exact, pinned=True
+        )
+
+    def moved(self, value: Linear) -> Value:
+        """The scalar in the first lane: base + stride * (index + shift)."""
+        f, base, pointer = self.f, value.base, value.base.type == "ptr"
+        number = "i64" if pointer else base.type
+        level = value.level
+        result = base
+        if value.index is not None and value.stride != 0:
+            level = max(level, value.index_level)
+            index = value.index
+            if number != "i64":
+                index = self.once(
+                    ("trunc", index, number), value.index_level, f.cast, "trunc", index, number
+                )
+            result = self._advance(result, index, value.stride, level)
+        if value.shift and value.stride != 0:
+            result = self._advance(result, const(number, value.shift), value.stride, level)
+        return result
+
+    def _advance(self, base: Value, count: Value, stride: Value | int, level: int) -> Value:
+        """base + count * stride."""
+        f = self.f
+        if isinstance(stride, int):
+            if count.ref.lstrip("-").isdigit():
+                offset = const(count.type, int(count.ref) * stride)
+            elif stride == 1 or (base.type == "ptr" and stride in (1, 2, 4, 8)):
+                offset = count
+            else:
+                offset = self.once(
+                    ("mul", count, stride), level, f.op, "mul", count, const(count.type, stride)
+                )
+                stride = 1
+        else:
+            offset = self.once(("mul", count, stride), level, f.op, "mul", count, stride)
+            stride = 1
+        if base.type == "ptr":
+            unit = "i8"
+            if not offset.ref.lstrip("-").isdigit():
+                unit = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[stride]
+            key = ("gep", unit, base, offset)
+            return self.once(key, level, f.gep, unit, base, offset)
+        return self.add(base, offset, level)
+
+    def add(self, left: Value, right: Value, level: int) -> Value:
+        """The sum of two integers, folded where both are known."""
+        if right.ref == "0":
+            return left
+        if left.ref == "0":
+            return right
+        if left.ref.lstrip("-").isdigit() and right.ref.lstrip("-").isdigit():
+            return const(left.type, int(left.ref) + int(right.ref))
+        return self.once(("add", left, right), level, self.f.op, "add", left, right)
+
+    def position(self, index: Index, type: str = "i64") -> Lanes:
+        """An index as a number."""
+        f = self.f
+        if index.kind == Kind.LANES:
+            zero = const(type, 0)
+            return Linear(zero, 1, index.value, index.shift, 0, index.level)
+        value = index.value
+        if index.kind == Kind.VECTOR:
+            assert value is not None
+            to = vector(type, lanes(value.type))
+            if to != value.type:
+                key = ("trunc", value, to)
+                value = self.once(key, index.level, f.cast, "trunc", value, to)
+            if index.shift:
+                value = f.op("add", value, const(to, index.shift))
+            return Vec(value, index.level)
+        if value is None:
+            return Uniform(const(type, index.shift), 0)
+        if type != "i64":
+            key = ("trunc", value, type)
+            value = self.once(key, index.level, f.cast, "trunc", value, type)
+        return Uniform(self.add(value, const(type, index.shift), index.level), index.level)
+
+
+def _level(at: At) -> int:
+    return max([i.level for i in at], default=0)

@@ -1,0 +1,246 @@
+"""The loops of a nest: which dimension runs over the lanes, chunks, unrolling, accumulators.
+
+    no reduction             outer dims ..., chunks of the lane dim
+    reduction of lane dim    outer dims ..., chunks of the lane dim (accumulating), lanes combined
+    reduction of another     outer dims ..., chunks of the lane dim, reduced dim (accumulating)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tritium.backends.cpu.lower.access import load_buffer, store, store_buffer
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.each import each
+from tritium.backends.cpu.lower.reduce import Reduction
+from tritium.backends.cpu.lower.scan import lower_scan
+from tritium.backends.cpu.lower.shape_choice import Shape, choose
+from tritium.backends.cpu.lower.types import memory_bytes
+from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform
+from tritium.backends.cpu.tiles.ir import Nest, Root
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const
+
+
+def lower_nest(context: Context, nest: Nest) -> None:
+    """Write the loops of `nest` at the current position."""
+    kinds = {root.kind for root in nest.roots}
+    if "scan" in kinds:
+        lower_scan(context, nest)
+    elif "each" in kinds:
+        _Loops(context, nest, Shape(len(nest.domain) - 1, 1, 1)).run()
+    else:
+        _Loops(context, nest, choose(context, nest)).run()
+
+
+@dataclass
+class _Loops:
+    """One nest being written."""
+
+    context: Context
+    nest: Nest
+    shape: Shape
+    at: list[Index] = field(default_factory=list[Index])
+
+    def run(self) -> None:
+        nest = self.nest
+        inline = frozenset(
+            root.values[0]
+            for root in nest.roots
+            if root.kind == "copy"
+            and root.source is None
+            and self.context.buffers.get(root.values[0]) is root.buffers[0]
+        )
+        self.e = Emitter(self.context, self.shape.width, inline)
+        self.reductions = [Reduction(self.context, r) for r in nest.roots if r.kind == "reduce"]
+        self.at = [ZERO] * len(nest.domain)
+        self.e.push()
+        lane = self.shape.lane
+        outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis)]
+        self._outer(outer)
+        self.e.pop()
+
+    def _outer(self, dims: list[int]) -> None:
+        if not dims:
+            self._inner()
+            return
+        dim, *rest = dims
+        size = self.nest.domain[dim]
+        if size == 1:
+            self.at[dim] = ZERO
+            self._outer(rest)
+            return
+        f, e = self.e.f, self.e
+        zero, stop, one = const("i64", 0), const("i64", size), const("i64", 1)
+        with f.loop(zero, stop, one, at_least_once=True) as loop:
+            e.push()
+            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, e.depth)
+            self._outer(rest)
+            e.pop()
+
+    def _inner(self) -> None:
+        lane, axis = self.shape.lane, self.nest.axis
+        if axis is not None and axis != lane:
+            self._chunks(lambda starts: self._reduce_across(starts))
+        elif self.reductions:
+            self._reduce_along()
+        else:
+            self._chunks(self._body)
+
+    def _starts(self, value: Value | None) -> list[Index]:
+        """The unrolled chunks' positions along the lane dimension."""
+        e, shape = self.e, self.shape
+        kind = Kind.LANES if shape.width > 1 else Kind.SCALAR
+        level = e.depth if value is not None else 0
+        return [Index(kind, value, u * shape.width, level) for u in range(shape.unroll)]
+
+    def _chunks(self, body: Callable[[list[Index]], None]) -> None:
+        """Loop over the lane dimension in steps of width * unroll."""
+        shape, size = self.shape, self.nest.domain[self.shape.lane] if self.nest.domain else 1
+        step = shape.width * shape.unroll
+        f, e = self.e.f, self.e
+        if size == step:
+            body(self._starts(None))
+            return
+        with f.loop(
+            const("i64", 0), const("i64", size), const("i64", step), at_least_once=True
+        ) as loop:
+            e.push()
+            body(self._starts(loop.index))
+            e.pop()
+
+    def _position(self, index: Index) -> At:
+        at = list(self.at)
+        if at:
+            at[self.shape.lane] = index
+        return tuple(at)
+
+    def _body(self, starts: list[Index]) -> None:
+        """Everything but reductions, for the unrolled chunks."""
+        for index in starts:
+            self._pointwise(self._position(index))
+
+    def _pointwise(self, at: At) -> None:
+        """Copies and stores of one chunk. All is computed before anything is written, so that a
+        tile may be overwritten by a function of itself."""
+        e = self.e
+        copies = [r for r in self.nest.roots if r.kind == "copy"]
+        values = [
+            e.emit(r.values[0], at) if r.source is None else load_buffer(e, r.source, at)
+            for r in copies
+        ]
+        for root, value in zip(copies, values):
+            buffer = root.buffers[0]
+            assert buffer is not None
+            store_buffer(e, buffer, at, value)
+        for root in self.nest.roots:
+            if root.kind == "store":
+                _store(e, root, at)
+            elif root.kind == "each":
+                each(e, root, at)
+            elif root.kind == "extract":
+                self._extract(root)
+
+    def _extract(self, root: Root) -> None:
+        assert root.op is not None
+        source = root.values[0]
+        found = self.e.emit(source, (ZERO,) * len(ir.shape_of(source.type)))
+        assert isinstance(found, Uniform)
+        self.context.scalars[root.op.results[0]] = found.value
+
+    # Reductions
+
+    def _reduce_along(self) -> None:
+        """Reduce the lane dimension: an accumulator for each unrolled chunk, then combine."""
+        e, shape = self.e, self.shape
+        size, step = self.nest.domain[shape.lane], shape.width * shape.unroll
+        accumulators = self._accumulate(size, step, range(shape.unroll), self._along)
+        at = [i for d, i in enumerate(self.at) if d != shape.lane]
+        for reduction, found in zip(self.reductions, accumulators):
+            reduction.finish(e, reduction.lanes(e, reduction.fold(e, found)), tuple(at))
+
+    def _along(self, value: Value | None, unrolled: int) -> At:
+        return self._position(self._starts(value)[unrolled])
+
+    def _reduce_across(self, starts: list[Index]) -> None:
+        """Reduce another dimension: accumulators are the results for the chunks of the lanes."""
+        axis = self.nest.axis
+        assert axis is not None
+
+        def place(value: Value | None, number: int) -> At:
+            at = list(self._position(starts[number]))
+            level = self.e.depth if value is not None else 0
+            at[axis] = Index(Kind.SCALAR, value, 0, level)
+            return tuple(at)
+
+        size = self.nest.domain[axis]
+        accumulators = self._accumulate(size, 1, range(len(starts)), place)
+        for reduction, found in zip(self.reductions, accumulators):
+            for start, one in zip(starts, found):
+                at = [i for d, i in enumerate(self._position(start)) if d != axis]
+                reduction.finish(self.e, one, tuple(at))
+
+    def _accumulate(
+        self,
+        size: int,
+        step: int,
+        chunks: range,
+        place: Callable[[Value | None, int], At],
+    ) -> list[list[list[Value]]]:
+        """Run over a dimension, accumulating; returns [reduction][chunk][operand]."""
+        e, f = self.e, self.e.f
+        state: list[list[list[Value]]] = []
+        first = 0
+        peel = size == step or any(r.identity(e.width) is None for r in self.reductions)
+        if peel:
+            state = self._turn(None, chunks, place, None)
+            first = step
+        else:
+            for reduction in self.reductions:
+                start = reduction.identity(e.width)
+                assert start is not None
+                state.append([list(start) for _ in chunks])
+        if first == size:
+            return state
+        flat = [v for per in state for chunk in per for v in chunk]
+        begin, stop, by = const("i64", first), const("i64", size), const("i64", step)
+        with f.loop(begin, stop, by, flat, at_least_once=True) as loop:
+            e.push()
+            carried = iter(loop.carried)
+            inside = [[[next(carried) for _ in c] for c in per] for per in state]
+            following = self._turn(loop.index, chunks, place, inside)
+            loop.next = [v for per in following for chunk in per for v in chunk]
+            e.pop()
+        results = iter(loop.results)
+        return [[[next(results) for _ in c] for c in per] for per in state]
+
+    def _turn(
+        self,
+        value: Value | None,
+        chunks: range,
+        place: Callable[[Value | None, int], At],
+        state: list[list[list[Value]]] | None,
+    ) -> list[list[list[Value]]]:
+        """One step of all unrolled chunks; without a state, the first elements themselves."""
+        e = self.e
+        following: list[list[list[Value]]] = [[] for _ in self.reductions]
+        for number in chunks:
+            at = place(value, number)
+            self._pointwise(at)
+            for i, reduction in enumerate(self.reductions):
+                new = [e.vec(e.emit(v, at)) for v in reduction.root.values]
+                if state is not None:
+                    new = reduction.combine(state[i][number], new)
+                following[i].append(new)
+        return following
+
+
+def _store(e: Emitter, root: Root, at: At) -> None:
+    op = root.op
+    assert op is not None
+    pointer, value = e.emit(op.ptr, at), e.emit(op.value, at)  # pyright: ignore
+    mask = None if op.mask is None else e.emit(op.mask, at)  # pyright: ignore
+    type = ir.element_type(op.operands[1].type)
+    store(e, pointer, value, type, mask, memory_bytes(type))

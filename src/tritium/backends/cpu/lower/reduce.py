@@ -1,0 +1,146 @@
+"""Combine regions: reductions by vector accumulators, then across lanes by halves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, nan
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.lower.access import store_buffer
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.shape import scalar_constant
+from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.lower.values import Uniform, Vec
+from tritium.backends.cpu.tiles.ir import Root
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const, lanes, scalar, vector
+from tritium.lowering.registry import rules
+from tritium.ops.arith import ConstantOp, attr_value
+
+_FLOAT_IDENTITY = {
+    "arith.addf": -0.0, "arith.mulf": 1.0, "arith.maxnumf": nan, "arith.minnumf": nan,
+    "arith.maximumf": -inf, "arith.minimumf": inf,
+}  # fmt: skip
+"""x combined with it is x: NaN counts as absent for maxnum and minnum; -0 + x is x for x = -0."""
+
+
+def _integer_identity(name: str, bits: int) -> int | None:
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    if bits == 1:
+        low, high = -1, 0
+    return {
+        "arith.addi": 0, "arith.muli": 1, "arith.andi": -1, "arith.ori": 0, "arith.xori": 0,
+        "arith.maxsi": low, "arith.minsi": high, "arith.maxui": 0, "arith.minui": -1,
+    }.get(name)  # fmt: skip
+
+
+def combine_region(
+    context: Context, block: Block, arguments: Sequence[Value], why: str
+) -> list[Value]:
+    """Write the ops of a combine region on scalars or vectors; returns what it returns.
+
+    Scalars from outside the region are spread over the lanes. Raises NotImplementedError for ops
+    that do not act on each element alone.
+    """
+    table = rules("cpu")
+    width = lanes(arguments[0].type)
+    known: dict[SSAValue, Value] = dict(zip(block.args, arguments, strict=True))
+
+    def value_of(value: SSAValue) -> Value:
+        found = known.get(value)
+        if found is None:
+            held = context.scalars.get(value)
+            if held is None:
+                raise context.unsupported(block.parent_op(), f" ({why} uses a tile)")
+            found = known[value] = context.f.splat(held, width)
+        return found
+
+    for op in block.ops:
+        if op is block.last_op:
+            return [value_of(v) for v in op.operands]
+        if isinstance(op, ConstantOp):
+            held = scalar_constant(attr_value(op.value), op.results[0].type)
+            known[op.results[0]] = context.f.splat(held, width)
+            continue
+        rule = table.get(type(op))  # pyright: ignore
+        if rule is None:
+            raise context.unsupported(op, f" in {why}")
+        results = rule(context, op, *(value_of(v) for v in op.operands))
+        results = results if type(results) is tuple else (results,)
+        known.update(zip(op.results, results, strict=True))
+    raise AssertionError("a region without a terminator")
+
+
+class Reduction:
+    """A `tt.reduce` root: its operands' accumulators are vectors, one list a chunk."""
+
+    def __init__(self, context: Context, root: Root):
+        self.context, self.root = context, root
+        op: Any = root.op
+        if len(op.regions[0].blocks) != 1:
+            raise context.unsupported(op, " (control flow in the combine function)")
+        self.block: Block = op.regions[0].block
+
+    def identity(self, width: int) -> list[Value] | None:
+        """Values that change nothing when combined, if the region is known to have some."""
+        ops = list(self.block.ops)
+        if len(ops) != 2 or len(self.root.values) != 1 or set(ops[0].operands) != set(
+            self.block.args
+        ) or ops[1].operands[0] is not ops[0].results[0]:  # fmt: skip
+            return None
+        type = ir.element_type(self.root.values[0].type)
+        held = value_type(type)
+        number: float | int | None
+        if ir.is_float(type):
+            number = _FLOAT_IDENTITY.get(ops[0].name)
+        else:
+            number = _integer_identity(ops[0].name, ir.bit_width(type))
+        return None if number is None else [const(vector(held, width), number)]
+
+    def combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        """The region on two lists of operands."""
+        return combine_region(self.context, self.block, [*left, *right], "a reduction")
+
+    def fold(self, e: Emitter, chunks: list[list[Value]]) -> list[Value]:
+        """The accumulators of several chunks in one."""
+        while len(chunks) > 1:
+            half = len(chunks) // 2
+            chunks = [self.combine(chunks[i], chunks[i + half]) for i in range(half)]
+        return chunks[0]
+
+    def lanes(self, e: Emitter, values: list[Value]) -> list[Value]:
+        """All lanes in one scalar, by halves."""
+        f, width = e.f, lanes(values[0].type)
+        while width > 2:
+            half = width // 2
+            low = [f.shuffle(v, None, list(range(half))) for v in values]
+            high = [f.shuffle(v, None, list(range(half, width))) for v in values]
+            values, width = self.combine(low, high), half
+        if width == 2:
+            values = self.combine([f.extract(v, 0) for v in values],
+                                  [f.extract(v, 1) for v in values])  # fmt: skip
+        return values
+
+    def finish(self, e: Emitter, values: list[Value], at: At) -> None:
+        """Keep the results: scalars as such, elements of tiles in their buffers."""
+        op: Any = self.root.op
+        for result, buffer, value in zip(op.results, self.root.buffers, values, strict=True):
+            if buffer is None:
+                if not isinstance(result.type, ir.TensorType):
+                    self.context.scalars[result] = value
+                continue
+            if lanes(value.type) > 1:
+                store_buffer(e, buffer, at, Vec(value, e.depth))
+            else:
+                width, e.width = e.width, 1
+                store_buffer(e, buffer, at, Uniform(value, e.depth))
+                e.width = width
+
+
+def zero_of(type: ir.Type, width: int) -> Value:
+    """Zero, or null, in all lanes."""
+    held = value_type(type)
+    return const(vector(held, width), 0) if scalar(held) != "ptr" else Value(held, "null")

@@ -1,0 +1,64 @@
+"""Ops on scalars only: constants, program ids, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.cpu.lower.access import from_memory, to_memory
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.shape import scalar_constant
+from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers
+from tritium.ops import ub
+from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.ttir.memory import LoadOp, StoreOp
+from tritium.ops.ttir.program import GetNumProgramsOp, GetProgramIdOp
+
+
+@lowers("cpu.scalar", ConstantOp)
+def constant(c: Context, op: ConstantOp) -> Value:
+    return scalar_constant(attr_value(op.value), op.results[0].type)
+
+
+@lowers("cpu.scalar", ub.PoisonOp)
+def poison(c: Context, op: Any) -> Value:
+    return const(value_type(op.results[0].type), 0)
+
+
+@lowers("cpu.scalar", GetProgramIdOp)
+def program_id(c: Context, op: GetProgramIdOp) -> Value:
+    return c.program["xyz"[op.axis]]
+
+
+@lowers("cpu.scalar", GetNumProgramsOp)
+def num_programs(c: Context, op: GetNumProgramsOp) -> Value:
+    return c.program["n" + "xyz"[op.axis]]
+
+
+@lowers("cpu.scalar", LoadOp)
+def load(c: Context, op: LoadOp, pointer: Value, *rest: Value) -> Value:
+    f, type = c.f, op.results[0].type
+    held, align = memory_type(type), memory_bytes(type)
+    note = "volatile " if op.isVolatile else ""
+    if not rest:
+        return from_memory(f, f.emit(held, f"load {note}{held}, {pointer}, align {align}"), type)
+    mask = rest[0]
+    zeros = f.module.constant("[512 x i8]", "zeroinitializer", prefix="zeros")
+    address = f.select(mask, pointer, zeros)
+    value = from_memory(f, f.emit(held, f"load {note}{held}, {address}, align {align}"), type)
+    return f.select(mask, value, rest[1]) if len(rest) > 1 else value
+
+
+@lowers("cpu.scalar", StoreOp)
+def store(c: Context, op: StoreOp, pointer: Value, value: Value, *rest: Value) -> tuple[()]:
+    f, type = c.f, op.value.type
+    if rest:
+        then, done = f.new_label("store"), f.new_label("stored")
+        f.branch_if(rest[0], then, done)
+        f.label(then)
+    f.store(to_memory(f, value, type), pointer, memory_bytes(type))
+    if rest:
+        f.branch(done)
+        f.label(done)
+    return ()

@@ -1,0 +1,231 @@
+"""Ops that make tiles or move their elements: where the element at a position comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tritium.backends.cpu.lower.access import load
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.linear import known
+from tritium.backends.cpu.lower.types import memory_bytes, value_type
+from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const, vector
+from tritium.lowering.registry import lowers
+from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.shape import (
+    BroadcastOp,
+    ExpandDimsOp,
+    MakeRangeOp,
+    ReshapeOp,
+    SplatOp,
+    TransOp,
+    UnsplatOp,
+)
+
+
+def scalar_constant(value: Any, type: ir.Type) -> Value:
+    """A NumPy number as an LLVM constant."""
+    held = value_type(type)
+    if held.startswith("i") and not ir.is_integer(type):
+        return const(held, int(np.asarray(value).view(np.int8)))
+    if held.startswith("i") or held == "ptr":
+        return const(held, int(value))
+    return const(held, float(value))
+
+
+@lowers("cpu.tile", ConstantOp)
+def constant(e: Emitter, op: ConstantOp, number: int, at: At) -> Lanes:
+    values = attr_value(op.value)
+    type = op.results[0].type
+    if not at:
+        return Uniform(scalar_constant(values, type), 0)
+    first = values.flat[0]
+    if all(s == 0 for s in values.strides) or values.size == 1:
+        return Uniform(scalar_constant(first, type), 0)
+    text = ", ".join(str(scalar_constant(v, type)) for v in values.flat)
+    held = value_type(type)
+    if held == "i1":
+        raise e.context.unsupported(op, " (a table of i1)")
+    table = e.f.module.constant(f"[{values.size} x {held}]", f"[{text}]", prefix="table")
+    return load_table(e, table, values.shape, type, at)
+
+
+def load_table(e: Emitter, table: Value, shape: tuple[int, ...], type: ir.Type, at: At) -> Lanes:
+    """Elements of a constant tile in memory."""
+    flat = flatten(e, at, shape)
+    size = memory_bytes(type)
+    if isinstance(flat, Linear):
+        pointer: Lanes = Linear(
+            e.moved(Linear(table, size, flat.base, 0, flat.level, flat.level)), size,
+            flat.index, flat.shift, flat.level, flat.index_level,
+        )  # fmt: skip
+    elif isinstance(flat, Uniform):
+        pointer = Uniform(e.moved(Linear(table, size, flat.value, 0, flat.level, flat.level)),
+                          flat.level)  # fmt: skip
+    else:
+        pointer = Vec(e.f.gep(value_type(type), table, flat.value), e.depth)
+    return load(e, pointer, type, None, None, size)
+
+
+@lowers("cpu.tile", MakeRangeOp)
+def make_range(e: Emitter, op: MakeRangeOp, number: int, at: At) -> Lanes:
+    (index,) = at
+    position = e.position(index, "i32")
+    start = op.start
+    if start == 0:
+        return position
+    if isinstance(position, Linear):
+        return position._replace(base=const("i32", start))
+    if isinstance(position, Uniform):
+        return Uniform(e.add(position.value, const("i32", start), index.level), index.level)
+    return Vec(e.f.op("add", position.value, const(position.value.type, start)), e.depth)
+
+
+@lowers("cpu.tile", SplatOp)
+def splat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    return e.emit(op.operands[0], ())
+
+
+@lowers("cpu.tile", UnsplatOp)
+def unsplat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    source = op.operands[0]
+    return e.emit(source, (ZERO,) * len(ir.shape_of(source.type)))
+
+
+@lowers("cpu.tile", BroadcastOp)
+def broadcast(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    source = op.operands[0]
+    shape = ir.shape_of(source.type)
+    return e.emit(source, tuple(ZERO if s == 1 else i for s, i in zip(shape, at)))
+
+
+@lowers("cpu.tile", ExpandDimsOp)
+def expand_dims(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    axis = op.axis
+    return e.emit(op.operands[0], (*at[:axis], *at[axis + 1 :]))
+
+
+@lowers("cpu.tile", TransOp)
+def transpose(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    inner: list[Index] = [ZERO] * len(at)
+    for position, axis in enumerate(op.order):
+        inner[axis] = at[position]
+    return e.emit(op.operands[0], tuple(inner))
+
+
+@lowers("cpu.tile", ReshapeOp)
+def reshape(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    source = op.operands[0]
+    return e.emit(source, remap(e, at, ir.shape_of(op.results[0].type), ir.shape_of(source.type)))
+
+
+def remap(e: Emitter, at: At, shape: tuple[int, ...], inner: tuple[int, ...]) -> At:
+    """Positions in a tile of shape `inner` that holds the elements of one of `shape` in the same
+    row-major order."""
+    at = tuple(ZERO if s == 1 else i for s, i in zip(shape, at))
+    kept = [(s, i) for s, i in zip(shape, at) if s > 1]
+    wanted = [s for s in inner if s > 1]
+    if [s for s, _ in kept] == wanted:
+        positions = iter(kept)
+        return tuple(ZERO if s == 1 else next(positions)[1] for s in inner)
+    return unflatten(e, flatten(e, at, shape), inner)
+
+
+def flatten(e: Emitter, at: At, shape: tuple[int, ...]) -> Lanes:
+    """The row-major number of a position, i64."""
+    total: Lanes = Uniform(const("i64", 0), 0)
+    step = 1
+    for index, size in zip(reversed(at), reversed(shape)):
+        if size > 1:
+            total = _add_scaled(e, total, e.position(index), step)
+        step *= size
+    return total
+
+
+def _add_scaled(e: Emitter, total: Lanes, part: Lanes, step: int) -> Lanes:
+    """total + part * step for positions, at most one of them a progression."""
+    f = e.f
+    if isinstance(part, Uniform):
+        number = known(part.value)
+        if number is not None:
+            scaled = const("i64", number * step)
+        else:
+            scaled = e.moved(Linear(const("i64", 0), step, part.value, 0, 0, part.level))
+        part = Uniform(scaled, part.level)
+        if isinstance(total, Uniform):
+            level = max(total.level, part.level)
+            return Uniform(e.add(total.value, part.value, level), level)
+        if isinstance(total, Linear):
+            level = max(total.level, part.level)
+            return total._replace(base=e.add(total.base, part.value, level), level=level)
+    elif isinstance(part, Linear) and isinstance(total, Uniform):
+        assert isinstance(part.stride, int)
+        return part._replace(base=total.value, stride=part.stride * step, level=total.level)
+    wide = e.vec(part)
+    scaled = f.op("mul", wide, const(wide.type, step))
+    return Vec(f.op("add", e.vec(total), scaled), e.depth)
+
+
+def unflatten(e: Emitter, flat: Lanes, shape: tuple[int, ...]) -> At:
+    """The position with a given row-major number in a tile of powers of two."""
+    result: list[Index] = []
+    width = e.width
+    if isinstance(flat, Linear) and (flat.stride != 1 or shape[-1] % width):
+        flat = Vec(e.vec(flat), max(flat.level, flat.index_level))
+    if isinstance(flat, Linear):
+        # The chunk starts at a multiple of the width, and so lies within a row.
+        level = max(flat.level, flat.index_level)
+        start = e.moved(flat)
+        *outer, last = _digits(e, start, shape, level)
+        lane = Index(Kind.LANES, last.value, last.shift, last.level)
+        return (*outer, lane)
+    if isinstance(flat, Uniform):
+        return tuple(_digits(e, flat.value, shape, flat.level))
+    value, step = flat.value, 1
+    for size in reversed(shape):
+        if size == 1:
+            result.append(ZERO)
+            continue
+        digit = e.f.op("lshr", value, const(value.type, step.bit_length() - 1))
+        digit = e.f.op("and", digit, const(value.type, size - 1))
+        result.append(Index(Kind.VECTOR, digit, 0, e.depth))
+        step *= size
+    return tuple(reversed(result))
+
+
+def _digits(e: Emitter, value: Value, shape: tuple[int, ...], level: int) -> list[Index]:
+    number, step = known(value), 1
+    result: list[Index] = []
+    for size in reversed(shape):
+        if size == 1:
+            result.append(ZERO)
+            continue
+        if number is not None:
+            result.append(Index(Kind.SCALAR, None, (number // step) % size, 0))
+        else:
+            shift, mask = const("i64", step.bit_length() - 1), const("i64", size - 1)
+            digit = value
+            if step > 1:
+                digit = e.once(("lshr", value, shift), level, e.f.op, "lshr", value, shift)
+            digit = e.once(("and", digit, mask), level, e.f.op, "and", digit, mask)
+            result.append(Index(Kind.SCALAR, digit, 0, level))
+        step *= size
+    return list(reversed(result))
+
+
+@lowers("cpu.tile", LoadOp)
+def load_tile(e: Emitter, op: LoadOp, number: int, at: At) -> Lanes:
+    pointer = e.emit(op.ptr, at)
+    mask = None if op.mask is None else e.emit(op.mask, at)
+    other = None if op.other is None else e.emit(op.other, at)
+    type = op.results[0].type
+    return load(e, pointer, type, mask, other, memory_bytes(type), op.isVolatile)
+
+
+def vector_of(type: ir.Type, count: int) -> str:
+    """The LLVM type of `count` elements of a ttir type."""
+    return vector(value_type(type), count)

@@ -1,0 +1,68 @@
+"""Choosing the lane dimension, the number of lanes and the unrolling of a nest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.tiles.ir import Nest
+from tritium.ir import types as ir
+
+_HEAVY = 24
+"""From so many ops on, a chunk has enough parallelism of its own: unroll less."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`lane`: the dimension that runs over lanes; `width` lanes; `unroll` chunks at a time."""
+
+    lane: int
+    width: int
+    unroll: int
+
+
+def choose(context: Context, nest: Nest) -> Shape:
+    """The shape of a nest of pointwise roots and reductions."""
+    domain = nest.domain
+    if not domain:
+        return Shape(0, 1, 1)
+    values = [v for root in nest.roots for v in root.values]
+    seen: set[SSAValue] = set()
+    bits, weight = 0, 0
+    stack = list(values)
+    while stack:
+        value = stack.pop()
+        if value in seen or not isinstance(value.type, ir.TensorType):
+            continue
+        seen.add(value)
+        owner: Any = value.owner
+        leaf = isinstance(owner, Block) or value in context.buffers
+        data = leaf or value in values or owner.name == "tt.load" or ir.is_float(value.type)
+        if data and not ir.is_pointer(value.type):
+            bits = max(bits, _lane_bits(value.type))
+        weight += ir.is_float(value.type)
+        if not isinstance(owner, Block) and (not leaf or value in values):
+            stack.extend(owner.operands)
+    lane = _lane_dimension(domain)
+    size = domain[lane]
+    width = min(context.host.bits // max(bits, 8), size)
+    unroll = 4 if weight < _HEAVY else 2
+    return Shape(lane, width, max(1, min(unroll, size // width)))
+
+
+def _lane_bits(type: ir.Type) -> int:
+    """Bits that a lane computes in: sixteen-bit floats are computed as float."""
+    bits = ir.bit_width(type)
+    if ir.is_float(type):
+        return max(bits, 32)
+    return 8 if bits == 1 else bits
+
+
+def _lane_dimension(domain: tuple[int, ...]) -> int:
+    last = len(domain) - 1
+    if domain[last] >= 8:
+        return last
+    return max(range(len(domain)), key=lambda d: (domain[d] if domain[d] <= 16 else 16, d))

@@ -1,0 +1,82 @@
+"""What the emitter of a nest computes with: positions in a tile, and values in lanes.
+
+A nest runs over its domain in chunks of W neighbouring elements along one dimension, its lanes.
+The value that a chunk has of a tile is
+
+    Uniform   the same in all lanes: one scalar
+    Linear    an arithmetic progression: base + stride * (index + shift + lane), never computed
+              lane by lane unless someone asks (addresses, index arithmetic)
+    Vec       anything else: a vector
+
+The level of a value is the depth of the loop inside of which it can be computed: 0 before all
+loops of the nest. Code is emitted at its level, so that what does not depend on an inner loop is
+computed outside of it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from tritium.lowering.llvm import Value
+
+
+class Kind(IntEnum):
+    """What sort of position an index is."""
+
+    SCALAR = 0
+    LANES = 1
+    VECTOR = 2
+
+
+class Index(NamedTuple):
+    """A position along a dimension: `value + shift` (and, for LANES, plus the lane).
+
+    `value` is an i64 (None: zero) or, for VECTOR, a vector of i64.
+    """
+
+    kind: Kind
+    value: Value | None
+    shift: int
+    level: int
+
+
+ZERO = Index(Kind.SCALAR, None, 0, 0)
+
+
+class Uniform(NamedTuple):
+    """A scalar, equal in all lanes. `pinned`: valid for the current chunk only (see `Linear`)."""
+
+    value: Value
+    level: int
+    pinned: bool = False
+
+
+class Linear(NamedTuple):
+    """`base + stride * (index + shift + lane)`, an integer or a pointer (stride in bytes).
+
+    `stride` is an int, or a scalar (of the base's type; i64 for a pointer). `exact` is the opcode and
+    operands that it was made from where it matters: what is assumed of addresses, that they do not wrap
+    around within a tile, must not be assumed of numbers. `pinned`: holds for this chunk only,
+    not for all chunks along the dimension.
+    """
+
+    base: Value
+    stride: Value | int
+    index: Value | None
+    shift: int
+    level: int
+    index_level: int
+    exact: tuple[Any, ...] | None = None
+    pinned: bool = False
+
+
+class Vec(NamedTuple):
+    """A vector with a value for each lane."""
+
+    value: Value
+    level: int
+    pinned: bool = False
+
+
+Lanes = Uniform | Linear | Vec

@@ -1,0 +1,132 @@
+"""Places of buffers in scratch: buffers that are never needed at the same time may share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.tiles.ir import (
+    Body,
+    Buffer,
+    Dot,
+    For,
+    If,
+    Nest,
+    Special,
+    Step,
+    TileFunction,
+    While,
+)
+from tritium.ir import types as ir
+
+ALIGNMENT = 64
+
+
+def allocate(function: TileFunction) -> None:
+    """Set the offset of every buffer and the function's `scratch_bytes`."""
+    lifetimes = _Lifetimes(function)
+    for body in function.blocks:
+        lifetimes.body(body)
+    if len(function.blocks) > 1:
+        # Blocks that branch to each other: what one fills, any other may read.
+        for held in lifetimes.spans:
+            lifetimes.spans[held] = (0, lifetimes.clock)
+    placed: list[tuple[int, int, Buffer]] = []
+    order = sorted(lifetimes.spans, key=lambda b: -b.bytes)
+    for buffer in order:
+        start, stop = lifetimes.spans[buffer]
+        taken = sorted(
+            (b.offset, b.offset + b.bytes) for s, e, b in placed if s <= stop and start <= e
+        )
+        offset = 0
+        for low, high in taken:
+            if offset + buffer.bytes <= low:
+                break
+            offset = max(offset, -(-high // ALIGNMENT) * ALIGNMENT)
+        buffer.offset = offset
+        placed.append((start, stop, buffer))
+    size = max((b.offset + b.bytes for _, _, b in placed), default=0)
+    function.scratch_bytes = -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class _Lifetimes:
+    """For each buffer the first and last step (numbered in order) that touches it; a step within
+    a loop counts as the whole loop for buffers that are touched outside of it as well."""
+
+    def __init__(self, function: TileFunction):
+        self.function = function
+        self.clock = 0
+        self.spans: dict[Buffer, tuple[int, int]] = {}
+        self._memo: dict[SSAValue, frozenset[Buffer]] = {}
+
+    def touch(self, buffer: Buffer | None) -> None:
+        if buffer is not None:
+            start, stop = self.spans.get(buffer, (self.clock, self.clock))
+            self.spans[buffer] = (min(start, self.clock), max(stop, self.clock))
+
+    def reads(self, value: SSAValue, top: bool = True) -> None:
+        for buffer in self._buffers(value):
+            self.touch(buffer)
+        owner: Any = value.owner
+        if top and value in self.function.buffers and not isinstance(owner, Block):
+            for operand in owner.operands:
+                self.reads(operand, False)
+
+    def _buffers(self, value: SSAValue) -> frozenset[Buffer]:
+        known = self._memo.get(value)
+        if known is not None:
+            return known
+        held = self.function.buffers.get(value)
+        result: frozenset[Buffer] = frozenset()
+        if held is not None:
+            result = frozenset({held})
+        elif isinstance(value.type, ir.TensorType) and not isinstance(value.owner, Block):
+            result = result.union(*(self._buffers(v) for v in value.owner.operands))
+        self._memo[value] = result
+        return result
+
+    def body(self, body: Body) -> None:
+        for step in body.steps:
+            self.clock += 1
+            self.step(step)
+
+    def step(self, step: Step) -> None:
+        if isinstance(step, Nest):
+            for root in step.roots:
+                for buffer in (*root.buffers, root.source):
+                    self.touch(buffer)
+                for value in root.values:
+                    self.reads(value)
+        elif isinstance(step, (Dot, Special)):
+            for buffer in [step.buffer] if isinstance(step, Dot) else step.buffers:
+                self.touch(buffer)
+            for value in step.op.operands:
+                self.reads(value)
+        elif isinstance(step, If):
+            for held in step.buffers:
+                self.touch(held)
+            self.body(step.then)
+            if step.otherwise is not None:
+                self.body(step.otherwise)
+            self.clock += 1
+            for held in step.buffers:
+                self.touch(held)
+        elif isinstance(step, For):
+            self._loop([step.body], step.buffers)
+        elif isinstance(step, While):
+            self._loop([step.before, step.after], (*step.before_buffers, *step.after_buffers))
+
+    def _loop(self, bodies: list[Body], carried: tuple[Buffer | None, ...]) -> None:
+        start, before = self.clock, dict(self.spans)
+        for held in carried:
+            self.touch(held)
+        for body in bodies:
+            self.body(body)
+        self.clock += 1
+        for held in carried:
+            self.touch(held)
+        # Filled before the loop and read in it: needed in every turn.
+        for buffer, (first, last) in self.spans.items():
+            if buffer in before and last > start:
+                self.spans[buffer] = (first, self.clock)

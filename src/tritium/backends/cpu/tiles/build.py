@@ -1,0 +1,343 @@
+"""From ttir to the tile stage: roots, the nests that share loops, what is kept in buffers.
+
+1. Forward over each block: ops that must happen somewhere become roots, and join the loops of an
+   earlier root if their operands are known there and no effect lies between (`grouping`).
+2. Backward over all ops: a value that is needed in several nests and is costly, or a load that a
+   later write forbids to delay, becomes a buffer, filled in the first nest that needs it
+   (`keeping`).
+3. Loop-carried tiles that would be overwritten too early get a second buffer (`carried`).
+4. Buffers get places in scratch; those that are never needed at the same time share (`allocate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.tiles import carried, keeping
+from tritium.backends.cpu.tiles.allocate import allocate
+from tritium.backends.cpu.tiles.grouping import Grouping
+from tritium.backends.cpu.tiles.ir import (
+    Body,
+    Buffer,
+    Dot,
+    For,
+    If,
+    Root,
+    Scalar,
+    Special,
+    TileFunction,
+    While,
+)
+from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.ir import types as ir
+from tritium.ops import scf
+from tritium.ops.base import Op
+from tritium.ops.ttir.dot import DotOp
+from tritium.ops.ttir.function import FuncOp
+
+_EACH = frozenset({
+    "tt.atomic_rmw", "tt.atomic_cas", "tt.print", "tt.assert", "cf.assert",
+})  # fmt: skip
+_WHOLE = frozenset({"tt.call", "tt.histogram", "tt.map_elementwise"})
+
+
+def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
+    """The tile stage of a ttir module (inlined and canonical; remaining calls stay calls).
+
+    Raises NotImplementedError, naming op and line, for what the backend does not support.
+    """
+    functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
+    if sum(f.public for f in functions) != 1:
+        if len(functions) != 1:
+            names = ", ".join(f.name for f in functions if f.public)
+            raise ValueError(f"a module has one public function, the kernel; found: {names}")
+        functions[0].public = True
+    return TileProgram(functions, options)
+
+
+def is_tile(value: SSAValue) -> bool:
+    """Whether a value is a tile."""
+    return isinstance(value.type, ir.TensorType)
+
+
+class Builder:
+    """Builds one function."""
+
+    def __init__(self, op: FuncOp):
+        self.op = op
+        self.function = TileFunction(op.sym_name, op, [], {}, op.sym_visibility == "public")
+        self.positions: dict[Any, float] = {}
+        self.grouping = Grouping(self.function, self.positions)
+        self._count = 0
+
+    def run(self) -> TileFunction:
+        """The whole function."""
+        self._number(self.op.regions[0].blocks)
+        blocks = list(self.op.regions[0].blocks)
+        for block in blocks[1:]:
+            for argument in block.args:
+                if is_tile(argument):
+                    self.buffer(argument)
+        for block in blocks:
+            self.function.blocks.append(self.body(block))
+        keeping.decide(self.function, self.grouping)
+        carried.protect(self.function, self.grouping)
+        for steps in self.grouping.bodies:
+            steps.sort(key=lambda s: s.position)
+        allocate(self.function)
+        return self.function
+
+    def _number(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            for op in block.ops:
+                self._count += 1
+                self.positions[op] = self._count
+                for region in op.regions:
+                    if op.name not in ("tt.reduce", "tt.scan", "tt.map_elementwise"):
+                        self._number(region.blocks)
+
+    def buffer(self, value: SSAValue, like: Buffer | None = None) -> Buffer:
+        """A buffer for a tile; `like` shares an existing one."""
+        held = like or self.grouping.new_buffer(value)
+        self.function.buffers[value] = held
+        return held
+
+    def body(self, block: Block) -> Body:
+        """The steps of a block, in the order of the text (sorted later)."""
+        body = Body(block)
+        self.grouping.enter(body)
+        for op in block.ops:
+            self._op(body, op)
+        self.grouping.leave()
+        return body
+
+    def _op(self, body: Body, op: Any) -> None:
+        name = op.name
+        position = self.positions[op]
+        tiles = any(map(is_tile, op.operands)) or any(map(is_tile, op.results))
+        if name == "scf.for":
+            self._for(body, op, position)
+        elif name == "scf.if":
+            self._if(body, op, position)
+        elif name == "scf.while":
+            self._while(body, op, position)
+        elif name in ("scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br"):
+            self._leave(op, position)
+        elif not tiles:
+            body.steps.append(Scalar(position, op))
+            self.grouping.effect(op, position)
+        elif name == "tt.store":
+            values = tuple(op.operands)
+            self._root("store", op, values, ir.shape_of(op.ptr.type), position)
+        elif name in ("tt.reduce", "tt.scan"):
+            self._combine(op, position)
+        elif name == "tt.dot":
+            self._dot(body, op, position)
+        elif name == "tt.unsplat":
+            self._root("extract", op, tuple(op.operands), (), position)
+        elif name in _EACH:
+            shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
+            buffers = tuple(self.buffer(r) for r in op.results)
+            values = tuple(op.operands)
+            self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
+        elif name in _WHOLE:
+            self._whole(body, op, position)
+        else:
+            self.grouping.value(op, position)
+
+    def _root(
+        self, kind: str, op: Op, values: tuple[SSAValue, ...], shape: tuple[int, ...], at: float
+    ) -> None:
+        self.grouping.root(Root(kind, op, values, shape, at))
+
+    def _combine(self, op: Any, position: float) -> None:
+        """A reduction or scan: results that are tiles get buffers."""
+        buffers = tuple(self.buffer(r) if is_tile(r) and r.uses else None for r in op.results)
+        values = tuple(op.operands)
+        domain = ir.shape_of(values[0].type)
+        root = Root(op.name.removeprefix("tt."), op, values, domain, position, op.axis, buffers)
+        if root.kind == "scan":
+            self.grouping.alone(root)
+        else:
+            self.grouping.root(root)
+
+    def copy(self, value: SSAValue, buffer: Buffer, position: float) -> None:
+        """Fill `buffer` with a tile, in the current block."""
+        if self.function.buffers.get(value) is buffer:
+            return
+        root = Root("copy", None, (value,), ir.shape_of(value.type), position, None, (buffer,))
+        self.grouping.root(root)
+
+    def _whole(self, body: Body, op: Any, position: float) -> None:
+        """An op on whole tiles: all operands in buffers, results too."""
+        for operand in op.operands:
+            if is_tile(operand):
+                self.operand(operand, position)
+        buffers = tuple(self.buffer(r) if is_tile(r) else None for r in op.results)
+        step = Special(position, op, buffers)
+        body.steps.append(step)
+        self.grouping.effect(op, position)
+
+    def operand(self, value: SSAValue, position: float) -> None:
+        """See to it that a tile is in a buffer at `position`."""
+        if value in self.function.buffers:
+            return
+        buffer = self.grouping.new_buffer(value)
+        owner: Any = value.owner
+        if owner.parent is self.grouping.block:
+            self.copy(value, buffer, position - 0.5)
+        else:
+            self.grouping.elsewhere(value, buffer, self.positions[owner] + 0.25)
+        self.function.buffers[value] = buffer
+
+    # Dot
+
+    def _dot(self, body: Body, op: DotOp, position: float) -> None:
+        views = [self._is_view(v, op) for v in (op.a, op.b)]
+        for value, view in zip((op.a, op.b), views):
+            if not view:
+                self.operand(value, position)
+            else:
+                self.grouping.uses_view(value)
+        buffer, zero = self._accumulator(op, position)
+        self.function.buffers[op.result] = buffer
+        step = Dot(position, op, buffer, zero, *views)
+        self.grouping.uses(step, op)
+        body.steps.append(step)
+
+    def _is_view(self, value: SSAValue, op: DotOp) -> bool:
+        """Whether an operand can be read where it is: an unmasked load, in memory that nothing
+        changes in between."""
+        while value not in self.function.buffers and getattr(value.owner, "name", "") == "tt.trans":
+            value = value.owner.operands[0]  # pyright: ignore
+        load: Any = value.owner
+        if value in self.function.buffers or getattr(load, "name", "") != "tt.load":
+            return False
+        if load.mask is not None or load.isVolatile or load.parent is not op.parent:
+            return False
+        return not self.grouping.changed_between(self.positions[load], self.positions[op])
+
+    def _accumulator(self, op: DotOp, position: float) -> tuple[Buffer, bool]:
+        """The buffer of the result, filled with the third operand (or not, if that is zero)."""
+        constant: Any = op.c.owner
+        if getattr(constant, "name", "") == "arith.constant":
+            if not any(bytes(constant.value.data.data)):
+                return self.grouping.new_buffer(op.result), True
+        held = self.function.buffers.get(op.c)
+        if held is not None and len(list(op.c.uses)) == 1 and self._owned(op.c, op):
+            return held, False
+        target = self._carried_slot(op)
+        buffer = target or self.grouping.new_buffer(op.result)
+        self.copy(op.c, buffer, position - 0.5)
+        return buffer, False
+
+    def _owned(self, value: SSAValue, op: Op) -> bool:
+        """Whether a buffered value belongs to this turn of the block, so may be overwritten."""
+        owner: Any = value.owner
+        if isinstance(owner, Block):
+            return owner is op.parent and owner.parent_op() is not self.op
+        return owner.parent is op.parent and owner.name in ("tt.dot", "scf.for", "scf.if")
+
+    def _carried_slot(self, op: DotOp) -> Buffer | None:
+        """The carried buffer that the result of `acc = f(acc); acc = dot(a, b, acc)` goes back
+        to, if `f` is elementwise and the old value is not used otherwise."""
+        uses = list(op.result.uses)
+        if len(uses) != 1 or uses[0].operation.name != "scf.yield":
+            return None
+        block = op.parent
+        value = op.c
+        while not isinstance(value.owner, Block):
+            owner: Any = value.owner
+            if owner.parent is not block or len(list(value.uses)) != 1 or owner.regions:
+                return None
+            same = [v for v in owner.operands if v.type == value.type]
+            carriers = [v for v in same if self._leads_to_carried(v, block)]
+            if len(carriers) != 1 or value in self.function.buffers:
+                return None
+            value = carriers[0]
+        if value.owner is not block or len(list(value.uses)) != 1:
+            return None
+        if value.index - 1 != uses[0].index:  # pyright: ignore
+            return None
+        return self.function.buffers.get(value)
+
+    def _leads_to_carried(self, value: SSAValue, block: Any, depth: int = 4) -> bool:
+        owner: Any = value.owner
+        if isinstance(owner, Block):
+            return owner is block and value in self.function.buffers
+        if depth == 0 or owner.parent is not block or value in self.function.buffers:
+            return False
+        return any(
+            self._leads_to_carried(v, block, depth - 1)
+            for v in owner.operands if v.type == value.type
+        )  # fmt: skip
+
+    # Control flow
+
+    def _for(self, body: Body, op: scf.ForOp, position: float) -> None:
+        buffers: list[Buffer | None] = []
+        for init, argument, result in zip(op.inits, op.body.args[1:], op.results):
+            if not is_tile(init):
+                buffers.append(None)
+                continue
+            buffer = self.buffer(argument)
+            self.function.buffers[result] = buffer
+            self.copy(init, buffer, position - 0.5)
+            buffers.append(buffer)
+        self.grouping.effect(op, position)
+        inner = self.body(op.body)
+        body.steps.append(For(position, op, inner, tuple(buffers)))
+
+    def _if(self, body: Body, op: scf.IfOp, position: float) -> None:
+        buffers = tuple(self.buffer(r) if is_tile(r) else None for r in op.results)
+        self.grouping.effect(op, position)
+        bodies = [self.body(r.blocks[0]) for r in op.regions if r.blocks]
+        otherwise = bodies[1] if len(bodies) > 1 else None
+        body.steps.append(If(position, op, bodies[0], otherwise, buffers))
+
+    def _while(self, body: Body, op: Any, position: float) -> None:
+        before, after = (r.blocks[0] for r in op.regions)
+        first = [self.buffer(a) if is_tile(a) else None for a in before.args]
+        for init, buffer in zip(op.operands, first):
+            if buffer is not None:
+                self.copy(init, buffer, position - 0.5)
+        second: list[Buffer | None] = []
+        for argument, result in zip(after.args, op.results):
+            buffer = self.buffer(argument) if is_tile(argument) else None
+            if buffer is not None:
+                self.function.buffers[result] = buffer
+            second.append(buffer)
+        self.grouping.effect(op, position)
+        bodies = self.body(before), self.body(after)
+        body.steps.append(While(position, op, *bodies, tuple(first), tuple(second)))
+
+    def _leave(self, op: Any, position: float) -> None:
+        """Tiles that a terminator passes on go to the buffers of where they arrive."""
+        for value, target in targets(op):
+            if is_tile(value):
+                self.copy(value, self.function.buffers[target], position)
+        if op.name == "tt.return" and any(map(is_tile, op.operands)):
+            raise NotImplementedError("the CPU backend does not support functions that return tiles")
+
+
+def targets(op: Any) -> list[tuple[SSAValue, SSAValue]]:
+    """What each operand of a terminator becomes."""
+    parent: Any = op.parent.parent_op()
+    if op.name == "scf.condition":
+        return list(zip(op.values, parent.regions[1].blocks[0].args))
+    if op.name == "scf.yield":
+        if parent.name == "scf.for":
+            return list(zip(op.operands, op.parent.args[1:]))
+        if parent.name == "scf.while":
+            return list(zip(op.operands, parent.regions[0].blocks[0].args))
+        return list(zip(op.operands, parent.results))
+    if op.name == "cf.br":
+        return list(zip(op.values, op.successors[0].args))
+    if op.name == "cf.cond_br":
+        pairs = zip((op.then_values, op.else_values), op.successors)
+        return [pair for values, block in pairs for pair in zip(values, block.args)]
+    return []

@@ -1,0 +1,176 @@
+"""The tile stage: a program as fused loop nests over tiles, scalar ops and control flow.
+
+A tile-valued op is either *inlined* (it has no place in this stage: whoever needs an element
+computes it) or *materialised* in a buffer by a root of some nest. What is computed stays stated by
+the ttir ops themselves; this stage says where, when and in which loops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A tile in scratch memory: dense, row-major, 64-byte aligned.
+
+    i1 elements take a byte each, pointers eight. `offset` in bytes is set by the allocation.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    element: ir.Type
+    offset: int = -1
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return max(1, ir.bit_width(self.element) // 8)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tile."""
+        return self.element_bytes * prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {'x'.join(map(str, (*self.shape, self.element)))}"
+
+
+@dataclass(eq=False)
+class Root:
+    """Something that a nest does for each element of its domain.
+
+    `kind`:
+        copy     write `values[0]` to `buffers[0]`
+        store    a `tt.store` (op)
+        reduce   a `tt.reduce` (op) of `values` along `axis`; results in `buffers`, or scalars
+        scan     a `tt.scan` (op) of `values` along `axis` into `buffers`
+        extract  the only element of `values[0]`, the scalar result of `op`
+        each     `op` element by element in row-major order (atomics, printing, assertions)
+
+    `values` are the tiles that are read element by element. With a `source`, a copy reads that
+    buffer instead (which holds the value).
+    """
+
+    kind: str
+    op: Op | None
+    values: tuple[SSAValue, ...]
+    domain: tuple[int, ...]
+    position: float
+    axis: int | None = None
+    buffers: tuple[Buffer | None, ...] = ()
+    source: Buffer | None = None
+
+
+@dataclass(eq=False)
+class Step:
+    """A part of a block, executed in the order of `position`."""
+
+    position: float
+
+
+@dataclass(eq=False)
+class Scalar(Step):
+    """A scalar op."""
+
+    op: Op
+
+
+@dataclass(eq=False)
+class Nest(Step):
+    """Loops over `domain` that do all of the roots at each point (chunk)."""
+
+    roots: list[Root]
+    domain: tuple[int, ...]
+    axis: int | None = None
+
+
+@dataclass(eq=False)
+class Dot(Step):
+    """A `tt.dot`: `buffer` holds C on entry (unless `zero`) and the result afterwards.
+
+    `a` and `b` are views of memory where the operand is an unmasked load that nothing forbids to
+    delay; otherwise tiles in buffers.
+    """
+
+    op: Op
+    buffer: Buffer
+    zero: bool
+    a_is_view: bool
+    b_is_view: bool
+
+
+@dataclass(eq=False)
+class Special(Step):
+    """An op on whole tiles that is not a loop nest: sort, histogram, calls with tiles, ..."""
+
+    op: Op
+    buffers: tuple[Buffer | None, ...] = ()
+
+
+@dataclass(eq=False)
+class For(Step):
+    """`scf.for`; the tiles among the carried values live in `buffers` (None for scalars)."""
+
+    op: Op
+    body: Body
+    buffers: tuple[Buffer | None, ...]
+
+
+@dataclass(eq=False)
+class If(Step):
+    """`scf.if`; the tiles among the results live in `buffers`."""
+
+    op: Op
+    then: Body
+    otherwise: Body | None
+    buffers: tuple[Buffer | None, ...]
+
+
+@dataclass(eq=False)
+class While(Step):
+    """`scf.while`; carried tiles live in `before_buffers`, passed on ones in `after_buffers`."""
+
+    op: Op
+    before: Body
+    after: Body
+    before_buffers: tuple[Buffer | None, ...]
+    after_buffers: tuple[Buffer | None, ...]
+
+
+@dataclass(eq=False)
+class Body:
+    """A block: its steps and how it ends."""
+
+    block: Block
+    steps: list[Step] = field(default_factory=list[Step])
+
+    @property
+    def terminator(self) -> Op:
+        """The op that ends the block."""
+        last: Any = self.block.last_op
+        return last
+
+
+@dataclass(eq=False)
+class TileFunction:
+    """A function: its blocks in order, and the buffers that hold tiles.
+
+    `buffers` maps every materialised value to where it is.
+    """
+
+    name: str
+    op: Op
+    blocks: list[Body]
+    buffers: dict[SSAValue, Buffer]
+    public: bool = True
+    all_buffers: list[Buffer] = field(default_factory=list[Buffer])
+    scratch_bytes: int = 0
+

@@ -1,0 +1,174 @@
+"""Which values are kept in buffers: backward over the ops, from who needs them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.tiles.alias import changes_memory, in_step
+from tritium.backends.cpu.tiles.cost import HEAVY
+from tritium.backends.cpu.tiles.grouping import Grouping
+from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
+from tritium.ir import types as ir
+
+_MOVES = frozenset({
+    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape", "tt.split", "tt.join",
+    "tt.cat", "tt.gather", "tt.unsplat",
+})  # fmt: skip
+
+User = Nest | Dot
+
+
+def decide(function: TileFunction, grouping: Grouping) -> None:
+    """Add copy roots (and nests) for the values that are to be kept."""
+    _Keeping(function, grouping).run()
+
+
+class _Keeping:
+    def __init__(self, function: TileFunction, grouping: Grouping):
+        self.function, self.grouping = function, grouping
+        self.demand: dict[SSAValue, dict[User, bool]] = {}
+
+    def run(self) -> None:
+        for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
+            for root in nest.roots:
+                for value in root.values:
+                    self.need(value, nest, ir.shape_of(value.type) == nest.domain)
+        for dot in self.grouping.dots:
+            op: Any = dot.op
+            for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
+                if view:
+                    self.need(value, dot, False)
+        for op in reversed(self.grouping.order):
+            self.op(op)
+
+    def need(self, value: SSAValue, user: User, identity: bool) -> None:
+        """State that `user` needs the value, element for element of its domain or otherwise."""
+        if not isinstance(value.type, ir.TensorType):
+            return
+        held = self.function.buffers.get(value)
+        if held is not None and not _fills(user, value, held):
+            return
+        users = self.demand.setdefault(value, {})
+        users[user] = users.get(user, False) or identity
+
+    def op(self, op: Any) -> None:
+        """Decide for the results of one op; pass on what it needs itself."""
+        users: dict[User, bool] = {}
+        for result in op.results:
+            for user, identity in self.demand.get(result, {}).items():
+                users[user] = users.get(user, False) or identity
+        if not users:
+            return
+        if op.results[0] not in self.function.buffers and len(op.results) == 1:
+            home = self._home(op, users)
+            if home is not None:
+                self._keep(op, home)
+                users = {home: True}
+        elif op.results[0] in self.function.buffers:
+            held = self.function.buffers[op.results[0]]
+            fillers = {u: i for u, i in users.items() if _fills(u, op.results[0], held)}
+            users = fillers or users
+        keeps_place = op.name not in _MOVES
+        for user, identity in users.items():
+            viewed = isinstance(user, Dot) and op.name == "tt.load"
+            for operand in op.operands:
+                same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)
+                self.need(operand, user, identity and keeps_place and same and not viewed)
+
+    def _home(self, op: Any, users: dict[User, bool]) -> Nest | None:
+        """The nest that fills a buffer for the op's result; None to compute it where needed."""
+        is_load = op.name == "tt.load"
+        value = op.results[0]
+        summary = self.grouping.summaries[value]
+        if not is_load and summary.cost < HEAVY:
+            return None
+        block = op.parent
+        first = min(users, key=lambda u: u.position)
+        pinned = is_load and self._pinned(op, users)
+        wanted = len(users) > 1 or any(
+            self._repeats(op, value, user, identity, summary.cost)
+            for user, identity in users.items()
+        )
+        if not pinned and not wanted:
+            return None
+        here = self.grouping.nest_block[first] is block
+        if not pinned and here and users[first] and isinstance(first, Nest):
+            root = Root("copy", None, (value,), first.domain, first.position)
+            first.roots.append(root)
+            return first
+        position = self.grouping.positions[op] + 0.25
+        root = Root("copy", None, (value,), ir.shape_of(value.type), position)
+        return self.grouping.insert(root, block)
+
+    def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:
+        """Whether one user alone would compute the value again and again."""
+        if isinstance(user, Dot):
+            return op.name != "tt.load" or value not in _views(user)
+        if self.grouping.nest_block[user] is not op.parent and _in_loop(
+            self.grouping.nest_block[user], op.parent
+        ):
+            return True
+        if identity or op.name == "tt.load":
+            return False
+        return prod(user.domain) >= 2 * prod(ir.shape_of(value.type))
+
+    def _pinned(self, load: Any, users: dict[User, bool]) -> bool:
+        """Whether a load must be done at its own place."""
+        grouping, block = self.grouping, load.parent
+        start = grouping.positions[load]
+        for user in users:
+            where = grouping.nest_block[user]
+            if where is not block:
+                return True
+            own: set[Any] = set()
+            if isinstance(user, Nest):
+                own = {r.op for r in user.roots}
+                stores = [r.op for r in user.roots if r.kind == "store"]
+                if any(not in_step(load, s) for s in stores):
+                    return True
+            for position, op in grouping.effects_of[block]:
+                if start < position < user.position and changes_memory(op) and op not in own:
+                    return True
+        return load.isVolatile
+
+    def _keep(self, op: Any, home: Nest) -> None:
+        value = op.results[0]
+        buffer = self.grouping.new_buffer(value)
+        self.function.buffers[value] = buffer
+        for root in home.roots:
+            if root.kind == "copy" and root.values == (value,) and not root.buffers:
+                root.buffers = (buffer,)
+
+
+def _fills(user: User, value: SSAValue, held: Any) -> bool:
+    """Whether `user` is the nest that writes the value to its buffer."""
+    return isinstance(user, Nest) and any(
+        r.kind == "copy" and r.values == (value,) and r.buffers and r.buffers[0] is held
+        for r in user.roots
+    )
+
+
+def _views(dot: Dot) -> list[SSAValue]:
+    op: Any = dot.op
+    found: list[SSAValue] = []
+    for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
+        while view and value.owner.name == "tt.trans":
+            value = value.owner.operands[0]
+        if view:
+            found.append(value)
+    return found
+
+
+def _in_loop(inner: Block | None, outer: Any) -> bool:
+    """Whether a loop lies between a block and one around it."""
+    while inner is not None and inner is not outer:
+        parent: Any = inner.parent_op()
+        if parent is None:
+            return False
+        if parent.name in ("scf.for", "scf.while"):
+            return True
+        inner = parent.parent
+    return False
