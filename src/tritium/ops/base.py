@@ -73,6 +73,12 @@ class Op(Operation):
     attr_fields: ClassVar[Mapping[str, AttrField[Any]]] = {}
     takes_result: ClassVar[bool] = False
 
+    short_result: ClassVar[type[Attribute] | None] = None
+    """The class of the result's type where the custom syntax leaves its name out."""
+
+    result_names: ClassVar[tuple[str, ...]] = ()
+    """Default names of several results, printed `%a, %b = ` rather than `%0:2 = `."""
+
     def __init_subclass__(cls, traits: Sequence[OpTrait] = (), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         operands = dict.fromkeys(f.name for f in cls.operand_fields)
@@ -115,7 +121,7 @@ class Op(Operation):
         cls, types: Sequence[Any], attrs: Mapping[str, Any], result: Any = None
     ) -> tuple[Attribute, ...]:
         """`infer`, with defaults filled in and the result always a tuple. Errors name the op."""
-        values = {n: attrs[n] if n in attrs else f.default for n, f in cls.attr_fields.items()}
+        values = {n: attrs.get(n, f.default) for n, f in cls.attr_fields.items()}
         for name, field in cls.attr_fields.items():
             if name not in attrs and field.required:
                 raise OpError(f"{cls.name}: attribute '{name}' is missing")
@@ -203,7 +209,7 @@ class Op(Operation):
 
     def operand_group(self, name: str) -> SSAValue | tuple[SSAValue, ...] | None:
         """The operand (or operands) declared under `name`."""
-        for field, group in zip(self.operand_fields, self.operand_groups()):
+        for field, group in zip(self.operand_fields, self.operand_groups(), strict=True):
             if field.name == name:
                 return group if field.kind == "variadic" else (group[0] if group else None)
         raise AttributeError(f"{self.name} has no operand '{name}'")
@@ -257,7 +263,7 @@ class Op(Operation):
         if len(groups) != len(self.operand_fields) or sum(map(len, groups)) != len(self.operands):
             raise VerifyException(f"{self.name}: wrong number of operands: {len(self.operands)}")
         types: list[Any] = []
-        for field, group in zip(self.operand_fields, groups):
+        for field, group in zip(self.operand_fields, groups, strict=True):
             if field.kind == "variadic":
                 types.append(tuple(v.type for v in group))
             elif field.kind == "one" and len(group) != 1:

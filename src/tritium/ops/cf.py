@@ -119,7 +119,9 @@ class CondBranchOp(Op, traits=[IsTerminator()]):
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
         printer.print_ssa_value(self.condition)
-        for target, values in zip(self.successors, (self.then_values, self.else_values)):
+        for target, values in zip(
+            self.successors, (self.then_values, self.else_values), strict=True
+        ):
             printer.print_string(", ")
             _print_target(printer, target, values)
         printer.print_op_attributes(self.attributes)
@@ -159,3 +161,4 @@ class AssertOp(Op):
 
 
 OPS: tuple[type[Op], ...] = (BranchOp, CondBranchOp, AssertOp)
+ATTRIBUTES = ()

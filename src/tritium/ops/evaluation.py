@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,6 +60,33 @@ class Memory:
             view, index = self._window(active, value.dtype)
             data = np.ascontiguousarray(value[where]).reshape(-1, 1).view(np.uint8)
             view[index[:, None] + np.arange(size)] = data.reshape(-1, size)
+
+    def update(
+        self,
+        addresses: np.ndarray,
+        dtype: np.dtype,
+        mask: np.ndarray | None,
+        change: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """Replace elements one after the other, in row-major order, and return what each found.
+
+        `change(old, where)` gives the new values for the flat positions `where`, which have
+        different addresses. Zero where the mask is false.
+        """
+        addresses = np.asarray(addresses, dtype=np.uint64)
+        active = np.flatnonzero(self._active(addresses, mask))
+        flat, found = addresses.reshape(-1), np.zeros(addresses.size, dtype)
+        # Positions that share an address take turns; the n-th of each go together.
+        _, first, counts = np.unique(flat[active], return_inverse=True, return_counts=True)
+        order = np.argsort(first, kind="stable")
+        starts = np.cumsum(counts) - counts
+        turn = np.empty(len(active), np.int64)
+        turn[order] = np.arange(len(active)) - starts[first[order]]
+        for n in range(int(counts.max(initial=0))):
+            where = active[turn == n]
+            found[where] = self.load(flat[where], dtype, None)
+            self.store(flat[where], change(found[where], where), None)
+        return found.reshape(addresses.shape)
 
     @staticmethod
     def _active(addresses: np.ndarray, mask: np.ndarray | None) -> Any:
@@ -185,7 +212,7 @@ class Evaluator:
             found = self.run_region(region, *(a[index] for a in arguments))
             if results is None:
                 results = [np.empty(shape, np.asarray(v).dtype) for v in found]
-            for array, value in zip(results, found):
+            for array, value in zip(results, found, strict=True):
                 array[index] = value
         return tuple(results or ())
 
@@ -216,7 +243,7 @@ class Evaluator:
 
     def _operands(self, op: Op) -> list[Any]:
         environment, values = self._environment, []
-        for field, group in zip(op.operand_fields, op.operand_groups()):
+        for field, group in zip(op.operand_fields, op.operand_groups(), strict=True):
             if field.kind == "variadic":
                 values.append(tuple(environment[v] for v in group))
             else:

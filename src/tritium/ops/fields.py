@@ -115,6 +115,14 @@ class AttrField(Generic[T]):
         return self if op is None else self.get(op)
 
 
+class _Flag(AttrField[bool]):
+    """Present or absent; in custom syntax its own name is the word."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        super().__set_name__(owner, name)
+        self.words = {name: True}
+
+
 def i32_attr(default: int = MISSING) -> Any:
     """A 32-bit integer: `axis = 0 : i32`."""
     return AttrField[int](lambda v: IntegerAttr(v, i32), lambda a: a.value.data, default)
@@ -132,8 +140,7 @@ def bool_attr(default: bool = MISSING) -> Any:
 
 def unit_attr() -> Any:
     """A flag that is present or absent."""
-    field = AttrField[bool](lambda v: UnitAttr(), lambda a: True, False)
-    return field
+    return _Flag(lambda v: UnitAttr(), lambda a: True, False)
 
 
 def string_attr(default: str = MISSING) -> Any:
@@ -171,15 +178,19 @@ def string_array_attr(default: tuple[str, ...] = MISSING) -> Any:
     )
 
 
-def enum_attr(enum: type[E], default: E = MISSING, integer_type: Any = i32) -> Any:
-    """An enumeration: an integer in the generic syntax, the member's lower-case name in custom
-    syntax (`evictionPolicy = evict_last`)."""
-    words = {member.name.lower(): member for member in enum}
+def enum_attr(
+    enum: type[E],
+    default: E = MISSING,
+    integer_type: Any = i32,
+    words: Mapping[str, E] | None = None,
+) -> Any:
+    """An enumeration: an integer in the generic syntax; in custom syntax a word, the member's
+    lower-case name unless `words` gives others (`evictionPolicy = evict_last`)."""
+    spelled = {member.name.lower(): member for member in enum}
+    for word, member in (words or {}).items():
+        spelled = {w: m for w, m in spelled.items() if m is not member} | {word: member}
     return AttrField[E](
-        lambda v: IntegerAttr(int(v), integer_type),
-        lambda a: enum(a.value.data),
-        default,
-        words,
+        lambda v: IntegerAttr(int(v), integer_type), lambda a: enum(a.value.data), default, spelled
     )
 
 

@@ -241,3 +241,4 @@ OPS: tuple[type[Op], ...] = (
     ExpOp, Exp2Op, ExpM1Op, LogOp, Log2Op, Log10Op, Log1POp, SinOp, CosOp, TanOp, TanhOp, SqrtOp,
     RsqrtOp, ErfOp, AbsFOp, CeilOp, FloorOp, TruncOp, RoundEvenOp, AbsIOp, FmaOp,
 )  # fmt: skip
+ATTRIBUTES = ()

@@ -53,7 +53,7 @@ def _print_assignments(printer: Printer, targets: Sequence[Any], values: Sequenc
         printer.print_ssa_value(pair[1])
 
     printer.print_string("(")
-    printer.print_list(list(zip(targets, values)), one)
+    printer.print_list(list(zip(targets, values, strict=True)), one)
     printer.print_string(")")
 
 
@@ -255,7 +255,7 @@ class ForOp(Op):
         inits = parser.resolve_operands([p[1] for p in pairs], types, at)
         bounds = [parser.resolve_operand(v, counter) for v in (lower, upper, step)]
         arguments = [induction.resolve(counter)]
-        arguments += [p[0].resolve(t) for p, t in zip(pairs, types)]
+        arguments += [p[0].resolve(t) for p, t in zip(pairs, types, strict=True)]
         region = _with_yield(parser.parse_region(arguments))
         attributes = parser.parse_optional_attr_dict()
         op = cls.build(*bounds, inits, regions=[region], attributes=attributes)
@@ -384,7 +384,8 @@ class WhileOp(Op):
         parser.parse_punctuation("->")
         results = _parse_types(parser)
         inits = parser.resolve_operands([p[1] for p in pairs], types, at)
-        before = parser.parse_region([p[0].resolve(t) for p, t in zip(pairs, types)])
+        arguments = [p[0].resolve(t) for p, t in zip(pairs, types, strict=True)]
+        before = parser.parse_region(arguments)
         parser.parse_keyword("do")
         after = _with_yield(parser.parse_region())
         attributes: dict[str, Attribute] = {}
@@ -394,3 +395,4 @@ class WhileOp(Op):
 
 
 OPS: tuple[type[Op], ...] = (YieldOp, ConditionOp, ForOp, IfOp, WhileOp)
+ATTRIBUTES = ()

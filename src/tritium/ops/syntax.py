@@ -10,7 +10,9 @@ A `syntax` string is made of:
     type(x)     the type of operand x or (x = `result`) of the only result; for a variadic operand
                 or `results` a list
     functional  `(operand types) -> result types`, a single result without parentheses
+    pointee(x)  the type of the pointer x without its `!tt.ptr`: `<f32>`
     'word'      literal text, also without quotes for punctuation: , : -> * ( ) < >
+    ~           no space here
 
 Types that are written are parsed; those of operands are checked against the values, those of
 results become the result types. Results whose types are not written are inferred.
@@ -22,10 +24,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 
 from tritium.errors import OpError
 
@@ -49,6 +51,7 @@ class Ref:
 @dataclass(frozen=True)
 class TypeOf:
     name: str
+    short: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Flags:
 
     def word(self) -> str:
         return self.name.removesuffix("Flags")
+
+
+@dataclass(frozen=True)
+class Glue:
+    pass
 
 
 @dataclass(frozen=True)
@@ -74,12 +82,14 @@ class Group:
     parts: tuple[Part, ...]
 
     def anchor(self) -> str:
-        return next(p.name for p in self.parts if isinstance(p, Ref))
+        return next(p.name for p in self.parts if isinstance(p, (Ref, TypeOf)))
 
 
-Part = Union[Literal, Ref, TypeOf, Flags, AttrDict, Functional, Group]
+Part: TypeAlias = "Literal | Ref | TypeOf | Flags | Glue | AttrDict | Functional | Group"
 
-_TOKEN = re.compile(r"\s*(\$\w+|type\(\w+\)|flags\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=#])")
+_TOKEN = re.compile(
+    r"\s*(\$\w+|(?:type|pointee|flags)\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=~])"
+)
 
 
 @cache
@@ -104,6 +114,10 @@ def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
             yield Ref(token[1:])
         elif token.startswith("type("):
             yield TypeOf(token[5:-1])
+        elif token.startswith("pointee("):
+            yield TypeOf(token[8:-1], short=True)
+        elif token == "~":
+            yield Glue()
         elif token.startswith("flags("):
             yield Flags(token[6:-1])
         elif token == "attrs":
@@ -133,13 +147,14 @@ def print_op(op: Op, printer: Printer) -> None:
 
 
 def _present(op: Op, name: str) -> bool:
-    if name in op.attr_fields:
-        return name in op.properties and op.attr_fields[name].get(op) != op.attr_fields[name].default
+    spec = op.attr_fields.get(name)
+    if spec is not None:
+        return name in op.properties and spec.get(op) != spec.default
     return bool(op.operand_group(name))
 
 
-_NO_SPACE_BEFORE = frozenset({",", ")", ">"})
-_NO_SPACE_AFTER = frozenset({"(", "<"})
+_NO_SPACE_BEFORE = frozenset({",", ")", ">", "]"})
+_NO_SPACE_AFTER = frozenset({"(", "<", "["})
 
 
 def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool = False) -> None:
@@ -148,12 +163,15 @@ def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool =
             if _present(op, part.anchor()):
                 _print_parts(op, printer, part.parts)
             continue
+        if isinstance(part, Glue):
+            glue = True
+            continue
         if isinstance(part, AttrDict):
             print_attr_dict(op, printer)
             continue
         if isinstance(part, Functional):
             printer.print_string(" ")
-            printer.print_operation_type(op)
+            printer.print_function_type(op.operand_types, op.result_types)
             continue
         if isinstance(part, Flags):
             if flags := op.attr_fields[part.name].get(op):
@@ -171,6 +189,8 @@ def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool =
         printer.print_string(" " if space else "")
         if isinstance(part, Literal):
             printer.print_string(part.text)
+        elif isinstance(part, TypeOf) and part.short:
+            _types(op, part.name)[0].print_parameters(printer)  # pyright: ignore
         elif isinstance(part, TypeOf):
             printer.print_list(_types(op, part.name), printer.print_attribute)
         else:
@@ -180,6 +200,8 @@ def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool =
 def _types(op: Op, name: str) -> list[Attribute]:
     if name in ("result", "results"):
         return [r.type for r in op.results]
+    if name in op.result_names:
+        return [op.results[op.result_names.index(name)].type]
     group = op.operand_group(name)
     return [v.type for v in (group if isinstance(group, tuple) else (group,)) if v is not None]
 
@@ -203,7 +225,7 @@ def print_attr_dict(op: Op, printer: Printer) -> None:
     """Print the attributes that the syntax does not name: declared ones that differ from their
     default, and discardable ones."""
     shown = set(_names(parts_of(op.syntax or "")))
-    entries = {n: a for n, a in op.attributes.items()}
+    entries = dict(op.attributes)
     for name, spec in op.attr_fields.items():
         if name not in shown and name in op.properties and (
             spec.required or spec.get(op) != spec.default
@@ -238,7 +260,7 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
             extra[name] = attribute
     operands = [found.operands.get(f.name) for f in cls.operand_fields]
     for name, types in found.types.items():
-        if name in ("result", "results"):
+        if name in ("result", "results") or name in cls.result_names:
             continue
         group = found.operands.get(name)
         values: list[SSAValue] = list(group) if isinstance(group, list) else [group]
@@ -260,6 +282,8 @@ def _parse_parts(
     cls: type[Op], parser: Parser, parts: tuple[Part, ...], found: _Parsed
 ) -> None:
     for part in parts:
+        if isinstance(part, Glue):
+            continue
         if isinstance(part, Group):
             first = part.parts[0]
             if isinstance(first, Literal):
@@ -286,9 +310,10 @@ def _parse_parts(
             found.attributes.update(parser.parse_optional_attr_dict())
         elif isinstance(part, TypeOf):
             many = part.name == "results" or (
-                part.name != "result" and cls.operand_kind(part.name) == "variadic"
+                part.name in cls.operand_names() and cls.operand_kind(part.name) == "variadic"
             )
-            types = [parser.parse_type()]
+            types = [_parse_short(cls, part.name, parser, found) if part.short
+                     else parser.parse_type()]  # fmt: skip
             while many and parser.parse_optional_punctuation(","):
                 types.append(parser.parse_type())
             found.types[part.name] = types
@@ -296,6 +321,15 @@ def _parse_parts(
             found.attributes[part.name] = _parse_value(cls, part.name, parser)
         else:
             _parse_operand(cls, part.name, parser, found)
+
+
+def _parse_short(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> Attribute:
+    """A type whose name is left out; that of an operand is known, that of a result declared."""
+    operand = found.operands.get(name)
+    kind = type(operand.type) if operand is not None else cls.short_result
+    assert kind is not None and issubclass(kind, ParametrizedAttribute), f"{cls.name}.{name}"
+    parameters = kind.parse_parameters(parser)
+    return kind.new(parameters)
 
 
 def _parse_optional_word(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:
@@ -327,7 +361,7 @@ def _parse_operand(
 
 
 def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:
-    if text[0].isalpha():
+    if text[0].isalpha() or text[0] == "_":
         if optional:
             return parser.parse_optional_keyword(text) is not None
         parser.parse_keyword(text)

@@ -23,9 +23,12 @@ class PoisonOp(Op):
 
     def evaluate(self, context: Context) -> Any:
         type = self.result_types[0]
-        if isinstance(type, ir.TensorDescType):
+        if isinstance(type, ir.TensorDescType) or (
+            isinstance(type, ir.PointerType) and isinstance(type.pointee, ir.TensorType)
+        ):
             return None
         return np.zeros(ir.shape_of(type), ir.numpy_dtype(type))
 
 
 OPS: tuple[type[Op], ...] = (PoisonOp,)
+ATTRIBUTES = ()

@@ -1,11 +1,47 @@
 """The `tt` dialect: tiles of numbers and pointers with value semantics."""
 
-from tritium.ops.ttir import dot, extern, function, memory, program, reduction, shape
+from tritium.ir.types import PointerType, TensorDescType
+from tritium.ops.ttir import (
+    atomic,
+    debug,
+    descriptor,
+    dot,
+    extern,
+    function,
+    memory,
+    numeric,
+    program,
+    reduction,
+    shape,
+)
+from tritium.ops.ttir.atomic import (
+    AtomicCASOp,
+    AtomicKind,
+    AtomicRMWOp,
+    MemScope,
+    MemSemantic,
+)
+from tritium.ops.ttir.debug import (
+    AssertOp,
+    PrintOp,
+)
+from tritium.ops.ttir.descriptor import (
+    DescriptorGatherOp,
+    DescriptorLoadOp,
+    DescriptorReduceKind,
+    DescriptorReduceOp,
+    DescriptorScatterOp,
+    DescriptorStoreOp,
+    MakeTensorDescOp,
+)
 from tritium.ops.ttir.dot import (
     DotOp,
+    DotScaledOp,
     InputPrecision,
+    ScaleFormat,
 )
 from tritium.ops.ttir.extern import (
+    ElementwiseInlineAsmOp,
     ExternElementwiseOp,
 )
 from tritium.ops.ttir.function import (
@@ -15,10 +51,26 @@ from tritium.ops.ttir.function import (
 )
 from tritium.ops.ttir.memory import (
     AddPtrOp,
+    AdvanceOp,
     CacheModifier,
     EvictionPolicy,
     LoadOp,
+    MakeTensorPtrOp,
+    PaddingOption,
     StoreOp,
+    Tile,
+)
+from tritium.ops.ttir.numeric import (
+    BitcastOp,
+    ClampFOp,
+    FpToFpOp,
+    IntToPtrOp,
+    MulHiUIOp,
+    PreciseDivFOp,
+    PreciseSqrtOp,
+    PropagateNan,
+    PtrToIntOp,
+    Rounding,
 )
 from tritium.ops.ttir.program import (
     Axis,
@@ -26,54 +78,107 @@ from tritium.ops.ttir.program import (
     GetProgramIdOp,
 )
 from tritium.ops.ttir.reduction import (
+    MapElementwiseOp,
+    MapElementwiseReturnOp,
     ReduceOp,
     ReduceReturnOp,
+    ScanOp,
+    ScanReturnOp,
 )
 from tritium.ops.ttir.shape import (
     BroadcastOp,
+    CatOp,
     ExpandDimsOp,
+    GatherOp,
+    HistogramOp,
+    JoinOp,
     MakeRangeOp,
     ReshapeOp,
     SplatOp,
+    SplitOp,
     TransOp,
     UnsplatOp,
 )
 
 OPS = (
+    *atomic.OPS,
+    *debug.OPS,
+    *descriptor.OPS,
     *dot.OPS,
     *extern.OPS,
     *function.OPS,
     *memory.OPS,
+    *numeric.OPS,
     *program.OPS,
     *reduction.OPS,
     *shape.OPS,
 )
-ATTRIBUTES = ()
+ATTRIBUTES = (PointerType, TensorDescType)
 
 __all__ = [
     "ATTRIBUTES",
     "OPS",
     "AddPtrOp",
+    "AdvanceOp",
+    "AssertOp",
+    "AtomicCASOp",
+    "AtomicKind",
+    "AtomicRMWOp",
     "Axis",
+    "BitcastOp",
     "BroadcastOp",
     "CacheModifier",
     "CallOp",
+    "CatOp",
+    "ClampFOp",
+    "DescriptorGatherOp",
+    "DescriptorLoadOp",
+    "DescriptorReduceKind",
+    "DescriptorReduceOp",
+    "DescriptorScatterOp",
+    "DescriptorStoreOp",
     "DotOp",
+    "DotScaledOp",
+    "ElementwiseInlineAsmOp",
     "EvictionPolicy",
     "ExpandDimsOp",
     "ExternElementwiseOp",
+    "FpToFpOp",
     "FuncOp",
+    "GatherOp",
     "GetNumProgramsOp",
     "GetProgramIdOp",
+    "HistogramOp",
     "InputPrecision",
+    "IntToPtrOp",
+    "JoinOp",
     "LoadOp",
     "MakeRangeOp",
+    "MakeTensorDescOp",
+    "MakeTensorPtrOp",
+    "MapElementwiseOp",
+    "MapElementwiseReturnOp",
+    "MemScope",
+    "MemSemantic",
+    "MulHiUIOp",
+    "PaddingOption",
+    "PreciseDivFOp",
+    "PreciseSqrtOp",
+    "PrintOp",
+    "PropagateNan",
+    "PtrToIntOp",
     "ReduceOp",
     "ReduceReturnOp",
     "ReshapeOp",
     "ReturnOp",
+    "Rounding",
+    "ScaleFormat",
+    "ScanOp",
+    "ScanReturnOp",
     "SplatOp",
+    "SplitOp",
     "StoreOp",
+    "Tile",
     "TransOp",
     "UnsplatOp",
-]  # fmt: skip
+]

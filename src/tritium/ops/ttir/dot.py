@@ -12,13 +12,26 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
-from tritium.ops.fields import enum_attr, i32_attr, operand
+from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional
 
 
 class InputPrecision(IntEnum):
     """How float32 operands may be rounded before they are multiplied."""
 
     TF32, TF32X3, IEEE, BF16X3, BF16X6 = range(5)
+
+
+def check_product(
+    name: str, left: tuple[int, ...], right: tuple[int, ...], a: ir.Type, b: ir.Type, c: ir.Type
+) -> None:
+    """Shapes must be (M, K), (K, N) and (M, N), with an optional batch axis in front."""
+    out = ir.shape_of(c)
+    fits = len(left) == len(right) == len(out) and len(out) in (2, 3) and left[:-2] == right[:-2]
+    if not fits or left[-1] != right[-2] or out != (*left[:-1], right[-1]):
+        raise OpError(
+            f"{name}: shapes of {describe(a)} * {describe(b)} -> {describe(c)}; "
+            "(M, K) * (K, N) -> (M, N) is required"
+        )
 
 
 class DotOp(Op):
@@ -41,13 +54,7 @@ class DotOp(Op):
 
     @classmethod
     def infer(cls, a: ir.Type, b: ir.Type, c: ir.Type, **attrs: Any) -> ir.Type:
-        left, right, out = ir.shape_of(a), ir.shape_of(b), ir.shape_of(c)
-        fits = len(left) == len(right) == len(out) in (2, 3) and left[:-2] == right[:-2]
-        if not fits or left[-1] != right[-2] or out != (*left[:-1], right[-1]):
-            raise OpError(
-                f"{cls.name}: shapes of {describe(a)} * {describe(b)} -> {describe(c)}; "
-                "(M, K) * (K, N) -> (M, N) is required"
-            )
+        check_product(cls.name, ir.shape_of(a), ir.shape_of(b), a, b, c)
         if ir.is_integer(a) != ir.is_integer(c) or ir.is_integer(a) != ir.is_integer(b):
             raise OpError(f"{cls.name}: {describe(a, b, c)} mix integers and floats")
         return c
@@ -58,4 +65,106 @@ class DotOp(Op):
         return (product + np.asarray(c).astype(wide)).astype(np.asarray(c).dtype)
 
 
-OPS: tuple[type[Op], ...] = (DotOp,)
+class ScaleFormat(IntEnum):
+    """The element formats of a microscaled product."""
+
+    E4M3, E5M2, E2M3, E3M2, E2M1, BF16, FP16 = range(7)
+
+
+_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def unpack_fp4(packed: Any, axis: int) -> Any:
+    """The float64 values of E2M1 numbers packed two a byte along `axis`, low half first."""
+    codes = np.asarray(packed).view(np.uint8)
+    pairs = np.stack([_E2M1[codes & 15], _E2M1[codes >> 4]], axis=axis % codes.ndim + 1)
+    shape = list(codes.shape)
+    shape[axis] *= 2
+    return pairs.reshape(shape)
+
+
+def scale_factors(scale: Any) -> Any:
+    """The float64 factors that scales stand for: E8M0 (a biased exponent, 255 is NaN) in i8, or
+    the value itself in a floating-point type."""
+    scale = np.asarray(scale)
+    if scale.dtype != np.int8:
+        return scale.astype(np.float64)
+    code = scale.view(np.uint8).astype(np.float64)
+    return np.where(code == 255, np.nan, np.exp2(code - 127.0))
+
+
+class DotScaledOp(Op):
+    """`(a * a_scale) @ (b * b_scale) + c`, each scale for a run of elements along K.
+
+    Shapes: a (M, K), b (K, N), c (M, N), a_scale (M, K / run), b_scale (N, K / run). E2M1
+    operands are i8, two elements a byte, along K or (with `lhs_k_pack` or `rhs_k_pack` false)
+    along M or N. `evaluate` computes in float64 and rounds once.
+    """
+
+    name = "tt.dot_scaled"
+    syntax = (
+        "$a [scale $a_scale], $b [scale $b_scale], $c lhs = $a_elem_type rhs = $b_elem_type attrs "
+        ": type(a) [, type(a_scale)] * type(b) [, type(b_scale)] -> type(result)"
+    )
+    a = operand()
+    b = operand()
+    c = operand()
+    a_scale = optional()
+    b_scale = optional()
+    a_elem_type = enum_attr(ScaleFormat)
+    b_elem_type = enum_attr(ScaleFormat)
+    fastMath = bool_attr()
+    lhs_k_pack = bool_attr(True)
+    rhs_k_pack = bool_attr(True)
+
+    @classmethod
+    def infer(
+        cls, a: ir.Type, b: ir.Type, c: ir.Type, a_scale: Any, b_scale: Any, **attrs: Any
+    ) -> ir.Type:
+        left, right = list(ir.shape_of(a)), list(ir.shape_of(b))
+        if attrs["a_elem_type"] is ScaleFormat.E2M1:
+            left[-1 if attrs["lhs_k_pack"] else -2] *= 2
+        if attrs["b_elem_type"] is ScaleFormat.E2M1:
+            right[-2 if attrs["rhs_k_pack"] else -1] *= 2
+        check_product(cls.name, tuple(left), tuple(right), a, b, c)
+        for scale, rows in ((a_scale, left[-2]), (b_scale, right[-1])):
+            if scale is not None and (
+                ir.shape_of(scale)[-2] != rows or left[-1] % ir.shape_of(scale)[-1]
+            ):
+                raise OpError(
+                    f"{cls.name}: scale {describe(scale)}; ({rows}, {left[-1]} / run) is required"
+                )
+        return c
+
+    def evaluate(
+        self, context: Context, a: Any, b: Any, c: Any, a_scale: Any, b_scale: Any
+    ) -> Any:
+        left, right = self._values(a, self.a_elem_type, -1 if self.lhs_k_pack else -2), None
+        right = self._values(b, self.b_elem_type, -2 if self.rhs_k_pack else -1)
+        size = left.shape[-1]
+        if a_scale is not None:
+            factors = scale_factors(a_scale)
+            left = left * np.repeat(factors, size // factors.shape[-1], axis=-1)
+        if b_scale is not None:
+            factors = np.swapaxes(scale_factors(b_scale), -1, -2)
+            right = right * np.repeat(factors, size // factors.shape[-2], axis=-2)
+        return (np.matmul(left, right) + np.asarray(c, np.float64)).astype(np.asarray(c).dtype)
+
+    @staticmethod
+    def _values(operand: Any, format: ScaleFormat, packed_axis: int) -> Any:
+        if format is ScaleFormat.E2M1:
+            return unpack_fp4(operand, packed_axis)
+        operand = np.asarray(operand)
+        if operand.dtype == np.int8:
+            if format not in _BYTE_FORMATS:
+                raise NotImplementedError(f"tt.dot_scaled of {format.name.lower()} operands")
+            operand = operand.view(_BYTE_FORMATS[format])
+        return operand.astype(np.float64)
+
+
+_BYTE_FORMATS = {
+    ScaleFormat.E4M3: ir.numpy_dtype(ir.f8e4m3fn),
+    ScaleFormat.E5M2: ir.numpy_dtype(ir.f8e5m2),
+}
+
+OPS: tuple[type[Op], ...] = (DotOp, DotScaledOp)

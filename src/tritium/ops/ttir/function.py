@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.printing import IRPrinter
 from tritium.ops.base import Effects, Op
 from tritium.ops.evaluation import Context, Return
 from tritium.ops.fields import AttrField, raw_attr, string_attr, symbol_attr, variadic
@@ -80,7 +81,7 @@ class FuncOp(Op):
         printer.print_symbol_name(self.sym_name)
         printer.print_string("(")
         attrs = self.arg_attrs or [{}] * len(self.body.args)
-        for i, (argument, entries) in enumerate(zip(self.body.args, attrs)):
+        for i, (argument, entries) in enumerate(zip(self.body.args, attrs, strict=True)):
             printer.print_string(", " if i else "")
             printer.print_ssa_value(argument)
             printer.print_string(": ")
@@ -88,9 +89,8 @@ class FuncOp(Op):
             if entries:
                 printer.print_string(" ")
                 printer.print_attr_dict(dict(sorted(entries.items())))
-            if printer.print_debuginfo:
-                printer.print_string(" ")
-                printer.print_attribute(argument.location)
+            if isinstance(printer, IRPrinter):
+                printer.print_argument_location(argument)
         printer.print_string(")")
         self._print_results(printer)
         if self.attributes:
@@ -111,7 +111,7 @@ class FuncOp(Op):
             printer.print_attribute(outputs[0])
             return
         printer.print_string("(")
-        for i, (type, entries) in enumerate(zip(outputs, attrs)):
+        for i, (type, entries) in enumerate(zip(outputs, attrs, strict=True)):
             printer.print_string(", " if i else "")
             printer.print_attribute(type)
             if entries:
@@ -178,7 +178,7 @@ class CallOp(Op):
         printer.print_string(")")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
-        printer.print_operation_type(self)
+        printer.print_function_type(self.operand_types, self.result_types)
 
     @classmethod
     def parse(cls, parser: Parser) -> CallOp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -13,7 +15,7 @@ from tritium.ops.arith.integer import signed
 from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import check_same_shape, describe
 from tritium.ops.evaluation import Context
-from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, operand, optional
+from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, operand, optional, variadic
 
 
 class CacheModifier(IntEnum):
@@ -36,12 +38,71 @@ class EvictionPolicy(IntEnum):
     EVICT_LAST = 3
 
 
+class PaddingOption(IntEnum):
+    """What is loaded beyond the bounds of a tensor."""
+
+    PAD_ZERO = 1
+    PAD_NAN = 2
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of a strided tensor in memory: the value of a block pointer or a descriptor.
+
+    Attributes:
+        base: the address of the tensor's first element.
+        shape, strides: of the tensor, strides in elements.
+        offsets: where the tile starts, in elements along each axis.
+        padding: what a descriptor's loads see beyond the bounds.
+    """
+
+    base: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offsets: tuple[int, ...] = ()
+    padding: PaddingOption = PaddingOption.PAD_ZERO
+
+    def addresses(
+        self, block: tuple[int, ...], size: int, checked: Iterable[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Addresses of a block of elements of `size` bytes, and which of them lie within the
+        bounds of the `checked` axes."""
+        grid = np.indices(block, dtype=np.int64)
+        inside = np.ones(block, dtype=bool)
+        total = np.zeros(block, dtype=np.int64)
+        for axis, index in enumerate(grid):
+            position = index + self.offsets[axis]
+            total += position * self.strides[axis]
+            if axis in checked:
+                inside &= (position >= 0) & (position < self.shape[axis])
+        return np.uint64(self.base) + (total * size).view(np.uint64), inside
+
+    def moved(self, offsets: Iterable[Any]) -> Tile:
+        """The tile that starts `offsets` further on."""
+        pairs = zip(self.offsets, offsets, strict=True)
+        return replace(self, offsets=tuple(have + int(more) for have, more in pairs))
+
+    def at(self, offsets: Iterable[Any]) -> Tile:
+        """The tile that starts at `offsets`."""
+        return replace(self, offsets=tuple(int(offset) for offset in offsets))
+
+
+def check_boundary(name: str, ptr: ir.Type, axes: tuple[int, ...]) -> None:
+    """Boundary checks must name axes of a block pointer's tile."""
+    pointee = ptr.pointee if isinstance(ptr, ir.PointerType) else None
+    rank = len(ir.shape_of(pointee)) if pointee is not None else 0
+    if any(not 0 <= axis < rank for axis in axes):
+        raise OpError(f"{name}: boundary check of axes {tuple(axes)} of {describe(ptr)}")
+
+
 def check_access(name: str, ptr: ir.Type, mask: ir.Type | None, value: ir.Type | None) -> ir.Type:
     """The type of the elements accessed through `ptr`; mask and value must fit it."""
     element = ir.element_type(ptr)
     if not isinstance(element, ir.PointerType):
         raise OpError(f"{name}: address has type {describe(ptr)}; a pointer is required")
     accessed = ir.with_element(ptr, element.pointee)
+    if isinstance(element.pointee, ir.TensorType) and mask is not None:
+        raise OpError(f"{name}: a mask cannot be used with the block pointer {describe(ptr)}")
     if value is not None and value != accessed:
         raise OpError(f"{name}: value has type {describe(value)}; {describe(accessed)} is required")
     if mask is not None and mask != ir.with_element(ptr, ir.i1):
@@ -62,7 +123,8 @@ class AddPtrOp(Op):
     def infer(cls, ptr: ir.Type, offset: ir.Type) -> ir.Type:
         check_same_shape(cls.name, ptr, offset)
         element = ir.element_type(ptr)
-        if not isinstance(element, ir.PointerType) or not ir.is_integer(offset):
+        fits = isinstance(element, ir.PointerType) and ir.is_integer(offset)
+        if not fits or isinstance(element.pointee, ir.TensorType):
             raise OpError(
                 f"{cls.name}: operands have types {describe(ptr, offset)}; "
                 "a pointer and an integer are required"
@@ -91,6 +153,7 @@ class LoadOp(Op):
     mask = optional()
     other = optional()
     boundaryCheck = i32_array_attr(())
+    padding = enum_attr(PaddingOption, None)
     cache = enum_attr(CacheModifier, CacheModifier.NONE)
     evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
     isVolatile = bool_attr(False)
@@ -101,10 +164,24 @@ class LoadOp(Op):
     ) -> ir.Type:
         if other is not None and mask is None:
             raise OpError("tt.load: `other` cannot be provided without `mask`")
-        return check_access(cls.name, ptr, mask, other)
+        accessed = check_access(cls.name, ptr, mask, other)
+        check_boundary(cls.name, ptr, attrs["boundaryCheck"])
+        if attrs["padding"] is PaddingOption.PAD_NAN and ir.is_integer(accessed):
+            raise OpError("tt.load: padding with NaN is only for floating-point elements")
+        return accessed
+
+    def memory_effects(self) -> frozenset[str]:
+        volatile = {Effects.OTHER} if self.isVolatile else set[str]()
+        return self.effects | volatile
 
     def evaluate(self, context: Context, ptr: Any, mask: Any, other: Any) -> Any:
-        loaded = context.memory.load(ptr, ir.numpy_dtype(self.result_types[0]), mask)
+        type = self.result_types[0]
+        dtype = ir.numpy_dtype(type)
+        if isinstance(ptr, Tile):
+            ptr, mask = ptr.addresses(ir.shape_of(type), dtype.itemsize, self.boundaryCheck)
+            if self.padding is PaddingOption.PAD_NAN:
+                other = np.full(ir.shape_of(type), np.nan, dtype)
+        loaded = context.memory.load(ptr, dtype, mask)
         return loaded if other is None else np.where(mask, loaded, other)
 
 
@@ -129,10 +206,91 @@ class StoreOp(Op):
         cls, ptr: ir.Type, value: ir.Type, mask: ir.Type | None, **attrs: Any
     ) -> tuple[ir.Type, ...]:
         check_access(cls.name, ptr, mask, value)
+        check_boundary(cls.name, ptr, attrs["boundaryCheck"])
         return ()
 
     def evaluate(self, context: Context, ptr: Any, value: Any, mask: Any) -> None:
+        if isinstance(ptr, Tile):
+            value = np.asarray(value)
+            ptr, mask = ptr.addresses(value.shape, value.dtype.itemsize, self.boundaryCheck)
         context.memory.store(ptr, value, mask)
 
 
-OPS: tuple[type[Op], ...] = (AddPtrOp, LoadOp, StoreOp)
+class MakeTensorPtrOp(Op):
+    """A block pointer: the tile of `type(result)` at `offsets` in a strided tensor at `base`."""
+
+    name = "tt.make_tensor_ptr"
+    syntax = (
+        "$base, '[' $shape ']', '[' $strides ']', '[' $offsets ']' attrs : pointee(result)"
+    )
+    short_result = ir.PointerType
+    base = operand()
+    shape = variadic()
+    strides = variadic()
+    offsets = variadic()
+    order = i32_array_attr()
+
+    @classmethod
+    def infer(
+        cls,
+        base: ir.Type,
+        shape: Sequence[ir.Type],
+        strides: Sequence[ir.Type],
+        offsets: Sequence[ir.Type],
+        *,
+        order: tuple[int, ...],
+        result: ir.Type,
+    ) -> ir.Type:
+        tile = result.pointee if isinstance(result, ir.PointerType) else None
+        if not isinstance(base, ir.PointerType) or not isinstance(tile, ir.TensorType):
+            raise OpError(f"{cls.name}: from {describe(base)} to {describe(result)}")
+        if tile.element_type != base.pointee:
+            raise OpError(f"{cls.name}: {describe(base)} points to no {tile.element_type}")
+        rank = len(tile.get_shape())
+        for what, items, wanted in (("shape", shape, ir.i64), ("strides", strides, ir.i64),
+                                    ("offsets", offsets, ir.i32)):  # fmt: skip
+            if len(items) != rank or any(t != wanted for t in items):
+                raise OpError(
+                    f"{cls.name}: {what} ({describe(*items)}); {rank} of {wanted} are required"
+                )
+        if sorted(order) != list(range(rank)):
+            raise OpError(f"{cls.name}: order {tuple(order)} does not permute {rank} axes")
+        return result
+
+    def evaluate(
+        self,
+        context: Context,
+        base: Any,
+        shape: tuple[Any, ...],
+        strides: tuple[Any, ...],
+        offsets: tuple[Any, ...],
+    ) -> Tile:
+        return Tile(
+            int(base), tuple(map(int, shape)), tuple(map(int, strides)), tuple(map(int, offsets))
+        )
+
+
+class AdvanceOp(Op):
+    """A block pointer moved on by `offsets` elements along each axis."""
+
+    name = "tt.advance"
+    syntax = "$ptr, '[' $offsets ']' attrs : pointee(ptr)"
+    ptr = operand()
+    offsets = variadic()
+
+    @classmethod
+    def infer(cls, ptr: ir.Type, offsets: Sequence[ir.Type]) -> ir.Type:
+        tile = ptr.pointee if isinstance(ptr, ir.PointerType) else None
+        if not isinstance(tile, ir.TensorType):
+            raise OpError(f"{cls.name}: operand is {describe(ptr)}; a block pointer is required")
+        if len(offsets) != len(tile.get_shape()) or any(t != ir.i32 for t in offsets):
+            raise OpError(
+                f"{cls.name}: offsets ({describe(*offsets)}); one i32 for each axis is required"
+            )
+        return ptr
+
+    def evaluate(self, context: Context, ptr: Tile, offsets: tuple[Any, ...]) -> Tile:
+        return ptr.moved(offsets)
+
+
+OPS: tuple[type[Op], ...] = (AddPtrOp, LoadOp, StoreOp, MakeTensorPtrOp, AdvanceOp)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tritium.ir import types as ir
 from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import check_same_shape, describe
 from tritium.ops.evaluation import Context, Return
-from tritium.ops.fields import i32_attr, variadic
+from tritium.ops.fields import bool_attr, i32_attr, variadic
 
 
 def check_axis(name: str, axis: int, types: Sequence[ir.Type]) -> tuple[int, ...]:
@@ -90,7 +91,8 @@ class ReduceOp(Op):
             even = size // 2 * 2
             pairs = [v[i:even:2] for i in (0, 1) for v in values]
             combined = context.run_elementwise(self.regions[0], *pairs)
-            values = [np.concatenate([c, v[even:]]) for c, v in zip(combined, values)]
+            rest = [v[even:] for v in values]
+            values = [np.concatenate(pair) for pair in zip(combined, rest, strict=True)]
         results = tuple(v[0] for v in values)
         return results[0] if len(results) == 1 else results
 
@@ -98,4 +100,113 @@ class ReduceOp(Op):
         verify_combine(self, self.inputs, ReduceReturnOp)
 
 
-OPS: tuple[type[Op], ...] = (ReduceReturnOp, ReduceOp)
+class ScanReturnOp(Op, traits=[IsTerminator()]):
+    """Ends the combine region of a scan."""
+
+    name = "tt.scan.return"
+    syntax = "$values attrs : type(values)"
+    values = variadic()
+
+    @classmethod
+    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
+        return Return(values)
+
+
+class ScanOp(Op):
+    """Running combination along an axis: element i of the result combines elements 0 to i, or
+    with `reverse` the last one down to i.
+
+    `ScanOp.build(inputs, regions=[combine], axis=0, reverse=False)`. `evaluate` combines at
+    distance 1, 2, 4, ... (Hillis and Steele), so the operation must be associative.
+    """
+
+    name = "tt.scan"
+    effects = frozenset({Effects.RECURSIVE})
+    inputs = variadic()
+    axis = i32_attr()
+    reverse = bool_attr()
+
+    @classmethod
+    def infer(cls, inputs: Sequence[ir.Type], *, axis: int, reverse: bool) -> Sequence[ir.Type]:
+        check_axis(cls.name, axis, inputs)
+        return tuple(inputs)
+
+    def evaluate(self, context: Context, inputs: tuple[Any, ...]) -> Any:
+        step = -1 if self.reverse else 1
+        values = [np.moveaxis(v, self.axis, 0)[::step].copy() for v in inputs]
+        distance = 1
+        while distance < values[0].shape[0]:
+            earlier = [v[:-distance] for v in values]
+            later = [v[distance:] for v in values]
+            combined = context.run_elementwise(self.regions[0], *earlier, *later)
+            for value, new in zip(values, combined, strict=True):
+                value[distance:] = new
+            distance *= 2
+        results = tuple(np.moveaxis(v[::step], 0, self.axis) for v in values)
+        return results[0] if len(results) == 1 else results
+
+    def verify_structure(self) -> None:
+        verify_combine(self, self.inputs, ScanReturnOp)
+
+
+class MapElementwiseReturnOp(Op, traits=[IsTerminator()]):
+    """Ends the region of `tt.map_elementwise`."""
+
+    name = "tt.map_elementwise.return"
+    syntax = "attrs [$values : type(values)]"
+    values = variadic()
+
+    @classmethod
+    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
+        return Return(values)
+
+
+class MapElementwiseOp(Op):
+    """Run a region of scalars, which may branch, for every element (or every `pack` neighbours).
+
+    The region takes `pack` elements of the first input, then of the second, ...; it returns
+    `pack` elements of each result in the same way.
+    """
+
+    name = "tt.map_elementwise"
+    effects = frozenset({Effects.RECURSIVE})
+    inputs = variadic()
+    pack = i32_attr()
+
+    @classmethod
+    def infer(cls, inputs: Sequence[ir.Type], *, pack: int, result: Any) -> Sequence[ir.Type]:
+        results = (result,) if isinstance(result, Attribute) else tuple(result or ())
+        check_same_shape(cls.name, *inputs, *results)
+        size = prod(ir.shape_of(inputs[0])) if inputs else 0
+        if pack < 1 or not inputs or size % pack:
+            raise OpError(f"{cls.name}: pack is {pack}; a divisor of {size} elements is required")
+        return results
+
+    def evaluate(self, context: Context, inputs: tuple[Any, ...]) -> Any:
+        pack, shape = self.pack, inputs[0].shape
+        groups = [v.reshape(-1, pack)[:, i] for v in inputs for i in range(pack)]
+        found = context.run_elementwise(self.regions[0], *groups)
+        results = tuple(
+            np.stack(found[i : i + pack], axis=-1).reshape(shape)
+            for i in range(0, len(found), pack)
+        )
+        return results[0] if len(results) == 1 else results
+
+    def verify_structure(self) -> None:
+        want = [ir.element_type(v.type) for v in self.inputs for _ in range(self.pack)]
+        blocks = self.regions[0].blocks if self.regions else ()
+        if not blocks or [a.type for a in blocks[0].args] != want:
+            raise VerifyException(
+                f"{self.name}: the region must take ({', '.join(map(str, want))})"
+            )
+
+
+OPS: tuple[type[Op], ...] = (
+    ReduceReturnOp, ReduceOp, ScanReturnOp, ScanOp, MapElementwiseReturnOp, MapElementwiseOp,
+)  # fmt: skip

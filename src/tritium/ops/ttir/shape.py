@@ -10,9 +10,9 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.elementwise import describe
+from tritium.ops.elementwise import check_same, describe
 from tritium.ops.evaluation import Context
-from tritium.ops.fields import i32_array_attr, i32_attr, operand, unit_attr
+from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
 
 
 def check_same_element(name: str, source: ir.Type, result: ir.Type) -> None:
@@ -103,7 +103,8 @@ class BroadcastOp(Op):
         check_tile(cls.name, result)
         check_same_element(cls.name, src, result)
         before, after = ir.shape_of(src), ir.shape_of(result)
-        if len(before) != len(after) or any(b not in (1, a) for b, a in zip(before, after)):
+        fits = len(before) == len(after)
+        if not fits or any(b not in (1, a) for b, a in zip(before, after, strict=True)):
             raise OpError(
                 f"{cls.name}: from {describe(src)} to {describe(result)}; only axes of size 1 grow"
             )
@@ -192,6 +193,134 @@ class TransOp(Op):
         return np.transpose(src, self.order)
 
 
+class JoinOp(Op):
+    """Two tiles side by side in a new last axis of size 2."""
+
+    name = "tt.join"
+    syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
+    lhs = operand()
+    rhs = operand()
+
+    @classmethod
+    def infer(cls, lhs: ir.Type, rhs: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
+        check_tile(cls.name, check_same(cls.name, lhs, rhs))
+        inferred = ir.tensor_of((*ir.shape_of(lhs), 2), ir.element_type(lhs))
+        return check_result(cls.name, inferred, result)
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        return np.stack([lhs, rhs], axis=-1)
+
+
+class SplitOp(Op):
+    """The two halves along a last axis of size 2, without that axis: the inverse of `tt.join`."""
+
+    name = "tt.split"
+    syntax = "$src attrs : type(src) -> type(outLHS)"
+    result_names = ("outLHS", "outRHS")
+    src = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, result: Any = None) -> tuple[ir.Type, ir.Type]:
+        check_tile(cls.name, src)
+        shape = ir.shape_of(src)
+        if shape[-1] != 2 or len(shape) < 2:
+            raise OpError(
+                f"{cls.name}: operand has type {describe(src)}; two or more axes, the last of "
+                "size 2, are required"
+            )
+        given = result[0] if isinstance(result, (tuple, list)) and result else None
+        half = check_result(cls.name, ir.tensor_of(shape[:-1], ir.element_type(src)), given)
+        return half, half
+
+    def evaluate(self, context: Context, src: Any) -> Any:
+        return src[..., 0], src[..., 1]
+
+
+class CatOp(Op):
+    """The elements of two tiles of one axis in one tile. The order is unspecified; `evaluate`
+    concatenates."""
+
+    name = "tt.cat"
+    syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
+    lhs = operand()
+    rhs = operand()
+
+    @classmethod
+    def infer(cls, lhs: ir.Type, rhs: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
+        check_tile(cls.name, lhs)
+        check_same_element(cls.name, lhs, rhs)
+        left, right = ir.shape_of(lhs), ir.shape_of(rhs)
+        if len(left) != 1 or len(right) != 1:
+            raise OpError(
+                f"{cls.name}: operands have types {describe(lhs, rhs)}; one axis is required"
+            )
+        inferred = ir.tensor_of((left[0] + right[0],), ir.element_type(lhs))
+        return check_result(cls.name, inferred, result)
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        return np.concatenate([lhs, rhs])
+
+
+class GatherOp(Op):
+    """Elements of `src` at positions along an axis: `src[indices[i, j], j]` for axis 0."""
+
+    name = "tt.gather"
+    syntax = "$src ~ '[' $indices ']' [$efficient_layout] attrs : functional"
+    src = operand()
+    indices = operand()
+    axis = i32_attr()
+    efficient_layout = unit_attr()
+
+    @classmethod
+    def infer(cls, src: ir.Type, indices: ir.Type, *, axis: int, **attrs: Any) -> ir.Type:
+        check_tile(cls.name, src)
+        shape, where = ir.shape_of(src), ir.shape_of(indices)
+        if not ir.is_integer(indices) or len(shape) != len(where):
+            raise OpError(
+                f"{cls.name}: indices are {describe(indices)}; integers with as many axes as "
+                f"{describe(src)} are required"
+            )
+        if not 0 <= axis < len(shape):
+            raise OpError(f"{cls.name}: axis is {axis}; 0 to {len(shape) - 1} is allowed")
+        if any(s != w for i, (s, w) in enumerate(zip(shape, where, strict=True)) if i != axis):
+            raise OpError(
+                f"{cls.name}: {describe(src)} and {describe(indices)} may only differ in "
+                f"axis {axis}"
+            )
+        return ir.with_element(indices, ir.element_type(src))
+
+    def evaluate(self, context: Context, src: Any, indices: Any) -> Any:
+        return np.take_along_axis(src, np.asarray(indices).astype(np.int64), self.axis)
+
+
+class HistogramOp(Op):
+    """How often each of 0 ... n - 1 occurs where the mask is true; other values are ignored."""
+
+    name = "tt.histogram"
+    syntax = "$src [, $mask] attrs : type(src) -> type(result)"
+    src = operand()
+    mask = optional()
+
+    @classmethod
+    def infer(cls, src: ir.Type, mask: ir.Type | None, *, result: ir.Type) -> ir.Type:
+        check_tile(cls.name, src)
+        if len(ir.shape_of(src)) != 1 or not ir.is_integer(src):
+            raise OpError(f"{cls.name}: operand is {describe(src)}; integers, one axis, required")
+        if mask is not None and mask != ir.with_element(src, ir.i1):
+            raise OpError(f"{cls.name}: mask is {describe(mask)}; i1 of the same shape required")
+        if len(ir.shape_of(result)) != 1 or not ir.is_integer(result):
+            raise OpError(f"{cls.name}: result is {describe(result)}; integers, one axis, required")
+        return result
+
+    def evaluate(self, context: Context, src: Any, mask: Any) -> Any:
+        (bins,) = ir.shape_of(self.result_types[0])
+        counted = (src >= 0) & (src < bins)
+        counted = counted if mask is None else counted & mask
+        counts = np.bincount(np.asarray(src)[counted].astype(np.int64), minlength=bins)
+        return counts.astype(ir.numpy_dtype(self.result_types[0]))
+
+
 OPS: tuple[type[Op], ...] = (
-    MakeRangeOp, SplatOp, UnsplatOp, BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp,
+    MakeRangeOp, SplatOp, UnsplatOp, BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp, JoinOp,
+    SplitOp, CatOp, GatherOp, HistogramOp,
 )  # fmt: skip

@@ -1,0 +1,144 @@
+"""Reading IR text: what this package prints, and the reference's `.ttir` files."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from xdsl.dialects.builtin import AnyFloat, LocationAttr, ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.parser import AttrParser, Parser
+from xdsl.utils import exceptions as xdsl_errors
+from xdsl.utils.lexer import Span
+from xdsl.utils.mlir_lexer import MLIRTokenKind
+
+from tritium.errors import TritonError
+from tritium.ir.context import default_context
+from tritium.ir.locations import LocationSyntaxError, name_of, parse_location
+
+
+class ParseError(TritonError):
+    """The text is not valid IR. The message reads "file:line:column: what is wrong" and shows
+    the line.
+
+    Attributes:
+        filename, line, column: the place, both numbers from 1.
+    """
+
+    def __init__(self, message: str, filename: str, line: int, column: int, source: str = ""):
+        self.reason, self.filename, self.line, self.column = message, filename, line, column
+        self.source = source
+        caret = f"\n{source}\n{' ' * (column - 1)}^" if source else ""
+        super().__init__(f"{filename}:{line}:{column}: {message}{caret}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.filename, self.line, self.column, self.source)
+
+
+_LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
+
+
+def parse_module(text: str, filename: str = "<ir>") -> ModuleOp:
+    """The module that `text` describes. Raises `ParseError`.
+
+    Location aliases may be defined anywhere in the text, before or after their use. The module
+    is not verified.
+    """
+    definitions = {m[1]: (m[2], m.start()) for m in _LOCATION_ALIAS.finditer(text)}
+    # Blanked, not removed: positions in messages must stay those of the file.
+    code = _LOCATION_ALIAS.sub(lambda m: " " * len(m[0]), text)
+    try:
+        parser = IRParser(code, filename, definitions)
+        return parser.parse_module()
+    except xdsl_errors.ParseError as error:
+        raise _located(error.msg, text, filename, error.span.start) from error
+    except (xdsl_errors.VerifyException, ValueError) as error:
+        # Raised by the constructors of attributes, which know nothing of the text.
+        raise _located(str(error), text, filename, parser.pos) from error  # pyright: ignore
+
+
+def _located(message: str, text: str, filename: str, position: int) -> ParseError:
+    before = text[:position]
+    line, start = before.count("\n") + 1, before.rfind("\n") + 1
+    source = text[start:].split("\n", 1)[0]
+    return ParseError(message.strip(), filename, line, position - start + 1, source)
+
+
+class IRParser(Parser):
+    """xDSL's parser with location aliases and with name hints as the reference means them."""
+
+    def __init__(self, text: str, filename: str, definitions: dict[str, tuple[str, int]]):
+        super().__init__(default_context(), text, filename)
+        self._definitions = definitions
+        self._aliases: dict[str, LocationAttr] = {}
+        self._resolving: list[str] = []
+
+    def _alias(self, name: str) -> LocationAttr:
+        """The location that `#name` stands for."""
+        known = self._aliases.get(name)
+        if known is not None:
+            return known
+        if name not in self._definitions:
+            raise LocationSyntaxError(f"undefined location alias '#{name}'")
+        if name in self._resolving:
+            raise LocationSyntaxError(f"location alias '#{name}' is defined by itself")
+        self._resolving.append(name)
+        text, start = self._definitions[name]
+        try:
+            location = parse_location(text, self._alias)
+        except LocationSyntaxError as error:
+            self.raise_error(f"#{name}: {error}", start, start)
+        self._resolving.pop()
+        self._aliases[name] = location
+        return location
+
+    def _parse_tensor_literal_element(self) -> AttrParser._TensorLiteralElement:
+        is_hexadecimal = self._current_token.text[:2] in ("0x", "0X")
+        element = super()._parse_tensor_literal_element()
+        if is_hexadecimal:
+            return _BitsElement(False, element.value, element.span)
+        return element
+
+    def _parse_location(self) -> LocationAttr:
+        if self._current_token.kind != MLIRTokenKind.HASH_IDENT:
+            return super()._parse_location()
+        token = self._consume_token(MLIRTokenKind.HASH_IDENT)
+        try:
+            return self._alias(token.text[1:])
+        except LocationSyntaxError as error:
+            self.raise_error(str(error), token.span)
+
+    def _register_ssa_definition(self, name: str, values: Any, span: Span) -> None:
+        super()._register_ssa_definition(name, values, span)
+        for value in values:
+            if value.name_hint is not None and _is_default_name(value):
+                value.name_hint = None
+
+    def parse_operation(self) -> Operation:
+        """An operation; the variable in its location, if any, is the first result's name."""
+        op = super().parse_operation()
+        if op.results and op.results[0].name_hint is None:
+            name = name_of(op.location)
+            if name is not None and SSAValue.is_valid_name(name):
+                op.results[0].name_hint = name
+        return op
+
+
+class _BitsElement(AttrParser._TensorLiteralElement):
+    """A hexadecimal element: for floating-point types the bits of the number."""
+
+    def to_type(self, parser: AttrParser, type: Any) -> Any:
+        if not isinstance(type, AnyFloat):
+            return super().to_type(parser, type)
+        assert isinstance(self.value, int)
+        raw = self.value.to_bytes(type.compile_time_size, "little")
+        return next(iter(type.iter_unpack(raw)))
+
+
+def _is_default_name(value: SSAValue) -> bool:
+    """Whether the name in the text is one that the printer makes up (`%cst`, `%c1_i32`)."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or owner.name != "arith.constant":
+        return value.name_hint is not None and re.fullmatch(r"arg\d+", value.name_hint) is not None
+    hint = value.name_hint or ""
+    return re.fullmatch(r"cst|true|false|c-?\w+_i\d+|c-?\d+", hint) is not None

@@ -1,0 +1,411 @@
+"""Writing IR text, in the reference's form.
+
+Values are named after their name hints: `%x`, and `%x_3` where `%x` is taken; constants without a
+hint `%c1_i32`, `%cst`; other values are numbered. As in MLIR all values of a region are named
+before those of the regions inside it, and sibling regions go on from the same numbers.
+Locations are aliases (`loc(#loc3)`) that are defined at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseIntOrFPElementsAttr,
+    IndexType,
+    IntegerAttr,
+    LocationAttr,
+    ModuleOp,
+)
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.printer import Printer
+
+from tritium.ir import types as ir
+from tritium.ir.locations import location_text, name_of, parts_of
+
+
+def print_module(module: ModuleOp, locations: bool = True) -> str:
+    """The text of a module; without `locations` only the operations."""
+    printer = IRPrinter(print_debuginfo=locations)
+    printer.name_values(module)
+    printer.print_op(module)
+    printer.finish()
+    return printer.text()
+
+
+def print_op(op: Operation, locations: bool = False) -> str:
+    """The text of one op, its values numbered afresh."""
+    printer = IRPrinter(print_debuginfo=locations)
+    printer.name_values(op)
+    printer.print_op(op)
+    printer.finish()
+    return printer.text()
+
+
+class IRPrinter(Printer):
+    """xDSL's printer with MLIR's names, grouped results, and location aliases."""
+
+    def __init__(self, print_debuginfo: bool = False):
+        super().__init__(stream=StringIO(), print_debuginfo=print_debuginfo)
+        self._parts: list[str] = []
+        self._texts: dict[Attribute, str] = {}
+        self._location_ids: dict[int, str] = {}
+        self._aliases: dict[Attribute, str] = {}
+
+    def text(self) -> str:
+        """What has been printed."""
+        return "".join(self._parts)
+
+    def finish(self) -> None:
+        """End the text with the definitions of the location aliases."""
+        self._parts.append("\n")
+        for location, alias in self._aliases.items():
+            text = location_text(location, self._reference)
+            self._parts.append(f"{alias} = loc({text})\n")
+
+    # Output, without xDSL's tracking of lines and columns.
+
+    def print_string(self, text: str, *, indent: int | None = None) -> None:
+        """Append text; new lines in it are indented."""
+        if "\n" in text:
+            pad = " " * ((self._indent if indent is None else indent) * self.indent_num_spaces)
+            text = text.replace("\n", "\n" + pad)
+        self._parts.append(text)
+
+    def _print_new_line(self, indent: int | None = None, print_message: bool = True) -> None:
+        depth = self._indent if indent is None else indent
+        self._parts.append("\n" + " " * (depth * self.indent_num_spaces))
+
+    # Names
+
+    def name_values(self, root: Operation) -> None:
+        """Name all values that `root` and the ops in its regions define."""
+        names = _Names(self._ssa_values)
+        names.name_results(root)
+        pending = [(region, names) for region in root.regions]
+        while pending:
+            region, outer = pending.pop()
+            inner = outer.nested()
+            inner.name_region(region)
+            pending += [
+                (r, inner) for block in region.blocks for op in block.ops for r in op.regions
+            ]
+
+    def print_ssa_value(self, value: SSAValue) -> str:
+        """Print a value's name; a value of no named region gets a number."""
+        name = self._ssa_values.get(value)
+        if name is None:
+            name = f"<<{len(self._ssa_values)}>>" if value.name_hint is None else value.name_hint
+            self._ssa_values[value] = name
+        self._parts.append(f"%{name}")
+        return name
+
+    def _print_results(self, op: Operation) -> None:
+        results = op.results
+        if not results:
+            return
+        names = [self._ssa_values.get(r) or "_" for r in results]
+        if len(results) > 1 and "#" in names[0]:
+            names = [f"{names[0].split('#')[0]}:{len(results)}"]
+        self._parts.append(", ".join(f"%{name}" for name in names) + " = ")
+
+    # Attributes
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        """Print an attribute or type; locations as `loc(#alias)`."""
+        if isinstance(attribute, LocationAttr):
+            self._print_location(attribute)
+            return
+        known = self._texts.get(attribute)
+        if known is None:
+            start = len(self._parts)
+            if isinstance(attribute, DenseIntOrFPElementsAttr):
+                self._print_dense(attribute)
+            else:
+                super().print_attribute(attribute)
+            self._texts[attribute] = "".join(self._parts[start:])
+        else:
+            self._parts.append(known)
+
+    def _print_location(self, location: Attribute) -> None:
+        text = self._location_ids.get(id(location))
+        if text is None:
+            text = f"loc({self._reference(location)})"
+            self._location_ids[id(location)] = text
+        self._parts.append(text)
+
+    def _reference(self, location: Attribute) -> str:
+        alias = self._aliases.get(location)
+        if alias is None:
+            for part in parts_of(location):
+                self._reference(part)
+            number = len(self._aliases)
+            alias = f"#loc{number}" if number else "#loc"
+            self._aliases[location] = alias
+        return alias
+
+    def _print_dense(self, attribute: DenseIntOrFPElementsAttr[Any]) -> None:
+        element, shape = attribute.type.element_type, attribute.get_shape()
+        values = np.frombuffer(attribute.data.data, ir.numpy_dtype(element))
+        raw = values.view(np.uint8).reshape(len(values), -1)
+        if len(values) and (raw == raw[0]).all():
+            text = _element_text(values[0], element)
+        elif len(values) > 100:
+            text = f'"0x{attribute.data.data.hex().upper()}"'
+        else:
+            text = _list_text(values.reshape(shape), element)
+        self.print_string(f"dense<{text}> : ")
+        self.print_attribute(attribute.type)
+
+    def print_float(self, value: float, type: AnyFloat) -> None:
+        """Print a number as MLIR does: six digits if that is exact, else all, else hexadecimal."""
+        self.print_string(float_text(value, type))
+
+    # Operations
+
+    def print_op(self, op: Operation) -> None:
+        """Print an op with its location."""
+        if not isinstance(op, ModuleOp):
+            super().print_op(op)
+            return
+        self.print_string("module")
+        attributes = {**op.attributes, **op.properties}
+        if attributes:
+            self.print_string(" attributes")
+            self.print_op_attributes(attributes)
+        self.print_string(" ")
+        self.print_region(op.body, print_empty_block=False)
+        if self.print_debuginfo:
+            self.print_string(" ")
+            self.print_attribute(op.location)
+
+    def print_block(
+        self, block: Block, print_block_args: bool = True, print_block_terminator: bool = True
+    ) -> None:
+        """Print a block; its label names the blocks that lead to it."""
+        if print_block_args:
+            self._print_new_line()
+            self.print_block_name(block)
+            if block.args:
+                self.print_string("(")
+                self.print_list(block.args, self.print_block_argument)
+                self.print_string(")")
+            self.print_string(":")
+            if not _is_entry(block):
+                self.print_string(self._predecessors_text(block))
+        last = None if print_block_terminator else block.last_op
+        self._indent += 1
+        for op in block.ops:
+            if op is not last or not _is_terminator(op):
+                self._print_new_line()
+                self.print_op(op)
+        self._indent -= 1
+
+    def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:
+        """Print a block argument with its type and, spelled out, its location."""
+        self.print_ssa_value(arg)
+        if print_type:
+            self._parts.append(": ")
+            self.print_attribute(arg.type)
+            self.print_argument_location(arg)
+
+    def print_argument_location(self, arg: BlockArgument) -> None:
+        """Print ` loc(...)` if locations are printed."""
+        if self.print_debuginfo:
+            self._parts.append(f" loc({location_text(arg.location, self._reference)})")
+
+    def _predecessors_text(self, block: Block) -> str:
+        region = block.parent
+        assert region is not None
+        found = [
+            self._get_block_name(b)
+            for b in region.blocks
+            if b.last_op is not None and block in b.last_op.successors
+        ]
+        if not found:
+            return "  // no predecessors"
+        count = "pred" if len(found) == 1 else f"{len(found)} preds"
+        return f"  // {count}: " + ", ".join(f"^{name}" for name in found)
+
+
+def _is_entry(block: Block) -> bool:
+    return block.parent is not None and block.parent.blocks.first is block
+
+
+def _is_terminator(op: Operation) -> bool:
+    return any(type(t).__name__ == "IsTerminator" for t in op.traits.traits)
+
+
+class _Names:
+    """Chooses names, with MLIR's counters for numbers, arguments and conflicts."""
+
+    def __init__(self, chosen: dict[SSAValue, str]):
+        self.chosen = chosen
+        self.used: set[str] = set()
+        self.number = self.argument = self.conflict = 0
+
+    def nested(self) -> _Names:
+        """For a region inside: names in use stay in use, counters go on."""
+        inner = _Names(self.chosen)
+        inner.used = set(self.used)
+        inner.number, inner.argument = self.number, self.argument
+        inner.conflict = self.conflict
+        return inner
+
+    def name_region(self, region: Region) -> None:
+        for block in region.blocks:
+            entry = _is_entry(block)
+            for argument in block.args:
+                default = None
+                if entry:
+                    default = f"arg{self.argument}"
+                    self.argument += 1
+                hint = argument.name_hint or name_of(argument.location)
+                self._choose(argument, hint or default)
+            for op in block.ops:
+                self.name_results(op)
+
+    def name_results(self, op: Operation) -> None:
+        results = op.results
+        if not results:
+            return
+        declared = getattr(op, "result_names", ())
+        if declared and op.results[0].name_hint in (None, declared[0]):
+            for result, name in zip(results, declared, strict=True):
+                self._choose(result, name)
+            return
+        name = self._choose(results[0], self._wanted(op))
+        if len(results) > 1:
+            for i, result in enumerate(results):
+                self.chosen[result] = f"{name}#{i}"
+
+    def _wanted(self, op: Operation) -> str | None:
+        hint = op.results[0].name_hint
+        named = name_of(op.location)
+        if named is not None and (hint is None or named.startswith(hint + "_")):
+            # xDSL cuts `_1` off a hint; the location knows the variable's whole name.
+            return re.sub(r"[^\w$.-]", "_", named)
+        if hint is None and op.name == "arith.constant":
+            return _constant_name(op.properties.get("value"))
+        return hint
+
+    def _choose(self, value: SSAValue, wanted: str | None) -> str:
+        if wanted is None:
+            name = str(self.number)
+            self.number += 1
+        else:
+            name = wanted
+            while name in self.used:
+                name = f"{wanted}_{self.conflict}"
+                self.conflict += 1
+            self.used.add(name)
+        self.chosen[value] = name
+        return name
+
+
+def _constant_name(value: Attribute | None) -> str:
+    if not isinstance(value, IntegerAttr):
+        return "cst"
+    number, type = value.value.data, value.type
+    if isinstance(type, IndexType):
+        return f"c{number}"
+    if type == ir.i1:
+        return "true" if number else "false"
+    return f"c{number}_{type}"
+
+
+def _list_text(values: np.ndarray, element: Attribute) -> str:
+    if values.ndim == 0:
+        return _element_text(values[()], element)
+    return f"[{', '.join(_list_text(v, element) for v in values)}]"
+
+
+def _element_text(value: Any, element: Attribute) -> str:
+    if isinstance(element, AnyFloat):
+        return float_text(float(value), element, value)
+    if element == ir.i1:
+        return "true" if value else "false"
+    return str(int(value))
+
+
+def float_text(value: float, type: Attribute, exact: Any = None) -> str:
+    """A number as MLIR writes it: with six digits if they give the same bits back, else as many
+    as the type needs, else (infinities, NaN, large integers) the bits in hexadecimal."""
+    dtype = ir.numpy_dtype(type)
+    held = dtype.type(value) if exact is None else exact
+    if np.isfinite(held):
+        precision = _PRECISION.get(str(dtype)) or ml_dtypes.finfo(dtype).nmant + 1
+        short = decimal_text(float(held), precision, 6, 0, False)
+        if dtype.type(float(short)).tobytes() == held.tobytes():
+            return short
+        long = decimal_text(float(held), precision, 2 + precision * 59 // 196, 3, True)
+        if "." in long:
+            return long
+    bits = int.from_bytes(np.asarray(held).tobytes(), "little")
+    return f"0x{bits:0{2 * dtype.itemsize}X}"
+
+
+_PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+
+
+def decimal_text(
+    value: float, precision: int, digits: int, padding: int, trim: bool
+) -> str:
+    """A finite number in decimal, with the digits and the form that LLVM's `APFloat::toString`
+    gives for a type of `precision` bits: at most `digits` digits; scientific if more than
+    `padding` zeros would be needed; `trim` leaves out trailing zeros.
+
+    LLVM truncates the exact decimal expansion to a few more bits than `digits` needs before it
+    rounds; the same is done here, because the last digit can depend on it.
+    """
+    if value == 0:
+        zero = "0.0E+0" if trim else f"0.{'0' * digits}e+00"
+        return f"-{zero}" if np.signbit(value) else zero
+    mantissa, exponent = np.frexp(abs(value))
+    number, exponent = int(mantissa * 2**53), int(exponent) - 53
+    trailing = (number & -number).bit_length() - 1
+    number, exponent = number >> trailing, exponent + trailing
+    power = 0  # the value is number * 10 ** power from here on
+    if exponent >= 0:
+        number <<= exponent
+    else:
+        number *= 5**-exponent
+        power = exponent
+    excess = number.bit_length() - (digits * 196 + 58) // 59
+    removable = excess * 59 // 196 if excess > 0 else 0
+    number, power = number // 10**removable, power + removable
+    text = str(number)
+    if len(text) > digits:
+        cut = len(text) - digits
+        number = number // 10**cut + (text[digits] >= "5")
+        text, power = str(number), power + cut
+    stripped = text.rstrip("0")
+    power += len(text) - len(stripped)
+    sign = "-" if value < 0 else ""
+    return sign + _arrange(stripped, power, digits, padding, trim)
+
+
+def _arrange(text: str, power: int, digits: int, padding: int, trim: bool) -> str:
+    """The digits `text` times 10 ** `power`, plain or scientific."""
+    leading = power + len(text) - 1
+    if padding == 0:
+        scientific = True
+    elif power >= 0:
+        scientific = power > padding or len(text) + power > digits
+    else:
+        scientific = leading < 0 and -leading > padding
+    if scientific:
+        rest = text[1:] or ("0" if trim else "")
+        rest = rest if trim else rest.ljust(digits, "0")
+        size = str(abs(leading)) if trim else f"{abs(leading):02}"
+        return f"{text[0]}.{rest}{'E' if trim else 'e'}{'-' if leading < 0 else '+'}{size}"
+    if power >= 0:
+        return text + "0" * power
+    if leading >= 0:
+        return f"{text[: leading + 1]}.{text[leading + 1 :]}"
+    return "0." + "0" * (-leading - 1) + text

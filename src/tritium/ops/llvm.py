@@ -1,0 +1,36 @@
+"""The one op of the `llvm` dialect that appears in `tt` programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Effects, Op
+from tritium.ops.evaluation import Context, EvaluationError
+from tritium.ops.fields import operand
+
+
+class AssumeOp(Op):
+    """The compiler may assume that the condition holds; `evaluate` checks it."""
+
+    name = "llvm.intr.assume"
+    effects = frozenset({Effects.OTHER})
+    syntax = "$condition attrs : type(condition)"
+    condition = operand()
+
+    @classmethod
+    def infer(cls, condition: ir.Type) -> tuple[ir.Type, ...]:
+        if condition != ir.i1:
+            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
+        return ()
+
+    def evaluate(self, context: Context, condition: Any) -> None:
+        if not np.all(condition):
+            raise EvaluationError("tl.assume: the assumption does not hold")
+
+
+OPS: tuple[type[Op], ...] = (AssumeOp,)
+ATTRIBUTES = ()

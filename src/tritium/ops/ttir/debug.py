@@ -1,0 +1,86 @@
+"""Printing and assertions in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.arith.integer import unsigned
+from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import describe
+from tritium.ops.evaluation import Context, EvaluationError
+from tritium.ops.fields import bool_attr, i32_array_attr, operand, string_attr, variadic
+
+
+class PrintOp(Op):
+    """Print every element of the operands, a line each:
+    `pid (x, y, z) idx (i, j) PREFIX value`."""
+
+    name = "tt.print"
+    effects = frozenset({Effects.OTHER})
+    syntax = "$prefix attrs [: $arguments : type(arguments)]"
+    arguments = variadic()
+    prefix = string_attr()
+    hex = bool_attr()
+    isSigned = i32_array_attr()
+
+    @classmethod
+    def infer(
+        cls, arguments: Sequence[ir.Type], *, isSigned: tuple[int, ...], **attrs: Any
+    ) -> tuple[ir.Type, ...]:
+        if len(isSigned) != len(arguments):
+            raise OpError(
+                f"{cls.name}: isSigned has {len(isSigned)} entries for {len(arguments)} operands"
+            )
+        return ()
+
+    def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> None:
+        program = ", ".join(map(str, context.program_id))
+        if not arguments:
+            context.print(f"pid ({program}){self.prefix}")
+        for n, argument in enumerate(arguments):
+            array = np.asarray(argument)
+            which = f"(operand {n}) " if len(arguments) > 1 else ""
+            if array.dtype.kind == "i" and not self.isSigned[n]:
+                array = unsigned(array)
+            widths = [len(str(size - 1)) for size in array.shape]
+            for at in np.ndindex(array.shape):
+                place = ", ".join(f"{i:{w}}" for i, w in zip(at, widths, strict=True))
+                text = self._element(array[at])
+                context.print(f"pid ({program}) idx ({place}){self.prefix}{which}{text}")
+
+    def _element(self, value: Any) -> str:
+        if self.hex or value.dtype == np.uint64:
+            bits = int.from_bytes(value.tobytes(), "little")
+            return f"0x{bits:0{2 * value.dtype.itemsize}x}"
+        if value.dtype.kind in "iub":
+            return str(int(value))
+        return f"{float(value):f}"
+
+
+class AssertOp(Op):
+    """Abort with `message` if any element of the condition is false."""
+
+    name = "tt.assert"
+    effects = frozenset({Effects.OTHER})
+    syntax = "$condition, $message attrs : type(condition)"
+    condition = operand()
+    message = string_attr()
+
+    @classmethod
+    def infer(cls, condition: ir.Type, *, message: str) -> tuple[ir.Type, ...]:
+        if not ir.is_integer(condition):
+            raise OpError(f"{cls.name}: condition is {describe(condition)}; i1 is required")
+        return ()
+
+    def evaluate(self, context: Context, condition: Any) -> None:
+        if not np.all(condition):
+            place = ", ".join(map(str, context.program_id))
+            raise EvaluationError(f"assertion failed in program ({place}): {self.message}")
+
+
+OPS: tuple[type[Op], ...] = (PrintOp, AssertOp)

@@ -1,0 +1,193 @@
+"""Arithmetic that `arith` and `math` do not have."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.arith.casts import RoundingMode, round_float
+from tritium.ops.arith.integer import unsigned
+from tritium.ops.base import Op
+from tritium.ops.elementwise import (
+    BinaryOp,
+    CastOp,
+    UnaryOp,
+    check_kind,
+    check_same,
+    check_same_shape,
+    describe,
+)
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import enum_attr, operand
+
+
+class Rounding(IntEnum):
+    """The rounding of `tt.fp_to_fp`: toward zero, or to nearest even."""
+
+    RTZ, RTNE = range(2)
+
+
+class PropagateNan(IntEnum):
+    """Whether a NaN operand makes the result NaN (ALL) or is passed over (NONE)."""
+
+    NONE = 0
+    ALL = 0xFFFF
+
+
+class FpToFpOp(CastOp):
+    """To another floating-point type. To 8 bits, numbers beyond the largest finite one (and
+    infinities) become that one, as GPUs convert; rounding is needed where the type narrows."""
+
+    name = "tt.fp_to_fp"
+    syntax = "$operand [, rounding = $rounding] attrs : type(operand) -> type(result)"
+    source = target = "float"
+    rounding = enum_attr(Rounding, None)
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, rounding: Rounding | None, result: ir.Type) -> ir.Type:
+        super().infer(operand, result=result)
+        if rounding is None and ir.bit_width(result) < ir.bit_width(operand):
+            raise OpError(
+                f"{cls.name}: from {describe(operand)} to {describe(result)}; a narrowing "
+                "conversion needs a rounding mode"
+            )
+        return result
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        dtype, operand = ir.numpy_dtype(self.result_types[0]), np.asarray(operand)
+        toward_zero = self.rounding is Rounding.RTZ
+        mode = RoundingMode.TOWARD_ZERO if toward_zero else RoundingMode.TO_NEAREST_EVEN
+        if dtype.itemsize == 1:
+            top = ml_dtypes.finfo(dtype).max.astype(np.float64)
+            operand = np.clip(operand.astype(np.float64), -top, top)
+        return round_float(operand, dtype, mode)
+
+
+class BitcastOp(CastOp):
+    """The same bits as another type of the same width; pointers have 64 bits."""
+
+    name = "tt.bitcast"
+    syntax = "$operand attrs : type(operand) -> type(result)"
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, result: ir.Type) -> ir.Type:
+        check_same_shape(cls.name, operand, result)
+        if ir.bit_width(operand) != ir.bit_width(result):
+            raise OpError(
+                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
+                "the widths must be the same"
+            )
+        return result
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.asarray(operand).view(ir.numpy_dtype(self.result_types[0]))
+
+
+class PtrToIntOp(CastOp):
+    """The address as an i64."""
+
+    name = "tt.ptr_to_int"
+    syntax = "$operand attrs : type(operand) -> type(result)"
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
+        if not ir.is_pointer(operand):
+            raise OpError(f"{cls.name}: operand is {describe(operand)}; a pointer is required")
+        wanted = ir.with_element(operand, ir.i64)
+        if result not in (None, wanted):
+            raise OpError(f"{cls.name}: result is {describe(result)}; {describe(wanted)} required")
+        return wanted
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.asarray(operand).view(np.int64)
+
+
+class IntToPtrOp(CastOp):
+    """An i64 as an address."""
+
+    name = "tt.int_to_ptr"
+    syntax = "$operand attrs : type(operand) -> type(result)"
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, result: ir.Type) -> ir.Type:
+        check_same_shape(cls.name, operand, result)
+        if ir.element_type(operand) != ir.i64 or not ir.is_pointer(result):
+            raise OpError(
+                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
+                "i64 to a pointer is required"
+            )
+        return result
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.asarray(operand).view(np.uint64)
+
+
+class ClampFOp(Op):
+    """`x`, but at least `min` and at most `max`. A NaN `x` gives NaN with `propagateNan = all`,
+    else `min`."""
+
+    name = "tt.clampf"
+    syntax = "$x, $min, $max, propagateNan = $propagateNan attrs : type(result)"
+    x = operand()
+    min = operand()
+    max = operand()
+    propagateNan = enum_attr(PropagateNan)
+
+    @classmethod
+    def infer(cls, x: ir.Type, min: ir.Type, max: ir.Type, **attrs: Any) -> ir.Type:
+        check_kind(cls.name, "float", check_same(cls.name, x, min, max))
+        return x
+
+    def evaluate(self, context: Context, x: Any, min: Any, max: Any) -> Any:
+        if self.propagateNan is PropagateNan.ALL:
+            return np.minimum(np.maximum(x, min), max)
+        return np.fmin(np.fmax(x, min), max)
+
+
+class PreciseSqrtOp(UnaryOp):
+    """The square root, correctly rounded."""
+
+    name = "tt.precise_sqrt"
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.sqrt(operand)
+
+
+class PreciseDivFOp(BinaryOp):
+    """`a / b`, correctly rounded."""
+
+    name = "tt.precise_divf"
+    kind = "float"
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        return np.divide(lhs, rhs)
+
+
+class MulHiUIOp(BinaryOp):
+    """The high half of the product of unsigned integers."""
+
+    name = "tt.mulhiui"
+    commutative = True
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        dtype = np.asarray(lhs).dtype
+        bits = dtype.itemsize * 8
+        a, b = unsigned(lhs).astype(np.uint64), unsigned(rhs).astype(np.uint64)
+        if bits < 64:
+            return (a * b >> np.uint64(bits)).astype(f"u{dtype.itemsize}").view(dtype)
+        # Schoolbook multiplication in halves of 32 bits; no partial sum exceeds 64 bits.
+        low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+        a0, a1, b0, b1 = a & low, a >> shift, b & low, b >> shift
+        middle = a1 * b0 + (a0 * b0 >> shift)
+        other = a0 * b1 + (middle & low)
+        return (a1 * b1 + (middle >> shift) + (other >> shift)).view(dtype)
+
+
+OPS: tuple[type[Op], ...] = (
+    FpToFpOp, BitcastOp, PtrToIntOp, IntToPtrOp, ClampFOp, PreciseSqrtOp, PreciseDivFOp, MulHiUIOp,
+)  # fmt: skip
