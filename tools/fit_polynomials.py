@@ -2,8 +2,8 @@
 
 Every polynomial is a minimax fit by the Remez exchange algorithm (Remez 1934; the formulation with
 a weight function is in Muller, "Elementary Functions", chapter 3), computed with mpmath at 60
-digits and rounded to the nearest float or double. `FITS` states the function, interval, weight and degree
-of each; a test evaluates the rounded coefficients against the same statement.
+digits and rounded to the nearest float or double. `FITS` states the function, interval, weight and
+degree of each; a test evaluates the rounded coefficients against the same statement.
 
     python tools/fit_polynomials.py            # rewrite coefficients.py
     python tools/fit_polynomials.py --check    # print the error of each stored polynomial

@@ -204,6 +204,19 @@ def test_special_pairs_of_doubles(level: str) -> None:
         assert errors[worst] <= vmath.ULP[name]["double"] + 1, case
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("type", ["float", "double"])
+def test_fmod_is_exact_for_operands_of_any_size(type: str, level: str) -> None:
+    dtype = np.float32 if type == "float" else np.float64
+    x, y = samples(dtype, 4000, seed=1), samples(dtype, 4000, seed=2)
+    np.random.default_rng(4).shuffle(y)
+    actual = function_kernel("fmod", type, 8, level, 2)(x, y, out=np.empty_like(x))
+    with np.errstate(all="ignore"):
+        expected = np.fmod(x, y)
+    assert np.array_equal(actual, expected, equal_nan=True)
+    assert (np.signbit(actual) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
 def test_fma_rounds_once() -> None:
     a = np.array([1 + 2.0**-12, 3.0], np.float32)
     c = np.array([-1 - 2.0**-11, 1.0], np.float32)

@@ -71,7 +71,7 @@ def _power_float(a: Lanes, y: Lanes) -> Lanes:
     return exp(product.at_most(100.0).at_least(-120.0)).cast("fptrunc", "float")
 
 
-@function("pow", float=1.0, double=1.5, arity=2, outlined=True)
+@function("pow", float=1.0, double=1.5, arity=2, outlined=1)
 def power(x: Lanes, y: Lanes) -> Lanes:
     if x.format is FLOAT:
         value = _power_float(x.abs(), y)

@@ -16,23 +16,23 @@ class VectorFunction:
     """One entry.
 
     `emit(*lanes)` writes the function and returns its result. `ulp` bounds the error for each lane
-    type in units in the last place of the true result (0.5: correctly rounded). An `outlined`
-    function becomes an internal function of the module, called with up to four registers of lanes
-    at a time: for those that branch (to a path that is rarely needed) or are long.
+    type in units in the last place of the true result (0.5: correctly rounded). A function with
+    `outlined` not 0 becomes an internal function of the module, called with up to that many
+    registers of lanes at a time: for those that branch (to a path rarely needed) or are long.
     """
 
     name: str
     arity: int
     ulp: dict[str, float]
     emit: Emitter
-    outlined: bool = False
+    outlined: int = 0
 
 
 TABLE: dict[str, VectorFunction] = {}
 
 
 def function(
-    name: str, *, float: float, double: float, arity: int = 1, outlined: bool = False
+    name: str, *, float: float, double: float, arity: int = 1, outlined: int = 0
 ) -> Callable[[Emitter], Emitter]:
     """Register the decorated emitter; `float` and `double` are its error bounds in ulp."""
 
@@ -74,7 +74,8 @@ def call(f: Function, name: str, *args: Value, features: Features) -> Value:
     values = [Lanes(f, a, features) for a in args]
     if not entry.outlined:
         return entry.emit(*values).value
-    size = min(values[0].count, _register_bits(features) * 4 // values[0].format.bits)
+    in_register = _register_bits(features) // values[0].format.bits
+    size = min(values[0].count, in_register * entry.outlined)
     if values[0].count % size:
         size = values[0].count
     chunks = zip(*(v.chunks(size) for v in values), strict=True)

@@ -189,7 +189,7 @@ def _negate_if_bit_1(x: Lanes, q: Lanes) -> Lanes:
     return (x.bits() ^ ((q & 2) << (x.format.bits - 2))).as_float()
 
 
-@function("sin", float=2.0, double=1.5, outlined=True)
+@function("sin", float=2.0, double=1.5, outlined=4)
 def sin(x: Lanes) -> Lanes:
     def finish(x: Lanes, at: Reduced) -> Lanes:
         value = select(_odd(at.q), _cos_reduced(*at), _sin_reduced(*at))
@@ -198,7 +198,7 @@ def sin(x: Lanes) -> Lanes:
     return _periodic(x, finish)
 
 
-@function("cos", float=2.0, double=1.5, outlined=True)
+@function("cos", float=2.0, double=1.5, outlined=4)
 def cos(x: Lanes) -> Lanes:
     def finish(_: Lanes, at: Reduced) -> Lanes:
         value = select(_odd(at.q), _sin_reduced(*at), _cos_reduced(*at))
@@ -207,7 +207,7 @@ def cos(x: Lanes) -> Lanes:
     return _periodic(x, finish)
 
 
-@function("tan", float=3.5, double=3.0, outlined=True)
+@function("tan", float=3.5, double=3.0, outlined=4)
 def tan(x: Lanes) -> Lanes:
     def finish(x: Lanes, at: Reduced) -> Lanes:
         sine, cosine, odd = _sin_reduced(*at), _cos_reduced(*at), _odd(at.q)
