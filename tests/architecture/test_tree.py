@@ -29,7 +29,7 @@ LAYERS = (
     ("backends",),
     ("compiler",),
     ("runtime",),
-    ("tools", "testing", "compat"),
+    ("tools", "testing", "compat", "_internal_testing", "_C"),
     ("experimental",),
     ("cli",),
     ("__main__",),

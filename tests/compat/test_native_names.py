@@ -1,0 +1,80 @@
+"""What programs import from below the reference's public names."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tritium._C.libtriton import ir, native_specialize_impl
+from tritium.backends.base import BaseBackend
+
+TEXT = """
+module {
+  tt.func public @kernel(%x: i32, %p: !tt.ptr<i32>) {
+    %0 = tt.call @callee(%x) : (i32) -> i32
+    tt.store %p, %0 : !tt.ptr<i32>
+    tt.return
+  }
+  tt.func private @callee(%x: i32) -> i32 {
+    tt.return %x : i32
+  }
+}
+"""
+
+
+@pytest.fixture
+def module(tmp_path):
+    file = tmp_path / "kernel.ttir"
+    file.write_text(TEXT)
+    context = ir.context()
+    ir.load_dialects(context)
+    return ir.parse_mlir_module(str(file), context)
+
+
+def test_walking_a_module(module):
+    seen = []
+    module.walk(seen.append)
+    names = [op.get_name() for op in seen]
+    assert names == [
+        *("tt.call", "tt.store", "tt.return", "tt.func", "tt.return", "tt.func"),
+        "builtin.module",
+    ]
+    functions = [op.get_str_attr("sym_name") for op in seen if op.get_name() == "tt.func"]
+    assert functions == ["kernel", "callee"]
+    call, store = seen[0], seen[1]
+    assert call.get_flat_symbol_ref_attr("callee") == "callee"
+    assert call.get_str_attr("callee") is None and store.get_str_attr("sym_name") is None
+    assert call.get_num_results() == 1 and store.get_num_results() == 0
+    assert store.get_operand(1).id() == call.get_result(0).id()
+    assert call.get_block().id() == store.get_block().id()
+    assert seen[3].get_region(0).size() == 1 and seen[-1].get_block() is None
+
+
+def test_text_and_verification(module):
+    assert module.verify()
+    assert "tt.call @callee" in module.str_nodebug() and "loc(" not in module.str_nodebug()
+    assert "loc(" in str(module)
+
+
+@pytest.mark.parametrize(
+    ("arg", "is_const", "specialize", "align", "expected"),
+    [
+        (5, False, True, True, ("i32", "")),
+        (32, False, True, True, ("i32", "D")),
+        (32, False, True, False, ("i32", "")),
+        (1, False, True, True, ("constexpr", 1)),
+        (1, False, False, False, ("i32", "")),
+        (2**40, False, True, True, ("i64", "D")),
+        (1.5, False, True, True, ("fp32", "")),
+        (True, False, True, True, ("u1", "")),
+    ],
+)
+def test_specialization_of_an_argument(arg, is_const, specialize, align, expected):
+    assert native_specialize_impl(BaseBackend, arg, is_const, specialize, align) == expected
+
+
+def test_specialization_of_an_array():
+    x = np.zeros(64, np.float16)
+    aligned = x[(-x.ctypes.data % 16) // 2 :]
+    assert native_specialize_impl(BaseBackend, aligned, False, True, True) == ("*fp16", "D")
+    assert native_specialize_impl(BaseBackend, aligned[1:], True, True, True) == ("*kfp16", "")
