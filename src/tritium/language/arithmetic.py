@@ -7,7 +7,6 @@ types promote much as in C; a Python number is weak and takes the tensor's type.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any
 
 from tritium.language import emitter
@@ -64,11 +63,23 @@ Operand = Any
 """A tensor or a Python number."""
 
 
-class PropagateNan(IntEnum):
-    """What min, max and clamp give where an operand is NaN: NONE the other one, ALL NaN."""
+class PropagateNan:
+    """What min, max and clamp give where an operand is NaN: `NONE` the other one, `ALL` NaN."""
 
-    NONE = 0
-    ALL = 0xFFFF
+    NONE: PropagateNan
+    ALL: PropagateNan
+    name: str = ""
+    value: int = 0
+
+    def __init__(self, name: str, value: int):
+        self.name, self.value = name, value
+
+    def __repr__(self) -> str:
+        return f"<PropagateNan.{self.name}: {self.value}>"
+
+
+PropagateNan.NONE = PropagateNan("NONE", 0)
+PropagateNan.ALL = PropagateNan("ALL", 0xFFFF)
 
 
 # Types
@@ -456,7 +467,7 @@ def _check_nan(propagate_nan: Any) -> bool:
             f"Unexpected propagate_nan {propagate_nan}; "
             "tl.PropagateNan.ALL and tl.PropagateNan.NONE are allowed"
         )
-    return propagate_nan == PropagateNan.ALL
+    return propagate_nan is PropagateNan.ALL
 
 
 def _extremum(
@@ -491,12 +502,13 @@ def clamp(
     a, low = binary_operands(values[1], values[2])
     x, high = binary_operands(values[0], low)
     x, low = binary_operands(x, a)
-    propagates = _check_nan(propagate_nan)
+    _check_nan(propagate_nan)
     if not x.dtype.is_floating():
         raise TypeError(f"Unexpected dtype {x.dtype}. Only floating point clamp is supported")
     x, low, high = (broadcast_shape(v, x.type.shape) for v in (x, low, high))
-    handle = emit(ttir.ClampFOp, x.handle, low.handle, high.handle, propagateNan=propagates)
-    return tensor(handle, x.type)
+    nan = ttir.PropagateNan[propagate_nan.name]
+    handles = (x.handle, low.handle, high.handle)
+    return tensor(emit(ttir.ClampFOp, *handles, propagateNan=nan), x.type)
 
 
 def absolute(value: Operand) -> tensor:
@@ -516,7 +528,7 @@ def absolute(value: Operand) -> tensor:
 def multiply_high(lhs: Operand, rhs: Operand) -> tensor:
     """The upper half of the product of two 32- or 64-bit integers, taken as unsigned."""
     a, b = _bit_operands(lhs, rhs)
-    return _emit_like(ttir.MulhiUIOp, a, b)
+    return _emit_like(ttir.MulHiUIOp, a, b)
 
 
 def fma(x: Operand, y: Operand, z: Operand) -> tensor:

@@ -200,7 +200,7 @@ def _cast_float(value: tensor, source: dtype, target: dtype, rounding: str | Non
         narrows = source.primitive_bitwidth > target.primitive_bitwidth
         if source.primitive_bitwidth == target.primitive_bitwidth:
             return cast(cast(value, float16), target)
-        mode = ttir.RoundingMode.RTZ if rounding else ttir.RoundingMode.RTNE
+        mode = ttir.Rounding.RTZ if rounding else ttir.Rounding.RTNE
         return _convert(ttir.FpToFpOp, value, target, rounding=mode if narrows else None)
     if source.primitive_bitwidth == target.primitive_bitwidth or (
         source.is_bf16() and not target.is_fp32()

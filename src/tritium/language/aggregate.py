@@ -1,0 +1,172 @@
+"""Structs: classes whose instances are values in kernels.
+
+    @tl.core._aggregate
+    class Tile:
+        data: tl.tensor
+        size: tl.constexpr
+
+        def __init__(self, data, size):
+            self.data = data
+            self.size = size
+
+        @triton.jit
+        def doubled(self):
+            return Tile(self.data * 2, self.size)
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tritium.ir.types import Type
+from tritium.language.base import base_type, base_value, mark_builtin
+from tritium.language.constexpr import constexpr
+from tritium.language.function import JITCallable
+from tritium.language.tuples import type_of, wrap
+
+
+class aggregate_type(base_type):  # noqa: N801
+    """The type of an aggregate: its class, and the types of its fields."""
+
+    def __init__(self, cls: builtins.type[Any], fields: Sequence[builtins.tuple[str, base_type]]):
+        self.cls = cls
+        self.fields = builtins.tuple(fields)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, aggregate_type)
+            and self.cls is other.cls
+            and self.fields == other.fields
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.cls, self.fields))
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}<{', '.join(f'{n}: {t}' for n, t in self.fields)}>"
+
+    def mangle(self) -> str:
+        return f"{self.cls.__name__}<{', '.join(t.mangle() for _, t in self.fields)}>"
+
+    def flatten_types(self) -> list[Type]:
+        return [ir for _, t in self.fields for ir in t.flatten_types()]
+
+    def unflatten(self, handles: Sequence[Any], cursor: int) -> builtins.tuple[Any, int]:
+        value = object.__new__(self.cls)
+        for name, type in self.fields:
+            member, cursor = type.unflatten(handles, cursor)
+            object.__setattr__(value, name, member)
+        return value, cursor
+
+
+class _BoundMethod:
+    """A method that is written in the kernel language, with its object."""
+
+    def __init__(self, function: JITCallable, owner: Any):
+        self.__self__ = owner
+        self.__func__ = function
+        mark_builtin(self)  # pyright: ignore[reportArgumentType]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__func__(self.__self__, *args, **kwargs)
+
+
+def _check(cls: builtins.type[Any], name: str, value: Any, annotation: Any) -> Any:
+    """The value of a field as it is stored. Raises `TypeError` for a wrong type."""
+    if annotation is constexpr:
+        return value if isinstance(value, base_value) and not _is_plain(value) else constexpr(value)
+    value = wrap(value)
+    if isinstance(annotation, base_type):
+        fits = value.type == annotation
+    elif inspect.isclass(annotation):
+        fits = isinstance(value, annotation)
+    else:
+        fits = True
+    if not fits:
+        wanted = getattr(annotation, "__name__", annotation)
+        raise TypeError(
+            f"Expected {wanted} for attribute '{name}' of {cls.__name__}, got "
+            f"{type(value).__name__}"
+        )
+    return value
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, constexpr)
+
+
+def _aggregate(cls: builtins.type[Any]) -> builtins.type[Any]:
+    """Decorator: makes a class with annotated fields a value type of the kernel language.
+
+    Annotations are `tl.tensor`, `tl.constexpr`, `tl.tuple`, a language type, or another aggregate.
+    `__init__` is plain Python and must set every field; methods may be plain or `@triton.jit`.
+
+    Raises `TypeError` for a jitted `__init__` or a field of the wrong type, `AttributeError` for a
+    field that `__init__` leaves out.
+    """
+    annotations = _annotations(cls)
+    initialise: Any = vars(cls).get("__init__")
+    if isinstance(initialise, JITCallable):
+        raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
+
+    class aggregate_value(base_value):  # noqa: N801
+        __doc__ = cls.__doc__
+        __aggregate_fields__ = builtins.tuple(annotations)
+
+        def __init__(self, *args: Any, **kwargs: Any):
+            if initialise is not None:
+                initialise(self, *args, **kwargs)
+            for name in annotations:
+                if name not in self.__dict__:
+                    raise AttributeError(
+                        f"constructor for {cls.__name__} did not initialize attribute '{name}'"
+                    )
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name not in annotations:
+                raise AttributeError(f"{cls.__name__} has no field '{name}'")
+            object.__setattr__(self, name, _check(cls, name, value, annotations[name]))
+
+        @property
+        def type(self) -> aggregate_type:  # pyright: ignore[reportIncompatibleVariableOverride]
+            fields = [(n, type_of(getattr(self, n))) for n in annotations]
+            return aggregate_type(builtins.type(self), fields)
+
+        def flatten(self) -> list[Any]:
+            return [h for n in annotations for h in getattr(self, n).flatten()]
+
+        def with_field(self, name: str, value: Any) -> Any:
+            """A copy with one field replaced, as an assignment in a compiled kernel makes it."""
+            copy = object.__new__(builtins.type(self))
+            copy.__dict__.update(self.__dict__)
+            setattr(copy, name, value)
+            return copy
+
+    for name, member in vars(cls).items():
+        if name in ("__init__", "__dict__", "__weakref__", "__doc__", "__annotations__"):
+            continue
+        attribute = _bound(member) if isinstance(member, JITCallable) else member
+        setattr(aggregate_value, name, attribute)
+    aggregate_value.__name__ = cls.__name__
+    aggregate_value.__qualname__ = cls.__qualname__
+    aggregate_value.__module__ = cls.__module__
+    return aggregate_value
+
+
+def _bound(function: JITCallable) -> property:
+    def get(self: Any) -> Callable[..., Any]:
+        return _BoundMethod(function, self)
+
+    return property(get)
+
+
+def _annotations(cls: builtins.type[Any]) -> dict[str, Any]:
+    """The fields and what they must be; text that cannot be resolved stays unchecked."""
+    try:
+        return typing.get_type_hints(cls)
+    except Exception:  # an annotation may name what only exists inside a function
+        return dict(getattr(cls, "__annotations__", {}))

@@ -1,0 +1,206 @@
+"""Atomic operations on memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.language import arithmetic, casts
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit
+from tritium.language.memory import check_mask, check_pointer, choose, fit
+from tritium.language.tensor import tensor
+from tritium.language.types import (
+    bfloat16,
+    dtype,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    pointer_type,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from tritium.ops import ttir
+from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
+
+_SEMANTICS = {
+    "": MemSemantic.ACQUIRE_RELEASE, "acq_rel": MemSemantic.ACQUIRE_RELEASE,
+    "acquire": MemSemantic.ACQUIRE, "release": MemSemantic.RELEASE,
+    "relaxed": MemSemantic.RELAXED,
+}  # fmt: skip
+_SCOPES = {
+    "": MemScope.GPU, "gpu": MemScope.GPU, "cta": MemScope.CTA, "sys": MemScope.SYSTEM,
+}  # fmt: skip
+_NARROW = (int8, int16, uint8, uint16)
+
+
+def _order(sem: Any, scope: Any) -> dict[str, Any]:
+    return {
+        "sem": choose("Memory semantic", sem, _SEMANTICS),
+        "scope": choose("Memory scope", scope, _SCOPES),
+    }
+
+
+def _pointer(name: str, pointer: Any) -> tuple[tensor, dtype]:
+    p = check_pointer(name, pointer)
+    assert isinstance(p.dtype, pointer_type)
+    if p.dtype.const:
+        raise ValueError("Cannot store to a constant pointer")
+    return p, p.dtype.element_ty
+
+
+class _Access:
+    """The checked arguments of one atomic operation."""
+
+    def __init__(self, name: str, pointer: Any, val: Any, mask: Any, sem: Any, scope: Any):
+        p, element = _pointer(f"atomic_{name}", pointer)
+        if element in (float16, bfloat16) and name != "add":
+            raise ValueError(f"atomic_{name} does not support {element}")
+        if element in _NARROW or element.is_bool() or element.is_fp8() or element.is_ptr():
+            raise ValueError(f"atomic_{name} does not support {element}")
+        value = casts.to_tensor(val)
+        m = None if mask is None else casts.to_tensor(mask)
+        for other in (value, m):
+            if other is not None and other.type.is_block() and p.type.is_block():
+                p, _ = arithmetic.broadcast_values(p, other)
+        self.pointer = p
+        self.mask = check_mask(p, m)
+        self.value = casts.cast(fit(p, value, "Value"), element)
+        self.element = element
+        self.order = _order(sem, scope)
+
+    def emit(
+        self, kind: AtomicKind, value: tensor | None = None, mask: tensor | None = None
+    ) -> tensor:
+        """The operation, perhaps on the bits of another value of the same width."""
+        value, mask = value or self.value, mask or self.mask
+        pointer = self.pointer
+        if value.dtype != self.element:
+            assert isinstance(pointer.dtype, pointer_type)
+            as_value = pointer_type(value.dtype, pointer.dtype.address_space)
+            pointer = casts.cast(pointer, as_value)
+        handle = emit(
+            ttir.AtomicRMWOp, pointer.handle, value.handle, None if mask is None else mask.handle,
+            atomic_rmw_op=kind, **self.order,
+        )  # fmt: skip
+        return tensor(handle, value.type)
+
+
+@tensor_member
+@builtin
+def atomic_add(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+    """Add `val` to memory at `pointer` where `mask` holds; returns what was there before.
+
+    Args:
+        pointer: a pointer or a block of them (which may repeat) to 32- or 64-bit integers or
+            floats, float16 or bfloat16.
+        val: cast to the element type and broadcast.
+        sem: "acq_rel" (the default), "acquire", "release" or "relaxed".
+        scope: "gpu" (the default), "cta" or "sys".
+
+    Raises `ValueError` for other dtypes and words.
+    """
+    access = _Access("add", pointer, val, mask, sem, scope)
+    return access.emit(AtomicKind.FADD if access.element.is_floating() else AtomicKind.ADD)
+
+
+def _bitwise(name: str, kind: AtomicKind, *arguments: Any) -> tensor:
+    access = _Access(name, *arguments)
+    if not access.element.is_int():
+        raise ValueError(f"atomic_{name} does not support {access.element}")
+    return access.emit(kind)
+
+
+@tensor_member
+@builtin
+def atomic_and(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+    """Bitwise and of integers in memory with `val`. See `atomic_add`."""
+    return _bitwise("and", AtomicKind.AND, pointer, val, mask, sem, scope)
+
+
+@tensor_member
+@builtin
+def atomic_or(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+    """Bitwise or of integers in memory with `val`. See `atomic_add`."""
+    return _bitwise("or", AtomicKind.OR, pointer, val, mask, sem, scope)
+
+
+@tensor_member
+@builtin
+def atomic_xor(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+    """Bitwise exclusive or of integers in memory with `val`. See `atomic_add`."""
+    return _bitwise("xor", AtomicKind.XOR, pointer, val, mask, sem, scope)
+
+
+@tensor_member
+@builtin
+def atomic_xchg(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> Any:
+    """Replace what is in memory by `val`. See `atomic_add`."""
+    return _Access("xchg", pointer, val, mask, sem, scope).emit(AtomicKind.XCHG)
+
+
+def _extremum(name: str, larger: bool, *arguments: Any) -> tensor:
+    access = _Access(name, *arguments)
+    signed, unsigned = (
+        (AtomicKind.MAX, AtomicKind.UMAX) if larger else (AtomicKind.MIN, AtomicKind.UMIN)
+    )
+    if access.element.is_int():
+        return access.emit(signed if access.element.is_int_signed() else unsigned)
+    if access.element not in (float32, float64):
+        raise TypeError(f"atomic_{name} not supported for dtype {access.element}")
+    # Floats of one sign are ordered as their bits are: non-negative ones as signed integers, and
+    # negative ones (-0.0 too) the other way round as unsigned integers.
+    wide = access.element == float64
+    bits = casts.bitcast(access.value, int64 if wide else int32)
+    positive = arithmetic.compare("ge", bits, 0)
+    negative = arithmetic.invert(positive)
+    if access.mask is not None:
+        positive = arithmetic.and_(positive, access.mask)
+        negative = arithmetic.and_(negative, access.mask)
+    above = access.emit(signed, bits, positive)
+    unsigned_bits = casts.bitcast(bits, uint64 if wide else uint32)
+    opposite = AtomicKind.UMIN if larger else AtomicKind.UMAX
+    below = casts.bitcast(access.emit(opposite, unsigned_bits, negative), bits.dtype)
+    return casts.bitcast(arithmetic.where(positive, above, below), access.element)
+
+
+@tensor_member
+@builtin
+def atomic_max(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+    """The larger of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0. See
+    `atomic_add`."""
+    return _extremum("max", True, pointer, val, mask, sem, scope)
+
+
+@tensor_member
+@builtin
+def atomic_min(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+    """The smaller of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0. See
+    `atomic_add`."""
+    return _extremum("min", False, pointer, val, mask, sem, scope)
+
+
+@tensor_member
+@builtin
+def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Any:
+    """Replace memory by `val` where it equals `cmp` (bit for bit); returns what was there before.
+
+    Elements have 16, 32 or 64 bits; `ValueError` otherwise. See `atomic_add` for `sem`, `scope`.
+    """
+    p, element = _pointer("atomic_cas", pointer)
+    if element.primitive_bitwidth not in (16, 32, 64):
+        raise ValueError(
+            f"atomic_cas only supports elements with width {{16, 32, 64}}; got {element}"
+        )
+    order = _order(sem, scope)
+    values = [casts.to_tensor(v) for v in (cmp, val)]
+    expected, new = (casts.cast(fit(p, v, "Value"), element) for v in values)
+    handle = emit(ttir.AtomicCASOp, p.handle, expected.handle, new.handle, **order)
+    return tensor(handle, p.type.with_element_ty(element))

@@ -1,0 +1,145 @@
+"""The language's own functions and types, all but the library that is written in it.
+
+This is the module that programs know as `triton.language.core`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritium.language import operators as operators
+from tritium.language.aggregate import _aggregate as _aggregate
+from tritium.language.aggregate import aggregate_type as aggregate_type
+from tritium.language.arithmetic import PropagateNan as PropagateNan
+from tritium.language.atomics import atomic_add as atomic_add
+from tritium.language.atomics import atomic_and as atomic_and
+from tritium.language.atomics import atomic_cas as atomic_cas
+from tritium.language.atomics import atomic_max as atomic_max
+from tritium.language.atomics import atomic_min as atomic_min
+from tritium.language.atomics import atomic_or as atomic_or
+from tritium.language.atomics import atomic_xchg as atomic_xchg
+from tritium.language.atomics import atomic_xor as atomic_xor
+from tritium.language.base import base_type as base_type
+from tritium.language.base import base_value as base_value
+from tritium.language.base import is_builtin as is_builtin
+from tritium.language.constexpr import constexpr as constexpr
+from tritium.language.constexpr import constexpr_function as constexpr_function
+from tritium.language.constexpr import constexpr_type as constexpr_type
+from tritium.language.constexpr import unwrap as _unwrap_if_constexpr
+from tritium.language.creation import arange as arange
+from tritium.language.creation import full as full
+from tritium.language.creation import full_like_type as full_like_type
+from tritium.language.creation import num_programs as num_programs
+from tritium.language.creation import program_id as program_id
+from tritium.language.creation import zeros as zeros
+from tritium.language.creation import zeros_like as zeros_like
+from tritium.language.debug import assume as assume
+from tritium.language.debug import debug_barrier as debug_barrier
+from tritium.language.debug import device_assert as device_assert
+from tritium.language.debug import device_print as device_print
+from tritium.language.debug import max_constancy as max_constancy
+from tritium.language.debug import max_contiguous as max_contiguous
+from tritium.language.debug import multiple_of as multiple_of
+from tritium.language.debug import static_assert as static_assert
+from tritium.language.debug import static_print as static_print
+from tritium.language.decorators import builtin as builtin
+from tritium.language.decorators import extern as extern
+from tritium.language.descriptors import load_tensor_descriptor as load_tensor_descriptor
+from tritium.language.descriptors import make_tensor_descriptor as make_tensor_descriptor
+from tritium.language.descriptors import store_tensor_descriptor as store_tensor_descriptor
+from tritium.language.external import dispatch as dispatch
+from tritium.language.external import extern_elementwise as extern_elementwise
+from tritium.language.external import inline_asm_elementwise as inline_asm_elementwise
+from tritium.language.iterators import common_integer_type as common_integer_type
+from tritium.language.iterators import condition as condition
+from tritium.language.iterators import range as range
+from tritium.language.iterators import static_range as static_range
+from tritium.language.linear import dot as dot
+from tritium.language.linear import dot_scaled as dot_scaled
+from tritium.language.memory import advance as advance
+from tritium.language.memory import load as load
+from tritium.language.memory import make_block_ptr as make_block_ptr
+from tritium.language.memory import store as store
+from tritium.language.operators import cast as cast
+from tritium.language.operators import item as item
+from tritium.language.operators import logical_and as logical_and
+from tritium.language.operators import logical_not as logical_not
+from tritium.language.operators import logical_or as logical_or
+from tritium.language.operators import slice as slice
+from tritium.language.public import add as add
+from tritium.language.public import clamp as clamp
+from tritium.language.public import gather as gather
+from tritium.language.public import histogram as histogram
+from tritium.language.public import maximum as maximum
+from tritium.language.public import minimum as minimum
+from tritium.language.public import mul as mul
+from tritium.language.public import sub as sub
+from tritium.language.public import to_tensor as to_tensor
+from tritium.language.public import where as where
+from tritium.language.regions import associative_scan as associative_scan
+from tritium.language.regions import map_elementwise as map_elementwise
+from tritium.language.regions import reduce as reduce
+from tritium.language.shapes import broadcast as broadcast
+from tritium.language.shapes import broadcast_to as broadcast_to
+from tritium.language.shapes import cat as cat
+from tritium.language.shapes import expand_dims as expand_dims
+from tritium.language.shapes import join as join
+from tritium.language.shapes import permute as permute
+from tritium.language.shapes import reshape as reshape
+from tritium.language.shapes import split as split
+from tritium.language.shapes import trans as trans
+from tritium.language.shapes import view as view
+from tritium.language.tensor import tensor as tensor
+from tritium.language.tensor import tensor_descriptor as tensor_descriptor
+from tritium.language.tuples import tuple as tuple
+from tritium.language.tuples import tuple_type as tuple_type
+from tritium.language.types import TRITON_MAX_TENSOR_NUMEL as TRITON_MAX_TENSOR_NUMEL
+from tritium.language.types import bfloat16 as bfloat16
+from tritium.language.types import block_type as block_type
+from tritium.language.types import const as const
+from tritium.language.types import dtype as dtype
+from tritium.language.types import float8e4b15 as float8e4b15
+from tritium.language.types import float8e4b8 as float8e4b8
+from tritium.language.types import float8e4nv as float8e4nv
+from tritium.language.types import float8e5 as float8e5
+from tritium.language.types import float8e5b16 as float8e5b16
+from tritium.language.types import float16 as float16
+from tritium.language.types import float32 as float32
+from tritium.language.types import float64 as float64
+from tritium.language.types import get_int_dtype as get_int_dtype
+from tritium.language.types import int1 as int1
+from tritium.language.types import int8 as int8
+from tritium.language.types import int16 as int16
+from tritium.language.types import int32 as int32
+from tritium.language.types import int64 as int64
+from tritium.language.types import pi32_t as pi32_t
+from tritium.language.types import pointer_type as pointer_type
+from tritium.language.types import slice_type as slice_type
+from tritium.language.types import str_to_ty as str_to_ty
+from tritium.language.types import tensor_descriptor_type as tensor_descriptor_type
+from tritium.language.types import uint8 as uint8
+from tritium.language.types import uint16 as uint16
+from tritium.language.types import uint32 as uint32
+from tritium.language.types import uint64 as uint64
+from tritium.language.types import validate_block_shape as validate_block_shape
+from tritium.language.types import void as void
+from tritium.language.decorators import tensor_member as _tensor_member_fn
+from tritium.language.tensor import tensor_descriptor as tensor_descriptor_base
+
+CONSTEXPR_0 = constexpr(0)
+
+
+def must_use_result(message: Any = "", is_error: bool = True) -> Any:
+    """Decorator: it is an error to call the function and drop its result.
+
+    Used bare or with a message: `@must_use_result("use cube_ for the in-place form")`.
+    """
+
+    def mark(fn: Callable[..., Any], text: str = "") -> Callable[..., Any]:
+        fn._must_use_result = text or True  # pyright: ignore[reportFunctionMemberAccess]
+        return fn
+
+    if isinstance(message, str):
+        return lambda fn: mark(fn, message)
+    return mark(message)

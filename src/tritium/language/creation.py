@@ -1,0 +1,110 @@
+"""Program ids and blocks from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tritium.language import casts
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit
+from tritium.language.tensor import tensor
+from tritium.language.types import block_type, dtype, int32, validate_block_shape
+from tritium.ops import ttir
+
+
+def _axis(name: str, axis: Any) -> ttir.Axis:
+    if axis not in (0, 1, 2):
+        raise ValueError(f"{name} axis must be 0, 1, or 2 but got {axis}")
+    return ttir.Axis(axis)
+
+
+@builtin
+def program_id(axis: Any) -> tensor:
+    """The index of this program along `axis` (0, 1 or 2) of the launch grid: an int32 scalar.
+
+    Raises `ValueError` for another axis.
+    """
+    return tensor(emit(ttir.GetProgramIdOp, axis=_axis("program_id", axis)), int32)
+
+
+@builtin
+def num_programs(axis: Any) -> tensor:
+    """The size of the launch grid along `axis` (0, 1 or 2): an int32 scalar.
+
+    Raises `ValueError` for another axis.
+    """
+    return tensor(emit(ttir.GetNumProgramsOp, axis=_axis("num_programs", axis)), int32)
+
+
+@builtin
+def arange(start: Any, end: Any) -> tensor:
+    """The int32 block [start, start + 1, ..., end - 1].
+
+    Args:
+        start, end: compile-time integers; `end - start` is a power of two.
+
+    Raises `ValueError` otherwise, or where the block would be too large.
+    """
+    if not isinstance(start, int) or not isinstance(end, int):
+        raise ValueError(
+            "arange's arguments must be of type tl.constexpr; "
+            f"got {casts.type_name(start)} and {casts.type_name(end)}"
+        )
+    if not -(2**31) <= start <= 2**31 or not -(2**31) <= end <= 2**31:
+        raise ValueError(f"arange must fit in int32; got [{start}, {end})")
+    if end <= start:
+        raise ValueError(
+            f"arange's end argument must be greater than the start argument; got [{start}, {end})"
+        )
+    if (end - start) & (end - start - 1):
+        raise ValueError(f"arange's range must be a power of 2; got {end - start}")
+    type = block_type(int32, [end - start])
+    return tensor(emit(ttir.MakeRangeOp, start=start, end=end), type)
+
+
+def check_shape(shape: Any) -> tuple[int, ...]:
+    """A shape argument (an extent, a sequence, or a sequence in a sequence) as a tuple.
+
+    Raises as `validate_block_shape` does.
+    """
+    if isinstance(shape, Sequence) and len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+        shape = shape[0]
+    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    validate_block_shape(extents)
+    return extents
+
+
+def check_dtype(name: str, value: Any) -> dtype:
+    """A dtype argument. Raises `TypeError` for anything else."""
+    if not isinstance(value, dtype):
+        raise TypeError(f"{name}: dtype is {value!r}; a dtype such as tl.float32 is required")
+    return value
+
+
+@builtin
+def full(shape: Any, value: Any, dtype: Any) -> tensor:
+    """A block of `shape` with every element `value`, a number or scalar tensor, in `dtype`.
+
+    Each extent is a power of two (`ValueError: Shape element ...`); shape () gives a scalar.
+    """
+    return casts.full(check_shape(shape), value, check_dtype("full", dtype))
+
+
+@builtin
+def zeros(shape: Any, dtype: Any) -> tensor:
+    """A block of zeros. See `full`."""
+    return casts.full(check_shape(shape), 0, check_dtype("zeros", dtype))
+
+
+@tensor_member
+@builtin
+def zeros_like(input: Any) -> tensor:
+    """Zeros of the shape and dtype of `input`."""
+    return casts.constant(0, casts.to_tensor(input).type)
+
+
+def full_like_type(value: Any, type: dtype) -> tensor:
+    """A number as a tensor of a scalar or block type (the frontend's, for values that a branch or
+    loop makes dynamic)."""
+    return casts.constant(value, type)

@@ -1,0 +1,135 @@
+"""Assertions, printing and hints."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
+
+from tritium.errors import CompileTimeAssertionFailure
+from tritium.language import casts, emitter
+from tritium.language.decorators import builtin
+from tritium.language.emitter import emit_many
+from tritium.language.tensor import tensor
+from tritium.language.types import int1
+from tritium.ops import gpu, llvm, ttir
+
+
+@builtin
+def static_assert(cond: Any, msg: Any = "") -> None:
+    """Require a compile-time condition. Raises `CompileTimeAssertionFailure`."""
+    if isinstance(cond, tensor) and not isinstance(cond.handle, emitter.Evaluated):
+        raise TypeError("static_assert: the condition is not known when the kernel is compiled")
+    if not cond:
+        raise CompileTimeAssertionFailure(None, None, str(msg) or "static_assert failed")
+
+
+@builtin
+def static_print(
+    *values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False
+) -> None:
+    """Print values when the kernel is compiled, as Python's `print` does."""
+    text = sep.join(str(v) for v in values) + end
+    emitter.current().static_print(text, file=file, flush=bool(flush))
+
+
+def _check_prefix(prefix: Any) -> str:
+    if not isinstance(prefix, str) or not prefix.isascii() or not prefix.isprintable():
+        raise ValueError(f"device_print prefix {prefix!r} must be a string of printable ASCII")
+    # `x: ` whatever of the colon and the space was given.
+    text = prefix if prefix.startswith(" ") else f" {prefix}"
+    text = text.rstrip(" ")
+    return f"{text} " if text.endswith(":") else f"{text}: "
+
+
+@builtin
+def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
+    """Print values when the kernel runs: one line for each element, with the program's id, the
+    element's index, `prefix` and the value.
+
+    Args:
+        prefix: printable ASCII; `ValueError` otherwise.
+        args: numbers or tensors of any dtype.
+        hex: print integers in base 16.
+    """
+    text = _check_prefix(prefix)
+    values = [casts.to_tensor(a) for a in args]
+    emit_many(
+        ttir.PrintOp, builtins.tuple(v.handle for v in values), prefix=text, hex=bool(hex),
+        isSigned=builtins.tuple(int(v.dtype.is_int_signed()) for v in values),
+    )  # fmt: skip
+
+
+@builtin
+def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
+    """Stop the program with `msg` where the condition does not hold and `mask` (if any) does.
+
+    Compiled in only when debugging is on: `TRITON_DEBUG=1`, or `debug=True` of `jit` or a launch.
+    """
+    if not emitter.current().features.debug:
+        return
+    if not isinstance(msg, str):
+        raise TypeError(f"device_assert: msg is {msg!r}; a string is required")
+    condition = casts.to_tensor(cond)
+    if not condition.dtype.is_bool():
+        condition = casts.cast(condition, int1)
+    if mask is not None:
+        condition = condition | ~casts.cast(casts.to_tensor(mask), int1)
+    emit_many(ttir.AssertOp, condition.handle, message=msg)
+
+
+@builtin
+def assume(cond: Any) -> None:
+    """Promise the compiler that a scalar condition holds; undefined behaviour if it does not."""
+    condition = casts.to_tensor(cond)
+    if not condition.dtype.is_bool():
+        condition = casts.cast(condition, int1)
+    emit_many(llvm.AssumeOp, condition.handle)
+
+
+@builtin
+def debug_barrier() -> None:
+    """Wait until all threads of the program have come here."""
+    emit_many(gpu.BarrierOp)
+
+
+def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
+    x = casts.to_tensor(input)
+    numbers = list(values) if isinstance(values, (builtins.tuple, list)) else [values]
+    rank = max(1, len(x.type.shape))
+    if len(numbers) != rank:
+        raise ValueError(
+            f"Shape of input to {name} does not match the length of values: "
+            f"{list(x.type.shape)} has {rank} axes, {len(numbers)} values were given"
+        )
+    for i, number in enumerate(numbers):
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(
+                f"values element {i} must have type `constexpr[int]`, got "
+                f"`constexpr[{casts.type_name(number)}]`"
+            )
+    value = DenseIntElementsAttr.from_list(TensorType(i32, [len(numbers)]), numbers)
+    emitter.current().set_attribute(x.handle, attribute, value)
+    return x
+
+
+@builtin
+def multiple_of(input: Any, values: Any) -> tensor:
+    """Promise that the first element of each contiguous run of `input` is a multiple of `values`
+    (one number an axis). Returns `input`. Raises `ValueError` for a wrong number of values."""
+    return _hint("multiple_of", "tt.divisibility", input, values)
+
+
+@builtin
+def max_contiguous(input: Any, values: Any) -> tensor:
+    """Promise that elements are consecutive in runs of `values` (one number an axis)."""
+    return _hint("max_contiguous", "tt.contiguity", input, values)
+
+
+@builtin
+def max_constancy(input: Any, values: Any) -> tensor:
+    """Promise that elements are equal in runs of `values` (one number an axis)."""
+    return _hint("max_constancy", "tt.constancy", input, values)
+
+

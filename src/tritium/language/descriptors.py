@@ -1,0 +1,223 @@
+"""Tensor descriptors: strided tensors in memory, loaded and stored block by block.
+
+Beyond the tensor's bounds loads give zeros (or NaN), and stores are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritium.language import arithmetic, casts
+from tritium.language.constexpr import unwrap
+from tritium.language.decorators import builtin
+from tritium.language.emitter import Evaluated, emit, emit_many
+from tritium.language.memory import choose, integers
+from tritium.language.tensor import tensor, tensor_descriptor
+from tritium.language.tuples import tuple as tl_tuple
+from tritium.language.types import (
+    block_type,
+    dtype,
+    int32,
+    int64,
+    pointer_type,
+    tensor_descriptor_type,
+    validate_block_shape,
+)
+from tritium.ops import ttir
+from tritium.ops.ttir import DescriptorReduceKind, PaddingOption
+
+_SUM = {"uint32", "int32", "uint64", "fp32", "fp16", "bf16"}
+_ORDER = {"uint32", "int32", "uint64", "int64", "fp16", "bf16"}
+_BITS = {"uint32", "int32", "uint64", "int64"}
+_ATOMIC_DTYPES = {
+    "add": _SUM, "min": _ORDER, "max": _ORDER, "and": _BITS, "or": _BITS, "xor": _BITS,
+}  # fmt: skip
+
+
+@builtin
+def make_tensor_descriptor(
+    base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
+) -> tensor_descriptor:
+    """Describe a tensor in memory.
+
+    Args:
+        base: a pointer to the first element, aligned to 16 bytes.
+        shape: 1 to 5 extents of the whole tensor.
+        strides: in elements; multiples of 16 bytes but for the last, which is 1.
+        block_shape: compile-time powers of two; the last axis of a block has 16 bytes or more.
+        padding_option: what loads see beyond the bounds: "zero" or "nan".
+
+    Raises `ValueError` for arguments that do not fit.
+    """
+    pointer = casts.to_tensor(base)
+    if not isinstance(pointer.type, pointer_type) or pointer.type.element_ty.is_block():
+        raise ValueError(f"Expected `base` to be a pointer type; got {pointer.type}")
+    element = pointer.type.element_ty
+    extents = tuple(block_shape) if isinstance(block_shape, (tuple, list)) else (block_shape,)
+    rank = len(shape)
+    if not 1 <= rank <= 5:
+        raise ValueError(f"Expected 1 <= ndim <= 5 but got {rank} dimensions")
+    if len(strides) != rank:
+        raise ValueError(f"Expected {rank} strides but got {len(strides)}")
+    if len(extents) != rank:
+        raise ValueError(f"Expected block_shape to have {rank} dimensions but got {len(extents)}")
+    validate_block_shape(extents)
+    size = element.primitive_bitwidth // 8
+    if extents[-1] * size < 16:
+        raise ValueError(
+            "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
+            f"{extents[-1]} * {size} = {extents[-1] * size} bytes"
+        )
+    if not _is_one(strides[-1]):
+        raise ValueError(f"Tensor descriptor last dim must be 1 but got {strides[-1]}")
+    padding = choose(
+        "Padding option", padding_option,
+        {"": PaddingOption.PAD_ZERO, "zero": PaddingOption.PAD_ZERO, "nan": PaddingOption.PAD_NAN},
+    )  # fmt: skip
+    if element.is_int() and padding is PaddingOption.PAD_NAN:
+        raise ValueError("Padding option `nan` is not supported for integer blocks")
+    sizes, steps = integers(shape, int32, "shape"), integers(strides, int64, "strides")
+    type = tensor_descriptor_type(block_type(element, extents))
+    handle = emit(
+        ttir.MakeTensorDescOp, pointer.handle, [s.handle for s in sizes],
+        [s.handle for s in steps], result=type.to_ir(), padding=padding,
+    )  # fmt: skip
+    return tensor_descriptor(handle, tl_tuple(sizes), tl_tuple(steps), type.block_type)
+
+
+def _is_one(stride: Any) -> bool:
+    stride = unwrap(stride)
+    if isinstance(stride, tensor):
+        return isinstance(stride.handle, Evaluated) and int(stride) == 1
+    return stride == 1
+
+
+def _check(desc: Any) -> tensor_descriptor:
+    if not isinstance(desc, tensor_descriptor):
+        raise TypeError(f"{casts.type_name(desc)} given; a tensor descriptor is required")
+    return desc
+
+
+def _indices(desc: tensor_descriptor, offsets: Any) -> list[Any]:
+    found = integers(offsets, int32, "offsets")
+    if len(found) != len(desc.block_shape):
+        raise ValueError(f"expected {len(desc.block_shape)} offsets, but got {len(found)}")
+    return [f.handle for f in found]
+
+
+def _load(desc: Any, offsets: Any) -> tensor:
+    d = _check(desc)
+    indices = _indices(d, offsets)
+    return tensor(emit(ttir.DescriptorLoadOp, d.handle, indices), d.block_type)
+
+
+def _block(desc: tensor_descriptor, value: Any) -> tensor:
+    block = arithmetic.broadcast_shape(casts.to_tensor(value), desc.block_type.shape)
+    return casts.cast(block, desc.dtype)
+
+
+def _store(desc: Any, offsets: Any, value: Any) -> None:
+    d = _check(desc)
+    indices = _indices(d, offsets)
+    emit_many(ttir.DescriptorStoreOp, d.handle, _block(d, value).handle, indices)
+
+
+@builtin
+def load_tensor_descriptor(desc: Any, offsets: Any) -> tensor:
+    """The block of `desc` at `offsets` (one integer an axis). The same as `desc.load(offsets)`."""
+    return _load(desc, offsets)
+
+
+@builtin
+def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> None:
+    """Write a block at `offsets`. The same as `desc.store(offsets, value)`."""
+    _store(desc, offsets, value)
+
+
+# Methods
+
+
+def _method(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def attach(fn: Callable[..., Any]) -> Callable[..., Any]:
+        fn.__name__ = name
+        method = builtin(fn)
+        setattr(tensor_descriptor, name, method)
+        return method
+
+    return attach
+
+
+@_method("load")
+def _load_method(self: Any, offsets: Any) -> tensor:
+    """The block at `offsets` (one integer an axis); zeros beyond the bounds."""
+    return _load(self, offsets)
+
+
+@_method("store")
+def _store_method(self: Any, offsets: Any, value: Any) -> None:
+    """Write `value`, cast and broadcast to a block, at `offsets`."""
+    _store(self, offsets, value)
+
+
+def _rows(desc: tensor_descriptor, x_offsets: Any, y_offset: Any) -> tuple[tensor, tensor]:
+    rows = casts.to_tensor(x_offsets)
+    shape = desc.block_shape
+    if len(shape) != 2 or shape[0] != 1:
+        raise ValueError(f"descriptor must be 2D with block [1, BLOCK_Y]; its block is {shape}")
+    if len(rows.type.shape) != 1 or not rows.dtype.is_int():
+        raise ValueError(f"x offsets must be a 1D block of integers; got {rows.type}")
+    if rows.type.shape[0] < 8:
+        raise ValueError(f"at least 8 rows are needed; got {rows.type.shape[0]}")
+    (column,) = integers([y_offset], int32, "y_offset")
+    return casts.cast(rows, int32), column
+
+
+@_method("gather")
+def _gather_method(self: Any, *args: Any) -> tensor:
+    """`gather(x_offsets, y_offset)`: the rows `x_offsets` from column `y_offset` on, for a
+    descriptor of blocks [1, BLOCK_Y]: a block [len(x_offsets), BLOCK_Y]."""
+    if len(args) != 2:
+        raise ValueError(f"descriptor gather only supports 2D indexing, but got {len(args)}")
+    rows, column = _rows(_check(self), *args)
+    handle = emit(ttir.DescriptorGatherOp, self.handle, rows.handle, column.handle)
+    return tensor(handle, block_type(self.dtype, [rows.type.shape[0], self.block_shape[1]]))
+
+
+@_method("scatter")
+def _scatter_method(self: Any, value: Any, *args: Any) -> None:
+    """`scatter(value, x_offsets, y_offset)`: write the rows of `value`. See `gather`."""
+    if len(args) != 2:
+        raise ValueError(f"descriptor scatter only supports 2D indexing, but got {len(args)}")
+    rows, column = _rows(_check(self), *args)
+    block = arithmetic.broadcast_shape(
+        casts.to_tensor(value), (rows.type.shape[0], self.block_shape[1])
+    )
+    block = casts.cast(block, self.dtype)
+    emit_many(ttir.DescriptorScatterOp, self.handle, rows.handle, column.handle, block.handle)
+
+
+def check_atomic_dtype(kind: str, element: dtype) -> None:
+    """Raises `ValueError` for an element type that the operation does not take."""
+    if element.name not in _ATOMIC_DTYPES[kind]:
+        allowed = ", ".join(sorted(_ATOMIC_DTYPES[kind]))
+        raise ValueError(f"Unsupported dtype {element} for descriptor atomic_{kind}: {allowed}")
+
+
+def _atomic(kind: str) -> None:
+    @_method(f"atomic_{kind}")
+    def method(self: Any, offsets: Any, value: Any) -> None:
+        d = _check(self)
+        check_atomic_dtype(kind, d.dtype)
+        if isinstance(d.handle, Evaluated) and kind in ("min", "max") and d.dtype.is_int_unsigned():
+            raise NotImplementedError(f"descriptor atomic_{kind} of {d.dtype} in the interpreter")
+        emit_many(
+            ttir.DescriptorReduceOp, d.handle, _block(d, value).handle, _indices(d, offsets),
+            kind=DescriptorReduceKind[kind.upper()],
+        )  # fmt: skip
+
+    method.__doc__ = f"Combine the block of memory at `offsets` with `value` by {kind}, atomically."
+
+
+for _kind in _ATOMIC_DTYPES:
+    _atomic(_kind)

@@ -1,0 +1,103 @@
+"""What a kernel's `for` and `while` run over."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from typing import Any
+
+from tritium.language import casts, emitter
+from tritium.language.arithmetic import integer_promote
+from tritium.language.base import base_value
+from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.types import dtype, int32
+
+
+class range(base_value):  # noqa: A001, N801
+    """`range` with hints for the compiler.
+
+    Args:
+        arg1, arg2, step: as Python's `range`; integers, known at compile time or not.
+        num_stages: how many iterations the loads of a pipelined loop run ahead.
+        loop_unroll_factor: unroll the loop by this factor.
+        disallow_acc_multi_buffer: keep one buffer for the accumulator of a dot.
+        flatten: merge the loop nest into one loop.
+        warp_specialize: let groups of warps do different parts of the loop's work.
+        disable_licm: keep loop-invariant code inside the loop.
+
+    Iterating over it outside of a kernel raises `RuntimeError`.
+    """
+
+    def __init__(
+        self,
+        arg1: Any,
+        arg2: Any = None,
+        step: Any = None,
+        num_stages: Any = None,
+        loop_unroll_factor: Any = None,
+        disallow_acc_multi_buffer: Any = False,
+        flatten: Any = False,
+        warp_specialize: Any = False,
+        disable_licm: Any = False,
+    ):
+        self.start, self.end = (constexpr(0), arg1) if arg2 is None else (arg1, arg2)
+        self.step = constexpr(1) if step is None else step
+        self.num_stages = num_stages
+        self.loop_unroll_factor = loop_unroll_factor
+        self.disallow_acc_multi_buffer = disallow_acc_multi_buffer
+        self.flatten = flatten  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.warp_specialize = warp_specialize
+        self.disable_licm = disable_licm
+
+    def __iter__(self) -> Iterator[Any]:
+        """Scalars of the bounds' type, as in a compiled loop."""
+        if not emitter.active():
+            raise RuntimeError("tl.range can only be used in @triton.jit'd functions")
+        bounds = [casts.to_tensor(b) for b in (self.start, self.end, self.step)]
+        if not all(b.dtype.is_int() and not b.type.is_block() for b in bounds):
+            described = ", ".join(str(b.type) for b in bounds)
+            raise TypeError(f"For loop bounds and step must all be ints, are ({described})")
+        type = common_integer_type([b.dtype for b in bounds])
+        for i in builtins.range(*(int(b) for b in bounds)):
+            yield casts.constant(i, type)
+
+    def __repr__(self) -> str:
+        return f"range({self.start}, {self.end}, {self.step})"
+
+
+class static_range(base_value):  # noqa: N801
+    """A loop over compile-time bounds that is fully unrolled; the variable is a constexpr."""
+
+    def __init__(self, arg1: Any, arg2: Any = None, step: Any = None):
+        start, end = (0, arg1) if arg2 is None else (arg1, arg2)
+        self.start, self.end = constexpr(start), constexpr(end)
+        self.step = constexpr(1 if step is None else step)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not emitter.active():
+            raise RuntimeError("static_range can only be used in @triton.jit'd functions")
+        bounds = [unwrap(b) for b in (self.start, self.end, self.step)]
+        for i in builtins.range(*(int(b) for b in bounds)):
+            yield constexpr(i)
+
+    def __repr__(self) -> str:
+        return f"static_range({self.start}, {self.end}, {self.step})"
+
+
+class condition(base_value):  # noqa: N801
+    """The condition of a `while`, with hints: `while tl.condition(i < n, disable_licm=True)`."""
+
+    def __init__(self, arg1: Any, disable_licm: Any = False):
+        self.condition = arg1
+        self.disable_licm = disable_licm
+
+    def __bool__(self) -> bool:
+        return bool(self.condition)
+
+
+def common_integer_type(types: list[dtype]) -> dtype:
+    """The integer type of a loop's variable for bounds of these types: at least int32."""
+    result = int32
+    for type in types:
+        result = integer_promote(result, type)
+    return result

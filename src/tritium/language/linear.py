@@ -1,0 +1,232 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.language import casts, emitter
+from tritium.language.decorators import builtin
+from tritium.language.emitter import emit
+from tritium.language.tensor import tensor
+from tritium.language.types import (
+    bfloat16,
+    block_type,
+    dtype,
+    float16,
+    float8e4nv,
+    float8e5,
+    float32,
+    float64,
+    int8,
+    int32,
+    uint8,
+)
+from tritium.ops import ttir
+from tritium.ops.ttir import InputPrecision
+
+_OPERANDS = (int8, uint8, float16, bfloat16, float32, float64)
+
+
+def _operand(value: Any, name: str) -> tensor:
+    x = casts.to_tensor(value)
+    if not x.type.is_block():
+        raise ValueError(f"dot: {name} is a scalar; a 2-D or 3-D block is required")
+    if not x.dtype.is_fp8() and x.dtype not in _OPERANDS:
+        allowed = ", ".join(str(t) for t in _OPERANDS)
+        raise TypeError(f"Unsupported {name} dtype {x.dtype}; allowed: fp8 types, {allowed}")
+    features = emitter.current().features
+    if x.dtype.is_fp8():
+        casts.check_dtype_supported(x.dtype)
+        if x.dtype.name in features.deprecated_fp8_dot_operand_dtypes:
+            emitter.current().warn(
+                f"the use of {x.dtype} is deprecated on this architecture and it will be removed; "
+                "it is computed in float16"
+            )
+            return casts.cast(x, float16)
+        if x.dtype.is_fp8e4b15():
+            return casts.cast(x, float16)
+    return x
+
+
+def _check_shapes(lhs: tensor, rhs: tensor) -> None:
+    left, right = lhs.type.shape, rhs.type.shape
+    if len(left) != len(right) or len(left) not in (2, 3):
+        raise ValueError(
+            f"Both inputs must be either 2D or 3D; (lhs: {list(left)} vs rhs: {list(right)})"
+        )
+    if left[-1] != right[-2]:
+        raise ValueError(
+            f"First input shape ({list(left)}) and second input shape {list(right)} are not "
+            f"compatible for matmul (second index of first shape ({left[-1]}) must be equal to "
+            f"first index of second shape ({right[-2]})"
+        )
+    if left[:-2] != right[:-2]:
+        raise ValueError(f"the batch sizes of {list(left)} and {list(right)} differ")
+    m, n, k = emitter.current().features.min_dot_size(lhs.type, rhs.type)
+    if left[-2] < m or right[-1] < n or left[-1] < k:
+        raise ValueError(
+            f"Input shapes should have M >= {m}, N >= {n} and K >= {k}; "
+            f"got M = {left[-2]}, N = {right[-1]}, K = {left[-1]}"
+        )
+
+
+def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
+    if operand.is_int():
+        if operand != int8:
+            raise TypeError(f"dot of {operand}: only int8 supported!")
+        return int32
+    if out_dtype == bfloat16:
+        raise ValueError(
+            "out_dtype=bfloat16 is unsupported. Please use out_dtype=float32/float16 and cast with "
+            "`.to(tl.bfloat16)`"
+        )
+    if operand in (float32, bfloat16):
+        return float32
+    if operand == float64:
+        return float64
+    return float16 if out_dtype == float16 else float32
+
+
+def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
+    features = emitter.current().features
+    if input_precision is not None and allow_tf32 is not None:
+        raise ValueError("Only one of input_precision and allow_tf32 can be specified")
+    if input_precision is None:
+        allowed_tf32 = "tf32" in features.allowed_dot_input_precisions
+        fallback = features.default_dot_input_precision if allowed_tf32 else "ieee"
+        input_precision = {None: fallback, True: "tf32", False: "ieee"}[
+            None if allow_tf32 is None else bool(allow_tf32)
+        ]
+    word = str(input_precision).lower()
+    if word not in features.allowed_dot_input_precisions:
+        raise ValueError(
+            f"input_precision must be one of {features.allowed_dot_input_precisions}. "
+            f"Got {input_precision}"
+        )
+    return InputPrecision[word.upper()]
+
+
+def _accumulator(acc: Any, type: block_type) -> tensor:
+    if acc is None:
+        return casts.constant(0, type)
+    value = casts.to_tensor(acc)
+    if value.type != type:
+        raise ValueError(f"dot: acc has type {value.type}; {type} is required")
+    return value
+
+
+@builtin
+def dot(
+    input: Any,
+    other: Any,
+    acc: Any = None,
+    input_precision: Any = None,
+    allow_tf32: Any = None,
+    max_num_imprecise_acc: Any = None,
+    out_dtype: Any = float32,
+) -> tensor:
+    """The matrix product `input @ other + acc`.
+
+    Args:
+        input, other: blocks (M, K) and (K, N), or with a batch axis in front, of one dtype (fp8
+            types may be mixed).
+        acc: the block (M, N) to add to; zeros when None.
+        input_precision: how float32 operands may be rounded: "tf32", "tf32x3" or "ieee".
+        allow_tf32: the older way to say "tf32" (True) or "ieee" (False).
+        max_num_imprecise_acc: for fp8: how many products may be summed at reduced precision.
+        out_dtype: float32, or float16 for operands of 16 or fewer bits; int8 gives int32.
+
+    Raises `ValueError` and `TypeError` for shapes, dtypes and options that do not fit.
+    """
+    lhs, rhs = _operand(input, "lhs"), _operand(other, "rhs")
+    if lhs.dtype != rhs.dtype and not (lhs.dtype.is_fp8() and rhs.dtype.is_fp8()):
+        raise TypeError(f"Both operands must be same dtype. Got {lhs.dtype} and {rhs.dtype}")
+    precision = _precision(input_precision, allow_tf32)
+    _check_shapes(lhs, rhs)
+    result = _result_dtype(lhs.dtype, out_dtype)
+    type = block_type(result, [*lhs.type.shape[:-1], rhs.type.shape[-1]])
+    accumulator = _accumulator(acc, type)
+    fp8 = lhs.dtype.is_fp8() and rhs.dtype.is_fp8()
+    if max_num_imprecise_acc is None:
+        features = emitter.current().features
+        max_num_imprecise_acc = features.max_num_imprecise_acc_default if fp8 else 0
+    elif fp8 and max_num_imprecise_acc > lhs.type.shape[-1]:
+        raise ValueError(
+            f"max_num_imprecise_acc ({max_num_imprecise_acc}) must be <= K ({lhs.type.shape[-1]})"
+        )
+    handle = emit(
+        ttir.DotOp, lhs.handle, rhs.handle, accumulator.handle,
+        inputPrecision=precision, maxNumImpreciseAcc=max_num_imprecise_acc,
+    )  # fmt: skip
+    return tensor(handle, type)
+
+
+_FORMATS = {"e2m1": uint8, "e4m3": float8e4nv, "e5m2": float8e5, "bf16": bfloat16, "fp16": float16}
+
+
+def _scaled_operand(value: Any, format: Any, name: str) -> tensor:
+    x = casts.to_tensor(value)
+    if format not in _FORMATS:
+        allowed = ", ".join(_FORMATS)
+        raise ValueError(f"dot_scaled: {name} format {format!r} not supported; allowed: {allowed}")
+    wanted = _FORMATS[format]
+    if x.dtype == wanted:
+        return x
+    if wanted.is_fp8() and x.dtype in (uint8, int8):
+        return casts.bitcast(x, wanted)
+    raise TypeError(f"dot_scaled: {name} of format {format} has dtype {x.dtype}; {wanted} required")
+
+
+def _scale(value: Any, name: str) -> Any:
+    if value is None:
+        return None
+    scale = casts.to_tensor(value)
+    if scale.dtype not in (uint8, int8, float8e4nv):
+        raise TypeError(f"dot_scaled: {name} has dtype {scale.dtype}; uint8 (E8M0) is required")
+    return scale.handle
+
+
+@builtin
+def dot_scaled(
+    lhs: Any,
+    lhs_scale: Any,
+    lhs_format: Any,
+    rhs: Any,
+    rhs_scale: Any,
+    rhs_format: Any,
+    acc: Any = None,
+    fast_math: Any = False,
+    lhs_k_pack: Any = True,
+    rhs_k_pack: Any = True,
+    out_dtype: Any = float32,
+) -> tensor:
+    """The matrix product of operands that share a scale along runs of K, plus `acc`, in float32.
+
+    Args:
+        lhs, rhs: blocks (M, K) and (K, N); in format e2m1 uint8 with two numbers a byte.
+        lhs_scale, rhs_scale: uint8 (E8M0) or fp8e4nv blocks (M, K / run) and (N, K / run), or None.
+        lhs_format, rhs_format: "e2m1", "e4m3", "e5m2", "bf16" or "fp16".
+        acc: the float32 block (M, N) to add to.
+        fast_math: do not care for NaN scales.
+        lhs_k_pack, rhs_k_pack: whether e2m1 numbers are packed along K (else along M or N).
+        out_dtype: float32.
+
+    Raises `ValueError` and `TypeError` for formats, dtypes and shapes that do not fit.
+    """
+    if out_dtype != float32:
+        raise ValueError(f"dot_scaled: out_dtype is {out_dtype}; only float32 is supported")
+    a, b = _scaled_operand(lhs, lhs_format, "lhs"), _scaled_operand(rhs, rhs_format, "rhs")
+    rows, columns = a.type.shape[-2], b.type.shape[-1]
+    if lhs_format == "e2m1" and not lhs_k_pack:
+        rows *= 2
+    if rhs_format == "e2m1" and not rhs_k_pack:
+        columns *= 2
+    type = block_type(float32, [*a.type.shape[:-2], rows, columns])
+    handle = emit(
+        ttir.DotScaledOp, a.handle, b.handle, _accumulator(acc, type).handle,
+        _scale(lhs_scale, "lhs_scale"), _scale(rhs_scale, "rhs_scale"),
+        a_elem_type=ttir.ScaleFormat[lhs_format.upper()],
+        b_elem_type=ttir.ScaleFormat[rhs_format.upper()],
+        fastMath=bool(fast_math), lhs_k_pack=bool(lhs_k_pack), rhs_k_pack=bool(rhs_k_pack),
+    )  # fmt: skip
+    return tensor(handle, type)

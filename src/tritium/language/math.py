@@ -1,0 +1,153 @@
+"""Mathematical functions, elementwise on floating-point tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.language import arithmetic, casts
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit
+from tritium.language.tensor import tensor
+from tritium.ops import math as ops
+from tritium.ops import ttir
+from tritium.ops.base import Op
+
+_FLOATS = ["fp32", "fp64"]
+_WORDS = ["int32", "int64", "uint32", "uint64"]
+
+
+def check_dtypes(allowed: list[str], *values: Any) -> None:
+    """Raises `ValueError` for a tensor whose dtype is not among the allowed ones."""
+    for value in values:
+        if isinstance(value, tensor) and value.dtype.name not in allowed:
+            raise ValueError(f"Expected dtype {allowed} but got {value.dtype.name}")
+
+
+def unary(cls: type[Op], x: Any, allowed: list[str] = _FLOATS) -> tensor:
+    """An elementwise op on one tensor of an allowed dtype."""
+    value = casts.to_tensor(x)
+    check_dtypes(allowed, value)
+    return tensor(emit(cls, value.handle), value.type)
+
+
+@tensor_member
+@builtin
+def exp(x: Any) -> tensor:
+    """e to the power of `x` (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.ExpOp, x)
+
+
+@tensor_member
+@builtin
+def exp2(x: Any) -> tensor:
+    """2 to the power of `x` (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.Exp2Op, x)
+
+
+@tensor_member
+@builtin
+def log(x: Any) -> tensor:
+    """The natural logarithm (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.LogOp, x)
+
+
+@tensor_member
+@builtin
+def log2(x: Any) -> tensor:
+    """The logarithm to base 2 (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.Log2Op, x)
+
+
+@tensor_member
+@builtin
+def cos(x: Any) -> tensor:
+    """The cosine of an angle in radians (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.CosOp, x)
+
+
+@tensor_member
+@builtin
+def sin(x: Any) -> tensor:
+    """The sine of an angle in radians (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.SinOp, x)
+
+
+@tensor_member
+@builtin
+def sqrt(x: Any) -> tensor:
+    """The square root, perhaps off by an ulp (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.SqrtOp, x)
+
+
+@tensor_member
+@builtin
+def sqrt_rn(x: Any) -> tensor:
+    """The square root, correctly rounded (fp32; `ValueError` for others)."""
+    return unary(ttir.PreciseSqrtOp, x, ["fp32"])
+
+
+@tensor_member
+@builtin
+def rsqrt(x: Any) -> tensor:
+    """1 / sqrt(x) (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.RsqrtOp, x)
+
+
+@tensor_member
+@builtin
+def erf(x: Any) -> tensor:
+    """The error function (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.ErfOp, x)
+
+
+@tensor_member
+@builtin
+def floor(x: Any) -> tensor:
+    """The next integer downward (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.FloorOp, x)
+
+
+@tensor_member
+@builtin
+def ceil(x: Any) -> tensor:
+    """The next integer upward (fp32, fp64; `ValueError` for others)."""
+    return unary(ops.CeilOp, x)
+
+
+@tensor_member
+@builtin
+def abs(x: Any) -> tensor:  # noqa: A001
+    """The magnitude of numbers of any dtype; unsigned ones stay."""
+    return arithmetic.absolute(x)
+
+
+@builtin
+def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> tensor:
+    """`x / y` of floating-point tensors; with `ieee_rounding` correctly rounded.
+
+    Raises `TypeError` for integers.
+    """
+    return arithmetic.fdiv(x, y, bool(ieee_rounding))
+
+
+@builtin
+def div_rn(x: Any, y: Any) -> tensor:
+    """`x / y`, correctly rounded (fp32; `ValueError` for others)."""
+    check_dtypes(["fp32"], x, y)
+    return arithmetic.fdiv(x, y, True)
+
+
+@builtin
+def fma(x: Any, y: Any, z: Any) -> tensor:
+    """`x * y + z` of floating-point tensors, rounded once."""
+    return arithmetic.fma(x, y, z)
+
+
+@builtin
+def umulhi(x: Any, y: Any) -> tensor:
+    """The upper half of the product of 32- or 64-bit integers taken as unsigned numbers.
+
+    Raises `ValueError` for other dtypes.
+    """
+    check_dtypes(_WORDS, x, y)
+    return arithmetic.multiply_high(x, y)

@@ -1,0 +1,340 @@
+"""Loads and stores through pointers, blocks of pointers and block pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from tritium.language import arithmetic, casts
+from tritium.language.constexpr import unwrap
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit, emit_many
+from tritium.language.tensor import tensor
+from tritium.language.tuples import tuple as tl_tuple
+from tritium.language.types import (
+    block_type,
+    dtype,
+    int1,
+    int8,
+    int32,
+    int64,
+    pointer_type,
+    validate_block_shape,
+)
+from tritium.ops import ttir
+from tritium.ops.ttir import CacheModifier, EvictionPolicy
+
+V = TypeVar("V")
+
+_EVICTION = {
+    "": EvictionPolicy.EVICT_NORMAL,
+    "evict_first": EvictionPolicy.EVICT_FIRST,
+    "evict_last": EvictionPolicy.EVICT_LAST,
+}
+_LOAD_CACHE = {
+    "": CacheModifier.NONE, ".ca": CacheModifier.CA, ".cg": CacheModifier.CG,
+    ".cv": CacheModifier.CV,
+}  # fmt: skip
+_STORE_CACHE = {
+    "": CacheModifier.NONE, ".wb": CacheModifier.WB, ".cg": CacheModifier.CG,
+    ".cs": CacheModifier.CS, ".wt": CacheModifier.WT,
+}  # fmt: skip
+
+
+def choose(what: str, value: Any, allowed: Mapping[str, V]) -> V:
+    """The meaning of a word. Raises `ValueError` naming those that are allowed."""
+    key = "" if value is None else value
+    if key not in allowed:
+        words = ", ".join(repr(k) for k in allowed)
+        raise ValueError(f"{what} {value} not supported; allowed: {words}")
+    return allowed[key]
+
+
+def is_block_pointer(value: tensor) -> bool:
+    """Whether it is a scalar that `make_block_ptr` made."""
+    return isinstance(value.type, pointer_type) and value.type.element_ty.is_block()
+
+
+def _through_bytes(pointer: tensor, element: dtype) -> tuple[tensor, dtype]:
+    """Booleans occupy bytes in memory."""
+    if not element.is_bool():
+        return pointer, element
+    assert isinstance(pointer.dtype, pointer_type)
+    as_bytes = pointer_type(int8, pointer.dtype.address_space, pointer.dtype.const)
+    return casts.cast(pointer, as_bytes), int8
+
+
+def check_pointer(name: str, value: Any) -> tensor:
+    """The pointer argument of a memory operation. Raises `ValueError` for anything else."""
+    pointer = casts.to_tensor(value)
+    if not pointer.dtype.is_ptr():
+        raise ValueError(f"Unsupported ptr type {pointer.type!r} in `tl.{name}`")
+    return pointer
+
+
+def check_mask(pointer: tensor, mask: Any, what: str = "Mask") -> tensor | None:
+    """A mask in the shape of the pointers. Raises `ValueError` for no booleans or a block mask
+    with a scalar pointer."""
+    if mask is None:
+        return None
+    m = casts.to_tensor(mask)
+    if not m.dtype.is_bool():
+        raise ValueError(f"{what} must have boolean scalar type; got {m.dtype}")
+    return fit(pointer, m, what)
+
+
+def fit(pointer: tensor, value: tensor, what: str) -> tensor:
+    """`value` broadcast to the shape of the pointers."""
+    if value.type.is_block() and not pointer.type.is_block():
+        raise ValueError(f"{what} argument cannot be block type if pointer argument is not a block")
+    while value.type.is_block() and len(value.type.shape) < len(pointer.type.shape):
+        value = arithmetic.expand_dims(value, 0)
+    return arithmetic.broadcast_shape(value, pointer.type.shape)
+
+
+def _same_block(pointer: tensor, *others: tensor | None) -> tensor:
+    """A block of pointers stretched where the value or mask is larger."""
+    for other in others:
+        if other is not None and pointer.type.is_block() and other.type.is_block():
+            pointer, _ = arithmetic.broadcast_values(pointer, other)
+    return pointer
+
+
+@builtin
+def load(
+    pointer: Any,
+    mask: Any = None,
+    other: Any = None,
+    boundary_check: Any = (),
+    padding_option: Any = "",
+    cache_modifier: Any = "",
+    eviction_policy: Any = "",
+    volatile: Any = False,
+) -> tensor:
+    """What lies in memory at `pointer`.
+
+    Args:
+        pointer: a scalar pointer, a block of pointers, or a block pointer.
+        mask: int1, broadcast to the pointers; where it is false memory is not touched.
+        other: the result where the mask is false (undefined without it), cast to the element type.
+        boundary_check: for block pointers: the axes along which the block may cross the border.
+        padding_option: for block pointers: "zero" or "nan" beyond the border.
+        cache_modifier: "", ".ca", ".cg" or ".cv".
+        eviction_policy: "", "evict_first" or "evict_last".
+        volatile: neither merge nor drop the access.
+
+    Raises `ValueError` for arguments that do not fit together.
+    """
+    options = {
+        "cache": choose("Cache modifier", cache_modifier, _LOAD_CACHE),
+        "evict": choose("Eviction policy", eviction_policy, _EVICTION),
+        "isVolatile": bool(volatile),
+    }
+    paddings = {"": None, "zero": "zero", "nan": "nan"}
+    padding = choose("Padding option", padding_option, paddings)
+    pointer = check_pointer("load", pointer)
+    if is_block_pointer(pointer):
+        if mask is not None or other is not None:
+            raise ValueError(
+                "`mask` and `other` arguments cannot be specified for loading block pointers"
+            )
+        return _load_block_pointer(pointer, boundary_check, padding, options)
+    if mask is None and other is not None:
+        raise ValueError("`other` cannot be provided without `mask`")
+    if padding or boundary_check:
+        raise ValueError(
+            "`padding_option` or `boundary_check` argument is not supported for loading a tensor of "
+            "pointers or a scalar, whose bounds are unknown; use `mask`, or a block pointer made by "
+            "`make_block_ptr`"
+        )
+    assert isinstance(pointer.dtype, pointer_type)
+    element = pointer.dtype.element_ty
+    casts.check_dtype_supported(element)
+    m = None if mask is None else casts.to_tensor(mask)
+    pointer = _same_block(pointer, m)
+    m = check_mask(pointer, m)
+    pointer, memory_type = _through_bytes(pointer, element)
+    o = None
+    if other is not None:
+        o = fit(pointer, casts.cast(casts.to_tensor(other), memory_type), "Other")
+    handle = emit(
+        ttir.LoadOp, pointer.handle, None if m is None else m.handle,
+        None if o is None else o.handle, **options,
+    )  # fmt: skip
+    loaded = tensor(handle, pointer.type.with_element_ty(memory_type))
+    return casts.cast(loaded, element)
+
+
+@tensor_member
+@builtin
+def store(
+    pointer: Any,
+    value: Any,
+    mask: Any = None,
+    boundary_check: Any = (),
+    cache_modifier: Any = "",
+    eviction_policy: Any = "",
+) -> None:
+    """Write `value`, cast to the element type and broadcast, to memory at `pointer`.
+
+    Args:
+        pointer: a scalar pointer, a block of pointers, or a block pointer.
+        value: a number or tensor.
+        mask: int1, broadcast to the pointers; where it is false memory is not touched.
+        boundary_check: for block pointers: the axes along which the block may cross the border;
+            what lies beyond is dropped.
+        cache_modifier: "", ".wb", ".cg", ".cs" or ".wt".
+        eviction_policy: "", "evict_first" or "evict_last".
+
+    Raises `ValueError` for arguments that do not fit together, or a const pointer.
+    """
+    options = {
+        "cache": choose("Cache modifier", cache_modifier, _STORE_CACHE),
+        "evict": choose("Eviction policy", eviction_policy, _EVICTION),
+    }
+    pointer = check_pointer("store", pointer)
+    if pointer.dtype.is_const():
+        raise ValueError("Cannot store to a constant pointer")
+    if is_block_pointer(pointer):
+        if mask is not None:
+            raise ValueError("`mask` argument cannot be specified for storing block pointers")
+        _store_block_pointer(pointer, casts.to_tensor(value), boundary_check, options)
+        return
+    if boundary_check:
+        raise ValueError(
+            "`boundary_check` argument is not supported for storing a tensor of pointers or a "
+            "scalar, whose bounds are unknown; use `mask`, or a block pointer made by "
+            "`make_block_ptr`"
+        )
+    assert isinstance(pointer.dtype, pointer_type)
+    element = pointer.dtype.element_ty
+    v = casts.to_tensor(value)
+    m = None if mask is None else casts.to_tensor(mask)
+    pointer = _same_block(pointer, v, m)
+    v, m = fit(pointer, v, "Value"), check_mask(pointer, m)
+    v = casts.cast(v, element) if not element.is_ptr() or v.dtype != element else v
+    pointer, memory_type = _through_bytes(pointer, element)
+    v = casts.cast(v, memory_type)
+    emit_many(
+        ttir.StoreOp, pointer.handle, v.handle, None if m is None else m.handle, **options
+    )
+
+
+# Block pointers
+
+
+def _boundary(check: Any, rank: int) -> tuple[int, ...]:
+    axes = tuple(check) if isinstance(check, (tuple, list)) else (check,)
+    if any(not isinstance(a, int) or not 0 <= a < rank for a in axes):
+        raise ValueError(f"boundary_check is {check}; axes from 0 to {rank - 1} are allowed")
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"boundary_check is {check}; each axis may be given once")
+    return tuple(sorted(axes))
+
+
+def _load_block_pointer(
+    pointer: tensor, boundary_check: Any, padding: str | None, options: Mapping[str, Any]
+) -> tensor:
+    assert isinstance(pointer.type, pointer_type)
+    block = pointer.type.element_ty
+    if block.scalar.is_bool():
+        raise ValueError("a block pointer to int1 cannot be loaded from; use int8")
+    if block.scalar.is_int() and padding == "nan":
+        raise ValueError("Padding option `nan` is not supported for integer block pointers")
+    axes = _boundary(boundary_check, len(block.shape))
+    attrs = dict(options)
+    if padding is not None:
+        attrs["padding"] = ttir.PaddingOption[f"PAD_{padding.upper()}"]
+    return tensor(emit(ttir.LoadOp, pointer.handle, boundaryCheck=axes, **attrs), block)
+
+
+def _store_block_pointer(
+    pointer: tensor, value: tensor, boundary_check: Any, options: Mapping[str, Any]
+) -> None:
+    assert isinstance(pointer.type, pointer_type)
+    block = pointer.type.element_ty
+    if block.scalar.is_bool():
+        raise ValueError("a block pointer to int1 cannot be stored to; use int8")
+    axes = _boundary(boundary_check, len(block.shape))
+    value = arithmetic.broadcast_shape(value, block.shape)
+    value = casts.cast(value, block.scalar)
+    emit_many(ttir.StoreOp, pointer.handle, value.handle, boundaryCheck=axes, **options)
+
+
+def integers(values: Any, type: dtype, what: str) -> list[tensor]:
+    """Integers and integer scalars as scalars of `type`. Raises `TypeError` for anything else."""
+    sequence = values if isinstance(values, (tuple, list, tl_tuple)) else [values]
+    result: list[tensor] = []
+    for value in sequence:
+        scalar = casts.to_tensor(unwrap(value))
+        if not scalar.dtype.is_int() or scalar.type.is_block():
+            raise TypeError(f"{what} has an entry of type {scalar.type}; integers are required")
+        result.append(casts.cast(scalar, type))
+    return result
+
+
+def _handles(values: Sequence[tensor]) -> tuple[Any, ...]:
+    return tuple(v.handle for v in values)
+
+
+@builtin
+def make_block_ptr(
+    base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
+) -> tensor:
+    """A pointer to a block of a strided tensor in memory.
+
+    Args:
+        base: a scalar pointer to the tensor's first element.
+        shape, strides: of the whole tensor, in elements.
+        offsets: where the block begins.
+        block_shape: compile-time powers of two.
+        order: the axes from the fastest varying to the slowest.
+
+    Raises `ValueError` where lengths differ or `order` is no permutation.
+    """
+    base = casts.to_tensor(base)
+    if not base.type.is_ptr() or is_block_pointer(base):
+        raise ValueError(f"Expected `base` to be a pointer type; got {base.type}")
+    assert isinstance(base.type, pointer_type)
+    if base.type.element_ty.is_bool():
+        base, _ = _through_bytes(base, int1)
+        assert isinstance(base.type, pointer_type)
+    extents = tuple(block_shape) if isinstance(block_shape, (tuple, list)) else (block_shape,)
+    validate_block_shape(extents)
+    axes = tuple(order) if isinstance(order, (tuple, list)) else (order,)
+    if sorted(axes) != list(range(len(axes))):
+        raise ValueError(f"Expected a permutation of (0, 1, ..., len(order)-1) in order; got {axes}")
+    parts = (
+        integers(shape, int64, "shape"),
+        integers(strides, int64, "strides"),
+        integers(offsets, int32, "offsets"),
+    )
+    if any(len(p) != len(extents) for p in (*parts, axes)):
+        raise ValueError(
+            "Expected shape/strides/offsets/block_shape/order to have the same length; got "
+            f"{', '.join(str(len(p)) for p in (*parts, extents, axes))}"
+        )
+    type = pointer_type(block_type(base.type.element_ty, extents), base.type.address_space)
+    handle = emit(
+        ttir.MakeTensorPtrOp, base.handle, *(_handles(p) for p in parts),
+        result=type.to_ir(), order=axes,
+    )  # fmt: skip
+    return tensor(handle, type)
+
+
+@tensor_member
+@builtin
+def advance(base: Any, offsets: Any) -> tensor:
+    """The block pointer `base` moved by `offsets` elements along each axis; `base` itself stays,
+    so the result must be used."""
+    pointer = casts.to_tensor(base)
+    if not is_block_pointer(pointer):
+        raise ValueError(f"advance of {pointer.type}; a block pointer is required")
+    assert isinstance(pointer.type, pointer_type)
+    steps = integers(offsets, int32, "offsets")
+    if len(steps) != len(pointer.type.element_ty.shape):
+        raise ValueError(
+            f"advance by {len(steps)} offsets; the block has "
+            f"{len(pointer.type.element_ty.shape)} axes"
+        )
+    return tensor(emit(ttir.AdvanceOp, pointer.handle, _handles(steps)), pointer.type)

@@ -1,0 +1,127 @@
+"""The public functions whose work `arithmetic` does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.language import arithmetic, casts
+from tritium.language.arithmetic import PropagateNan
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit
+from tritium.language.regions import wrap_axis
+from tritium.language.tensor import tensor
+from tritium.language.types import block_type, int32
+from tritium.ops import ttir
+
+
+@builtin
+def add(x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+    """`x + y`; `sanitize_overflow=False` leaves out the overflow check of debug builds."""
+    return arithmetic.add(x, y, bool(sanitize_overflow))
+
+
+@builtin
+def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+    """`x - y`; see `add`."""
+    return arithmetic.sub(x, y, bool(sanitize_overflow))
+
+
+@builtin
+def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+    """`x * y`; see `add`."""
+    return arithmetic.mul(x, y, bool(sanitize_overflow))
+
+
+@builtin
+def where(condition: Any, x: Any, y: Any) -> tensor:
+    """`x` where `condition` holds, else `y`, all broadcast to one shape.
+
+    Both are evaluated, so they cannot guard a memory access: use the `mask` of `load` and `store`.
+    Warns (`UserWarning`) when the condition is not boolean.
+    """
+    return arithmetic.where(condition, x, y)
+
+
+@builtin
+def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+    """The smaller of each two elements; bfloat16 gives float32.
+
+    Args:
+        propagate_nan: `tl.PropagateNan.NONE`: the other number where one is NaN; `ALL`: NaN.
+
+    Raises `ValueError` for another `propagate_nan`.
+    """
+    return arithmetic.minimum(x, y, propagate_nan)
+
+
+@builtin
+def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+    """The larger of each two elements. See `minimum`."""
+    return arithmetic.maximum(x, y, propagate_nan)
+
+
+@builtin
+def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+    """Floating-point `x` limited to [min, max]; undefined where min > max.
+
+    Args:
+        propagate_nan: `ALL`: NaN stays NaN; `NONE`: it becomes `min` or `max`.
+
+    Raises `TypeError` for integers.
+    """
+    return arithmetic.clamp(x, min, max, propagate_nan)
+
+
+@builtin
+def to_tensor(x: Any) -> tensor:
+    """A Python number as a scalar tensor of the dtype it has by itself; a tensor as it is."""
+    return casts.to_tensor(x)
+
+
+@tensor_member
+@builtin
+def gather(src: Any, index: Any, axis: Any) -> tensor:
+    """Elements of `src` picked along `axis`: `out[i, j] = src[index[i, j], j]` for axis 0.
+
+    `index` holds integers and has the shape of `src` but along `axis`; the result has its shape.
+    Raises `ValueError` and `TypeError`.
+    """
+    x, i = casts.to_tensor(src), casts.to_tensor(index)
+    if not i.dtype.is_int():
+        raise TypeError(f"gather: index has dtype {i.dtype}; integers are required")
+    source, wanted = x.type.shape, i.type.shape
+    if len(source) != len(wanted):
+        raise ValueError(f"source and index ranks must match: {list(source)}, {list(wanted)}")
+    place = wrap_axis(axis, len(source))
+    if any(a != b for d, (a, b) in enumerate(zip(source, wanted)) if d != place):
+        raise ValueError(
+            f"index shape {list(wanted)} must match source shape {list(source)} "
+            f"along all axes but {place}"
+        )
+    return tensor(emit(ttir.GatherOp, x.handle, i.handle, axis=place), block_type(x.dtype, wanted))
+
+
+@tensor_member
+@builtin
+def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
+    """How often each of 0 to `num_bins` - 1 occurs in a 1-D block of integers: an int32 block.
+
+    Args:
+        num_bins: a compile-time power of two.
+        mask: int1, the elements to count.
+    """
+    x = casts.to_tensor(input)
+    if len(x.type.shape) != 1:
+        raise ValueError(f"histogram only supports 1D input; got shape {list(x.type.shape)}")
+    if not x.dtype.is_int():
+        raise TypeError(f"histogram only supports integer input; got {x.dtype}")
+    m = None
+    if mask is not None:
+        m = arithmetic.broadcast_shape(casts.to_tensor(mask), x.type.shape)
+        if not m.dtype.is_bool():
+            raise ValueError(f"Mask must have boolean scalar type; got {m.dtype}")
+    type = block_type(int32, [num_bins])
+    handle = emit(
+        ttir.HistogramOp, x.handle, None if m is None else m.handle, result=type.to_ir()
+    )
+    return tensor(handle, type)

@@ -1,0 +1,195 @@
+"""Reductions, scans and elementwise maps with a function of the user's."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tritium.ir.types import Type
+from tritium.language import arithmetic, casts, emitter
+from tritium.language.constexpr import constexpr
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import Evaluated
+from tritium.language.shapes import reshape_to
+from tritium.language.tensor import tensor
+from tritium.language.tuples import tuple as tl_tuple
+from tritium.language.types import block_type, dtype
+from tritium.ops import ttir
+
+
+def _inputs(name: str, input: Any) -> tuple[list[tensor], bool]:
+    """One tensor or several of one shape, and whether it was a tuple of them."""
+    several = isinstance(input, (builtins.tuple, list, tl_tuple))
+    values = [casts.to_tensor(v) for v in (input if several else [input])]
+    shapes = [v.type.shape for v in values]
+    if any(s != shapes[0] for s in shapes):
+        raise ValueError(f"{name}: the tensors of a tuple have shapes {shapes}; one is required")
+    return values, several
+
+
+def wrap_axis(axis: Any, rank: int) -> int:
+    """An axis counted from the front. Raises `ValueError` where there is none such."""
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
+    return axis % rank
+
+
+def _combiner(
+    name: str, combine_fn: Callable[..., Any], types: Sequence[dtype]
+) -> Callable[..., list[Any]]:
+    """The body of a region that calls `combine_fn` with scalars of the given types, twice."""
+    count = len(types)
+
+    def body(*handles: Any) -> list[Any]:
+        arguments = [tensor(h, types[i % count]) for i, h in enumerate(handles)]
+        found = combine_fn(*arguments)
+        if isinstance(found, constexpr) and isinstance(found.value, builtins.tuple):
+            found = found.value
+        several = isinstance(found, (tl_tuple, builtins.tuple, list))
+        results = list(found) if several else [found]
+        if len(results) != count:
+            raise ValueError(f"{name}: combine_fn returns {len(results)} values; {count} needed")
+        return [_typed(name, r, t).handle for r, t in zip(results, types)]
+
+    return body
+
+
+def _typed(name: str, value: Any, type: dtype) -> tensor:
+    if not isinstance(value, tensor):
+        value = casts.to_tensor(value)
+        return casts.cast(value, type)
+    if value.type != type:
+        raise TypeError(f"{name}: combine_fn returns {value.type} for an element of type {type}")
+    return value
+
+
+@tensor_member
+@builtin
+def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> Any:
+    """Combine the elements along an axis with an associative and commutative function.
+
+    Args:
+        input: a tensor, or a tuple of tensors of one shape that are reduced together.
+        axis: the axis; None for all of them.
+        combine_fn: takes one element of each input, then another of each, and returns one of each.
+        keep_dims: keep the reduced axis (with None: all axes), with size 1.
+
+    Returns a tensor (a tuple for a tuple) without the axis, a scalar where none is left.
+    Raises `ValueError` for an axis out of range.
+    """
+    values, several = _inputs("reduce", input)
+    shape = values[0].type.shape
+    if not shape:
+        return tl_tuple(values) if several else values[0]
+    if axis is None:
+        values = [reshape_to(v, (prod(shape),)) for v in values]
+        kept: tuple[int, ...] = (1,) * len(shape)
+        place = 0
+    else:
+        place = wrap_axis(axis, len(shape))
+        kept = (*shape[:place], 1, *shape[place + 1 :])
+    results = _reduce(values, place, combine_fn)
+    if keep_dims:
+        results = [reshape_to(r, kept) for r in results]
+    return tl_tuple(results) if several else results[0]
+
+
+def _reduce(values: Sequence[tensor], axis: int, combine_fn: Any) -> list[tensor]:
+    types = [v.dtype for v in values]
+    active = emitter.current()
+    region = active.region(
+        [t.to_ir() for t in types] * 2, _combiner("reduce", combine_fn, types), ttir.ReduceReturnOp
+    )
+    handles = active.emit(
+        ttir.ReduceOp, [v.handle for v in values], regions=[region], axis=axis
+    )
+    left = [*values[0].type.shape[:axis], *values[0].type.shape[axis + 1 :]]
+    return [tensor(h, block_type(t, left) if left else t) for h, t in zip(handles, types)]
+
+
+@tensor_member
+@builtin
+def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:
+    """Running combination of the elements along an axis.
+
+    Args:
+        input: a tensor, or a tuple of tensors of one shape that are scanned together.
+        axis: the axis.
+        combine_fn: an associative function, as for `reduce`.
+        reverse: from the end of the axis.
+
+    Returns a tensor (a tuple for a tuple) of the same shape: element i combines elements 0 to i.
+    """
+    values, several = _inputs("associative_scan", input)
+    place = wrap_axis(axis, len(values[0].type.shape))
+    types = [v.dtype for v in values]
+    active = emitter.current()
+    region = active.region(
+        [t.to_ir() for t in types] * 2, _combiner("associative_scan", combine_fn, types),
+        ttir.ScanReturnOp,
+    )  # fmt: skip
+    handles = active.emit(
+        ttir.ScanOp, [v.handle for v in values], regions=[region], axis=place, reverse=bool(reverse)
+    )
+    results = [tensor(h, v.type) for h, v in zip(handles, values)]
+    return tl_tuple(results) if several else results[0]
+
+
+@builtin
+def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
+    """Apply a function of scalars, which may branch and loop, to each element.
+
+    Args:
+        scalar_fn: takes `pack` scalars of the first tensor, then `pack` of the second, ...; returns
+            a scalar or a tuple of scalars, `pack` of each result.
+        args: tensors, broadcast to one shape.
+        pack: how many neighbouring elements one call gets.
+
+    Returns a tensor, or a tuple of them.
+    """
+    tensors = [casts.to_tensor(a) for a in args]
+    if not tensors or not isinstance(pack, int) or pack < 1:
+        raise ValueError(f"map_elementwise of {len(tensors)} tensors with pack={pack}")
+    for _ in range(2):  # the second round gives the first ones the shape of the last
+        for i in range(1, len(tensors)):
+            tensors[0], tensors[i] = arithmetic.broadcast_values(tensors[0], tensors[i])
+    shape = tensors[0].type.shape
+    if not shape:
+        return scalar_fn(*tensors)
+    types = [t.dtype for t in tensors for _ in range(pack)]
+    found: list[dtype] = []
+    single = False
+
+    def body(*handles: Any) -> list[Any]:
+        nonlocal single
+        result = scalar_fn(*[tensor(h, t) for h, t in zip(handles, types)])
+        single = not isinstance(result, (tl_tuple, builtins.tuple, list))
+        results = [casts.to_tensor(r) for r in ([result] if single else result)]
+        found[:] = [r.dtype for r in results]
+        return [r.handle for r in results]
+
+    active = emitter.current()
+    ir_types = [t.to_ir() for t in types]
+    region = active.region(ir_types, body, ttir.MapElementwiseReturnOp)
+    if not found:
+        _probe(body, tensors, ir_types, pack)
+    results = [block_type(t, shape) for t in found[::pack]]
+    handles = active.emit(
+        ttir.MapElementwiseOp, [t.handle for t in tensors], regions=[region], pack=pack,
+        result=[t.to_ir() for t in results],
+    )  # fmt: skip
+    outputs = [tensor(h, t) for h, t in zip(handles, results)]
+    return outputs[0] if len(outputs) == 1 and (single or pack > 1) else tl_tuple(outputs)
+
+
+def _probe(
+    body: Callable[..., Any], tensors: Sequence[tensor], types: Sequence[Type], pack: int
+) -> None:
+    """Learn the types of the results from the first elements: the interpreter has not run the
+    body yet."""
+    firsts = [np.asarray(t.handle.array).flat[i] for t in tensors for i in range(pack)]
+    body(*[Evaluated(t, v) for t, v in zip(types, firsts)])

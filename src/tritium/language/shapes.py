@@ -1,0 +1,182 @@
+"""Changing the shape of blocks."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tritium.language import arithmetic, casts
+from tritium.language.creation import check_shape
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit, emit_many
+from tritium.language.tensor import tensor
+from tritium.language.tuples import tuple as tl_tuple
+from tritium.language.types import block_type
+from tritium.ops import ttir
+
+
+def reshape_to(value: tensor, shape: tuple[int, ...], can_reorder: bool = False) -> tensor:
+    """`value` in another shape of as many elements; () makes a scalar of a single element."""
+    if prod(value.type.shape) != prod(shape):
+        raise ValueError(
+            "reshape() cannot change total number of elements in tensor: "
+            f"{list(value.type.shape)} to {list(shape)}"
+        )
+    if value.type.shape == shape:
+        return value
+    if not shape:
+        return tensor(emit(ttir.UnsplatOp, value.handle), value.dtype)
+    if not value.type.is_block():
+        return arithmetic.splat(value, shape)
+    type = block_type(value.dtype, shape)
+    handle = emit(ttir.ReshapeOp, value.handle, result=type.to_ir(), allow_reorder=can_reorder)
+    return tensor(handle, type)
+
+
+@tensor_member
+@builtin
+def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:
+    """The elements of `input` in row-major order (any order with `can_reorder`) in another shape,
+    given as a sequence or as separate arguments.
+
+    Raises `ValueError: reshape() cannot change total number of elements in tensor`.
+    """
+    return reshape_to(casts.to_tensor(input), check_shape(shape), bool(can_reorder))
+
+
+@tensor_member
+@builtin
+def view(input: Any, *shape: Any) -> tensor:
+    """`reshape` that may reorder the elements. Prefer `reshape`."""
+    return reshape_to(casts.to_tensor(input), check_shape(shape), True)
+
+
+@tensor_member
+@builtin
+def expand_dims(input: Any, axis: Any) -> tensor:
+    """New axes of size 1 at `axis`, an integer or a sequence of them (positions in the result,
+    negative ones from its end). Raises `ValueError` for an axis out of range or given twice."""
+    x = casts.to_tensor(input)
+    axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    rank = len(x.type.shape) + len(axes)
+    if any(not isinstance(a, int) or not -rank <= a < rank for a in axes):
+        raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
+    places = sorted(a % rank for a in axes)
+    if len(set(places)) != len(places):
+        raise ValueError(f"expand_dims received duplicate axes, axes={axes}")
+    for place in places:
+        x = arithmetic.expand_dims(x, place)
+    return x
+
+
+@builtin
+def broadcast(input: Any, other: Any) -> tl_tuple:
+    """Both tensors repeated to their common shape, as a pair."""
+    return tl_tuple(arithmetic.broadcast_values(casts.to_tensor(input), casts.to_tensor(other)))
+
+
+@tensor_member
+@builtin
+def broadcast_to(input: Any, *shape: Any) -> tensor:
+    """`input` repeated along its axes of size 1 (a scalar: along all) to `shape`.
+
+    Raises `ValueError` where an extent is neither 1 nor the wanted one, or the ranks differ.
+    """
+    return arithmetic.broadcast_shape(casts.to_tensor(input), check_shape(shape))
+
+
+def permute_axes(value: tensor, dims: tuple[int, ...]) -> tensor:
+    """The axes in another order: result axis i is axis `dims[i]`."""
+    shape = value.type.shape
+    if len(dims) != len(shape):
+        raise ValueError(
+            f"permute dims must have the same length as input shape: {list(dims)}, {list(shape)}"
+        )
+    if sorted(dims) != list(range(len(dims))):
+        raise ValueError(
+            f"permute dims must be a permutation of 0, 1, ..., n-1, but were {list(dims)}"
+        )
+    type = block_type(value.dtype, [shape[d] for d in dims])
+    return tensor(emit(ttir.TransOp, value.handle, order=dims), type)
+
+
+def _dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(dims[0]) if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+
+
+@tensor_member
+@builtin
+def trans(input: Any, *dims: Any) -> tensor:
+    """The axes permuted as `permute` does; the last two swapped when no `dims` are given."""
+    x, order = casts.to_tensor(input), _dims(dims)
+    rank = len(x.type.shape)
+    if not order:
+        if rank < 2:
+            raise ValueError(f"trans of a tensor of shape {list(x.type.shape)}: 2 axes are needed")
+        order = (*range(rank - 2), rank - 1, rank - 2)
+    return permute_axes(x, order)
+
+
+@tensor_member
+@builtin
+def permute(input: Any, *dims: Any) -> tensor:
+    """The axes in the order `dims`: result axis i is axis `dims[i]`.
+
+    Raises `ValueError` where `dims` is no permutation of the axes.
+    """
+    return permute_axes(casts.to_tensor(input), _dims(dims))
+
+
+def _transposed(self: tensor) -> tensor:
+    """The last two axes swapped."""
+    return trans(self)
+
+
+tensor.T = property(_transposed)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@builtin
+def join(a: Any, b: Any) -> tensor:
+    """The two tensors side by side along a new last axis of size 2. They are broadcast to a common
+    shape; two scalars give a block of two elements. Raises `TypeError` where dtypes differ."""
+    a, b = arithmetic.broadcast_values(casts.to_tensor(a), casts.to_tensor(b))
+    if a.dtype != b.dtype:
+        raise TypeError(f"join of {a.dtype} and {b.dtype}: the dtypes must be the same")
+    scalars = not a.type.is_block()
+    if scalars:
+        a, b = arithmetic.splat(a, (1,)), arithmetic.splat(b, (1,))
+    type = block_type(a.dtype, [*a.type.shape, 2])
+    joined = tensor(emit(ttir.JoinOp, a.handle, b.handle), type)
+    return reshape_to(joined, (2,)) if scalars else joined
+
+
+@tensor_member
+@builtin
+def split(a: Any) -> tl_tuple:
+    """The two halves of a tensor whose last axis has size 2, without that axis: the inverse of
+    `join`. Raises `ValueError` for another shape."""
+    x = casts.to_tensor(a)
+    if not x.type.is_block() or x.type.shape[-1] != 2:
+        raise ValueError(f"split of shape {list(x.type.shape)}: the last axis must have size 2")
+    scalars = len(x.type.shape) == 1
+    if scalars:
+        x = reshape_to(x, (1, 2))
+    type = block_type(x.dtype, x.type.shape[:-1])
+    halves = [tensor(h, type) for h in emit_many(ttir.SplitOp, x.handle)]
+    return tl_tuple([reshape_to(h, ()) for h in halves] if scalars else halves)
+
+
+@builtin
+def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:
+    """The elements of both one-dimensional blocks, of one shape and dtype.
+
+    With `can_reorder` their order is unspecified, which is cheaper. Raises `ValueError`.
+    """
+    a, b = casts.to_tensor(input), casts.to_tensor(other)
+    if len(a.type.shape) != 1 or a.type != b.type:
+        raise ValueError(f"cat of {a.type} and {b.type}: 1-D blocks of one type are required")
+    size = a.type.shape[0]
+    type = block_type(a.dtype, [2 * size])
+    if can_reorder:
+        return tensor(emit(ttir.CatOp, a.handle, b.handle), type)
+    return reshape_to(permute_axes(join(a, b), (1, 0)), (2 * size,))

@@ -1,0 +1,407 @@
+"""The part of the library that is written in the language itself.
+
+Reductions and scans with fixed functions, sorting, and small helpers. What a function does is what
+its code says: it runs in the interpreter as it stands and is compiled like a user's.
+"""
+
+from __future__ import annotations
+
+from tritium.language import core
+from tritium.language import math as tl_math
+from tritium.language.constexpr import constexpr_function
+from tritium.language.core import constexpr
+from tritium.language.decorators import tensor_member
+from tritium.language.function import device_function
+
+
+@constexpr_function
+def _log2(n: int) -> int:
+    return n.bit_length() - 1
+
+
+@constexpr_function
+def _axis_of(dim: int | None, rank: int) -> int:
+    """`dim` counted from the front; the last axis for None."""
+    chosen = rank - 1 if dim is None else dim
+    if not -rank <= chosen < rank:
+        raise ValueError(f"invalid axis {dim}. Expected {-rank} <= axis < {rank}")
+    return chosen % rank
+
+
+@constexpr_function
+def _sum_dtype(given: core.dtype, wanted: core.dtype | None) -> core.dtype:
+    """What a sum is computed in: `wanted`, or for narrow integers 32 bits of the same sign."""
+    if wanted is not None:
+        return wanted
+    if given.is_int() and given.int_bitwidth < 32:
+        return core.int32 if given.is_int_signed() else core.uint32
+    return given
+
+
+@constexpr_function
+def _order_dtype(given: core.dtype) -> core.dtype:
+    """What a minimum or maximum is computed in: at least 32 bits."""
+    if given.is_floating():
+        return core.float32 if given.primitive_bitwidth < 32 else given
+    return core.int32 if given.primitive_bitwidth < 32 else given
+
+
+@constexpr_function
+def _wide_bf16(given: core.dtype) -> core.dtype:
+    return core.float32 if given.is_bf16() else given
+
+
+# Small helpers
+
+
+@tensor_member
+@device_function
+def cdiv(x, div):
+    """`x / div` rounded up, of integers of one signedness; `div` is positive."""
+    return (x + div - 1) // div
+
+
+@tensor_member
+@device_function
+def sigmoid(x):
+    """1 / (1 + exp(-x)) (fp32, fp64)."""
+    return 1 / (1 + tl_math.exp(-x))
+
+
+@tensor_member
+@device_function
+def softmax(
+    x, dim: constexpr = None, keep_dims: constexpr = False, ieee_rounding: constexpr = False
+):
+    """exp(x) / sum(exp(x)) along `dim` (the first axis when None), computed from x - max(x).
+
+    `ieee_rounding`: divide with correct rounding. The result has the shape of `x`.
+    """
+    axis: constexpr = 0 if dim is None else dim
+    shifted = x - max(x, axis, keep_dims=True)
+    weights = tl_math.exp(shifted)
+    total = sum(weights, axis, keep_dims=True)
+    return tl_math.fdiv(weights, total, ieee_rounding)
+
+
+@tensor_member
+@device_function
+def ravel(x, can_reorder: constexpr = False):
+    """All elements of `x` in one dimension, in row-major order unless `can_reorder`."""
+    return core.reshape(x, [x.numel], can_reorder=can_reorder)
+
+
+@device_function
+def swizzle2d(i, j, size_i, size_j, size_g):
+    """Where the (i, j)-th of `size_i` x `size_j` blocks goes when blocks run through groups of
+    `size_g` rows column by column. The last group may have fewer rows. Returns the new (i, j)."""
+    linear = i * size_j + j
+    group_size = size_g * size_j
+    group = linear // group_size
+    first_row = group * size_g
+    rows = core.minimum(size_i - first_row, size_g)
+    within = linear % group_size
+    return first_row + within % rows, within // rows
+
+
+@device_function
+def interleave(a, b):
+    """The elements of `a` and `b` in turn along the last axis, which doubles."""
+    joined = core.join(a, b)
+    if len(joined.shape) == 1:
+        return joined
+    else:
+        return core.reshape(joined, joined.shape[:-2] + [2 * joined.shape[-2]])
+
+
+# Reductions
+
+
+@device_function
+def _add(a, b):
+    return a + b
+
+
+@device_function
+def _mul(a, b):
+    return a * b
+
+
+@device_function
+def _xor(a, b):
+    return a ^ b
+
+
+@device_function
+def _or(a, b):
+    return a | b
+
+
+@device_function
+def _larger(a, b):
+    return core.maximum(a, b)
+
+
+@device_function
+def _smaller(a, b):
+    return core.minimum(a, b)
+
+
+@device_function
+def _larger_first(a, i, b, j):
+    left = (a > b) | ((a == b) & (i < j))
+    return core.where(left, a, b), core.where(left, i, j)
+
+
+@device_function
+def _larger_any(a, i, b, j):
+    left = a > b
+    return core.where(left, a, b), core.where(left, i, j)
+
+
+@device_function
+def _smaller_first(a, i, b, j):
+    left = (a < b) | ((a == b) & (i < j))
+    return core.where(left, a, b), core.where(left, i, j)
+
+
+@device_function
+def _smaller_any(a, i, b, j):
+    left = a < b
+    return core.where(left, a, b), core.where(left, i, j)
+
+
+@constexpr_function
+def _index_shape(shape: tuple[int, ...], axis: int) -> list[int]:
+    """The shape of 0, 1, 2, ... along `axis` that broadcasts to `shape`."""
+    return [int(extent) if d == axis else 1 for d, extent in enumerate(shape)]
+
+
+@device_function
+def _with_indices(input, axis: constexpr, keep_dims: constexpr, combine: constexpr):
+    if axis is None:
+        flat = core.reshape(input, [input.numel])
+        index = core.arange(0, flat.shape[0])
+        value, place = core.reduce((flat, index), None, combine)
+        if keep_dims:
+            ones: constexpr = _index_shape(input.shape, -1)
+            value, place = core.reshape(value, ones), core.reshape(place, ones)
+        return value, place
+    else:
+        at: constexpr = _axis_of(axis, len(input.shape))
+        index = core.reshape(core.arange(0, input.shape[at]), _index_shape(input.shape, at))
+        index = core.broadcast_to(index, input.shape)
+        return core.reduce((input, index), at, combine, keep_dims)
+
+
+@tensor_member
+@device_function
+def max(  # noqa: A001
+    input,
+    axis: constexpr = None,
+    return_indices: constexpr = False,
+    return_indices_tie_break_left: constexpr = True,
+    keep_dims: constexpr = False,
+):
+    """The largest element along `axis` (of all, when None); types below 32 bits give 32.
+
+    Args:
+        return_indices: return (value, int32 index along the axis).
+        return_indices_tie_break_left: of equal elements the first one's index; else any one's.
+        keep_dims: keep the axis with size 1.
+    """
+    if return_indices:
+        value = input.to(_wide_bf16(input.dtype))
+        if return_indices_tie_break_left:
+            return _with_indices(value, axis, keep_dims, _larger_first)
+        else:
+            return _with_indices(value, axis, keep_dims, _larger_any)
+    else:
+        return core.reduce(input.to(_order_dtype(input.dtype)), axis, _larger, keep_dims)
+
+
+@tensor_member
+@device_function
+def min(  # noqa: A001
+    input,
+    axis: constexpr = None,
+    return_indices: constexpr = False,
+    return_indices_tie_break_left: constexpr = True,
+    keep_dims: constexpr = False,
+):
+    """The smallest element along `axis`. See `max`."""
+    if return_indices:
+        value = input.to(_wide_bf16(input.dtype))
+        if return_indices_tie_break_left:
+            return _with_indices(value, axis, keep_dims, _smaller_first)
+        else:
+            return _with_indices(value, axis, keep_dims, _smaller_any)
+    else:
+        return core.reduce(input.to(_order_dtype(input.dtype)), axis, _smaller, keep_dims)
+
+
+@tensor_member
+@device_function
+def argmax(
+    input, axis: constexpr, tie_break_left: constexpr = True, keep_dims: constexpr = False
+):
+    """The int32 index of the largest element along `axis`; of the first one with
+    `tie_break_left`."""
+    _, index = max(input, axis, True, tie_break_left, keep_dims)
+    return index
+
+
+@tensor_member
+@device_function
+def argmin(
+    input, axis: constexpr, tie_break_left: constexpr = True, keep_dims: constexpr = False
+):
+    """The int32 index of the smallest element along `axis`; of the first one with
+    `tie_break_left`."""
+    _, index = min(input, axis, True, tie_break_left, keep_dims)
+    return index
+
+
+@tensor_member
+@device_function
+def sum(  # noqa: A001
+    input, axis: constexpr = None, keep_dims: constexpr = False, dtype: constexpr = None
+):
+    """The sum along `axis` (of all elements, when None), computed in `dtype`: by default the
+    input's, but 32 bits for narrower integers."""
+    wide = input.to(_sum_dtype(input.dtype, dtype))
+    return core.reduce(wide, axis, _add, keep_dims)
+
+
+@tensor_member
+@device_function
+def xor_sum(input, axis: constexpr = None, keep_dims: constexpr = False):
+    """The exclusive or of the integers along `axis` (of all, when None)."""
+    core.static_assert(input.dtype.is_int(), "xor_sum only supported for integers")
+    return core.reduce(input, axis, _xor, keep_dims)
+
+
+@tensor_member
+@device_function
+def reduce_or(input, axis: constexpr, keep_dims: constexpr = False):
+    """The inclusive or of the integers along `axis` (of all, when None)."""
+    core.static_assert(input.dtype.is_int(), "reduce_or only supported for integers")
+    return core.reduce(input, axis, _or, keep_dims)
+
+
+# Scans
+
+
+@tensor_member
+@device_function
+def cumsum(
+    input, axis: constexpr = 0, reverse: constexpr = False, dtype: constexpr = None
+):
+    """Running sums along `axis`, from its end with `reverse`, computed in `dtype`: by default the
+    input's, but 32 bits for narrower integers and for bfloat16."""
+    value = input.to(_wide_bf16(input.dtype))
+    return core.associative_scan(value.to(_sum_dtype(value.dtype, dtype)), axis, _add, reverse)
+
+
+@tensor_member
+@device_function
+def cumprod(input, axis: constexpr = 0, reverse: constexpr = False):
+    """Running products along `axis`, from its end with `reverse`; bfloat16 gives float32."""
+    return core.associative_scan(input.to(_wide_bf16(input.dtype)), axis, _mul, reverse)
+
+
+# Sorting: bitonic networks on the last axis. A stage compares elements whose positions differ in
+# one bit; `split` along that bit and `join` after it make the exchange a `where` of two halves.
+
+
+@device_function
+def _halves(x, inner: constexpr):
+    """Elements of the flat `x` whose positions differ in the bit `inner`, as two tensors
+    [x.numel / (2 * inner), inner]."""
+    return core.split(core.permute(core.reshape(x, [x.numel // (2 * inner), 2, inner]), (0, 2, 1)))
+
+
+@device_function
+def _exchange(x, bit: constexpr, stage: constexpr, descending: constexpr, whole: constexpr):
+    """Order each pair of elements of the flat `x` that differ in position bit `bit`: downward
+    where position bit `stage` is set (everywhere alike with `whole`), the other way round with
+    `descending`."""
+    inner: constexpr = 2**bit
+    outer: constexpr = x.numel // (2 * inner)
+    left, right = _halves(x, inner)
+    swap = left > right
+    if not whole:
+        down = ((core.arange(0, outer) >> (stage - bit - 1)) & 1) != 0
+        swap = swap ^ core.broadcast_to(core.reshape(down, [outer, 1]), [outer, inner])
+    if descending:
+        # Not `left < right`: pairs of equal elements would be swapped to no end, which is harmless,
+        # but NaN would then be compared differently in the two orders.
+        swap = ~swap
+    first, second = core.where(swap, right, left), core.where(swap, left, right)
+    return core.reshape(core.permute(core.join(first, second), (0, 2, 1)), [x.numel])
+
+
+@device_function
+def _merge(x, stage: constexpr, descending: constexpr, whole: constexpr):
+    """One round of a bitonic network on the flat `x`: sorts runs of 2**stage that are bitonic."""
+    for i in core.static_range(stage):
+        x = _exchange(x, stage - 1 - i, stage, descending, whole)
+    return x
+
+
+@device_function
+def bitonic_merge(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
+    """Sort a sequence that rises and then falls (or the reverse) along the last axis."""
+    core.static_assert(
+        _axis_of(dim, len(x.shape)) == len(x.shape) - 1, "only minor dimension is currently supported"
+    )
+    flat = core.reshape(x, [x.numel])
+    return core.reshape(_merge(flat, _log2(x.shape[-1]), descending, True), x.shape)
+
+
+@tensor_member
+@device_function
+def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
+    """`x` sorted along the last axis (whose size is a power of two), the largest first with
+    `descending`. Not stable. `dim` must be None or the last axis."""
+    core.static_assert(
+        _axis_of(dim, len(x.shape)) == len(x.shape) - 1, "only minor dimension is currently supported"
+    )
+    rounds: constexpr = _log2(x.shape[-1])
+    flat = core.reshape(x, [x.numel])
+    for stage in core.static_range(1, rounds + 1):
+        flat = _merge(flat, stage, descending, stage == rounds)
+    return core.reshape(flat, x.shape)
+
+
+@device_function
+def topk(x, k: constexpr, dim: constexpr = None):
+    """The `k` largest elements along the last axis, the largest first. `k` is a power of two."""
+    core.static_assert(
+        _axis_of(dim, len(x.shape)) == len(x.shape) - 1, "only minor dimension is currently supported"
+    )
+    size: constexpr = x.shape[-1]
+    core.static_assert(k <= size, "topk: k must not be larger than the axis")
+    rounds: constexpr = _log2(k)
+    flat = core.reshape(x, [x.numel])
+    # Sort runs of k, one down, the next up; of two neighbouring runs the larger elements at each
+    # position are the k largest of both and bitonic, so that a merge sorts them again.
+    for stage in core.static_range(1, rounds + 1):
+        flat = _merge(flat, stage, True, False)
+    for _ in core.static_range(_log2(size) - rounds):
+        left, right = _halves(flat, k)
+        flat = core.reshape(core.where(left > right, left, right), [flat.numel // 2])
+        flat = _merge(flat, rounds, True, False)
+    # The last merge alternates as all do; a row of k may have come out rising.
+    flat = _merge(flat, rounds, True, True)
+    return core.reshape(flat, x.shape[:-1] + [k])
+
+
+@tensor_member
+@device_function
+def flip(x, dim: constexpr = None):
+    """The elements in reverse order along `dim` (the last axis when None)."""
+    axis: constexpr = _axis_of(dim, len(x.shape))
+    size: constexpr = x.shape[axis]
+    index = core.reshape(size - 1 - core.arange(0, size), _index_shape(x.shape, axis))
+    return core.gather(x, core.broadcast_to(index, x.shape), axis)
