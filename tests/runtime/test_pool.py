@@ -269,4 +269,7 @@ def test_native_code_is_compiled_once_and_kept():
     store = Store()
     Native(store)
     Native(store)
-    assert list(store.codes) == [object_key(native_ir(), "light")]
+    assert len(store.codes) == 1
+    Native(store, PORTABLE)
+    assert len(store.codes) == 2
+    assert native_ir(PORTABLE) != native_ir() == native_ir()

@@ -48,19 +48,20 @@ class Host:
         return 32 if wide else 16
 
 
-def _cache_bytes(level: int, default: int, cpu: int = 0) -> int:
-    """The size of a data cache by Linux's sysfs; `default` where that has no word of it."""
-    for index in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
+def _data_caches(cpu: int = 0) -> dict[int, int]:
+    """Bytes of data cache by level, as far as Linux's sysfs tells."""
+    found: dict[int, int] = {}
+    for index in Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*"):
         try:
-            found = int((index / "level").read_text())
-            kind = (index / "type").read_text().strip()
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
             text = (index / "size").read_text().strip()
+            unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+            level = int((index / "level").read_text())
+            found[level] = int(text[:-1] if unit else text) << unit
         except (OSError, ValueError):
             continue
-        if found == level and kind != "Instruction":
-            unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
-            return int(text[:-1] if unit else text) << unit
-    return default
+    return found
 
 
 @functools.cache
@@ -70,13 +71,14 @@ def host() -> Host:
         features: dict[str, bool] = dict(llvm.get_host_cpu_features())  # pyright: ignore
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
+    caches = _data_caches()
     return Host(
         cpu=llvm.get_host_cpu_name(),
         features=tuple(sorted(name for name, has in features.items() if has)),
         feature_string=",".join(f"{'+' if has else '-'}{n}" for n, has in sorted(features.items())),
-        l1d=_cache_bytes(1, DEFAULT_L1D),
-        l2=_cache_bytes(2, DEFAULT_L2),
-        l3=_cache_bytes(3, DEFAULT_L3),
+        l1d=caches.get(1, DEFAULT_L1D),
+        l2=caches.get(2, DEFAULT_L2),
+        l3=caches.get(3, DEFAULT_L3),
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium import knobs
+from tritium.backends.cpu import native as native_code
 from tritium.backends.cpu import pool as pools
 from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
@@ -29,8 +30,16 @@ from tritium.backends.cpu.arguments import (
     extract_pointer,
     extract_scalar,
 )
-from tritium.backends.cpu.loader import Image, ObjectStore, compile_cached, load_object
+from tritium.backends.cpu.loader import (
+    Image,
+    ObjectStore,
+    cached_object,
+    compile_ir,
+    load_object,
+    object_key,
+)
 from tritium.backends.cpu.native import NULL, Code, Record, allocate, i32, i64
+from tritium.lowering import llvm as llvm_text
 from tritium.lowering.llvm import Module, Value, const
 
 HEAD = object.__basicsize__  # of every Python object; its type is the last field of it
@@ -332,6 +341,22 @@ def native_ir(system: pools.System | None = None) -> str:
     return module.text()
 
 
+def _native_key(system: pools.System) -> str:
+    """The cache key of `native_ir(system)`'s object code, from what the text is made of: writing
+    it would cost more than loading the object."""
+    writers = (__name__, pools.__name__, native_code.__name__, llvm_text.__name__)
+    sources = [_source(name) for name in writers]
+    if not all(sources):
+        return object_key(native_ir(system), "light")
+    return object_key("\0".join([*sources, repr(system), str(HEAD), sys.platform]), "light")
+
+
+def _source(module: str) -> str:
+    spec = sys.modules[module].__spec__
+    loader: Any = spec.loader if spec else None
+    return (loader.get_source(module) or "") if hasattr(loader, "get_source") else ""
+
+
 def _api_addresses() -> dict[str, int]:
     return {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
@@ -344,7 +369,9 @@ class Native:
 
     def __init__(self, store: ObjectStore | None, system: pools.System | None = None):
         system = system or pools.System.here()
-        code = compile_cached(native_ir(system), store, opt="light")
+        code = cached_object(
+            _native_key(system), store, lambda: compile_ir(native_ir(system), opt="light")
+        )
         self.image = load_object(code, ["tritium_launch", "tritium_run"], _api_addresses())
         self.image.keep()  # workers sleep in it until the process ends
         self.pool = pools.Pool(knobs.usable_cpus(), knobs.runtime.cpu_threads, system)

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
@@ -158,9 +158,14 @@ def object_key(ir_text: str, opt: Opt = None) -> str:
 def compile_cached(ir_text: str, store: ObjectStore | None, *, opt: Opt = None) -> bytes:
     """`compile_ir`, looking into `store` first and storing there what had to be compiled."""
     key = object_key(ir_text, opt)
+    return cached_object(key, store, lambda: compile_ir(ir_text, opt=opt))
+
+
+def cached_object(key: str, store: ObjectStore | None, make: Callable[[], bytes]) -> bytes:
+    """The object code under `key` in `store`; made and stored there if it is missing."""
     if store is not None and (code := store.load(key)) is not None:
         return code
-    code = compile_ir(ir_text, opt=opt)
+    code = make()
     if store is not None:
         store.save(key, code)
     return code
