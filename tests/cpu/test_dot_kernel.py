@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -204,7 +205,8 @@ def run_dot(
 
 SHAPES = [
     (64, 64, 64), (16, 16, 16), (32, 32, 32), (1, 1, 1), (1, 64, 32), (64, 1, 32), (2, 2, 2),
-    (4, 8, 16), (128, 16, 8), (16, 128, 1), (1, 1, 64), (8, 4, 2), (32, 2, 4),
+    (64, 1, 1), (2, 1, 64), (4, 8, 16), (128, 16, 8), (16, 128, 1), (1, 1, 64), (8, 4, 2),
+    (32, 2, 4),
 ]  # fmt: skip
 
 
@@ -234,7 +236,9 @@ def test_strides(
     ],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("shape", [(16, 16, 16), (4, 2, 8), (1, 32, 4), (64, 64, 2)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(16, 16, 16), (4, 2, 8), (1, 32, 4), (64, 64, 2), (32, 1, 16)], ids=str
+)
 def test_types(
     engine: Engine, elements: tuple[str, str, str], shape: tuple[int, int, int]
 ) -> None:
@@ -250,6 +254,18 @@ def test_unsigned(engine: Engine, element: str, shape: tuple[int, int, int]) -> 
 @pytest.mark.parametrize("elements", [("float",) * 3, ("i8", "i8", "i32")], ids=str)
 def test_zero_init_ignores_the_tile(engine: Engine, elements: tuple[str, str, str]) -> None:
     run_dot(engine, (16, 32, 16), elements, zero_init=True)
+
+
+@pytest.mark.parametrize("order_b", ["rows", "padded"])
+@pytest.mark.parametrize("order_a", ["rows", "transposed", "spread"])
+@pytest.mark.parametrize(
+    "elements", [("float",) * 3, ("bfloat", "bfloat", "float"), ("i8", "i8", "i32")], ids=str
+)
+def test_matrix_times_vector(
+    engine: Engine, elements: tuple[str, str, str], order_a: str, order_b: str
+) -> None:
+    plan = run_dot(engine, (64, 1, 32), elements, (order_a, order_b))
+    assert plan.swap and plan.lanes * 32 == engine.host.bits
 
 
 def test_int8_extremes_wrap_correctly(engine: Engine) -> None:
@@ -391,6 +407,7 @@ def test_loop_with_a_tail(
     engine: Engine, elements: tuple[str, str], trips: int, tail: int
 ) -> None:
     run_loop(engine, (64, 16, 16), trips, *elements, tail=tail)
+    run_loop(engine, (32, 1, 16), trips, *elements, tail=tail)
 
 
 def test_loop_has_the_bits_of_single_dots(host_engine: Engine) -> None:
@@ -510,6 +527,45 @@ def test_register_block_follows_the_host(
     host = Host.of(arch, features)
     plan = make_plan(host, tile("float"), tile("float"), "float", (64, 64, 64))
     assert (plan.lanes, plan.block_rows, plan.block_vectors) == block
+
+
+@pytest.mark.parametrize("element", ["float", "double", "half", "bfloat", "i8"])
+@pytest.mark.parametrize(
+    ("triple", "cpu", "features"),
+    [
+        ("x86_64-unknown-linux-gnu", "znver4", X86),
+        ("x86_64-unknown-linux-gnu", "haswell", {"avx2", "fma", "f16c"}),
+        ("aarch64-unknown-linux-gnu", "neoverse-n1", {"neon"}),
+    ],
+    ids=["avx512", "avx2", "neon"],
+)
+def test_accumulators_are_never_spilled(
+    triple: str, cpu: str, features: set[str], element: str
+) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    arch = triple.split("-")[0]
+    host = Host.of(arch, features)
+    module = Module(triple)
+    width = f'nounwind "prefer-vector-width"="{host.bits}"'
+    f = Function(module, "dot", [("ptr", f"p{i}", "") for i in range(4)], attributes=width)
+    shape, result = (64, 64, 64), {"double": "double", "i8": "i32"}.get(element, "float")
+    a, b = (View(element, f.arguments[i], 1024, 1) for i in range(2))
+    emit_dot(
+        f, make_plan(host, a, b, result, shape), a, b, f.arguments[2], shape,
+        scratch_alloc=Scratch(f, 3),
+    )  # fmt: skip
+    f.ret()
+    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, opt=3, reloc="pic")
+    assembly = machine.emit_assembly(llvm.parse_assembly(module.text()))
+    registers = r"[xyz]mm\d+" if arch == "x86_64" else r"\bq\d+"
+    multiply = r"vfmadd|vdpbf16ps|vpdpbusd|vpmaddwd|fmla|\bmla"
+    stack = r"%rsp" if arch == "x86_64" else r"\[sp"
+    loop = re.split(r"\n\.LBB\d+_\d+:", assembly)
+    innermost = [block for block in loop if re.search(multiply, block)]
+    assert len(innermost) >= 2, "one block of rows and the rest"
+    for line in "\n".join(innermost).splitlines():
+        assert not (re.search(stack, line) and re.search(registers, line)), line
 
 
 @pytest.mark.parametrize(

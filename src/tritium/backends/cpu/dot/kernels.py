@@ -25,8 +25,6 @@ from tritium.backends.cpu.dot.operand import (
     add,
     as_value,
     dense,
-    operand_a,
-    operand_b,
     scale,
     static,
 )
@@ -299,7 +297,7 @@ def _emit_part(
     """`emit_dot` with the addresses of A and B moved on by a number of bytes each."""
     if k_extent is not None:
         plan = extent_plan(plan, a, b, shape)
-    rows, columns, depth = shape
+    rows, columns, depth = plan.orient(shape)
     sources = _sources(plan, a, b, shape, 1, moved, scratch_alloc)
     for source in sources:
         source.pack(f, _ONE, _ZERO, k_extent)
@@ -332,7 +330,7 @@ def emit_dot_loop(
             `tail = size % K` this is a loop whose loads are masked by `k < size` with other=0.
         others: as in `emit_dot`, for one iteration; scratch for several iterations is asked for.
     """
-    rows, columns, depth = shape
+    rows, columns, depth = plan.orient(shape)
     together = plan.iterations(columns, depth)
     advances = (a_advance, b_advance)
     sources = _sources(plan, a, b, shape, together, advances, scratch_alloc)
@@ -375,14 +373,17 @@ def _sources(
     plan: Plan, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int],
     iterations: int, advances: tuple[Step, Step], scratch_alloc: ScratchAlloc,
 ) -> tuple[_Source, _Source]:  # fmt: skip
-    rows, columns, depth = shape
+    rows, columns, depth = plan.orient(shape)
+    sources = plan.operands(a, b, shape)
+    if plan.swap:
+        advances = advances[1], advances[0]
     return (
         _Source.prepare(
-            plan, operand_a(a, rows, depth), (rows, depth), is_b=False,
+            plan, sources[0], (rows, depth), is_b=False,
             iterations=iterations, advance=advances[0], scratch_alloc=scratch_alloc,
         ),
         _Source.prepare(
-            plan, operand_b(b, depth, columns), (columns, depth), is_b=True,
+            plan, sources[1], (columns, depth), is_b=True,
             iterations=iterations, advance=advances[1], scratch_alloc=scratch_alloc,
         ),
     )  # fmt: skip

@@ -106,6 +106,8 @@ class Plan:
         prefetch: how many steps of k ahead B is prefetched; 0: not. Two vectors a row are too short
             for the hardware to see a stream (32x32 tiles at 2048: 1.12 with, .95 without).
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
+        swap: compute the transpose, B's columns by A's rows: for N = 1, whose result is the same
+            memory both ways, so that vectors run along M. All of the above is of that product.
     """
 
     host: Host
@@ -120,16 +122,35 @@ class Plan:
     prefetch: int
     pack_a: bool
     pack_b: bool
+    swap: bool = False
 
     @property
     def cell(self) -> str:
         """LLVM type of a cell."""
         return self.accumulate if self.method is Method.FMA else "i32"
 
+    def orient(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        """(M, N, K) of the product that is computed."""
+        return (shape[1], shape[0], shape[2]) if self.swap else shape
+
+    def operands(
+        self, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int]
+    ) -> tuple[Operand, Operand]:
+        """The operands of the product that is computed; `shape` is the one before `orient`."""
+        return _operands(a, b, shape, self.swap)
+
     def iterations(self, columns: int, depth: int) -> int:
         """How many iterations of a k-loop to go over with the accumulators in registers."""
         panel = columns * depth * ELEMENT_BYTES[self.compute]
         return max(1, min(SWEEP_BYTES // panel, SWEEP_DEPTH // depth))
+
+
+def _operands(
+    a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int], swap: bool
+) -> tuple[Operand, Operand]:
+    rows, columns, depth = shape
+    oa, ob = operand_a(a, rows, depth), operand_b(b, depth, columns)
+    return (ob, oa) if swap else (oa, ob)
 
 
 def _types(a: str, b: str, result: str, converted: bool) -> tuple[str, str]:
@@ -226,9 +247,13 @@ def make_plan(
     rows, columns, depth = shape
     if any(s < 1 or s & (s - 1) for s in shape):
         raise ValueError(f"dot: shape {rows}x{columns}x{depth}; each must be a power of two")
+    swap = columns == 1 and rows > 1
+    oa, ob = _operands(a, b, shape, swap)
+    if swap:
+        rows, columns = columns, rows
     converted = a.convert is not None and b.convert is not None
     compute, accumulate = _types(a.element, b.element, result, converted)
-    method = _method(host, a, b, result, shape)
+    method = _method(host, a, b, result, (rows, columns, depth))
     if method is Method.BF16:
         compute = "bfloat"
     elif method is not Method.FMA:
@@ -237,12 +262,11 @@ def make_plan(
     fused = host.fma or method is not Method.FMA
     tall, wide, unroll = _block(host, rows, columns // lanes, fused)
     cells = depth // method.group
-    oa, ob = operand_a(a, rows, depth), operand_b(b, depth, columns)
     pack_b = _needs_pack(ob, method, compute, lanes, rows > tall)
     return Plan(
         host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
         prefetch=4 if wide == 2 and host.bits == 512 and not pack_b else 0,
-        pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b,
+        pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b, swap=swap,
     )  # fmt: skip
 
 
@@ -254,8 +278,7 @@ def extent_plan(
     One element a cell, converted when loaded, and nothing read beyond the length. It is for the
     rest of a loop: a block of 4 rows keeps its code short.
     """
-    rows, columns, depth = shape
-    oa, ob = operand_a(a, rows, depth), operand_b(b, depth, columns)
+    oa, ob = plan.operands(a, b, shape)
     return replace(
         plan, method=Method.FMA, compute=plan.accumulate, block_rows=min(4, plan.block_rows),
         unroll=1, prefetch=0, pack_a=oa.k_step is None,
