@@ -1,0 +1,218 @@
+"""Kernel arguments as an interpreted kernel sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import InterpreterError
+from tritium.ir.types import numpy_dtype
+from tritium.language import core
+from tritium.language import types as tl_types
+from tritium.language.base import base_type, base_value
+from tritium.language.casts import python_type
+from tritium.language.emitter import Evaluated
+from tritium.language.tensor import tensor
+from tritium.language.types import dtype, pointer_type, str_to_ty
+from tritium.ops.evaluation import EvaluationError, Memory
+
+_DTYPES: Mapping[str, dtype] = {
+    "bool": tl_types.int1, "int8": tl_types.int8, "int16": tl_types.int16,
+    "int32": tl_types.int32, "int64": tl_types.int64, "uint8": tl_types.uint8,
+    "uint16": tl_types.uint16, "uint32": tl_types.uint32, "uint64": tl_types.uint64,
+    "float16": tl_types.float16, "bfloat16": tl_types.bfloat16, "float32": tl_types.float32,
+    "float64": tl_types.float64, "float8_e5m2": tl_types.float8e5,
+    "float8_e4m3fn": tl_types.float8e4nv, "float8_e4m3fnuz": tl_types.float8e4b8,
+    "float8_e5m2fnuz": tl_types.float8e5b16,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Range:
+    """The memory behind an argument."""
+
+    name: str
+    start: int
+    size: int
+    description: str
+
+
+class ArgumentMemory(Memory):
+    """Memory that may be accessed only where the arguments lie; an error names the nearest."""
+
+    def __init__(self, arguments: Iterable[Range]):
+        self.arguments = [a for a in arguments if a.size]
+        super().__init__([(a.start, a.size) for a in self.arguments])
+
+    def _check(self, active: np.ndarray, size: int) -> None:
+        try:
+            super()._check(active, size)
+        except EvaluationError:
+            raise EvaluationError(self._explain(active, size)) from None
+
+    def _explain(self, active: np.ndarray, size: int) -> str:
+        wild = next(int(a) for a in active if not self._inside(int(a), size))
+        text = f"out-of-bounds access of {size} bytes at {wild:#x}"
+        if not self.arguments:
+            return f"{text}: the kernel has no pointer arguments"
+        near = min(self.arguments, key=lambda r: self._distance(r, wild))
+        if wild < near.start:
+            where = f"{near.start - wild} bytes before the start"
+        else:
+            where = f"{wild + size - near.start - near.size} bytes beyond the end"
+        return (
+            f"{text}: {where} of argument '{near.name}' ({near.description}, memory "
+            f"{near.start:#x} to {near.start + near.size:#x})"
+        )
+
+    def _inside(self, address: int, size: int) -> bool:
+        return any(r.start <= address and address + size <= r.start + r.size
+                   for r in self.arguments)  # fmt: skip
+
+    @staticmethod
+    def _distance(range: Range, address: int) -> int:
+        return max(range.start - address, address - range.start - range.size, 0)
+
+
+class Arguments:
+    """Converts the arguments of one launch, and copies device memory there and back."""
+
+    def __init__(self) -> None:
+        self.ranges: list[Range] = []
+        self.unknown_memory = False
+        self._copies: dict[int, tuple[Any, Any]] = {}
+        self._keep: list[Any] = []
+
+    def memory(self) -> Memory:
+        """The memory that the arguments give access to."""
+        return Memory() if self.unknown_memory else ArgumentMemory(self.ranges)
+
+    def convert(self, name: str, value: Any, type_name: str = "", const: bool = False) -> Any:
+        """An argument as the kernel sees it: arrays as pointers, numbers as scalar tensors.
+
+        Args:
+            name: the parameter, for messages.
+            type_name: the dtype that an annotation fixes ("i8", "fp32"), or "".
+            const: whether the kernel only reads through the pointer.
+
+        Raises `InterpreterError` for what a kernel cannot take.
+        """
+        if value is None or isinstance(value, (base_value, base_type, str)):
+            return value
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, (bool, int, float)):
+            return self._scalar(value, type_name)
+        if isinstance(value, tuple):
+            members = [self.convert(f"{name}[{i}]", v) for i, v in enumerate(value)]
+            fields = getattr(value, "_fields", None)
+            return core.tuple(members if fields is None else type(value)(*members))
+        if hasattr(value, "block_shape") and hasattr(value, "base"):
+            return self._descriptor(name, value)
+        if isinstance(value, np.ndarray):
+            return self._array(name, value, const)
+        if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
+            return self._tensor(name, value, const)
+        if callable(value):
+            return value
+        return self._array(name, self._exported(name, value), const)
+
+    @staticmethod
+    def _scalar(value: Any, type_name: str) -> tensor:
+        type = str_to_ty(type_name) if type_name else python_type(value)
+        assert isinstance(type, dtype)
+        ir_type = type.to_ir()
+        storage = numpy_dtype(ir_type)
+        if type.is_int():
+            bits = int(value) & ((1 << type.int_bitwidth) - 1)
+            if not type.is_bool() and bits >> (type.int_bitwidth - 1):
+                bits -= 1 << type.int_bitwidth
+            value = bits
+        return tensor(Evaluated(ir_type, storage.type(value)), type)
+
+    def _pointer(self, address: int, element: dtype, const: bool) -> tensor:
+        type = pointer_type(element, const=const)
+        return tensor(Evaluated(type.to_ir(), np.uint64(address)), type)
+
+    def _array(self, name: str, array: np.ndarray, const: bool) -> tensor:
+        element = _DTYPES.get(array.dtype.name)
+        if element is None or not array.dtype.isnative:
+            raise InterpreterError(
+                f"argument '{name}' is an array of dtype {array.dtype}, which kernels do not have"
+            )
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        low, high = _byte_bounds(owner)
+        self.ranges.append(Range(name, low, high - low, f"{array.dtype}{list(array.shape)}"))
+        return self._pointer(array.__array_interface__["data"][0], element, const)
+
+    def _tensor(self, name: str, value: Any, const: bool) -> tensor:
+        """A torch tensor, or anything else that has `data_ptr` and `dtype`."""
+        kind = value.dtype
+        element = kind if isinstance(kind, dtype) else _DTYPES.get(str(kind).split(".")[-1])
+        if element is None:
+            raise InterpreterError(
+                f"argument '{name}' has dtype {kind}, which kernels do not have"
+            )
+        source = getattr(value, "base", None) if isinstance(kind, dtype) else value
+        if not hasattr(source, "untyped_storage"):
+            self.unknown_memory = True
+            return self._pointer(value.data_ptr(), element, const)
+        storage = source.untyped_storage()
+        offset = value.data_ptr() - storage.data_ptr()
+        if source.device.type != "cpu":
+            storage = self._copied(storage)
+        start, size = storage.data_ptr(), storage.nbytes()
+        self.ranges.append(Range(name, start, size, f"{kind}{list(source.shape)}"))
+        return self._pointer(start + offset, element, const)
+
+    def _copied(self, storage: Any) -> Any:
+        """A copy in main memory of a device's memory; the same one for arguments that share it."""
+        key = storage.data_ptr()
+        if key not in self._copies:
+            self._copies[key] = (storage, storage.cpu())
+        return self._copies[key][1]
+
+    def write_back(self) -> None:
+        """Copy what the kernel wrote to the devices' memory."""
+        for original, copy in self._copies.values():
+            original.copy_(copy)
+
+    def _exported(self, name: str, value: Any) -> np.ndarray:
+        """The memory of an object with an array interface, DLPack or the buffer protocol."""
+        try:
+            if hasattr(value, "__array_interface__"):
+                array = np.asarray(value)
+            elif hasattr(value, "__dlpack__"):
+                array = np.from_dlpack(value)
+            else:
+                array = np.asarray(memoryview(value))
+        except (TypeError, BufferError, ValueError) as error:
+            raise InterpreterError(
+                f"argument '{name}' has type {type(value).__name__}; numbers, arrays, tensors, "
+                "tuples of them and descriptors can be passed to a kernel"
+            ) from error
+        self._keep.append(array)
+        return array
+
+    def _descriptor(self, name: str, value: Any) -> Any:
+        """A descriptor made on the host. The emitter must be active."""
+        base = self.convert(f"{name}.base", value.base)
+        padding = getattr(value, "padding", "zero")
+        return core.make_tensor_descriptor(
+            base, list(value.shape), list(value.strides), list(value.block_shape), padding
+        )
+
+
+def _byte_bounds(array: np.ndarray) -> tuple[int, int]:
+    """The addresses of the first byte of an array and of the byte after its last."""
+    start = array.__array_interface__["data"][0]
+    if not array.size:
+        return start, start
+    spans = [(n - 1) * s for n, s in zip(array.shape, array.strides)]
+    low = start + sum(s for s in spans if s < 0)
+    return low, start + sum(s for s in spans if s > 0) + array.itemsize

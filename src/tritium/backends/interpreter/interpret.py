@@ -1,0 +1,138 @@
+"""Runs a kernel as the Python function that it is, program by program.
+
+Nothing is rewritten or patched: the language's functions find an emitter that evaluates at once,
+`if`, `for` and `while` are Python's own, and a breakpoint in the kernel stops there with tensors
+whose `repr` (and `.value`) is a NumPy array.
+"""
+
+from __future__ import annotations
+
+import bdb
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tritium import knobs
+from tritium.backends.interpreter.arguments import Arguments
+from tritium.backends.interpreter.emitter import EagerEmitter, as_constexpr
+from tritium.errors import InterpreterError
+from tritium.language.emitter import TargetFeatures, activate
+from tritium.language.function import KernelParam
+
+OPTIONS = frozenset(
+    "num_warps num_stages num_ctas warp_size maxnreg enable_fp_fusion waves_per_eu kpack "
+    "matrix_instr_nonkdim launch_pdl launch_cooperative_grid debug sanitize_overflow extern_libs "
+    "allow_fp8e4nv cluster_dims num_buffers_warp_spec num_consumer_groups reg_dec_producer "
+    "reg_inc_consumer schedule_hint ir_override stream device grid warmup backend_name "
+    "allowed_dot_input_precisions default_dot_input_precision ptx_version ptx_options arch "
+    "instrumentation_mode max_num_imprecise_acc_default supported_fp8_dtypes".split()
+)
+"""Launch options of any backend; all but `debug` and `sanitize_overflow` mean nothing here."""
+
+
+class InterpretedKernel:
+    """A kernel that is run by Python itself.
+
+    Args:
+        fn: the user's function, unchanged.
+        features: what the language checks programs against.
+    """
+
+    def __init__(self, fn: Callable[..., Any], features: TargetFeatures | None = None):
+        self.fn = fn
+        self.signature = inspect.signature(fn)
+        self.params = [
+            KernelParam(i, p, False, False) for i, p in enumerate(self.signature.parameters.values())
+        ]
+        self._features = features
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *args, **kwargs: self.launch(args, kwargs, grid)
+
+    def launch(self, args: Sequence[Any], kwargs: Mapping[str, Any], grid: Any) -> None:
+        """Run every program of the grid, axis 0 fastest.
+
+        Args:
+            args, kwargs: NumPy arrays, torch tensors (device memory is copied there and back),
+                numbers, tuples, descriptors; launch options.
+            grid: 1 to 3 sizes, or a function of the arguments by name that returns them.
+
+        Raises `InterpreterError`, chained to the cause, for anything that goes wrong in a program
+        or is wrong with the arguments; `TypeError` and `KeyError` where they do not match the
+        parameters, `ValueError` for a bad grid.
+        """
+        given = self._bind(args, kwargs)
+        sizes = self._grid(grid, given)
+        arguments = Arguments()
+        emitter = EagerEmitter(self._target(kwargs))
+        try:
+            with activate(emitter), np.errstate(all="ignore"):
+                values = self._convert(arguments, given)
+                emitter.memory = arguments.memory()
+                emitter.num_programs = sizes
+                self._run_programs(emitter, values, sizes)
+        except (InterpreterError, bdb.BdbQuit):
+            raise
+        except Exception as error:
+            raise InterpreterError(f"{type(error).__name__}: {error}") from error
+        arguments.write_back()
+
+    def _run_programs(
+        self, emitter: EagerEmitter, values: Mapping[str, Any], sizes: tuple[int, int, int]
+    ) -> None:
+        for z in range(sizes[2]):
+            for y in range(sizes[1]):
+                for x in range(sizes[0]):
+                    emitter.program_id = (x, y, z)
+                    self.fn(**values)
+
+    def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.signature.parameters
+        own = {k: v for k, v in kwargs.items() if k in names or k not in OPTIONS}
+        unknown = [k for k in own if k not in names]
+        if unknown:
+            raise KeyError(
+                f"Keyword argument {unknown[0]} was specified but unrecognised; the parameters of "
+                f"{self.fn.__name__} are {', '.join(names)}"
+            )
+        try:
+            bound = self.signature.bind(*args, **own)
+        except TypeError as error:
+            raise TypeError(f"{self.fn.__name__}() {error}") from None
+        bound.apply_defaults()
+        return bound.arguments
+
+    def _convert(self, arguments: Arguments, given: Mapping[str, Any]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for param in self.params:
+            value = given[param.name]
+            if param.is_constexpr:
+                values[param.name] = as_constexpr(value)
+            else:
+                values[param.name] = arguments.convert(
+                    param.name, value, param.annotation_type, param.is_const
+                )
+        return values
+
+    def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:
+        if callable(grid):
+            grid = grid(dict(given))
+        sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        valid = 1 <= len(sizes) <= 3 and all(
+            isinstance(n, (int, np.integer)) and n >= 0 for n in sizes
+        )
+        if not valid:
+            raise ValueError(f"grid is {grid!r}; 1 to 3 non-negative integers are required")
+        x, y, z = (*(int(n) for n in sizes), 1, 1)[:3]
+        return x, y, z
+
+    def _target(self, kwargs: Mapping[str, Any]) -> TargetFeatures:
+        if self._features is not None:
+            return self._features
+        debug = kwargs.get("debug")
+        return TargetFeatures(
+            debug=bool(knobs.runtime.debug if debug is None else debug),
+            sanitize_overflow=bool(kwargs.get("sanitize_overflow", True)),
+        )
