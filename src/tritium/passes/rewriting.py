@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import LocationAttr, ModuleOp, UnknownLoc
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
 from tritium.ir import types as ir
+from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, attr_value, constant_attr
 from tritium.ops.base import Effects, Op
 
@@ -26,7 +27,6 @@ Pattern = Callable[[Any, "Rewriter"], bool]
 
 Patterns = Mapping[type[Op], Sequence[Pattern]]
 
-UNKNOWN = UnknownLoc()
 MAX_VISITS_PER_OP = 64
 
 
@@ -159,7 +159,7 @@ class Constants:
             changed = True
             known = self._pool.get(op.properties["value"])
             if known is not None:
-                if known.location != op.location:
+                if known.location is not op.location:
                     known.location = UNKNOWN
                 op.results[0].replace_all_uses_with(known.results[0])
                 erase(op)
@@ -177,6 +177,9 @@ class Constants:
         else:
             self.entry.add_op(op)
         self._last = op
+        if name_of(op.location) is not None:
+            # The variable that it was first written for is not what it is now.
+            op.location = UNKNOWN
         self._pool[op.properties["value"]] = op
 
     def unname(self) -> None:
@@ -192,7 +195,7 @@ class Constants:
         if op is None:
             op = ConstantOp.build(value=attribute, location=location)
             self._place(op)
-        elif location is not None and op.location != location:
+        elif location is not None and op.location is not location:
             op.location = UNKNOWN
         return op.results[0]
 

@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
+from tritium.ops import arith as arith_ops
 from tritium.ops import math as math_ops
+from tritium.ops import ttir as tile_ops
 from tritium.ops.arith.casts import (
     BitcastOp,
     ExtFOp,
@@ -18,7 +20,7 @@ from tritium.ops.arith.casts import (
     TruncFOp,
     TruncIOp,
 )
-from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
+from tritium.ops.arith.compare import CmpFOp, CmpIOp, CmpIPredicate, SelectOp
 from tritium.ops.arith.floating import AddFOp, DivFOp, MulFOp, NegFOp, SubFOp
 from tritium.ops.arith.integer import (
     AddIOp,
@@ -43,7 +45,7 @@ from tritium.ops.arith.integer import (
     SubIOp,
     XOrIOp,
 )
-from tritium.ops.base import REGISTRY, Op
+from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.passes.ranges import range_of
 from tritium.passes.rewriting import Pattern, Rewriter
@@ -349,11 +351,14 @@ _COMMUTATIVE_INTEGER = (AddIOp, MulIOp, AndIOp, OrIOp, XOrIOp)
 _EXTREMES = (MinSIOp, MaxSIOp, MinUIOp, MaxUIOp)
 
 
-def is_foldable(cls: type[Op]) -> bool:
-    """Whether `fold` applies: elementwise ops of numbers."""
-    return issubclass(cls, (BinaryOp, UnaryOp, CastOp, CmpIOp, SelectOp, math_ops.FmaOp)) or (
-        cls.name in ("arith.cmpf", "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf", "tt.clampf")
-    )
+_ELEMENTWISE = (BinaryOp, UnaryOp, CastOp, CmpIOp, CmpFOp, SelectOp, math_ops.FmaOp)
+
+
+def elementwise_classes() -> list[type[Op]]:
+    """The ops that compute each element of their only result from the operands' elements, without
+    looking at anything else."""
+    classes = (*arith_ops.OPS, *math_ops.OPS, *tile_ops.OPS)
+    return [cls for cls in classes if issubclass(cls, _ELEMENTWISE)]
 
 
 def patterns() -> dict[type[Op], list[Pattern]]:
@@ -364,11 +369,10 @@ def patterns() -> dict[type[Op], list[Pattern]]:
         for cls in classes:
             table.setdefault(cls, []).append(pattern)
 
-    for cls in REGISTRY.values():
-        if is_foldable(cls):
-            add(fold, cls)
-            if cls.commutative and issubclass(cls, BinaryOp):
-                add(constant_to_right, cls)
+    for cls in elementwise_classes():
+        add(fold, cls)
+        if cls.commutative and issubclass(cls, BinaryOp):
+            add(constant_to_right, cls)
     add(neutral_zero, AddIOp, SubIOp, OrIOp, XOrIOp, ShLIOp, ShRSIOp, ShRUIOp)
     add(neutral_one, MulIOp, DivSIOp, DivUIOp, CeilDivSIOp, CeilDivUIOp, FloorDivSIOp)
     add(zero_right, MulIOp, AndIOp)
@@ -394,7 +398,3 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     add(truncated_float_extension, TruncFOp)
     return table
 
-
-def is_elementwise(op: Operation) -> bool:
-    """Whether the op computes each element of its only result from the operands' elements."""
-    return isinstance(op, Op) and (is_foldable(type(op)) or op.name == "tt.addptr")

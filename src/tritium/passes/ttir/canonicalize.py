@@ -27,7 +27,6 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tritium.ir.context import load_all
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Pattern, Rewriter, functions
@@ -52,7 +51,6 @@ class Canonicalize(Pass):
 @lru_cache(maxsize=1)
 def all_patterns() -> dict[type[Op], tuple[Pattern, ...]]:
     """The patterns by the class of the op that they look at."""
-    load_all()
     table: dict[type[Op], tuple[Pattern, ...]] = {}
     for part in (arithmetic, tiles, control):
         for cls, found in part.patterns().items():

@@ -190,15 +190,19 @@ def _kept_inits(op: WhileOp, live: _Liveness) -> list[int]:
 
 
 def _strip_yields(op: ForOp | IfOp | WhileOp, live: _Liveness) -> bool:
-    """Stop yielding values that are dead; whether there were any."""
+    """Stop passing values that are dead, in the yields and as initial values; whether there were
+    any. The arguments and results for them stay until `_strip`, when nothing uses them."""
     kept = _kept(op, live)
     if isinstance(op, WhileOp):
         inits = _kept_inits(op, live)
         condition, after = op.regions[0].block.last_op, op.regions[1].block.last_op
         assert condition is not None and after is not None
+        if len(kept) == len(op.results) and len(inits) == len(op.operands):
+            return False
         condition.operands = [condition.operands[0], *(condition.operands[i + 1] for i in kept)]
         after.operands = [after.operands[i] for i in inits]
-        return len(kept) < len(op.results) or len(inits) < len(op.operands)
+        op.operands = [op.operands[i] for i in inits]
+        return True
     if len(kept) == len(op.results):
         return False
     for region in op.regions:
@@ -206,25 +210,21 @@ def _strip_yields(op: ForOp | IfOp | WhileOp, live: _Liveness) -> bool:
             last = region.block.last_op
             assert last is not None
             last.operands = [last.operands[i] for i in kept]
+    if isinstance(op, ForOp):
+        op.operands = [*op.operands[:3], *(op.operands[i + 3] for i in kept)]
     return True
 
 
 def _strip(op: ForOp | IfOp | WhileOp, live: _Liveness) -> None:
-    """Drop the dead arguments, initial values and results."""
+    """Drop the dead arguments and results."""
     kept = _kept(op, live)
     if isinstance(op, WhileOp):
-        inits = _kept_inits(op, live)
-        _keep_args(op.regions[0].block, inits)
+        _keep_args(op.regions[0].block, _kept_inits(op, live))
         _keep_args(op.regions[1].block, kept)
-        if len(kept) < len(op.results) or len(inits) < len(op.operands):
-            rebuild(op, [op.operands[i] for i in inits], kept)
-    elif len(kept) < len(op.results):
-        if isinstance(op, ForOp):
-            _keep_args(op.body, [0, *(i + 1 for i in kept)])
-            operands = [*op.operands[:3], *(op.operands[i + 3] for i in kept)]
-        else:
-            operands = list(op.operands)
-        rebuild(op, operands, kept)
+    elif isinstance(op, ForOp):
+        _keep_args(op.body, [0, *(i + 1 for i in kept)])
+    if len(kept) < len(op.results):
+        rebuild(op, list(op.operands), kept)
 
 
 def _keep_args(block: Block, kept: Sequence[int]) -> None:

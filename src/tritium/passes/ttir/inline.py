@@ -25,10 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import CallSiteLoc, LocationAttr, ModuleOp
+from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.errors import TritonError
+from tritium.ir.locations import call_site
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_names
@@ -136,12 +137,16 @@ def _copy(body: Block, call: CallOp) -> list[SSAValue]:
 
 def _relocate(ops: Sequence[Operation], caller: LocationAttr) -> None:
     """Note at each op that it came from a call."""
-    known: dict[LocationAttr, LocationAttr] = {}
+    # Hashing a nested location costs more than the rest; each object is looked at once.
+    known: dict[int, LocationAttr] = {}
+    alive: list[LocationAttr] = []
 
     def at_call(location: LocationAttr) -> LocationAttr:
-        if location not in known:
-            known[location] = CallSiteLoc(location, caller)
-        return known[location]
+        found = known.get(id(location))
+        if found is None:
+            found = known[id(location)] = call_site(location, caller)
+            alive.append(location)
+        return found
 
     for top in ops:
         for op in top.walk():

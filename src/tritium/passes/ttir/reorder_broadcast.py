@@ -27,13 +27,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
-from tritium.ir.context import load_all
-from tritium.ops.base import REGISTRY, Op
+from tritium.ops.base import Op
 from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Pattern, Rewriter, apply_patterns, copy_names
-from tritium.passes.simplify.arithmetic import is_foldable, owner_of
+from tritium.passes.simplify.arithmetic import elementwise_classes, owner_of
 from tritium.passes.simplify.tiles import given_attrs, shape_of_splat
 
 
@@ -133,11 +132,7 @@ def _compute_smaller(
 
 @lru_cache(maxsize=1)
 def _patterns() -> dict[type[Op], tuple[Pattern, ...]]:
-    load_all()
-    table: dict[type[Op], tuple[Pattern, ...]] = {
-        cls: (splats, broadcasts)
-        for cls in REGISTRY.values()
-        if is_foldable(cls) or cls is AddPtrOp
-    }
+    classes = (*elementwise_classes(), AddPtrOp)
+    table: dict[type[Op], tuple[Pattern, ...]] = dict.fromkeys(classes, (splats, broadcasts))
     table[BroadcastOp] = table[ExpandDimsOp] = (shape_of_splat,)
     return table
