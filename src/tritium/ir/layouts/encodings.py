@@ -1,0 +1,425 @@
+"""Encodings: the names under which layouts appear in `ttg` types, and their linear layouts.
+
+    #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1],
+                  order = [1, 0]}>
+
+An encoding is syntax: `linear(encoding, shape)` is what it means, and all that passes and lowering
+look at. Distributed encodings map (register, lane, warp, block) to coordinates (dim0, dim1, ...),
+shared-memory encodings (offset, block), offsets counted in elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, TypeVar
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, i64
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from tritium.ir.layouts.linear import LinearLayout
+
+EncodingT = TypeVar("EncodingT", bound="Encoding")
+
+REGISTER, LANE, WARP, BLOCK, OFFSET = "register", "lane", "warp", "block", "offset"
+
+
+def dim(axis: int) -> str:
+    """The name of a tensor's axis in a layout."""
+    return f"dim{axis}"
+
+
+def _encode(value: Any) -> Attribute:
+    if isinstance(value, Attribute):
+        return value
+    if isinstance(value, bool):
+        return BoolAttr.from_bool(value)
+    if isinstance(value, int):
+        return IntegerAttr(value, i64)
+    return ArrayAttr([_encode(v) for v in value])
+
+
+def _decode(attribute: Attribute) -> Any:
+    if isinstance(attribute, IntegerAttr):
+        value: int = attribute.value.data
+        return bool(value) if attribute.type != i64 else value  # pyright: ignore
+    if isinstance(attribute, ArrayAttr):
+        return tuple(_decode(a) for a in attribute.data)  # pyright: ignore
+    return attribute
+
+
+def _print_plain(printer: Printer, attribute: Attribute) -> None:
+    value = _decode(attribute)
+    if isinstance(value, bool):
+        printer.print_string("true" if value else "false")
+    elif isinstance(value, int):
+        printer.print_string(str(value))
+    elif isinstance(attribute, ArrayAttr):
+        printer.print_string("[")
+        printer.print_list(attribute.data, lambda a: _print_plain(printer, a))  # pyright: ignore
+        printer.print_string("]")
+    else:
+        printer.print_attribute(attribute)
+
+
+class Encoding(ParametrizedAttribute):
+    """Base of encodings: a dictionary of parameters. `KEYS` are their names, in printing order;
+    `DEFAULTS` are left out when printed."""
+
+    parameters_dict: DictionaryAttr = param_def()
+    KEYS: ClassVar[tuple[str, ...]] = ()
+    DEFAULTS: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def make(cls: type[EncodingT], **values: Any) -> EncodingT:
+        """The encoding with these parameters (ints, bools, sequences of ints, encodings).
+
+        Raises `ValueError` for a parameter that is missing or unknown.
+        """
+        unknown = [k for k in values if k not in cls.KEYS]
+        missing = [k for k in cls.KEYS if k not in values and k not in cls.DEFAULTS]
+        if unknown or missing:
+            raise ValueError(
+                f"#{cls.name}: {'unknown' if unknown else 'missing'} parameter "
+                f"{(unknown or missing)[0]}; it takes {', '.join(cls.KEYS)}"
+            )
+        kept = {k: _encode(values[k]) for k in cls.KEYS
+                if k in values and values[k] != cls.DEFAULTS.get(k, _encode)}  # fmt: skip
+        encoding = cls(DictionaryAttr(kept))
+        encoding.check()
+        return encoding
+
+    def check(self) -> None:
+        """Raise `ValueError` for parameters that do not fit together."""
+
+    def get(self, key: str) -> Any:
+        """A parameter in its Python form."""
+        attribute = self.parameters_dict.data.get(key)
+        return self.DEFAULTS[key] if attribute is None else _decode(attribute)
+
+    def print_parameters(self, printer: Printer) -> None:
+        printer.print_string("<{")
+        entries = [(k, self.parameters_dict.data[k]) for k in self.KEYS
+                   if k in self.parameters_dict.data]  # fmt: skip
+
+        def entry(item: tuple[str, Attribute]) -> None:
+            printer.print_string(f"{item[0]} = ")
+            _print_plain(printer, item[1])
+
+        printer.print_list(entries, entry)
+        printer.print_string("}>")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            entries = parser.parse_optional_dictionary_attr_dict()
+        at = parser.pos
+        try:
+            return [cls.make(**{k: _decode(v) for k, v in entries.items()}).parameters_dict]
+        except ValueError as error:
+            parser.raise_error(str(error), at)
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        """The meaning for a tile of this shape; see `linear`."""
+        raise NotImplementedError(f"#{self.name} has no linear layout")
+
+
+_CTA = {"CTAsPerCGA": None, "CTASplitNum": None, "CTAOrder": None}
+
+
+def _check_order(name: str, order: Sequence[int]) -> None:
+    if sorted(order) != list(range(len(order))):
+        raise ValueError(f"#{name}: order {list(order)} must be a permutation of 0 to the rank")
+
+
+@irdl_attr_definition
+class BlockedEncoding(Encoding):
+    """Each thread holds a block of elements, each warp a block of threads, and so on; a tile that
+    is larger than all warps together wraps around into more registers."""
+
+    name = "ttg.blocked"
+    KEYS: ClassVar[tuple[str, ...]] = ("sizePerThread", "threadsPerWarp", "warpsPerCTA", "order", *_CTA)
+    DEFAULTS: ClassVar[dict[str, Any]] = _CTA
+
+    def check(self) -> None:
+        order = self.get("order")
+        _check_order(self.name, order)
+        for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA"):
+            if len(self.get(key)) != len(order):
+                raise ValueError(f"#{self.name}: {key} and order have different lengths")
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        order = self.get("order")
+        layout = LinearLayout.empty()
+        for name, key in ((REGISTER, "sizePerThread"), (LANE, "threadsPerWarp"),
+                          (WARP, "warpsPerCTA")):  # fmt: skip
+            layout *= identity_nd(name, self.get(key), order)
+        return spread(layout, self, shape)
+
+
+@irdl_attr_definition
+class SliceEncoding(Encoding):
+    """The parent's layout with one axis removed: what a reduction along `dim` leaves, and what
+    `expand_dims` at `dim` makes the parent."""
+
+    name = "ttg.slice"
+    KEYS: ClassVar[tuple[str, ...]] = ("dim", "parent")
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        axis = self.get("dim")
+        parent = linear(self.get("parent"), (*shape[:axis], 1, *shape[axis:]))
+        kept = [i for i in range(len(shape) + 1) if i != axis]
+        layout = parent.restrict(parent.in_names, [dim(i) for i in kept])
+        layout = layout.rename_outs({dim(old): dim(new) for new, old in enumerate(kept)})
+        # Registers that now hold the same element are one register.
+        columns = [c for c in layout.columns_of(REGISTER) if c]
+        return layout.with_columns(REGISTER, columns)
+
+
+@irdl_attr_definition
+class NvidiaMmaEncoding(Encoding):
+    """The accumulator of the tensor cores: mma.sync (version 2) or wgmma (version 3)."""
+
+    name = "ttg.nvidia_mma"
+    KEYS: ClassVar[tuple[str, ...]] = ("versionMajor", "versionMinor", "warpsPerCTA", *_CTA, "instrShape")
+    DEFAULTS: ClassVar[dict[str, Any]] = _CTA
+
+    @property
+    def version(self) -> int:
+        return self.get("versionMajor")
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        rank = len(shape)
+        m, n = dim(rank - 2), dim(rank - 1)
+        layout = (
+            LinearLayout.identity(2, REGISTER, n)
+            * LinearLayout.identity(4, LANE, n)
+            * LinearLayout.identity(8, LANE, m)
+            * LinearLayout.identity(2, REGISTER, m)
+        )
+        if self.version == 3:
+            width = self.get("instrShape")[1]
+            layout *= LinearLayout.identity(width // 8, REGISTER, n)
+        layout *= identity_nd(WARP, self.get("warpsPerCTA"), warp_order(self, rank))
+        return spread(layout, self, shape)
+
+
+def warp_order(encoding: NvidiaMmaEncoding, rank: int) -> tuple[int, ...]:
+    """The axes over which consecutive warps run: the last first for mma.sync; for wgmma the rows
+    first, because the four warps of a warpgroup hold 64 rows."""
+    order = list(range(rank))[::-1]
+    if encoding.version == 3:
+        order[0], order[1] = order[1], order[0]
+    return tuple(order)
+
+
+@irdl_attr_definition
+class DotOperandEncoding(Encoding):
+    """An operand of a dot held in registers: `opIdx` 0 is the left one, 1 the right one. `kWidth`
+    elements along k are in one 32-bit register (or wider, with a permutation of k)."""
+
+    name = "ttg.dot_op"
+    KEYS: ClassVar[tuple[str, ...]] = ("opIdx", "parent", "kWidth")
+    DEFAULTS: ClassVar[dict[str, Any]] = {"kWidth": 0}
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        parent, rank = self.get("parent"), len(shape)
+        left = self.get("opIdx") == 0
+        k_axis, other = (rank - 1, rank - 2) if left else (rank - 2, rank - 1)
+        if isinstance(parent, BlockedEncoding):
+            return self._for_fma(parent, shape, k_axis)
+        k, outer, width = dim(k_axis), dim(other), self.get("kWidth")
+        layout = (
+            LinearLayout.identity(width, REGISTER, k)
+            * LinearLayout.identity(4, LANE, k)
+            * LinearLayout.identity(8, LANE, outer)
+        )
+        if left:
+            layout *= LinearLayout.identity(2, REGISTER, outer)
+        layout *= LinearLayout.identity(2, REGISTER, k)
+        layout *= _repeated_warps(parent, rank, k_axis)
+        return spread(layout, parent, shape)
+
+    @staticmethod
+    def _for_fma(parent: BlockedEncoding, shape: tuple[int, ...], k_axis: int) -> LinearLayout:
+        order, layout = parent.get("order"), LinearLayout.empty()
+        sizes = list(parent.get("sizePerThread"))
+        sizes[k_axis] = shape[k_axis]
+        layout *= identity_nd(REGISTER, sizes, order)
+        for name, key in ((LANE, "threadsPerWarp"), (WARP, "warpsPerCTA")):
+            for axis in order:
+                size = parent.get(key)[axis]
+                make = LinearLayout.zeros if axis == k_axis else LinearLayout.identity
+                layout *= make(size, name, dim(axis))
+        return spread(layout, parent, shape)
+
+
+def _repeated_warps(parent: NvidiaMmaEncoding, rank: int, k_axis: int) -> LinearLayout:
+    """Warps along the result's axes; those along the axis that is k here hold copies."""
+    layout, warps = LinearLayout.empty(), parent.get("warpsPerCTA")
+    for axis in warp_order(parent, rank):
+        make = LinearLayout.zeros if axis == k_axis else LinearLayout.identity
+        layout *= make(warps[axis], WARP, dim(axis))
+    return layout
+
+
+@irdl_attr_definition
+class LinearEncoding(Encoding):
+    """A layout given by its bases."""
+
+    name = "ttg.linear"
+    KEYS: ClassVar[tuple[str, ...]] = (REGISTER, LANE, WARP, BLOCK)
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        names = [dim(i) for i in range(len(shape))]
+        layout = LinearLayout.of({k: self.get(k) for k in self.KEYS}, names)
+        layout = layout.resize_outs(
+            {n: max(1 << b, 1) for n, b in layout.out_dims}
+        )
+        return fit(layout, shape)
+
+    @staticmethod
+    def from_layout(layout: LinearLayout) -> LinearEncoding:
+        """The encoding of a layout."""
+        return LinearEncoding.make(**{k: layout.bases(k) for k in LinearEncoding.KEYS})
+
+
+class SharedEncoding(Encoding):
+    """Base of encodings of shared memory."""
+
+
+@irdl_attr_definition
+class SwizzledSharedEncoding(SharedEncoding):
+    """Rows with their groups of `vec` elements permuted: in row r, group g is stored at
+    g ^ (r / perPhase % maxPhase)."""
+
+    name = "ttg.swizzled_shared"
+    KEYS: ClassVar[tuple[str, ...]] = ("vec", "perPhase", "maxPhase", "order", *_CTA)
+    DEFAULTS: ClassVar[dict[str, Any]] = _CTA
+
+    def check(self) -> None:
+        _check_order(self.name, self.get("order"))
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        order = self.get("order")
+        vec, per_phase, max_phase = (self.get(k) for k in ("vec", "perPhase", "maxPhase"))
+        if len(shape) == 1:
+            return spread(LinearLayout.identity(shape[0], OFFSET, dim(0)), self, shape, OFFSET)
+        columns, rows = shape[order[0]], shape[order[1]]
+        bases = [(1 << i, 0) for i in range(columns.bit_length() - 1)]
+        for i in range(rows.bit_length() - 1):
+            phase = ((1 << i) // per_phase) % max_phase
+            bases.append(((vec * phase) % columns, 1 << i))
+        layout = LinearLayout.of(
+            {OFFSET: bases}, {dim(order[0]): columns, dim(order[1]): rows}
+        )
+        for axis in order[2:]:
+            layout *= LinearLayout.identity(shape[axis], OFFSET, dim(axis))
+        return spread(layout, self, shape, OFFSET)
+
+
+@irdl_attr_definition
+class NVMMASharedEncoding(SharedEncoding):
+    """What TMA writes and wgmma reads: blocks of 8 rows of `swizzlingByteWidth` bytes whose 16-byte
+    groups are permuted; blocks go down the rows first, then right. `transposed`: the rows of this
+    are the tile's columns."""
+
+    name = "ttg.nvmma_shared"
+    KEYS: ClassVar[tuple[str, ...]] = ("swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", *_CTA)
+    DEFAULTS: ClassVar[dict[str, Any]] = {**_CTA, "fp4Padded": False}
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        rank, bits, swizzle = (
+            len(shape), self.get("elementBitWidth"), self.get("swizzlingByteWidth")
+        )  # fmt: skip
+        row_axis, column_axis = (rank - 1, rank - 2) if self.get("transposed") else \
+            (rank - 2, rank - 1)  # fmt: skip
+        rows, columns = dim(row_axis), dim(column_axis)
+        group = 128 // bits
+        width = 8 * max(16, swizzle) // bits
+        per_phase = max(1, 128 // max(16, swizzle))
+        phases = max(1, swizzle // 16)
+        bases = [(1 << i, 0) for i in range(width.bit_length() - 1)]
+        for row in (1, 2, 4):
+            bases.append((group * ((row // per_phase) % phases), row))
+        layout = LinearLayout.of({OFFSET: bases}, {columns: width, rows: 8})
+        layout = layout.transpose_outs([rows, columns])
+        layout = grow(layout, {rows: shape[row_axis], columns: shape[column_axis]}, OFFSET)
+        for axis in reversed(range(rank - 2)):
+            layout *= LinearLayout.identity(shape[axis], OFFSET, dim(axis))
+        return spread(layout, self, shape, OFFSET)
+
+
+@irdl_attr_definition
+class SharedMemorySpace(ParametrizedAttribute):
+    """`#ttg.shared_memory`: the memory space of shared memory."""
+
+    name = "ttg.shared_memory"
+
+
+def identity_nd(name: str, shape: Sequence[int], order: Sequence[int]) -> LinearLayout:
+    """The input counts through a block of `shape`, the axes in `order` fastest first."""
+    layout = LinearLayout.empty()
+    for axis in order:
+        layout *= LinearLayout.identity(shape[axis], name, dim(axis))
+    return layout
+
+
+def grow(layout: LinearLayout, sizes: dict[str, int], name: str) -> LinearLayout:
+    """Repeat the layout along its outputs, in their order, with more of input `name`."""
+    for out in layout.out_names:
+        have, want = layout.out_size(out), sizes[out]
+        if have < want:
+            layout *= LinearLayout.identity(want // have, name, out)
+    return layout
+
+
+def fit(layout: LinearLayout, shape: Sequence[int]) -> LinearLayout:
+    """Cut outputs down to the shape: bits beyond it become copies; registers' are dropped."""
+    sizes = {dim(i): s for i, s in enumerate(shape)}
+    bases: dict[str, list[list[int]]] = {}
+    for name in layout.in_names:
+        kept: list[list[int]] = []
+        for basis in layout.bases(name):
+            inside = [c if c < sizes[o] else 0 for c, o in zip(basis, layout.out_names)]
+            if name in (REGISTER, OFFSET) and any(basis) and not any(inside):
+                continue
+            kept.append(inside)
+        bases[name] = kept
+    return LinearLayout.of(bases, {o: sizes[o] for o in layout.out_names})
+
+
+def spread(
+    layout: LinearLayout, encoding: Encoding, shape: tuple[int, ...], name: str = REGISTER
+) -> LinearLayout:
+    """A block's layout made to cover the tile: repeated (in `name`) or cut to the part of the shape
+    that a block of the cluster has, with the blocks spread over the tile."""
+    rank = len(shape)
+    counts = encoding.get("CTAsPerCGA") or (1,) * rank
+    splits = encoding.get("CTASplitNum") or (1,) * rank
+    order = encoding.get("CTAOrder") or tuple(reversed(range(rank)))
+    part = [max(1, s // split) for s, split in zip(shape, splits)]
+    layout = grow(layout, {dim(i): s for i, s in enumerate(part)}, name)
+    layout = fit(layout, part)
+    blocks = LinearLayout.empty()
+    for axis in order:
+        spread_over = min(splits[axis], shape[axis])
+        blocks *= LinearLayout.identity(spread_over, BLOCK, dim(axis))
+        blocks *= LinearLayout.zeros(counts[axis] // spread_over, BLOCK, dim(axis))
+    layout = layout * blocks
+    return layout.transpose_outs([dim(i) for i in range(rank)])
+
+
+@lru_cache(maxsize=4096)
+def linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
+    """The linear layout of an encoding for a tile (or allocation) of this shape."""
+    return encoding.to_linear(shape)
+
+
+ENCODINGS: tuple[type[ParametrizedAttribute], ...] = (
+    BlockedEncoding, SliceEncoding, NvidiaMmaEncoding, DotOperandEncoding, LinearEncoding,
+    SwizzledSharedEncoding, NVMMASharedEncoding, SharedMemorySpace,
+)  # fmt: skip
