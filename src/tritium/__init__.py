@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tritium.errors import InterpreterError as InterpreterError
     from tritium.errors import OutOfResources as OutOfResources
     from tritium.errors import TritonError as TritonError
+    from tritium.language.core import must_use_result as must_use_result
     from tritium.runtime import AsyncCompileMode as AsyncCompileMode
     from tritium.runtime import Config as Config
     from tritium.runtime import FutureKernel as FutureKernel
@@ -57,12 +58,12 @@ _HOMES: dict[str, str] = {
     "KernelInterface": "runtime",
     "MockTensor": "runtime",
     "TensorWrapper": "runtime",
-    "aggregate": "language",
+    "aggregate": "language.core",
     "autotune": "runtime",
     "constexpr_function": "runtime",
     "heuristics": "runtime",
     "jit": "runtime",
-    "must_use_result": "language",
+    "must_use_result": "language.core",
     "reinterpret": "runtime",
     "set_allocator": "runtime",
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -154,9 +154,9 @@ def numpy_random(
         info = np.iinfo(dtype_str)
         low = int(info.min) if low is None else max(low, int(info.min))
         high = int(info.max) if high is None else min(high, int(info.max))
-        x = rs.randint(low, high, shape, dtype=dtype_str)
-        x[x == 0] = 1
-        return x
+        integers = cast(Any, rs).randint(low, high, shape, dtype=dtype_str)
+        integers[integers == 0] = 1
+        return integers
     if dtype_str.startswith("float8"):
         return rs.randint(20, 40, shape, dtype=np.int8)
     if dtype_str in float_dtypes:
@@ -177,9 +177,9 @@ def to_triton(x: npt.NDArray[Any], device: Any, dst_type: str | None = None) -> 
     """
     import torch  # this function's result is a torch tensor; the module works without
 
-    name = x.dtype.name
+    name: str = cast(Any, x.dtype).name
     if name in uint_dtypes:
-        signed = x.astype(name.removeprefix("u"))
+        signed: Any = x.astype(name.removeprefix("u"))
         return reinterpret(torch.tensor(signed, device=device), getattr(tl, name))
     if dst_type is not None and "float8" in dst_type:
         return reinterpret(torch.tensor(x, device=device), getattr(tl, dst_type))

@@ -5,15 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tritium.cli.demo_kernels import add_kernel, layer_norm_kernel, matmul_kernel, softmax_kernel
+from tritium.cli import demo_kernels
 
 Array = npt.NDArray[Any]
 Run = Callable[[], object]
+
+# Launched with arguments of many types; as `Any` because the kernels' parameters have no types.
+ADD = cast(Any, demo_kernels.add_kernel)
+SOFTMAX = cast(Any, demo_kernels.softmax_kernel)
+LAYER_NORM = cast(Any, demo_kernels.layer_norm_kernel)
+MATMUL = cast(Any, demo_kernels.matmul_kernel)
 
 #: Rows of a result that are compared with float64 at a time, to bound the memory that takes.
 _CHUNK_ELEMENTS = 1 << 20
@@ -82,7 +88,7 @@ def vector_add(n: int = 1 << 24, *, torch: Any = None, block: int = 8192) -> Cas
     return Case(
         name="vector add",
         size=_count(n),
-        launch=lambda: add_kernel[grid](x, y, out, n, BLOCK=block),
+        launch=lambda: ADD[grid](x, y, out, n, BLOCK=block),
         out=out,
         exact=lambda part: x[part].astype(np.float64) + y[part],
         tolerance=1e-6,
@@ -105,7 +111,7 @@ def softmax(rows: int = 4096, columns: int = 1024, *, torch: Any = None) -> Case
     return Case(
         name="fused softmax",
         size=f"{rows}×{columns}",
-        launch=lambda: softmax_kernel[(rows,)](x, out, columns, columns, BLOCK=block),
+        launch=lambda: SOFTMAX[(rows,)](x, out, columns, columns, BLOCK=block),
         out=out,
         exact=lambda part: _softmax(x[part].astype(np.float64)),
         tolerance=1e-6,
@@ -135,7 +141,7 @@ def layer_norm(rows: int = 4096, columns: int = 1024, *, torch: Any = None) -> C
     return Case(
         name="layer norm",
         size=f"{rows}×{columns}",
-        launch=lambda: layer_norm_kernel[(rows,)](
+        launch=lambda: LAYER_NORM[(rows,)](
             x, weight, bias, out, columns, columns, eps, BLOCK=block
         ),
         out=out,
@@ -170,7 +176,7 @@ def matmul(
     return Case(
         name="matmul",
         size=f"{size}³",
-        launch=lambda: matmul_kernel[grid](
+        launch=lambda: MATMUL[grid](
             *(a, b, out, size, size, size, size, size, size),
             **{"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k},
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Kernels are untyped: their arguments are whatever they are launched with.
+# Parameters of kernels are untyped: they are whatever the kernel is launched with.
 # pyright: basic
 from tritium import language as tl
 from tritium.runtime import jit

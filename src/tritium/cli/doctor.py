@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 import llvmlite.binding as llvm
 from rich.console import Console
@@ -86,7 +87,8 @@ def _software() -> Iterable[Finding]:
 
 def _code_generator(group: str) -> Finding:
     """LLVM, seen to compile and run a function: a hardened system may forbid fresh code."""
-    detail = f"{_version('llvmlite')}, LLVM {'.'.join(map(str, llvm.llvm_version_info))}"
+    numbers = cast("tuple[int, ...]", llvm.llvm_version_info)
+    detail = f"{_version('llvmlite')}, LLVM {'.'.join(map(str, numbers))}"
     try:
         answer = _compile_and_call()
     except (OSError, RuntimeError) as error:
@@ -104,8 +106,8 @@ def _compile_and_call() -> int:
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     jit = llvm.create_mcjit_compiler(module, machine)
     jit.finalize_object()
-    function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(jit.get_function_address("answer"))
-    return function(41)
+    address = cast(int, jit.get_function_address("answer"))
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(address)(41)
 
 
 def _read(path: str) -> str:

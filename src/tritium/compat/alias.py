@@ -9,7 +9,6 @@ the reference release that we follow, while `tritium.__version__` is ours.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder

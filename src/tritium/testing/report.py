@@ -6,7 +6,7 @@ import csv
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 
 class Benchmark:
@@ -139,8 +139,7 @@ class Mark:
     def _measure(self, benchmark: Benchmark, kwargs: dict[str, Any]) -> Results:
         results = Results(benchmark)
         for x in benchmark.x_vals:
-            given = isinstance(x, list | tuple)
-            values: tuple[Any, ...] = tuple(x) if given else (x,) * len(benchmark.x_names)
+            values = _spread_over(benchmark.x_names, x)
             if len(values) != len(benchmark.x_names):
                 raise ValueError(
                     f"Benchmark {benchmark.plot_name}: x value {x} has {len(values)} entries; "
@@ -148,14 +147,15 @@ class Mark:
                 )
             point = dict(zip(benchmark.x_names, values, strict=True))
             row = [
-                self.fn(**point, **{benchmark.line_arg: line}, **benchmark.args, **kwargs)
+                _with_range(
+                    self.fn(**point, **{benchmark.line_arg: line}, **benchmark.args, **kwargs)
+                )
                 for line in benchmark.line_vals
             ]
-            spread = [r if isinstance(r, tuple) else (r, None, None) for r in row]
             results.x.append(values)
-            results.values.append([value for value, _, _ in spread])
-            results.low.append([low for _, low, _ in spread])
-            results.high.append([high for _, _, high in spread])
+            results.values.append([value for value, _, _ in row])
+            results.low.append([low for _, low, _ in row])
+            results.high.append([high for _, _, high in row])
         return results
 
 
@@ -167,6 +167,18 @@ def perf_report(
     The function returns a number, or a tuple (value, low, high) which the plot shows as a band.
     """
     return lambda fn: Mark(fn, benchmarks)
+
+
+def _spread_over(names: Sequence[str], x: Any) -> tuple[Any, ...]:
+    """One value for each name: those of a tuple or list, or else `x` for all of them."""
+    return tuple(cast("Sequence[Any]", x)) if isinstance(x, list | tuple) else (x,) * len(names)
+
+
+def _with_range(measured: Any) -> tuple[float, float | None, float | None]:
+    """(value, low, high) of what a measured function returned."""
+    if isinstance(measured, tuple):
+        return cast("tuple[float, float, float]", measured)
+    return measured, None, None
 
 
 def _as_list(benchmarks: Benchmark | Sequence[Benchmark]) -> Sequence[Benchmark]:
