@@ -327,6 +327,21 @@ def test_launches_leak_nothing():
     assert all(abs(a - b) < 100 for a, b in zip(after, before, strict=True)), (before, after)
 
 
+def test_errors_leak_nothing():
+    launch = make_launcher(image()["fault"], [Param("ran", "*i32"), Param("n", "i64")], 0)
+    ran = np.zeros(1, np.int32)
+
+    def fail(times: int) -> int:
+        for _ in range(times):
+            with pytest.raises(RuntimeError):
+                launch(1, 1, 1, ran, 0)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    before = fail(10)
+    assert fail(1000) - before < 500
+
+
 def test_negative_scratch_and_memory_that_does_not_exist():
     with pytest.raises(ValueError, match="scratch_bytes is -1"):
         make_launcher(image()["empty"], [], -1)

@@ -146,6 +146,16 @@ def test_fault_names_the_program_and_leaves_the_pool_usable(shared: Native, tota
         launch(3, 4, 1, ran, 7)
 
 
+def test_a_fault_stops_the_grid(shared: Native):
+    ran, total = np.zeros(1, np.int32), 1_000_000
+    launch = launcher(shared, "fault", "*i32", "i64")
+    for _ in range(3):
+        ran[0] = 0
+        with pytest.raises(RuntimeError, match="device-side assert"):
+            launch(total, 1, 1, ran, 0)
+        assert ran[0] < total // 2
+
+
 def test_python_threads_launch_at_once(shared: Native):
     counts = [np.zeros(500, np.int32) for _ in range(6)]
     launch = launcher(shared, "spin", "*i32", "i64")
@@ -198,7 +208,9 @@ def test_a_forked_child_launches_too(shared: Native):
         try:
             launch(256, 1, 1, count, 20_000)
             launch(256, 1, 1, count, 20_000)
-            os._exit(0 if (count == 3).all() else 1)
+            workers = len(os.listdir("/proc/self/task")) - 1 if sys.platform == "linux" else None
+            right = (count == 3).all() and workers in (None, shared.pool.worker_count)
+            os._exit(0 if right else 1)
         except BaseException:
             os._exit(2)
     deadline = time.monotonic() + 60

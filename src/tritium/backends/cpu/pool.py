@@ -1,7 +1,7 @@
 """The thread pool that runs the programs of a grid: native code, written as LLVM IR.
 
-How a grid of n programs is run (figures: see `docs`; design: a launch must cost nothing when the
-grid is small, and must not wait for a thread that the operating system delays):
+A launch must cost nothing when the grid is small, and must not wait for a thread that the
+operating system delays (benchmarks/launch_overhead.py measures both). So:
 
 1. The launching thread takes part. It knows from the kernel's last launches what a program costs.
    A grid that should take less than `threshold` ticks is begun serially, in steps that grow; only
