@@ -34,7 +34,7 @@ def erf(x: Lanes) -> Lanes:
     return select(a < 1.0, near, select(a.is_nan(), a, far)).with_sign_of(x)
 
 
-@function("erfc", float=4.0, double=4.0)
+@function("erfc", float=5.0, double=4.0)
 def erfc(x: Lanes) -> Lanes:
     single = x.format is FLOAT
     a = x.abs().at_most(10.2 if single else 27.5)

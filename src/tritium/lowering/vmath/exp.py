@@ -13,6 +13,7 @@ from tritium.lowering.vmath import coefficients as c
 from tritium.lowering.vmath.lanes import (
     FLOAT,
     Lanes,
+    has_fma,
     ldexp,
     nearest,
     polynomial,
@@ -50,7 +51,10 @@ def exp(x: Lanes) -> Lanes:
     # Beyond the bounds the result is infinity or 0; clamping keeps n finite.
     low, high = (-104.0, 88.75) if x.format is FLOAT else (-746.0, 709.8)
     r, n, integer = reduce_by_ln2(x.at_most(high).at_least(low))
-    return ldexp(expm1_reduced(r) + 1.0, n, integer)
+    if has_fma(x.features):
+        q = polynomial(r, c.EXP_F32 if x.format is FLOAT else c.EXP_F64)
+        return ldexp(r.fma(r.fma(q, 1.0), 1.0), n, integer)
+    return ldexp(expm1_reduced(r) + 1.0, n, integer)  # rounds less than a product would
 
 
 @function("exp2", float=1.25, double=1.25)

@@ -10,7 +10,16 @@ import math
 from collections.abc import Sequence
 
 from tritium.lowering.vmath import coefficients as c
-from tritium.lowering.vmath.lanes import FLOAT, Lanes, avx512, avx512_width, polynomial, select
+from tritium.lowering.vmath.lanes import (
+    FLOAT,
+    Lanes,
+    avx512,
+    avx512_width,
+    fast_two_sum,
+    polynomial,
+    select,
+    two_product,
+)
 from tritium.lowering.vmath.registry import function
 
 _THREE_QUARTERS = {"float": 0x3F400000, "double": 0x3FE8000000000000}
@@ -65,8 +74,12 @@ def _scaled(e: Lanes, f: Lanes, base: Sequence[float], log_of_2: Sequence[float]
     low = f.fma(base[1], log1p_reduced(f) * -base[0])
     if len(log_of_2) > 1:
         low = e.fma(log_of_2[1], low)
-    # e and f may all but cancel (at m = 3/4, e = -1): round their sum, not its terms.
-    return f.fma(base[0], e * log_of_2[0]) + low
+    first = e * log_of_2[0]
+    # The two large terms in pairs: where they cancel in part, what rounding loses matters.
+    product, product_low = two_product(f, base[0])
+    high, lost = fast_two_sum(first, product)
+    lost = select(high.abs() < math.inf, lost, 0.0)
+    return high + (low + (lost + product_low))
 
 
 @function("log", float=1.0, double=1.0)
@@ -81,14 +94,14 @@ def log_of_parts(e: Lanes, f: Lanes) -> Lanes:
     return e.fma(high, f - e.fma(-low, log1p_reduced(f)))
 
 
-@function("log2", float=2.0, double=2.0)
+@function("log2", float=2.0, double=1.5)
 def log2(x: Lanes) -> Lanes:
     e, m = split(x)
     base = c.LOG2E_F32 if x.format is FLOAT else c.LOG2E_F64
     return _finish(x, _scaled(e, m - 1.0, base, (1.0,)))
 
 
-@function("log10", float=2.0, double=2.0)
+@function("log10", float=1.5, double=1.5)
 def log10(x: Lanes) -> Lanes:
     e, m = split(x)
     single = x.format is FLOAT

@@ -207,7 +207,7 @@ def cos(x: Lanes) -> Lanes:
     return _periodic(x, finish)
 
 
-@function("tan", float=3.5, double=3.0, outlined=4)
+@function("tan", float=4.0, double=3.0, outlined=4)
 def tan(x: Lanes) -> Lanes:
     def finish(x: Lanes, at: Reduced) -> Lanes:
         sine, cosine, odd = _sin_reduced(*at), _cos_reduced(*at), _odd(at.q)
