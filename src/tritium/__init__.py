@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tritium.runtime import reinterpret as reinterpret
     from tritium.runtime import set_allocator as set_allocator
 
-#: Where each public name lives: the module below `tritium`, and the name in it.
+#: Where each public name lives: the module below `tritium`, and the name in it if that differs.
 _HOMES: dict[str, str] = {
     "CompilationError": "errors",
     "InterpreterError": "errors",
@@ -58,7 +58,7 @@ _HOMES: dict[str, str] = {
     "KernelInterface": "runtime",
     "MockTensor": "runtime",
     "TensorWrapper": "runtime",
-    "aggregate": "language.core",
+    "aggregate": "language.aggregate:_aggregate",
     "autotune": "runtime",
     "constexpr_function": "runtime",
     "heuristics": "runtime",
@@ -117,11 +117,8 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'tritium' has no attribute '{name}'")
-    module = importlib.import_module(f"{__name__}.{home}")
-    try:
-        value = getattr(module, name)
-    except AttributeError:
-        raise AttributeError(f"module 'tritium' has no attribute '{name}' yet") from None
+    path, _, attribute = home.partition(":")
+    value = getattr(importlib.import_module(f"{__name__}.{path}"), attribute or name)
     globals()[name] = value
     return value
 
