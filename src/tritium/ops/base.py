@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from xdsl.dialects.builtin import DenseArrayBase, LocationAttr, i32
+from xdsl.dialects.builtin import DenseArrayBase, LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import OpTrait
@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ops import syntax as custom_syntax
-from tritium.ops.fields import AttrField, OperandField
+from tritium.ops.fields import AttrField, OperandField, i32_array
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -71,6 +71,9 @@ class Op(Operation):
 
     operand_fields: ClassVar[tuple[OperandField, ...]] = ()
     attr_fields: ClassVar[Mapping[str, AttrField[Any]]] = {}
+    attr_defaults: ClassVar[Mapping[str, Any]] = {}
+    segmented: ClassVar[bool] = False
+    """Whether the operand groups cannot be told from their number alone."""
     takes_result: ClassVar[bool] = False
 
     short_result: ClassVar[type[Attribute] | None] = None
@@ -90,6 +93,8 @@ class Op(Operation):
                 attrs[name] = field
         cls.operand_fields = tuple(getattr(cls, name) for name in operands)
         cls.attr_fields = attrs
+        cls.attr_defaults = {n: f.default for n, f in attrs.items() if not f.required}
+        cls.segmented = sum(f.kind != "one" for f in cls.operand_fields) > 1
         infer = cls.infer.__func__.__code__  # pyright: ignore[reportAttributeAccessIssue]
         arguments = infer.co_varnames[: infer.co_argcount + infer.co_kwonlyargcount]
         cls.takes_result = "result" in arguments
@@ -121,10 +126,10 @@ class Op(Operation):
         cls, types: Sequence[Any], attrs: Mapping[str, Any], result: Any = None
     ) -> tuple[Attribute, ...]:
         """`infer`, with defaults filled in and the result always a tuple. Errors name the op."""
-        values = {n: attrs.get(n, f.default) for n, f in cls.attr_fields.items()}
-        for name, field in cls.attr_fields.items():
-            if name not in attrs and field.required:
-                raise OpError(f"{cls.name}: attribute '{name}' is missing")
+        values = {**cls.attr_defaults, **attrs}
+        if len(values) != len(cls.attr_fields):
+            missing = ", ".join(f"'{n}'" for n in cls.attr_fields if n not in values)
+            raise OpError(f"{cls.name}: attribute {missing} is missing")
         if cls.takes_result:
             values["result"] = result
         inferred = cls.infer(*types, **values)
@@ -147,16 +152,15 @@ class Op(Operation):
         sequence for a variadic one. Raises `OpError` where `infer` does.
         """
         flat, types, sizes = cls._flatten(operands)
-        for name in attrs:
-            assert name in cls.attr_fields, f"{cls.name} has no attribute {name}"
-        # Defaults are not stored, so that equal ops have equal properties.
-        properties = {
-            n: cls.attr_fields[n].encode(v)
-            for n, v in attrs.items()
-            if cls.attr_fields[n].required or v != cls.attr_fields[n].default
-        }
-        if cls.needs_segments():
-            properties[SEGMENTS] = DenseArrayBase.from_list(i32, sizes)
+        properties: dict[str, Attribute] = {}
+        for name, value in attrs.items():
+            field = cls.attr_fields.get(name)
+            assert field is not None, f"{cls.name} has no attribute {name}"
+            # Defaults are not stored, so that equal ops have equal properties.
+            if field.required or value != field.default:
+                properties[name] = field.encode(value)
+        if cls.segmented:
+            properties[SEGMENTS] = i32_array(tuple(sizes))
         return cls.create(
             operands=flat,
             result_types=cls.result_types_for(types, attrs, result),
@@ -172,8 +176,9 @@ class Op(Operation):
         flat: list[SSAValue] = []
         types: list[Any] = []
         sizes: list[int] = []
-        padded = [*operands, *([None] * (len(cls.operand_fields) - len(operands)))]
-        for field, given in zip(cls.operand_fields, padded, strict=True):
+        missing = len(cls.operand_fields) - len(operands)
+        assert missing >= 0, f"{cls.name} takes {len(cls.operand_fields)} operands"
+        for field, given in zip(cls.operand_fields, (*operands, *(None,) * missing), strict=True):
             if field.kind == "variadic":
                 group = list(given or ())
                 types.append(tuple(v.type for v in group))
@@ -184,11 +189,6 @@ class Op(Operation):
             flat += group
             sizes.append(len(group))
         return flat, types, sizes
-
-    @classmethod
-    def needs_segments(cls) -> bool:
-        """Whether the operand groups cannot be told from their number alone."""
-        return sum(f.kind != "one" for f in cls.operand_fields) > 1
 
     # Access
 

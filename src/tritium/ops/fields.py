@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 from xdsl.dialects.builtin import (
@@ -33,6 +34,18 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 T = TypeVar("T")
 E = TypeVar("E", bound=IntEnum)
+
+
+@lru_cache(maxsize=4096)
+def integer_attr(value: int, type: Any) -> Attribute:
+    """An integer attribute; cached, because xDSL takes some 10 µs to make one."""
+    return IntegerAttr(value, type)
+
+
+@lru_cache(maxsize=4096)
+def i32_array(values: tuple[int, ...]) -> Attribute:
+    """`array<i32: ...>`; cached."""
+    return DenseArrayBase.from_list(i32, list(values))
 
 
 class _Missing:
@@ -125,12 +138,12 @@ class _Flag(AttrField[bool]):
 
 def i32_attr(default: int = MISSING) -> Any:
     """A 32-bit integer: `axis = 0 : i32`."""
-    return AttrField[int](lambda v: IntegerAttr(v, i32), lambda a: a.value.data, default)
+    return AttrField[int](lambda v: integer_attr(v, i32), lambda a: a.value.data, default)
 
 
 def i64_attr(default: int = MISSING) -> Any:
     """A 64-bit integer."""
-    return AttrField[int](lambda v: IntegerAttr(v, i64), lambda a: a.value.data, default)
+    return AttrField[int](lambda v: integer_attr(v, i64), lambda a: a.value.data, default)
 
 
 def bool_attr(default: bool = MISSING) -> Any:
@@ -160,7 +173,7 @@ def _symbol_text(attribute: SymbolRefAttr) -> str:
 def i32_array_attr(default: tuple[int, ...] = MISSING) -> Any:
     """`array<i32: 1, 0>`, in Python a tuple of ints."""
     return AttrField[tuple[int, ...]](
-        lambda v: DenseArrayBase.from_list(i32, list(v)), lambda a: a.get_values(), default
+        lambda v: i32_array(tuple(v)), lambda a: a.get_values(), default
     )
 
 
@@ -190,7 +203,7 @@ def enum_attr(
     for word, member in (words or {}).items():
         spelled = {w: m for w, m in spelled.items() if m is not member} | {word: member}
     return AttrField[E](
-        lambda v: IntegerAttr(int(v), integer_type), lambda a: enum(a.value.data), default, spelled
+        lambda v: integer_attr(int(v), integer_type), lambda a: enum(a.value.data), default, spelled
     )
 
 

@@ -21,10 +21,10 @@ results become the result types. Results whose types are not written are inferre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
@@ -32,60 +32,25 @@ from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
 from tritium.errors import OpError
 
 if TYPE_CHECKING:
-    from xdsl.parser import Parser
+    from xdsl.parser import Parser, UnresolvedOperand
     from xdsl.printer import Printer
 
     from tritium.ops.base import Op
+    from tritium.ops.fields import OperandField
 
 
-@dataclass(frozen=True)
-class Literal:
-    text: str
+class Part(NamedTuple):
+    """One element of a syntax string. `kind` is "literal", "ref", "type", "pointee", "flags",
+    "glue", "attrs", "functional" or "group"; a group has `parts`, most others a name (or text)."""
 
-
-@dataclass(frozen=True)
-class Ref:
-    name: str
-
-
-@dataclass(frozen=True)
-class TypeOf:
-    name: str
-    short: bool = False
-
-
-@dataclass(frozen=True)
-class Flags:
-    name: str
-
-    def word(self) -> str:
-        return self.name.removesuffix("Flags")
-
-
-@dataclass(frozen=True)
-class Glue:
-    pass
-
-
-@dataclass(frozen=True)
-class AttrDict:
-    pass
-
-
-@dataclass(frozen=True)
-class Functional:
-    pass
-
-
-@dataclass(frozen=True)
-class Group:
-    parts: tuple[Part, ...]
+    kind: str
+    name: str = ""
+    parts: tuple[Any, ...] = ()
 
     def anchor(self) -> str:
-        return next(p.name for p in self.parts if isinstance(p, (Ref, TypeOf)))
+        """What decides whether a group is present: its first operand or attribute."""
+        return next(p.name for p in self.parts if p.kind in ("ref", "type"))
 
-
-Part: TypeAlias = "Literal | Ref | TypeOf | Flags | Glue | AttrDict | Functional | Group"
 
 _TOKEN = re.compile(
     r"\s*(\$\w+|(?:type|pointee|flags)\(\w+\)|'[^']*'|[A-Za-z_]\w*|->|[\[\],:*()<>=~])"
@@ -111,31 +76,31 @@ def _parts(tokens: Iterator[str], end: str) -> Iterator[Part]:
         if token == end:
             return
         if token.startswith("$"):
-            yield Ref(token[1:])
-        elif token.startswith("type("):
-            yield TypeOf(token[5:-1])
-        elif token.startswith("pointee("):
-            yield TypeOf(token[8:-1], short=True)
+            yield Part("ref", token[1:])
+        elif token.endswith(")") and "(" in token:
+            kind, name = token[:-1].split("(")
+            yield Part(kind, name)
+        elif token in ("attrs", "functional"):
+            yield Part(token)
         elif token == "~":
-            yield Glue()
-        elif token.startswith("flags("):
-            yield Flags(token[6:-1])
-        elif token == "attrs":
-            yield AttrDict()
-        elif token == "functional":
-            yield Functional()
+            yield Part("glue")
         elif token == "[":
-            yield Group(tuple(_parts(tokens, "]")))
+            yield Part("group", parts=tuple(_parts(tokens, "]")))
         else:
-            yield Literal(token.strip("'"))
+            yield Part("literal", token.strip("'"))
 
 
-def _names(parts: tuple[Part, ...]) -> Iterator[str]:
-    for part in parts:
-        if isinstance(part, (Ref, Flags)):
-            yield part.name
-        elif isinstance(part, Group):
-            yield from _names(part.parts)
+@cache
+def _names(text: str) -> frozenset[str]:
+    """The attributes (and operands) that a syntax string names."""
+
+    def walk(parts: Iterable[Part]) -> Iterator[str]:
+        for part in parts:
+            if part.kind in ("ref", "flags"):
+                yield part.name
+            yield from walk(part.parts)
+
+    return frozenset(walk(parts_of(text)))
 
 
 # Printing
@@ -159,42 +124,50 @@ _NO_SPACE_AFTER = frozenset({"(", "<", "["})
 
 def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool = False) -> None:
     for part in parts:
-        if isinstance(part, Group):
+        kind, name = part.kind, part.name
+        if kind == "group":
             if _present(op, part.anchor()):
                 _print_parts(op, printer, part.parts)
-            continue
-        if isinstance(part, Glue):
+        elif kind == "attrs":
+            print_attr_dict(op, printer)
+        elif kind == "flags":
+            if flags := op.attr_fields[name].get(op):
+                printer.print_string(f" {_flags_word(name)}<{', '.join(flags)}>")
+        elif kind == "glue":
             glue = True
             continue
-        if isinstance(part, AttrDict):
-            print_attr_dict(op, printer)
+        elif kind == "literal":
+            space = "" if glue or name in _NO_SPACE_BEFORE else " "
+            printer.print_string(space + name)
+            glue = name in _NO_SPACE_AFTER
             continue
-        if isinstance(part, Functional):
-            printer.print_string(" ")
-            printer.print_function_type(op.operand_types, op.result_types)
-            continue
-        if isinstance(part, Flags):
-            if flags := op.attr_fields[part.name].get(op):
-                printer.print_string(f" {part.word()}<{', '.join(flags)}>")
-            continue
-        space = not (isinstance(part, Literal) and part.text in _NO_SPACE_BEFORE) and not glue
-        glue = isinstance(part, Literal) and part.text in _NO_SPACE_AFTER
-        if isinstance(part, Ref) and part.name in op.operand_names():
-            group = op.operand_group(part.name)
-            values = group if isinstance(group, tuple) else (() if group is None else (group,))
-            if values:
-                printer.print_string(" " if space else "")
-                printer.print_list(values, printer.print_ssa_value)
-            continue
-        printer.print_string(" " if space else "")
-        if isinstance(part, Literal):
-            printer.print_string(part.text)
-        elif isinstance(part, TypeOf) and part.short:
-            _types(op, part.name)[0].print_parameters(printer)  # pyright: ignore
-        elif isinstance(part, TypeOf):
-            printer.print_list(_types(op, part.name), printer.print_attribute)
         else:
-            _print_value(op, part.name, printer)
+            _print_item(op, printer, part, "" if glue else " ")
+        glue = False
+
+
+def _print_item(op: Op, printer: Printer, part: Part, space: str) -> None:
+    kind, name = part.kind, part.name
+    if kind == "ref" and name not in op.attr_fields:
+        group = op.operand_group(name)
+        values = group if isinstance(group, tuple) else (() if group is None else (group,))
+        if values:
+            printer.print_string(space)
+            printer.print_list(values, printer.print_ssa_value)
+        return
+    printer.print_string(space)
+    if kind == "functional":
+        printer.print_function_type(op.operand_types, op.result_types)
+    elif kind == "pointee":
+        _types(op, name)[0].print_parameters(printer)  # pyright: ignore
+    elif kind == "type":
+        printer.print_list(_types(op, name), printer.print_attribute)
+    else:
+        _print_value(op, name, printer)
+
+
+def _flags_word(name: str) -> str:
+    return name.removesuffix("Flags")
 
 
 def _types(op: Op, name: str) -> list[Attribute]:
@@ -224,7 +197,7 @@ def _print_value(op: Op, name: str, printer: Printer) -> None:
 def print_attr_dict(op: Op, printer: Printer) -> None:
     """Print the attributes that the syntax does not name: declared ones that differ from their
     default, and discardable ones."""
-    shown = set(_names(parts_of(op.syntax or "")))
+    shown = _names(op.syntax or "")
     entries = dict(op.attributes)
     for name, spec in op.attr_fields.items():
         if name not in shown and name in op.properties and (
@@ -241,16 +214,16 @@ def print_attr_dict(op: Op, printer: Printer) -> None:
 
 @dataclass
 class _Parsed:
-    operands: dict[str, Any] = field(default_factory=dict)
+    operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict)
     attributes: dict[str, Attribute] = field(default_factory=dict)
     types: dict[str, list[Attribute]] = field(default_factory=dict)
 
 
 def parse_op(cls: type[Op], parser: Parser) -> Op:
     """Parse what `print_op` prints."""
+    start = parser.pos
     found = _Parsed()
     _parse_parts(cls, parser, parts_of(cls.syntax or ""), found)
-    start = parser.pos
     attrs: dict[str, Any] = {}
     extra: dict[str, Attribute] = {}
     for name, attribute in found.attributes.items():
@@ -258,15 +231,7 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
             attrs[name] = cls.attr_fields[name].decode(attribute)
         else:
             extra[name] = attribute
-    operands = [found.operands.get(f.name) for f in cls.operand_fields]
-    for name, types in found.types.items():
-        if name in ("result", "results") or name in cls.result_names:
-            continue
-        group = found.operands.get(name)
-        values: list[SSAValue] = list(group) if isinstance(group, list) else [group]
-        if [v.type for v in values] != types:
-            have = ", ".join(str(v.type) for v in values)
-            parser.raise_error(f"{cls.name}: operand '{name}' has type {have}", start)
+    operands = [_resolve(field, found, parser) for field in cls.operand_fields]
     result: Any = found.types.get("results")
     if result is not None and len(result) == 1:
         result = result[0]
@@ -275,61 +240,85 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
     try:
         return cls.build(*operands, result=result, attributes=extra, **attrs)
     except OpError as error:
-        parser.raise_error(str(error), start)
+        parser.raise_error(str(error), start, start)
+
+
+def _resolve(field: OperandField, found: _Parsed, parser: Parser) -> Any:
+    """The values of a declared operand. Where the text gives their types, they may be defined
+    further below (in a block that comes first in execution)."""
+    unresolved, types = found.operands.get(field.name, []), found.types.get(field.name)
+    if types is None:
+        values = [_lookup(parser, operand) for operand in unresolved]
+    else:
+        values = list(parser.resolve_operands(unresolved, types, parser.pos))
+    if field.kind == "variadic":
+        return values
+    return values[0] if values else None
+
+
+def _lookup(parser: Parser, operand: UnresolvedOperand) -> SSAValue:
+    name = operand.operand_name
+    values = parser.ssa_values.get(name)
+    if values is None or operand.index >= len(values):
+        parser.raise_error(f"%{name} is not defined before its use", operand.span)
+    return values[operand.index]
 
 
 def _parse_parts(
     cls: type[Op], parser: Parser, parts: tuple[Part, ...], found: _Parsed
 ) -> None:
     for part in parts:
-        if isinstance(part, Glue):
-            continue
-        if isinstance(part, Group):
-            first = part.parts[0]
-            if isinstance(first, Literal):
-                if _parse_literal(parser, first.text, optional=True):
-                    _parse_parts(cls, parser, part.parts[1:], found)
-            elif isinstance(first, Ref) and first.name in cls.attr_fields:
-                _parse_optional_word(cls, first.name, parser, found)
-            else:
-                assert isinstance(first, Ref)
-                if _parse_operand(cls, first.name, parser, found, may_be_absent=True):
-                    _parse_parts(cls, parser, part.parts[1:], found)
-        elif isinstance(part, Flags):
-            if parser.parse_optional_keyword(part.word()) is not None:
+        kind, name = part.kind, part.name
+        if kind == "group":
+            _parse_group(cls, parser, part, found)
+        elif kind == "literal":
+            _parse_literal(parser, name, optional=False)
+        elif kind == "attrs":
+            found.attributes.update(parser.parse_optional_attr_dict())
+        elif kind == "flags":
+            if parser.parse_optional_keyword(_flags_word(name)) is not None:
                 flags = parser.parse_comma_separated_list(
                     parser.Delimiter.ANGLE, parser.parse_identifier
                 )
-                found.attributes[part.name] = cls.attr_fields[part.name].encode(tuple(flags))
-        elif isinstance(part, Literal):
-            _parse_literal(parser, part.text, optional=False)
-        elif isinstance(part, Functional):
-            signature = parser.parse_function_type()
-            found.types["results"] = list(signature.outputs)
-        elif isinstance(part, AttrDict):
-            found.attributes.update(parser.parse_optional_attr_dict())
-        elif isinstance(part, TypeOf):
-            many = part.name == "results" or (
-                part.name in cls.operand_names() and cls.operand_kind(part.name) == "variadic"
+                found.attributes[name] = cls.attr_fields[name].encode(tuple(flags))
+        elif kind == "functional":
+            found.types["results"] = list(parser.parse_function_type().outputs)
+        elif kind == "pointee":
+            found.types[name] = [_parse_short(cls, name, parser, found)]
+        elif kind == "type":
+            many = name == "results" or (
+                name in cls.operand_names() and cls.operand_kind(name) == "variadic"
             )
-            types = [_parse_short(cls, part.name, parser, found) if part.short
-                     else parser.parse_type()]  # fmt: skip
+            types = [parser.parse_type()]
             while many and parser.parse_optional_punctuation(","):
                 types.append(parser.parse_type())
-            found.types[part.name] = types
-        elif part.name in cls.attr_fields:
-            found.attributes[part.name] = _parse_value(cls, part.name, parser)
-        else:
-            _parse_operand(cls, part.name, parser, found)
+            found.types[name] = types
+        elif kind == "ref" and name in cls.attr_fields:
+            found.attributes[name] = _parse_value(cls, name, parser)
+        elif kind == "ref":
+            _parse_operand(cls, name, parser, found)
+
+
+def _parse_group(cls: type[Op], parser: Parser, group: Part, found: _Parsed) -> None:
+    """A part that may be absent; its first element tells."""
+    first = group.parts[0]
+    if first.kind == "literal":
+        if not _parse_literal(parser, first.name, optional=True):
+            return
+    elif first.name in cls.attr_fields:
+        _parse_optional_word(cls, first.name, parser, found)
+        return
+    elif not _parse_operand(cls, first.name, parser, found, may_be_absent=True):
+        return
+    _parse_parts(cls, parser, group.parts[1:], found)
 
 
 def _parse_short(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> Attribute:
     """A type whose name is left out; that of an operand is known, that of a result declared."""
-    operand = found.operands.get(name)
-    kind = type(operand.type) if operand is not None else cls.short_result
+    operands = found.operands.get(name)
+    kind = type(_lookup(parser, operands[0]).type) if operands else cls.short_result
     assert kind is not None and issubclass(kind, ParametrizedAttribute), f"{cls.name}.{name}"
-    parameters = kind.parse_parameters(parser)
-    return kind.new(parameters)
+    return kind.new(kind.parse_parameters(parser))
 
 
 def _parse_optional_word(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:
@@ -346,18 +335,18 @@ def _parse_operand(
     cls: type[Op], name: str, parser: Parser, found: _Parsed, may_be_absent: bool = False
 ) -> bool:
     """Parse an operand, or a list of them; whether there was one."""
-    if cls.operand_kind(name) != "variadic":
-        value = parser.parse_optional_operand() if may_be_absent else parser.parse_operand()
-        found.operands[name] = value
-        return value is not None
-    values: list[SSAValue] = []
-    first = parser.parse_optional_operand()
-    if first is not None:
-        values.append(first)
-        while parser.parse_optional_punctuation(","):
-            values.append(parser.parse_operand())
-    found.operands[name] = values
-    return bool(values)
+    many = cls.operand_kind(name) == "variadic"
+    operands: list[UnresolvedOperand] = []
+    if many or may_be_absent:
+        first = parser.parse_optional_unresolved_operand()
+        if first is not None:
+            operands.append(first)
+    else:
+        operands.append(parser.parse_unresolved_operand())
+    while many and operands and parser.parse_optional_punctuation(","):
+        operands.append(parser.parse_unresolved_operand())
+    found.operands[name] = operands
+    return bool(operands)
 
 
 def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +65,20 @@ class ConstantOp(Op):
 
 def constant_attr(value: Any, type: ir.Type) -> Attribute:
     """The attribute that holds `value` as `type`; integers wrap to the type's width."""
+    if isinstance(value, int):
+        return _cached_attr(int(value), type)
+    if isinstance(value, float):
+        # By its digits, because 0.0 == -0.0 and NaN != NaN.
+        return _cached_attr(value.hex(), type)
+    return _make_attr(value, type)
+
+
+@lru_cache(maxsize=512)
+def _cached_attr(value: int | str, type: ir.Type) -> Attribute:
+    return _make_attr(float.fromhex(value) if isinstance(value, str) else value, type)
+
+
+def _make_attr(value: Any, type: ir.Type) -> Attribute:
     dtype = ir.numpy_dtype(type)
     if isinstance(value, int) and dtype.kind in "ib":
         width = ir.bit_width(type)

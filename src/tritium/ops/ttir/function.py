@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
-from xdsl.dialects.utils import parse_func_op_like
-from xdsl.ir import Attribute, Block
+from xdsl.ir import Attribute, Block, Region
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
@@ -122,21 +121,46 @@ class FuncOp(Op):
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
         visibility = parser.parse_optional_visibility_keyword()
-        name, inputs, outputs, region, extra, arg_attrs, res_attrs = parse_func_op_like(
-            parser, reserved_attr_names=("sym_name", "function_type", "sym_visibility")
-        )
-        function_type = FunctionType.from_lists(list(inputs), list(outputs))
-        op = cls.build(
+        name = parser.parse_symbol_name().data
+        delimiter = parser.Delimiter.PAREN
+        inputs = parser.parse_comma_separated_list(delimiter, lambda: _parse_argument(parser))
+        outputs: list[_TypeAndAttrs] = []
+        if parser.parse_optional_punctuation("->"):
+            several = parser.parse_optional_comma_separated_list(
+                delimiter, lambda: _parse_output(parser)
+            )
+            outputs = [(parser.parse_type(), {})] if several is None else several
+        extra: dict[str, Attribute] = {}
+        if parser.parse_optional_keyword("attributes"):
+            extra = parser.parse_optional_attr_dict()
+        arguments = [argument for argument, _ in inputs]
+        types = [a.type for a in arguments], [t for t, _ in outputs]
+        arg_attrs, res_attrs = [d for _, d in inputs], [d for _, d in outputs]
+        return cls.build(
             sym_name=name,
-            function_type=function_type,
+            function_type=FunctionType.from_lists(*types),
             sym_visibility=visibility.data if visibility else "",
-            regions=[region],
-            attributes=dict(extra.data) if extra else {},
+            regions=[parser.parse_optional_region(arguments) or Region()],
+            attributes=extra,
+            arg_attrs=arg_attrs if any(arg_attrs) else (),
+            res_attrs=res_attrs if any(res_attrs) else (),
         )
-        for key, found in (("arg_attrs", arg_attrs), ("res_attrs", res_attrs)):
-            if found is not None:
-                op.properties[key] = found
-        return op
+
+
+_TypeAndAttrs: TypeAlias = "tuple[Attribute, dict[str, Attribute]]"
+
+
+def _parse_argument(parser: Parser) -> tuple[Any, dict[str, Attribute]]:
+    """`%x: type {attributes} loc(...)`."""
+    argument = parser.parse_argument()
+    attributes = parser.parse_optional_attr_dict()
+    argument.location = parser.parse_optional_location()
+    return argument, attributes
+
+
+def _parse_output(parser: Parser) -> _TypeAndAttrs:
+    """`type {attributes}`."""
+    return parser.parse_type(), parser.parse_optional_attr_dict()
 
 
 class ReturnOp(Op, traits=[IsTerminator()]):

@@ -1,0 +1,55 @@
+"""The reference's own `.ttir` files are read, verified, and printed as they were."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+
+import pytest
+
+from tritium.ir.parsing import parse_module
+from tritium.ir.printing import print_module
+
+REFERENCE = Path(__file__).parent / "reference"
+FILES = sorted(REFERENCE.glob("*.ttir"))
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a module without location aliases' definitions and numbers."""
+    kept = (line for line in text.splitlines() if line and not line.startswith("#loc"))
+    return [re.sub(r"#loc\d*", "#loc", line).rstrip() for line in kept]
+
+
+def test_the_corpus_is_there() -> None:
+    assert len({f.name.split(".")[0] for f in FILES}) * 2 == len(FILES) == 54
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_prints_as_the_reference_does(file: Path) -> None:
+    text = file.read_text()
+    module = parse_module(text, file.name)
+    module.verify()
+    difference = difflib.unified_diff(lines(text), lines(print_module(module)), lineterm="", n=0)
+    assert not "\n".join(difference)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_round_trip_keeps_ops_names_and_locations(file: Path) -> None:
+    module = parse_module(file.read_text(), file.name)
+    printed = print_module(module)
+    again = parse_module(printed)
+    assert module.is_structurally_equivalent(again)
+    for before, after in zip(module.walk(), again.walk(), strict=True):
+        assert before.location == after.location
+        hints = [r.name_hint for r in before.results]
+        assert hints == [r.name_hint for r in after.results]
+    assert print_module(again) == printed
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_prints_without_locations(file: Path) -> None:
+    module = parse_module(file.read_text(), file.name)
+    printed = print_module(module, locations=False)
+    assert "loc(" not in printed
+    assert module.is_structurally_equivalent(parse_module(printed))
