@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,12 +41,41 @@ class Context:
     axis_info: Callable[[SSAValue], Any]
     entry: Section
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
+    filled: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
+    temporary_bytes: int = 0
     _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
     def buffers(self) -> dict[SSAValue, Buffer]:
-        """Where tiles are that are in memory."""
-        return self.function.buffers
+        """Where tiles are that are in memory; `filled` are those that are by now."""
+        return self.filled
+
+    def fill(self, value: SSAValue) -> None:
+        """From here on the tile can be read from its buffer."""
+        held = self.function.buffers.get(value)
+        if held is not None:
+            self.filled[value] = held
+
+    @property
+    def dot_host(self) -> Host:
+        """The host as the dot emitters know it."""
+        return self.host
+
+    @contextmanager
+    def temporary(self) -> Iterator[Callable[[int], Value]]:
+        """Scratch behind the buffers for one step; yields a function that gives 64-byte-aligned
+        memory of so many bytes."""
+        base = -(-self.function.scratch_bytes // 64) * 64
+        used = 0
+
+        def allocate(size: int) -> Value:
+            nonlocal used
+            place = self.scratch_at(base + used)
+            used += -(-size // 64) * 64
+            self.temporary_bytes = max(self.temporary_bytes, used)
+            return place
+
+        yield allocate
 
     def address(self, buffer: Buffer) -> Value:
         """The address of a buffer's first element."""

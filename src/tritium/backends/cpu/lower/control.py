@@ -8,12 +8,13 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.dot import lower_dot
+from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
 from tritium.backends.cpu.lower.nest import lower_nest
+from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
 from tritium.backends.cpu.lower.types import value_type
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Phi, Value, const
+from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import rules
 
 
@@ -41,8 +42,12 @@ def _step(c: Context, step: Step) -> None:
         lower_nest(c, step)
     elif isinstance(step, Dot):
         lower_dot(c, step)
+        c.fill(step.op.results[0])
     elif isinstance(step, For):
-        _for(c, step)
+        if lower_dot_loop(c, step):
+            _fill(c, step.op.results)
+        else:
+            _for(c, step)
     elif isinstance(step, If):
         _if(c, step)
     elif isinstance(step, While):
@@ -55,19 +60,6 @@ def _step(c: Context, step: Step) -> None:
         rule(c, step)
 
 
-def scalar_op(c: Context, op: Any) -> None:
-    """Write an op on scalars: one of its own, or an elementwise one."""
-    values = [c.scalars[v] for v in op.operands]
-    own = rules("cpu.scalar").get(type(op))
-    rule = own or rules("cpu").get(type(op))
-    if rule is None:
-        raise c.unsupported(op)
-    results = rule(c, op, *values)
-    if op.results:
-        results = results if type(results) is tuple else (results,)
-        c.scalars.update(zip(op.results, results, strict=True))
-
-
 def _scalars(values: Sequence[SSAValue]) -> list[SSAValue]:
     return [v for v in values if not isinstance(v.type, ir.TensorType)]
 
@@ -77,12 +69,19 @@ def _for(c: Context, step: For) -> None:
     f = c.f
     lower, upper, by = (c.scalars[v] for v in (op.lower, op.upper, op.step))
     carried = [c.scalars[v] for v in _scalars(op.inits)]
+    _fill(c, op.body.args)
     with f.loop(lower, upper, by, carried, signed=not op.unsignedCmp) as loop:
         c.scalars[op.body.args[0]] = loop.index
         c.scalars.update(zip(_scalars(op.body.args[1:]), loop.carried, strict=True))
         lower_steps(c, step.body)
         loop.next = [c.scalars[v] for v in _scalars(step.body.terminator.operands)]
     c.scalars.update(zip(_scalars(op.results), loop.results, strict=True))
+    _fill(c, op.results)
+
+
+def _fill(c: Context, values: Sequence[SSAValue]) -> None:
+    for value in values:
+        c.fill(value)
 
 
 def _if(c: Context, step: If) -> None:
@@ -103,6 +102,7 @@ def _if(c: Context, step: If) -> None:
     for number, result in enumerate(results):
         incoming = [(values[number], label) for label, values in arrivals]
         c.scalars[result] = f.phi(incoming[0][0].type, incoming).value
+    _fill(c, step.op.results)
 
 
 def _while(c: Context, step: While) -> None:
@@ -111,6 +111,8 @@ def _while(c: Context, step: While) -> None:
     before, after, done = f.new_label("while"), f.new_label("do"), f.new_label("endwhile")
     inits = [c.scalars[v] for v in _scalars(op.operands)]
     entry = f.block
+    _fill(c, step.before.block.args)
+    _fill(c, step.after.block.args)
     f.branch(before)
     f.label(before)
     phis = [f.phi(v.type, [(v, entry)]) for v in inits]
@@ -127,6 +129,7 @@ def _while(c: Context, step: While) -> None:
     f.branch(before)
     f.label(done)
     c.scalars.update(zip(_scalars(op.results), passed, strict=True))
+    _fill(c, op.results)
 
 
 class _Cfg:
@@ -144,6 +147,7 @@ class _Cfg:
         """Begin a block: a phi for each scalar argument."""
         f = self.c.f
         f.label(self.labels[block])
+        _fill(self.c, block.args)
         arguments = _scalars(block.args)
         phis = [f.phi(value_type(a.type)) for a in arguments]
         self.c.scalars.update(zip(arguments, [p.value for p in phis], strict=True))
@@ -184,8 +188,3 @@ def _return(c: Context, values: list[Value]) -> None:
         target = c.program[f"result{number}"]
         c.f.store(value, target, 1)
     c.f.ret()
-
-
-def no_value(type: str) -> Value:
-    """Any value of a type."""
-    return const(type, 0) if type != "ptr" else Value("ptr", "null")

@@ -1,11 +1,310 @@
-"""Dots."""
+"""`tt.dot` steps: operands as views of memory or of buffers; whole loops over K at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.backends.cpu.dot import Chunks, View, emit_batched_dot, emit_dot, emit_dot_loop
+from tritium.backends.cpu.dot import make_plan
+from tritium.backends.cpu.dot.operand import Step, scale, static
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.tiles.ir import Dot
+from tritium.backends.cpu.lower.elementwise import FORMATS
+from tritium.backends.cpu.lower.emitter import Emitter
+from tritium.backends.cpu.lower.scalars import scalar_op
+from tritium.backends.cpu.lower.steps import Steps
+from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
+from tritium.backends.cpu.lower.values import Index, Kind, Uniform
+from tritium.backends.cpu.tiles.ir import Dot, For, Scalar
+from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Function, Value, const
+from tritium.lowering.vmath.convert import fp
+
+Operand = View | Chunks
 
 
 def lower_dot(c: Context, step: Dot) -> None:
-    """Write a dot."""
-    raise c.unsupported(step.op)
+    """Write a dot: accumulate a @ b in its buffer."""
+    op: Any = step.op
+    shape_a, shape_b = ir.shape_of(op.a.type), ir.shape_of(op.b.type)
+    shape = (shape_a[-2], shape_b[-1], shape_a[-1])
+    steps = Steps(c)
+    acc, result = c.address(step.buffer), value_type(op.result.type)
+    with c.temporary() as scratch:
+        if len(shape_a) == 3:
+            _batched(c, step, shape, scratch)
+            return
+        a, b = (operand(c, steps, step, is_b) for is_b in (False, True))
+        plan = make_plan(c.dot_host, a, b, result, shape, _precision(op))
+        extent = _extent(c, steps, step, shape[2])
+        emit_dot(c.f, plan, a, b, acc, shape, scratch_alloc=scratch, zero_init=step.zero,
+                 k_extent=None if extent is None else _clamped(c.f, extent, shape[2]))  # fmt: skip
+
+
+def _precision(op: Any) -> str:
+    name = op.inputPrecision.name.lower()
+    return name if name in ("tf32", "tf32x3") else "ieee"
+
+
+def _clamped(f: Function, extent: Value, size: int) -> Value:
+    return f.intrinsic("smax", f.intrinsic("smin", extent, const("i64", size)), const("i64", 0))
+
+
+def operand(c: Context, steps: Steps, step: Dot, is_b: bool) -> Operand:
+    """Where an operand of a two-dimensional dot is."""
+    op: Any = step.op
+    value, swapped = peel(op.b if is_b else op.a, c.filled)
+    element = memory_type(value.type)
+    convert = _converter(c, value.type)
+    held = c.filled.get(value)
+    if held is not None:
+        rows, columns = held.shape
+        strides = (1, columns) if swapped else (columns, 1)
+        return View(element, c.address(held), *strides, convert=convert)
+    load: Any = value.owner
+    return pointed(c, steps, load.ptr, swapped, is_b, element, convert)
+
+
+def pointed(
+    c: Context, steps: Steps, pointer: SSAValue, swapped: bool, is_b: bool, element: str,
+    convert: Any,
+) -> Operand:  # fmt: skip
+    """The operand at a tile of addresses."""
+    along = [steps.along(pointer, d) for d in (0, 1)]
+    if swapped:
+        along.reverse()
+    row, column = along
+    if row is not None and column is not None:
+        zero = const("i64", 0)
+        return View(element, address_of(c, pointer, (zero, zero)), row, column, convert=convert)
+
+    def address(f: Function, r: Value, k: Value) -> Value:
+        return address_of(c, pointer, (k, r) if swapped else (r, k))
+
+    run = c.axis_info(pointer).contiguity[0 if swapped else 1]
+    return Chunks(element, address, run, row if is_b else column, convert=convert)
+
+
+def address_of(c: Context, pointer: SSAValue, at: tuple[Value, ...]) -> Value:
+    """The address in one place of a tile of addresses; code goes to the current position."""
+    return number_at(c, pointer, at)
+
+
+def number_at(c: Context, value: SSAValue, at: tuple[Value, ...]) -> Value:
+    """One element of a tile."""
+    e = Emitter(c, 1)
+    e.push()
+    found = e.emit(value, tuple(_index(v) for v in at))
+    e.pop()
+    assert isinstance(found, Uniform)
+    return found.value
+
+
+def _index(value: Value) -> Index:
+    known = static(value)
+    if known is not None:
+        return Index(Kind.SCALAR, None, known, 0)
+    return Index(Kind.SCALAR, value, 0, 0)
+
+
+def _converter(c: Context, type: ir.Type) -> Any:
+    """fp8, which LLVM has no type for, is converted to float on the way."""
+    name = FORMATS.get(ir.element_type(type), "")
+    if not name.startswith("fp8"):
+        return None
+    return lambda f, value: fp(f, value, name, "fp32", features=c.features)
+
+
+def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -> None:
+    """A dot with a batch axis in front; its operands are in buffers."""
+    op: Any = step.op
+    held = [c.filled[v] for v in (op.a, op.b)]
+
+    def operands(f: Function, index: Value) -> tuple[View, View]:
+        views: list[View] = []
+        for value, buffer in zip((op.a, op.b), held):
+            _, rows, columns = buffer.shape
+            size = rows * columns * buffer.element_bytes
+            known = static(index)
+            offset = const("i64", known * size) if known is not None else f.op(
+                "mul", index, const("i64", size)
+            )  # fmt: skip
+            base = f.gep("i8", c.address(buffer), offset)
+            convert = _converter(c, value.type)
+            views.append(View(memory_type(value.type), base, columns, 1, convert=convert))
+        return views[0], views[1]
+
+    sample = operands(c.f, const("i64", 0))
+    plan = make_plan(c.dot_host, *sample, value_type(op.result.type), shape, _precision(op))
+    emit_batched_dot(
+        c.f, plan, operands, c.address(step.buffer), held[0].shape[0], shape,
+        scratch_alloc=scratch, zero_init=step.zero,
+    )  # fmt: skip
+
+
+# Masks along K
+
+
+def _prefixes(c: Context, step: Dot) -> list[Prefix | None]:
+    op: Any = step.op
+    found: list[Prefix | None] = []
+    for value, view, axis in ((op.a, step.a_is_view, 1), (op.b, step.b_is_view, 0)):
+        value, swapped = peel(value, c.filled)
+        load: Any = value.owner
+        masked = view and load.mask is not None
+        found.append(prefix_mask(load, 1 - axis if swapped else axis) if masked else None)
+    return found
+
+
+def _extent(c: Context, steps: Steps, step: Dot, depth: int) -> Value | None:
+    """How many elements along K take part, if masks say so; an i64, not clamped."""
+    extents: list[Value] = []
+    for prefix in _prefixes(c, step):
+        if prefix is not None:
+            extents.append(_first_extent(c, prefix))
+    if not extents:
+        return None
+    return extents[0] if len(extents) == 1 else c.f.intrinsic("smin", *extents)
+
+
+def _first_extent(c: Context, prefix: Prefix) -> Value:
+    zeros = tuple(const("i64", 0) for _ in ir.shape_of(prefix.index.type))
+    start = c.f.cast("sext", number_at(c, prefix.index, zeros), "i64")
+    bound = c.f.cast("sext", number_at(c, prefix.bound, zeros), "i64")
+    return c.f.op("sub", bound, start)
+
+
+# Whole loops
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop around one dot: its step, and how far each operand moves in a turn (bytes)."""
+
+    dot: Dot
+    advance: tuple[Step, Step]
+    extent: Value | None
+
+
+def lower_dot_loop(c: Context, step: For) -> bool:
+    """Write `for k: acc += a_k @ b_k` with the accumulators in registers throughout, if the loop
+    is of that form; returns whether it was."""
+    dot = _only_dot(step)
+    if dot is None:
+        return False
+    op: Any = step.op
+    terminator = step.body.terminator
+    carried = [i for i, buffer in enumerate(step.buffers) if buffer is not None]
+    if len(carried) != 1 or step.buffers[carried[0]] is not dot.buffer or dot.zero:
+        return False
+    if terminator.operands[carried[0]] is not dot.op.results[0]:
+        return False
+    if any(r.uses for i, r in enumerate(op.results) if i not in carried) or op.unsignedCmp:
+        return False
+    pure = all(
+        not s.op.memory_effects() for s in step.body.steps if isinstance(s, Scalar)
+    )  # fmt: skip
+    if not pure:
+        return False
+    _first_turn(c, step)
+    steps = Steps(c, op)
+    found = _analyse(c, steps, dot)
+    if found is None:
+        return False
+    _emit_loop(c, Steps(c, op), step, found)
+    return True
+
+
+def _only_dot(step: For) -> Dot | None:
+    dots = [s for s in step.body.steps if isinstance(s, Dot)]
+    others = [s for s in step.body.steps if not isinstance(s, (Dot, Scalar))]
+    if len(dots) != 1 or others or len(ir.shape_of(dots[0].op.results[0].type)) != 2:
+        return None
+    return dots[0]
+
+
+def _first_turn(c: Context, step: For) -> None:
+    """Compute the scalars of the body as in the first turn."""
+    op: Any = step.op
+    c.scalars[op.body.args[0]] = c.scalars[op.lower]
+    for argument, init in zip(op.body.args[1:], op.inits):
+        if not isinstance(init.type, ir.TensorType):
+            c.scalars[argument] = c.scalars[init]
+    for inner in step.body.steps:
+        if isinstance(inner, Scalar):
+            scalar_op(c, inner.op)
+
+
+def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
+    op: Any = dot.op
+    advances: list[Step] = []
+    for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
+        source, _ = peel(value, c.filled)
+        if not view:
+            if source not in c.filled:
+                return None
+            advances.append(0)
+            continue
+        load: Any = source.owner
+        advance = steps.along(load.ptr, None)
+        if advance is None:
+            return None
+        advances.append(scale(c.f, advance, memory_bytes(source.type)))
+    depth = ir.shape_of(op.a.type)[1]
+    extents: list[Value] = []
+    for prefix in _prefixes(c, dot):
+        if prefix is None:
+            continue
+        shrinks = steps.along(prefix.bound, None), steps.along(prefix.index, None)
+        if any(s is None or static(s) is None for s in shrinks):
+            return None
+        if static(shrinks[0]) - static(shrinks[1]) != -depth:  # pyright: ignore
+            return None
+        extents.append(_first_extent(c, prefix))
+    extent = None
+    if extents:
+        extent = extents[0] if len(extents) == 1 else c.f.intrinsic("smin", *extents)
+    return _Loop(dot, (advances[0], advances[1]), extent)
+
+
+def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop) -> None:
+    f, op = c.f, found.dot.op
+    loop: Any = step.op
+    shape_a, shape_b = ir.shape_of(op.operands[0].type), ir.shape_of(op.operands[1].type)
+    shape = (shape_a[0], shape_b[1], shape_a[1])
+    trips = _trips(f, *(c.scalars[v] for v in (loop.lower, loop.upper, loop.step)))
+    tail = None
+    if found.extent is not None:
+        depth = const("i64", shape[2])
+        left = f.intrinsic("smax", found.extent, const("i64", 0))
+        whole = f.op("udiv", left, depth)
+        rest = f.op("urem", left, depth)
+        fits = f.icmp("slt", whole, trips)
+        tail = f.select(fits, rest, const("i64", 0))
+        trips = f.intrinsic("smin", trips, whole)
+    with c.temporary() as scratch:
+        a, b = (operand(c, steps, found.dot, is_b) for is_b in (False, True))
+        plan = make_plan(c.dot_host, a, b, value_type(op.results[0].type), shape, _precision(op))
+        emit_dot_loop(
+            f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
+            a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,
+            tail=tail,
+        )  # fmt: skip
+
+
+def _trips(f: Function, lower: Value, upper: Value, by: Value) -> Value:
+    """How often a loop turns, i64, not negative."""
+    known = [static(v) for v in (lower, upper, by)]
+    if None not in known:
+        return const("i64", max(0, -(-(known[1] - known[0]) // known[2])))  # pyright: ignore
+    wide = [f.cast("sext", v, "i64") if static(v) is None else const("i64", static(v) or 0)
+            for v in (lower, upper, by)]  # fmt: skip
+    distance = f.intrinsic("smax", f.op("sub", wide[1], wide[0]), const("i64", 0))
+    if known[2] == 1:
+        return distance
+    one = const("i64", 1)
+    return f.op("udiv", f.op("add", distance, f.op("sub", wide[2], one)), wide[2])
+

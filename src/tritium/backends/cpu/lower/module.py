@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tritium.analysis.axis_info import AxisAnalysis
+
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import elementwise, linear, pointers, scalars, shape
 from tritium.backends.cpu.dot.plan import Host as DotHost
@@ -43,9 +45,9 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     kernel = program.kernel
     fuse = getattr(program.options, "enable_fp_fusion", True)
     with _deep_recursion():
-        body = _function(module, kernel, host, fuse)
+        body, scratch = _function(module, kernel, host, fuse)
     _wrapper(module, kernel, body)
-    facts = {"name": kernel.name, "scratch_bytes": kernel.scratch_bytes, "llvm_opt": None}
+    facts = {"name": kernel.name, "scratch_bytes": scratch, "llvm_opt": None}
     return module.text(), facts
 
 
@@ -65,8 +67,8 @@ def _attributes(host: Host) -> str:
     return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
 
-def _function(module: Module, function: TileFunction, host: Host, fuse: bool) -> Function:
-    """The function that runs one program."""
+def _function(module: Module, function: TileFunction, host: Host, fuse: bool) -> tuple[Function, int]:
+    """The function that runs one program, and the scratch that it takes."""
     entry = function.blocks[0].block
     arguments = [(value_type(a.type), f"a{i}", "") for i, a in enumerate(entry.args)]
     grid = [("i32", name, "") for name in _GRID]
@@ -79,15 +81,11 @@ def _function(module: Module, function: TileFunction, host: Host, fuse: bool) ->
     features = frozenset(host.features)
     c = Context(
         f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
-        values, "contract" if fuse else "", _no_axis_info, f.section(),
+        values, "contract" if fuse else "", AxisAnalysis(function.op).of, f.section(),
     )  # fmt: skip
     c.scalars.update(zip(entry.args, f.arguments))
     lower_function(c)
-    return f
-
-
-def _no_axis_info(value: Any) -> Any:
-    raise NotImplementedError
+    return f, function.scratch_bytes + c.temporary_bytes
 
 
 def _wrapper(module: Module, kernel: TileFunction, body: Function) -> None:

@@ -27,6 +27,17 @@ from tritium.lowering.llvm import Value, const
 def lower_nest(context: Context, nest: Nest) -> None:
     """Write the loops of `nest` at the current position."""
     kinds = {root.kind for root in nest.roots}
+    _lower(context, nest, kinds)
+    for root in nest.roots:
+        if root.kind == "copy" and root.source is None:
+            if context.function.buffers.get(root.values[0]) is root.buffers[0]:
+                context.fill(root.values[0])
+        elif root.op is not None:
+            for result in root.op.results:
+                context.fill(result)
+
+
+def _lower(context: Context, nest: Nest, kinds: set[str]) -> None:
     if "scan" in kinds:
         lower_scan(context, nest)
     elif "each" in kinds:
@@ -51,7 +62,7 @@ class _Loops:
             for root in nest.roots
             if root.kind == "copy"
             and root.source is None
-            and self.context.buffers.get(root.values[0]) is root.buffers[0]
+            and self.context.function.buffers.get(root.values[0]) is root.buffers[0]
         )
         self.e = Emitter(self.context, self.shape.width, inline)
         self.reductions = [Reduction(self.context, r) for r in nest.roots if r.kind == "reduce"]

@@ -9,11 +9,26 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
 from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers
+from tritium.lowering.registry import lowers, rules
 from tritium.ops import ub
 from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.gpu import BarrierOp
+from tritium.ops.llvm import AssumeOp
 from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.program import GetNumProgramsOp, GetProgramIdOp
+
+
+def scalar_op(c: Context, op: Any) -> None:
+    """Write an op on scalars: one of its own, or an elementwise one."""
+    values = [c.scalars[v] for v in op.operands]
+    own = rules("cpu.scalar").get(type(op))
+    rule = own or rules("cpu").get(type(op))
+    if rule is None:
+        raise c.unsupported(op)
+    results = rule(c, op, *values)
+    if op.results:
+        results = results if type(results) is tuple else (results,)
+        c.scalars.update(zip(op.results, results, strict=True))
 
 
 @lowers("cpu.scalar", ConstantOp)
@@ -61,4 +76,10 @@ def store(c: Context, op: StoreOp, pointer: Value, value: Value, *rest: Value) -
     if rest:
         f.branch(done)
         f.label(done)
+    return ()
+
+
+@lowers("cpu.scalar", AssumeOp, BarrierOp)
+def nothing(c: Context, op: Any, *values: Value) -> tuple[()]:
+    """A program is one thread: no barrier is needed; assumptions are used by the analyses."""
     return ()

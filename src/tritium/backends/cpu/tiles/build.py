@@ -33,11 +33,13 @@ from tritium.backends.cpu.tiles.ir import (
     While,
 )
 from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.backends.cpu.tiles.views import peel, prefix_mask
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
+from tritium.passes.ttir.uniform_advance import UniformAdvance
 
 _EACH = frozenset({
     "tt.atomic_rmw", "tt.atomic_cas", "tt.print", "tt.assert", "cf.assert",
@@ -50,6 +52,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
 
     Raises NotImplementedError, naming op and line, for what the backend does not support.
     """
+    UniformAdvance().run(module)
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:
         if len(functions) != 1:
@@ -197,29 +200,49 @@ class Builder:
     # Dot
 
     def _dot(self, body: Body, op: DotOp, position: float) -> None:
-        views = [self._is_view(v, op) for v in (op.a, op.b)]
+        views = self._views(op)
         for value, view in zip((op.a, op.b), views):
             if not view:
-                self.operand(value, position)
-            else:
-                self.grouping.uses_view(value)
+                flat = len(ir.shape_of(value.type)) == 2
+                source = peel(value, self.function.buffers)[0] if flat else value
+                self.operand(source, position)
         buffer, zero = self._accumulator(op, position)
         self.function.buffers[op.result] = buffer
         step = Dot(position, op, buffer, zero, *views)
-        self.grouping.uses(step, op)
+        self.grouping.uses(step)
         body.steps.append(step)
 
-    def _is_view(self, value: SSAValue, op: DotOp) -> bool:
-        """Whether an operand can be read where it is: an unmasked load, in memory that nothing
-        changes in between."""
-        while value not in self.function.buffers and getattr(value.owner, "name", "") == "tt.trans":
-            value = value.owner.operands[0]  # pyright: ignore
+    def _views(self, op: DotOp) -> tuple[bool, bool]:
+        """Which operands are read where they are: loads in memory that nothing changes in
+        between, without masks but for one that cuts off the end of K in both."""
+        a, b = self._viewed(op.a, op), self._viewed(op.b, op)
+        masks = [load is not None and load.mask is not None for load in (a, b)]
+        if any(masks):
+            prefixes = [
+                load is not None and load.mask is not None and self._prefix(load, op, value)
+                for load, value in ((a, op.a), (b, op.b))
+            ]
+            if not all(prefixes):
+                return a is not None and not masks[0], b is not None and not masks[1]
+        return a is not None, b is not None
+
+    def _prefix(self, load: Any, op: DotOp, value: SSAValue) -> bool:
+        swapped = peel(value, self.function.buffers)[1]
+        axis = int(value is op.a) ^ int(swapped)
+        return prefix_mask(load, axis) is not None
+
+    def _viewed(self, value: SSAValue, op: DotOp) -> Any:
+        """The load that an operand comes from, if it can be delayed until the dot."""
+        if len(ir.shape_of(value.type)) != 2:
+            return None
+        value, _ = peel(value, self.function.buffers)
         load: Any = value.owner
         if value in self.function.buffers or getattr(load, "name", "") != "tt.load":
-            return False
-        if load.mask is not None or load.isVolatile or load.parent is not op.parent:
-            return False
-        return not self.grouping.changed_between(self.positions[load], self.positions[op])
+            return None
+        if load.isVolatile or load.parent is not op.parent:
+            return None
+        changed = self.grouping.changed_between(self.positions[load], self.positions[op])
+        return None if changed else load
 
     def _accumulator(self, op: DotOp, position: float) -> tuple[Buffer, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""

@@ -11,7 +11,7 @@ from tritium.backends.cpu.tiles.alias import changes_memory, in_step
 from tritium.backends.cpu.tiles.cost import cost
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
 
 
 @dataclass(frozen=True)
@@ -205,15 +205,8 @@ class Grouping:
 
     # Dots
 
-    def uses_view(self, value: SSAValue) -> None:
-        """A dot reads this operand where it is in memory."""
-
-    def uses(self, step: Dot, op: Op) -> None:
+    def uses(self, step: Dot) -> None:
         """A dot step of the current block."""
         self.dots.append(step)
         self.nest_block[step] = self.block
 
-
-def reads(effects: frozenset[str]) -> bool:
-    """Whether effects include reading memory."""
-    return Effects.READ in effects

@@ -83,7 +83,7 @@ class _Keeping:
         is_load = op.name == "tt.load"
         value = op.results[0]
         summary = self.grouping.summaries[value]
-        if not is_load and summary.cost < HEAVY:
+        if not is_load and (summary.cost < HEAVY or _is_address(value, summary.loads)):
             return None
         block = op.parent
         first = min(users, key=lambda u: u.position)
@@ -106,7 +106,8 @@ class _Keeping:
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:
         """Whether one user alone would compute the value again and again."""
         if isinstance(user, Dot):
-            return op.name != "tt.load" or value not in _views(user)
+            loads = self.grouping.summaries[value].loads
+            return bool(loads) and (op.name != "tt.load" or value not in _views(user))
         if self.grouping.nest_block[user] is not op.parent and _in_loop(
             self.grouping.nest_block[user], op.parent
         ):
@@ -141,6 +142,12 @@ class _Keeping:
         for root in home.roots:
             if root.kind == "copy" and root.values == (value,) and not root.buffers:
                 root.buffers = (buffer,)
+
+
+def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:
+    """Whether a value is index arithmetic that is better computed than read: what is known of its
+    form would be lost."""
+    return ir.is_pointer(value.type) and not loads
 
 
 def _fills(user: User, value: SSAValue, held: Any) -> bool:

@@ -1,0 +1,169 @@
+"""By how much a value changes from one element, or one turn of a loop, to the next.
+
+`Steps(...).along(value)` is the difference that is the same all over the tile: for a pointer in
+elements, for an integer as it is. It is what makes a tile of addresses a strided view.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.dot.operand import Step, add, as_value, static
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.types import value_type
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const
+from tritium.ops.arith import constant_value
+
+_ADD = frozenset({"arith.addi", "arith.subi", "tt.addptr"})
+_KEEP = frozenset({"arith.extsi", "arith.index_cast"})
+
+
+class Steps:
+    """Differences along a dimension of tiles (`dim`), or between turns of `loop` (an `scf.for`).
+
+    Code for them is emitted at the current position, i64. `moved` are values that carry the loop.
+    """
+
+    def __init__(self, context: Context, loop: Any = None):
+        self.c, self.f, self.loop = context, context.f, loop
+        self._turns: dict[tuple[SSAValue, int | None], Step | None] = {}
+
+    def along(self, value: SSAValue, dim: int | None) -> Step | None:
+        """The difference along axis `dim` (None: from turn to turn), or None if there is no one
+        such number."""
+        key = (value, dim)
+        if key not in self._turns:
+            self._turns[key] = self._along(value, dim)
+        return self._turns[key]
+
+    def _along(self, value: SSAValue, dim: int | None) -> Step | None:
+        owner: Any = value.owner
+        tile = isinstance(value.type, ir.TensorType)
+        if dim is not None and (not tile or ir.shape_of(value.type)[dim] == 1):
+            return 0
+        if isinstance(owner, Block):
+            return self._argument(value, owner, dim)
+        if dim is None and not self._inside(owner):
+            return 0
+        name = owner.name
+        if name == "arith.constant":
+            held = constant_value(value)
+            return 0 if held is not None and (held == held.flat[0]).all() else None
+        if name == "tt.make_range":
+            return 0 if dim is None else 1
+        if name == "tt.splat":
+            return 0 if dim is not None else self.along(owner.src, None)
+        if name == "tt.broadcast":
+            return self.along(owner.src, dim)
+        if name == "tt.expand_dims":
+            inner = dim if dim is None or dim < owner.axis else dim - 1
+            return 0 if dim == owner.axis else self.along(owner.src, inner)
+        if name == "tt.trans":
+            return self.along(owner.src, dim if dim is None else owner.order[dim])
+        return self._arithmetic(owner, dim)
+
+    def _arithmetic(self, op: Any, dim: int | None) -> Step | None:
+        steps = [self.along(v, dim) for v in op.operands]
+        if any(s is None for s in steps):
+            return None
+        if op.name in _ADD:
+            left, right = steps
+            assert left is not None and right is not None
+            if op.name == "arith.subi":
+                right = self._negative(right)
+            return add(self.f, left, right)
+        if op.name in _KEEP:
+            return steps[0]
+        if op.name == "arith.muli":
+            return self._product(op, steps, dim)
+        pure = not op.memory_effects() or (op.name == "tt.load" and dim is not None)
+        return 0 if pure and not op.regions and all(static(s) == 0 for s in steps) else None  # pyright: ignore
+
+    def _negative(self, step: Step) -> Step:
+        known = static(step)
+        if known is not None:
+            return -known
+        return self.f.op("sub", const("i64", 0), as_value(step))
+
+    def _product(self, op: Any, steps: list[Step | None], dim: int | None) -> Step | None:
+        first, second = steps
+        if static(first) == 0 and static(second) == 0:  # pyright: ignore
+            return 0
+        for step, other, factor in ((first, second, op.rhs), (second, first, op.lhs)):
+            if static(other) != 0:  # pyright: ignore
+                continue
+            scalar = self.uniform(factor)
+            if scalar is None or step is None:
+                return None
+            known, times = static(step), static(scalar)
+            if known is not None and times is not None:
+                return known * times
+            if known == 1:
+                return scalar
+            return self.f.op("mul", as_value(step), as_value(scalar))
+        return None
+
+    def uniform(self, value: SSAValue) -> Step | None:
+        """The number in all elements of a tile (or the scalar), i64; None if not uniform."""
+        held = constant_value(value)
+        if held is not None:
+            return int(held.flat[0]) if (held == held.flat[0]).all() else None
+        if isinstance(value.type, ir.TensorType):
+            owner: Any = value.owner
+            name = getattr(owner, "name", "")
+            if name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+                return self.uniform(owner.operands[0])
+            if name in ("arith.extsi", "arith.index_cast"):
+                return self.uniform(owner.operands[0])
+            return None
+        scalar = self.c.scalars.get(value)
+        if scalar is None or value_type(value.type) == "ptr":
+            return None
+        return self.as_i64(scalar)
+
+    def as_i64(self, value: Value) -> Step:
+        """A scalar integer, sign-extended."""
+        known = static(value)
+        if known is not None:
+            return known
+        return self.f.cast("sext", value, "i64")
+
+    def _argument(self, value: SSAValue, block: Block, dim: int | None) -> Step | None:
+        """An argument of a block: between turns, what the loop adds to it."""
+        if dim is not None:
+            return None if value in self.c.buffers else 0
+        if self.loop is None or block is not self.loop.body:
+            return 0 if self._outside(block) else None
+        number: int = value.index  # pyright: ignore
+        if number == 0:
+            return self.uniform(self.loop.step)
+        following: SSAValue = block.last_op.operands[number - 1]  # pyright: ignore
+        op: Any = following.owner
+        if following is value:
+            return 0
+        if getattr(op, "name", "") != "arith.addi" or op.parent is not block:
+            return None
+        first, second = op.operands
+        if second is value:
+            first, second = second, first
+        if first is not value or not self._invariant(second):
+            return None
+        return self.uniform(second)
+
+    def _invariant(self, value: SSAValue) -> bool:
+        owner: Any = value.owner
+        return self._outside(owner) if isinstance(owner, Block) else not self._inside(owner)
+
+    def _inside(self, op: Any) -> bool:
+        """Whether an op is in the loop."""
+        while op is not None:
+            if op is self.loop:
+                return True
+            op = op.parent_op()
+        return False
+
+    def _outside(self, block: Block) -> bool:
+        return not self._inside(block.parent_op())
