@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import LocationAttr, ModuleOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
@@ -146,8 +146,9 @@ class Constants:
         self._last: Operation | None = None
         op = self.entry.first_op
         while isinstance(op, ConstantOp):
-            self._pool.setdefault(op.properties["value"], op)
-            self._last, op = op, op.next_op
+            if self._pool.setdefault(compact(op), op) is op:
+                self._last = op
+            op = op.next_op
 
     def hoist_all(self, function: Op) -> bool:
         """Bring every constant of the function here, merging equal ones."""
@@ -157,7 +158,7 @@ class Constants:
             if not isinstance(op, ConstantOp) or op in here:
                 continue
             changed = True
-            known = self._pool.get(op.properties["value"])
+            known = self._pool.get(compact(op))
             if known is not None:
                 if known.location is not op.location:
                     known.location = UNKNOWN
@@ -213,12 +214,26 @@ class Constants:
 
 def splat_number(attribute: Attribute) -> Any | None:
     """The number a constant's attribute repeats, a NumPy scalar; None if elements differ."""
-    array = attr_value(attribute)
-    if np.ndim(array) == 0:
-        return array[()] if isinstance(array, np.ndarray) else array
-    if array.size == 1 or not any(array.strides):
-        return array.flat[0]
-    return None
+    if not isinstance(attribute, DenseIntOrFPElementsAttr):
+        return attr_value(attribute)
+    raw = attribute.data.data
+    dtype = ir.numpy_dtype(attribute.type)  # pyright: ignore[reportUnknownArgumentType]
+    first = raw[: dtype.itemsize]
+    if not raw or (len(raw) > len(first) and raw != first * (len(raw) // len(first))):
+        return None
+    return np.frombuffer(first, dtype)[0]
+
+
+def compact(op: ConstantOp) -> Attribute:
+    """The value of a constant; a repeated number is brought to the form that holds it once."""
+    attribute = op.properties["value"]
+    if isinstance(attribute, DenseIntOrFPElementsAttr):
+        kind: Any = attribute.type
+        if len(attribute.data.data) > ir.numpy_dtype(kind).itemsize:
+            number = splat_number(attribute)
+            if number is not None:
+                attribute = op.properties["value"] = constant_attr(number, kind)
+    return attribute
 
 
 class Rewriter:

@@ -1,0 +1,69 @@
+// RUN: licm
+
+// CHECK-LABEL: @nested
+// CHECK: %[[M:.*]] = arith.muli %n, %n
+// CHECK: %[[S:.*]] = tt.splat %[[M]]
+// CHECK: scf.for
+// CHECK: scf.for
+// CHECK-NOT: tt.splat
+tt.func public @nested(%n: i32, %p: tensor<8x!tt.ptr<i32>>) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    scf.for %j = %c0 to %n step %c1 : i32 {
+      %m = arith.muli %n, %n : i32
+      %s = tt.splat %m : i32 -> tensor<8xi32>
+      tt.store %p, %s : tensor<8x!tt.ptr<i32>>
+    }
+  }
+  tt.return
+}
+
+// A read leaves a loop that certainly runs and writes nothing; a division one that certainly runs.
+// CHECK-LABEL: @reads
+// CHECK: tt.load %p
+// CHECK-NEXT: arith.divsi %n, %d
+// CHECK-NEXT: scf.for
+// CHECK: scf.for
+// CHECK-NEXT: tt.load %p
+// CHECK-NEXT: arith.divsi %n, %d
+// CHECK: scf.for
+// CHECK-NEXT: tt.load %p
+tt.func public @reads(%n: i32, %d: i32, %p: !tt.ptr<i32>) -> i32 {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c4 = arith.constant 4 : i32
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%x = %c0) -> (i32) : i32 {
+    %a = tt.load %p : !tt.ptr<i32>
+    %q = arith.divsi %n, %d : i32
+    %y = arith.addi %x, %a : i32
+    %z = arith.addi %y, %q : i32
+    scf.yield %z : i32
+  }
+  %s = scf.for %i = %c0 to %n step %c1 iter_args(%x = %r) -> (i32) : i32 {
+    %a = tt.load %p : !tt.ptr<i32>
+    %q = arith.divsi %n, %d : i32
+    %y = arith.addi %x, %a : i32
+    %z = arith.addi %y, %q : i32
+    scf.yield %z : i32
+  }
+  scf.for %i = %c0 to %c4 step %c1 : i32 {
+    %a = tt.load %p : !tt.ptr<i32>
+    %y = arith.addi %a, %c1 : i32
+    tt.store %p, %y : !tt.ptr<i32>
+  }
+  tt.return %s : i32
+}
+
+// CHECK-LABEL: @disabled
+// CHECK: scf.for
+// CHECK-NEXT: arith.muli
+tt.func public @disabled(%n: i32, %p: !tt.ptr<i32>) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %m = arith.muli %n, %n : i32
+    tt.store %p, %m : !tt.ptr<i32>
+  } {tt.disable_licm}
+  tt.return
+}
