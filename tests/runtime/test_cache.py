@@ -15,8 +15,7 @@ from typing import ClassVar
 
 import pytest
 
-from tritium import knobs
-from tritium.runtime import cache
+from tritium import cache, knobs
 
 KEY = hashlib.sha256(b"key").hexdigest()
 
@@ -184,7 +183,7 @@ def test_interrupt_leaves_nothing(directory: Path, monkeypatch: pytest.MonkeyPat
 
 HAMMER = """
 import sys, warnings
-from tritium.runtime import cache
+from tritium import cache
 warnings.simplefilter("error")
 for i in range(40):
     manager = cache.get_cache_manager(sys.argv[1])

@@ -166,7 +166,7 @@ def test_class_setting(monkeypatch: pytest.MonkeyPatch):
     found = knobs.cache.manager_class
     assert found is not None and found.__name__ == "FileCacheManager"
     knobs.cache.manager_class = found
-    assert os.environ["TRITON_CACHE_MANAGER"] == "tritium.runtime.cache:FileCacheManager"
+    assert os.environ["TRITON_CACHE_MANAGER"] == "tritium.cache:FileCacheManager"
 
 
 def _tool(path: Path, version: str) -> str:

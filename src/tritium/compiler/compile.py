@@ -1,4 +1,4 @@
-"""`compile`: from a source through a backend's stages to a `CompiledKernel`, by way of the cache."""
+"""`compile`: from a source through a backend's stages to a `CompiledKernel` or the cache."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend, Stage, make_backend
-from tritium.compiler.key import cache_invalidating_env_vars, get_cache_key
+from tritium.cache import get_cache_manager, get_dump_manager, get_override_manager
 from tritium.compiler.kernel import CompiledKernel
+from tritium.compiler.key import cache_invalidating_env_vars, get_cache_key
 from tritium.compiler.sources import ASTSource, IRSource
 from tritium.ir.printing import print_module
-from tritium.runtime.cache import get_cache_manager, get_dump_manager, get_override_manager
 from tritium.target import GPUTarget
 from tritium.version import REFERENCE_VERSION
 
@@ -65,7 +65,7 @@ def _report(src: Any, metadata: Mapping[str, Any], group: Any, timer: _Timer, hi
         )
 
 
-def compile(  # noqa: A001
+def compile(
     src: ASTSource | IRSource | str | Path,
     target: GPUTarget | None = None,
     options: Mapping[str, Any] | None = None,

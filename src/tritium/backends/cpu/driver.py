@@ -13,6 +13,7 @@ from tritium.backends.base import DriverBase
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher
 from tritium.backends.cpu.loader import Image, load_object
+from tritium.cache import CachedObjects
 from tritium.target import GPUTarget
 
 
@@ -63,7 +64,7 @@ class CPULauncher:
             self._add(name, kind, (i,), src.constants, written)
         self._launch = make_launcher(
             function.address, self._params, metadata.scratch_bytes, name=metadata.name,
-            keep=function.image, store=_store(),
+            keep=function.image, store=CachedObjects("launcher"),
         )  # fmt: skip
 
     def _add(
@@ -107,10 +108,6 @@ def _leaves(values: Sequence[Any]) -> list[Any]:
     for value in values:
         flat.extend(_leaves(value) if isinstance(value, tuple) else [value])
     return flat
-
-
-def _store() -> Any:
-    return None
 
 
 class CPUDeviceInterface:
