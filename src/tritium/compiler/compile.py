@@ -1,4 +1,4 @@
-"""`compile`: from a source through a backend's stages to a `CompiledKernel` or the cache."""
+"""`compile`: from a source, through a backend's stages or the cache, to a `CompiledKernel`."""
 
 from __future__ import annotations
 
