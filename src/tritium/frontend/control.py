@@ -319,7 +319,7 @@ class ControlFlow(Statements):
             raise self.error(node.target, "the variable of a loop must be a single name")
         step_value = unwrap(iterator.step)
         backwards = isinstance(step_value, int) and step_value < 0
-        if step_value == 0 and isinstance(step_value, int):
+        if isinstance(step_value, int) and step_value == 0:
             raise self.error(node.iter, "the step of a loop cannot be 0")
         lower, upper, step = self._bounds(node, iterator, backwards)
         names = self._carried(node)
