@@ -18,7 +18,17 @@ from typing import Any
 from tritium.analysis.axis_info import AxisAnalysis
 
 # The modules of rules register them by being imported.
-from tritium.backends.cpu.lower import elementwise, linear, pointers, scalars, shape
+from tritium.backends.cpu.lower import (
+    atomic,
+    debug,
+    elementwise,
+    linear,
+    numeric,
+    pointers,
+    rearrange,
+    scalars,
+    shape,
+)
 from tritium.backends.cpu.dot.plan import Host as DotHost
 from tritium.backends.cpu.host import Host
 from tritium.backends.cpu.lower.context import Context
@@ -28,7 +38,9 @@ from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.lowering.llvm import Function, Module, Value, const
 
-RULE_MODULES = (elementwise, linear, pointers, scalars, shape)
+RULE_MODULES = (
+    atomic, debug, elementwise, linear, numeric, pointers, rearrange, scalars, shape,
+)  # fmt: skip
 _DEEP = 20_000
 _GRID = ("x", "y", "z", "nx", "ny", "nz")
 

@@ -1,11 +1,146 @@
-"""Scans."""
+"""Scans: along the lanes within vectors and from chunk to chunk, or row by row of vectors."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from xdsl.ir import Block
+
+from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.reduce import combine_region
+from tritium.backends.cpu.lower.types import memory_bytes
+from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Vec
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.lowering.llvm import Value, const, lanes
 
 
-def lower_scan(context: Context, nest: Nest) -> None:
-    """Write the loops of a scan."""
-    raise context.unsupported(nest.roots[0].op)
+def lower_scan(c: Context, nest: Nest) -> None:
+    """Write the loops of a nest whose only root is a scan."""
+    _Scan(c, nest).run()
+
+
+class _Scan:
+    def __init__(self, c: Context, nest: Nest):
+        (self.root,) = nest.roots
+        op: Any = self.root.op
+        if len(op.regions[0].blocks) != 1:
+            raise c.unsupported(op, " (control flow in the combine function)")
+        self.c, self.nest, self.op, self.block = c, nest, op, op.regions[0].block
+        assert nest.axis is not None
+        self.axis, self.domain = nest.axis, nest.domain
+        self.lane = len(self.domain) - 1
+        bits = max(memory_bytes(v.type) for v in self.root.values) * 8
+        self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
+        self.e = Emitter(c, self.width)
+        self.at: list[Index] = [ZERO] * len(self.domain)
+
+    def run(self) -> None:
+        self.e.push()
+        dims = [d for d in range(len(self.domain)) if d not in (self.lane, self.axis)]
+        self._outer(dims)
+        self.e.pop()
+
+    def _outer(self, dims: list[int]) -> None:
+        if not dims:
+            if self.axis == self.lane:
+                self._along()
+            else:
+                self._across()
+            return
+        dim, *rest = dims
+        zero, stop, one = (const("i64", n) for n in (0, self.domain[dim], 1))
+        with self.e.f.loop(zero, stop, one, at_least_once=True) as loop:
+            self.e.push()
+            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
+            self._outer(rest)
+            self.e.pop()
+
+    def _values(self, at: At) -> list[Value]:
+        return [self.e.vec(self.e.emit(v, at)) for v in self.root.values]
+
+    def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
+        block: Block = self.block
+        return combine_region(self.c, block, [*left, *right], "a scan")
+
+    def _keep(self, values: list[Value], at: At) -> None:
+        for buffer, value in zip(self.root.buffers, values, strict=True):
+            if buffer is not None:
+                store_buffer(self.e, buffer, at, Vec(value, self.e.depth))
+
+    def _position(self, number: Value, size: int) -> Value:
+        """The position of step `number`: from the end when the scan is reversed."""
+        if not self.op.reverse:
+            return number
+        return self.e.f.op("sub", const("i64", size), number)
+
+    def _across(self) -> None:
+        """Another axis than that of the lanes: the running values are vectors."""
+        e, f = self.e, self.e.f
+        size, columns = self.domain[self.axis], self.domain[self.lane]
+        zero, one, step = const("i64", 0), const("i64", 1), const("i64", self.width)
+        kind = Kind.LANES if self.width > 1 else Kind.SCALAR
+        with f.loop(zero, const("i64", columns), step, at_least_once=True) as chunk:
+            e.push()
+            self.at[self.lane] = Index(kind, chunk.index, 0, e.depth)
+            first = size - 1 if self.op.reverse else 0
+            self.at[self.axis] = Index(Kind.SCALAR, None, first, 0)
+            start = self._values(tuple(self.at))
+            self._keep(start, tuple(self.at))
+            with f.loop(one, const("i64", size), one, start) as loop:
+                e.push()
+                place = self._position(loop.index, size - 1)
+                self.at[self.axis] = Index(Kind.SCALAR, place, 0, e.depth)
+                at = tuple(self.at)
+                loop.next = self._combine(loop.carried, self._values(at))
+                self._keep(loop.next, at)
+                e.pop()
+            e.pop()
+
+    def _along(self) -> None:
+        """The axis of the lanes: scan each vector, then combine with what came before it."""
+        e, f = self.e, self.e.f
+        size, width = self.domain[self.lane], self.width
+        kind = Kind.LANES if width > 1 else Kind.SCALAR
+        first = size - width if self.op.reverse else 0
+        self.at[self.lane] = Index(kind, None, first, 0)
+        start = self._within(self._values(tuple(self.at)))
+        self._keep(start, tuple(self.at))
+        if size == width:
+            return
+        carried = self._last(start)
+        step = const("i64", width)
+        with f.loop(step, const("i64", size), step, carried, at_least_once=True) as loop:
+            e.push()
+            place = self._position(loop.index, size - width)
+            self.at[self.lane] = Index(kind, place, 0, e.depth)
+            at = tuple(self.at)
+            inner = self._within(self._values(at))
+            before = [f.splat(v, width) for v in loop.carried]
+            values = self._combine(before, inner)
+            self._keep(values, at)
+            loop.next = self._last(values)
+            e.pop()
+
+    def _last(self, values: list[Value]) -> list[Value]:
+        """The lane that has seen all others, as scalars."""
+        if self.width == 1:
+            return values
+        lane = 0 if self.op.reverse else self.width - 1
+        return [self.e.f.extract(v, lane) for v in values]
+
+    def _within(self, values: list[Value]) -> list[Value]:
+        """Scan the lanes of vectors, in log2(width) steps (Hillis and Steele)."""
+        f, width, distance = self.e.f, self.width, 1
+        while distance < width:
+            step = -distance if self.op.reverse else distance
+            source = [min(max(i - step, 0), width - 1) for i in range(width)]
+            shifted = [f.shuffle(v, None, source) for v in values]
+            combined = self._combine(shifted, values)
+            valid = [0 <= i - step < width for i in range(width)]
+            picks = [i if ok else width + i for i, ok in enumerate(valid)]
+            values = [f.shuffle(new, old, picks) for new, old in zip(combined, values)]
+            assert lanes(values[0].type) == width
+            distance *= 2
+        return values

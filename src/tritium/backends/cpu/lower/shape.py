@@ -37,15 +37,26 @@ def scalar_constant(value: Any, type: ir.Type) -> Value:
     return const(held, float(value))
 
 
+def uniform_constant(op: ConstantOp) -> Value | None:
+    """The number in all elements of a constant, if there is one."""
+    type = op.results[0].type
+    values = attr_value(op.value)
+    if isinstance(type, ir.TensorType):
+        data = op.value.data.data
+        size = values.dtype.itemsize
+        if data[:size] * (len(data) // size) != data:
+            return None
+        values = values.flat[0]
+    return scalar_constant(values, type)
+
+
 @lowers("cpu.tile", ConstantOp)
 def constant(e: Emitter, op: ConstantOp, number: int, at: At) -> Lanes:
-    values = attr_value(op.value)
     type = op.results[0].type
-    if not at:
-        return Uniform(scalar_constant(values, type), 0)
-    first = values.flat[0]
-    if all(s == 0 for s in values.strides) or values.size == 1:
-        return Uniform(scalar_constant(first, type), 0)
+    uniform = uniform_constant(op)
+    if uniform is not None:
+        return Uniform(uniform, 0)
+    values = attr_value(op.value)
     text = ", ".join(str(scalar_constant(v, type)) for v in values.flat)
     held = value_type(type)
     if held == "i1":

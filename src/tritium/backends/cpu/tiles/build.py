@@ -42,7 +42,7 @@ from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 
 _EACH = frozenset({
-    "tt.atomic_rmw", "tt.atomic_cas", "tt.print", "tt.assert", "cf.assert",
+    "tt.atomic_rmw", "tt.atomic_cas", "tt.assert",
 })  # fmt: skip
 _WHOLE = frozenset({"tt.call", "tt.histogram", "tt.map_elementwise"})
 
@@ -142,6 +142,12 @@ class Builder:
             self._dot(body, op, position)
         elif name == "tt.unsplat":
             self._root("extract", op, tuple(op.operands), (), position)
+        elif name == "tt.print":
+            for number, value in enumerate(op.operands):
+                shape = ir.shape_of(value.type)
+                self.grouping.alone(
+                    Root("each", op, (value,), shape, position + number / 1024, number=number)
+                )
         elif name in _EACH:
             shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
             buffers = tuple(self.buffer(r) for r in op.results)

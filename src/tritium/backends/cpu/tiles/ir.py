@@ -67,6 +67,8 @@ class Root:
     axis: int | None = None
     buffers: tuple[Buffer | None, ...] = ()
     source: Buffer | None = None
+    number: int = 0
+    """Which operand of `op` this is about (printing)."""
 
 
 @dataclass(eq=False)

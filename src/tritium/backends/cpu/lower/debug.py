@@ -1,0 +1,133 @@
+"""Printing and assertions on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.elementwise import FORMATS
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.values import Uniform
+from tritium.backends.cpu.tiles.ir import Root
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers
+from tritium.lowering.vmath.convert import fp
+from tritium.ops import cf
+from tritium.ops.ttir.debug import AssertOp, PrintOp
+
+
+def _text(c: Context, text: str) -> Value:
+    """A C string in the module."""
+    data = text.encode() + b"\0"
+    body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+    return c.f.module.constant(f"[{len(data)} x i8]", f'c"{body}"', align=1, prefix="text")
+
+
+def _printf(c: Context, format: str, *values: Value) -> None:
+    f = c.f
+    f.module.declarations.setdefault("printf", "declare i32 @printf(ptr, ...)")
+    arguments = ", ".join(map(str, [_text(c, format), *values]))
+    f.emit("i32", f"call i32 (ptr, ...) @printf({arguments})")
+    f.call("i32", "fflush", Value("ptr", "null"))
+
+
+def _program(c: Context) -> list[Value]:
+    return [c.program[axis] for axis in "xyz"]
+
+
+def _escape(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _conversion(c: Context, op: Any, value: Value, type: ir.Type, signed: bool) -> tuple[str, Value]:
+    """The printf conversion of an element, and the element as it is passed."""
+    f, element = c.f, ir.element_type(type)
+    if value.type == "ptr":
+        return "0x%016llx", value
+    bits = ir.bit_width(element)
+    if op.hex:
+        digits = max(1, bits // 8) * 2
+        if ir.is_float(element) and not value.type.startswith("i"):
+            value = f.cast("bitcast", value, f"i{bits}")
+        return f"0x%0{digits}llx", f.cast("zext", value, "i64")
+    if ir.is_float(element):
+        return "%f", fp(f, value, FORMATS[element], "fp64", features=c.features)
+    if element == ir.i1 or not signed:
+        return "%llu", f.cast("zext", value, "i64")
+    return "%lld", f.cast("sext", value, "i64")
+
+
+def _print(
+    c: Context, op: PrintOp, number: int, value: Value, type: ir.Type, places: list[Value]
+) -> None:
+    shape = ir.shape_of(type)
+    widths = [len(str(size - 1)) for size in shape]
+    index = ", ".join(f"%{w}lld" for w in widths)
+    which = f"(operand {number}) " if len(op.arguments) > 1 else ""
+    conversion, passed = _conversion(c, op, value, type, bool(op.isSigned[number]))
+    format = f"pid (%d, %d, %d) idx ({index}){_escape(op.prefix)}{which}{conversion}\n"
+    _printf(c, format, *_program(c), *places, passed)
+
+
+@lowers("cpu.each", PrintOp)
+def print_element(e: Emitter, op: PrintOp, root: Root, at: At) -> None:
+    source = root.values[0]
+    if not isinstance(source.type, ir.TensorType):
+        at = ()
+    found = e.emit(source, at)
+    assert isinstance(found, Uniform)
+    places = [e.position(i) for i in at]
+    values = [p.value for p in places if isinstance(p, Uniform)]
+    _print(e.context, op, root.number, found.value, source.type, values)
+
+
+@lowers("cpu.scalar", PrintOp)
+def print_scalars(c: Context, op: PrintOp, *values: Value) -> tuple[()]:
+    if not values:
+        _printf(c, f"pid (%d, %d, %d){_escape(op.prefix)}\n", *_program(c))
+    for number, (value, source) in enumerate(zip(values, op.arguments)):
+        _print(c, op, number, value, source.type, [])
+    return ()
+
+
+def _check(c: Context, condition: Value, message: str) -> None:
+    """Report the first failure and leave the program."""
+    f = c.f
+    if condition.type != "i1":
+        condition = f.icmp("ne", condition, const(condition.type, 0))
+    failed, passed = f.new_label("failed"), f.new_label("passed")
+    f.branch_if(condition, passed, failed)
+    f.label(failed)
+    fault = c.program["fault"]
+    pair = f.emit("{ i32, i1 }", f"cmpxchg {fault}, i32 0, i32 1 acq_rel acquire, align 4")
+    first = f.emit("i1", f"extractvalue {{ i32, i1 }} {pair.ref}, 1")
+    report, leave = f.new_label("report"), f.new_label("leave")
+    f.branch_if(first, report, leave)
+    f.label(report)
+    for number, value in enumerate(_program(c)):
+        f.store(value, f.offset(fault, 4 + 4 * number), 4)
+    f.store(_text(c, message), f.offset(fault, 16), 8)
+    f.branch(leave)
+    f.label(leave)
+    f.ret()
+    f.label(passed)
+
+
+@lowers("cpu.each", AssertOp)
+def check_element(e: Emitter, op: AssertOp, root: Root, at: At) -> None:
+    found = e.emit(root.values[0], at)
+    assert isinstance(found, Uniform)
+    _check(e.context, found.value, op.message)
+
+
+@lowers("cpu.scalar", AssertOp)
+def check_scalar(c: Context, op: AssertOp, condition: Value) -> tuple[()]:
+    _check(c, condition, op.message)
+    return ()
+
+
+@lowers("cpu.scalar", cf.AssertOp)
+def check_flag(c: Context, op: cf.AssertOp, condition: Value) -> tuple[()]:
+    _check(c, condition, op.msg)
+    return ()

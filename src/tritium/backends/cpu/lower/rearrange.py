@@ -1,0 +1,80 @@
+"""Ops that put tiles together or pick elements from them: join, split, cat, gather."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.linear import known
+from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Uniform, Vec
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const, lanes, vector
+from tritium.lowering.registry import lowers
+from tritium.ops.ttir.shape import CatOp, GatherOp, JoinOp, SplitOp
+
+
+@lowers("cpu.tile", SplitOp)
+def split(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    return e.emit(op.operands[0], (*at, Index(Kind.SCALAR, None, number, 0)))
+
+
+@lowers("cpu.tile", JoinOp)
+def join(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    *inner, last = at
+    which = e.position(last)
+    if isinstance(which, Uniform):
+        picked = known(which.value)
+        if picked is not None:
+            return e.emit(op.operands[picked], tuple(inner))
+    left, right = (e.emit(v, tuple(inner)) for v in op.operands)
+    wanted = Vec(e.vec(which), e.depth) if not isinstance(which, Uniform) else which
+    second = e.f.icmp("ne", wanted.value, const(wanted.value.type, 0))
+    return choose(e, second, right, left)
+
+
+def choose(e: Emitter, condition: Value, then: Lanes, other: Lanes) -> Lanes:
+    """A select; scalars stay scalars under a scalar condition."""
+    if isinstance(then, Uniform) and isinstance(other, Uniform) and lanes(condition.type) == 1:
+        return Uniform(e.f.select(condition, then.value, other.value), e.depth, True)
+    return Vec(e.f.select(condition, e.vec(then), e.vec(other)), e.depth, True)
+
+
+@lowers("cpu.tile", CatOp)
+def cat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    (index,) = at
+    f, size = e.f, ir.shape_of(op.lhs.type)[0]
+    if index.kind == Kind.LANES and size % e.width:
+        index = Index(Kind.VECTOR, e.vec(e.position(index)), 0, e.depth)
+    if index.kind == Kind.VECTOR:
+        place = e.position(index)
+        assert isinstance(place, Vec)
+        value = place.value
+        last, first = size - 1, 0
+    else:
+        value = f.cast("bitcast", const("i64", index.shift), "i64") if index.value is None else (
+            f.op("add", index.value, const("i64", index.shift))
+        )  # fmt: skip
+        last, first = size - (e.width if index.kind == Kind.LANES else 1), 0
+    low = f.intrinsic("umin", value, const(value.type, last))
+    high = f.intrinsic(
+        "smax", f.op("sub", value, const(value.type, size)), const(value.type, first)
+    )
+    left = e.emit(op.lhs, (Index(index.kind, low, 0, e.depth),))
+    right = e.emit(op.rhs, (Index(index.kind, high, 0, e.depth),))
+    return choose(e, f.icmp("uge", value, const(value.type, size)), right, left)
+
+
+@lowers("cpu.tile", GatherOp)
+def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    """Indices are taken modulo the size of the axis, so that none leads out of the tile."""
+    where, size = e.emit(op.indices, at), ir.shape_of(op.src.type)[op.axis]
+    if isinstance(where, Uniform):
+        value, kind = where.value, Kind.SCALAR
+    else:
+        value, kind = e.vec(where), Kind.VECTOR
+    count = lanes(value.type)
+    wide = vector("i64", count)
+    value = e.f.cast("sext", value, wide) if value.type != wide else value
+    value = e.f.op("and", value, const(wide, size - 1))
+    place = Index(kind, value, 0, e.depth)
+    return e.emit(op.src, (*at[: op.axis], place, *at[op.axis + 1 :]))
