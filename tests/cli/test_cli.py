@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -62,6 +63,35 @@ def test_run_gives_the_program_its_arguments_name_and_folder(program):
     assert done.stderr == ""
     expected = f"3.6.0 tritium.language 7 ['--help', '-x', 'a b'] __main__ {file}\n"
     assert done.stdout == expected
+
+
+KERNEL = """
+    import sys
+    import {array} as xp
+    import triton
+    import triton.language as tl
+    from triton.language.extra import libdevice
+
+    @triton.jit
+    def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+        i = tl.program_id(axis=0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + i, mask=i < n)
+        tl.store(out_ptr + i, x * factor, mask=i < n)
+
+    x = xp.ones(1000)
+    out = xp.zeros_like(x)
+    grid = lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)
+    scale[grid](x, out, 1000, float(sys.argv[1]), BLOCK=256)
+    print(float(out.sum()), triton.__version__, "tritium" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("array", ["numpy", "torch"])
+def test_run_an_unmodified_program_with_a_kernel(program, array):
+    if importlib.util.find_spec(array) is None:
+        pytest.skip(f"{array} is not installed")
+    done = tritium("run", program(KERNEL.format(array=array)), "2.5")
+    assert done.stdout == "2500.0 3.6.0 True\n", done.stderr
 
 
 def test_run_a_module(program, tmp_path):
