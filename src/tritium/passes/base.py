@@ -9,14 +9,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
-from tritium.ops.base import Op
 
 Hook = Callable[["Pass", ModuleOp], None]
 
@@ -147,9 +146,9 @@ def function_names(module: ModuleOp) -> list[str]:
     """The symbols that a module defines."""
     names: list[str] = []
     for op in module.body.block.ops:
-        symbol = op.properties.get("sym_name") if isinstance(op, Op) else None
+        symbol: Any = op.properties.get("sym_name")
         if symbol is not None:
-            names.append(symbol.data)  # pyright: ignore[reportAttributeAccessIssue]
+            names.append(symbol.data)
     return names
 
 

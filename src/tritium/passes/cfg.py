@@ -16,7 +16,7 @@ def reverse_postorder(region: Region) -> list[Block]:
     entry = region.first_block
     if entry is None:
         return []
-    seen, order = {entry}, []
+    seen, order = {entry}, list[Block]()
     stack = [(entry, iter(successors(entry)))]
     while stack:
         block, rest = stack[-1]

@@ -27,7 +27,7 @@ def range_of(value: SSAValue, depth: int = 0) -> Range | None:
     cannot overflow.
     """
     op: Any = value.owner
-    kind = type(op)
+    kind: type[Any] = type(op)
     if depth > MAX_DEPTH:
         return None
     if kind is ConstantOp:

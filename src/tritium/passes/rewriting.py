@@ -8,7 +8,8 @@ again. That is some ten times faster on kernels of a few hundred ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
@@ -27,6 +28,7 @@ Pattern = Callable[[Any, "Rewriter"], bool]
 
 Patterns = Mapping[type[Op], Sequence[Pattern]]
 
+READ_ONLY = frozenset({Effects.READ})
 MAX_VISITS_PER_OP = 64
 
 
@@ -39,20 +41,28 @@ def functions(module: ModuleOp) -> Iterator[Op]:
 
 def is_terminator(op: Operation) -> bool:
     """Whether the op ends its block."""
-    return op.has_trait(IsTerminator)
+    return _ends_block(type(op))
+
+
+@cache
+def _ends_block(cls: type[Operation]) -> bool:
+    return cls.has_trait(IsTerminator)
 
 
 def is_removable(op: Operation) -> bool:
     """Whether the op may go when nothing uses its results."""
-    if not isinstance(op, Op) or "sym_name" in op.properties or is_terminator(op):
-        return False
-    return is_repeatable(op)
+    return (
+        not is_terminator(op)
+        and isinstance(op, Op)
+        and is_repeatable(op)
+        and "sym_name" not in op.properties
+    )
 
 
 def is_repeatable(op: Op) -> bool:
     """Whether the op neither changes anything nor must run exactly as often as it does."""
     effects = op.memory_effects()
-    return not effects or (effects == {Effects.READ} and not is_volatile(op))
+    return not effects or (effects == READ_ONLY and not is_volatile(op))
 
 
 def is_volatile(op: Operation) -> bool:
@@ -98,6 +108,13 @@ def copy_names(old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
             after.name_hint = before.name_hint
 
 
+def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
+    """A copy of an op and its regions that uses `values` in place of their keys; its own results
+    are added to `values`."""
+    clone = cast(Any, op.clone if op.regions else op.clone_without_regions)
+    return clone(values)
+
+
 def move_ops(source: Block, target: Operation, *, keep_terminator: bool = False) -> None:
     """Move the ops of a block (without its terminator, unless kept) to before `target`."""
     block = target.parent
@@ -118,7 +135,8 @@ def rebuild(
 
     Results that are not kept must be unused.
     """
-    new = type(op).create(
+    create = cast(Any, type(op).create)
+    new: OpT = create(
         operands=operands,
         result_types=[op.results[i].type for i in kept_results],
         properties=op.properties if properties is None else properties,
@@ -216,8 +234,9 @@ def splat_number(attribute: Attribute) -> Any | None:
     """The number a constant's attribute repeats, a NumPy scalar; None if elements differ."""
     if not isinstance(attribute, DenseIntOrFPElementsAttr):
         return attr_value(attribute)
-    raw = attribute.data.data
-    dtype = ir.numpy_dtype(attribute.type)  # pyright: ignore[reportUnknownArgumentType]
+    dense = cast(Any, attribute)
+    raw: bytes = dense.data.data
+    dtype = ir.numpy_dtype(dense.type)
     first = raw[: dtype.itemsize]
     if not raw or (len(raw) > len(first) and raw != first * (len(raw) // len(first))):
         return None
@@ -228,12 +247,12 @@ def compact(op: ConstantOp) -> Attribute:
     """The value of a constant; a repeated number is brought to the form that holds it once."""
     attribute = op.properties["value"]
     if isinstance(attribute, DenseIntOrFPElementsAttr):
-        kind: Any = attribute.type
-        if len(attribute.data.data) > ir.numpy_dtype(kind).itemsize:
-            number = splat_number(attribute)
+        dense = cast(Any, attribute)
+        if len(dense.data.data) > ir.numpy_dtype(dense.type).itemsize:
+            number = splat_number(dense)
             if number is not None:
-                attribute = op.properties["value"] = constant_attr(number, kind)
-    return attribute
+                op.properties["value"] = constant_attr(number, dense.type)
+    return op.properties["value"]
 
 
 class Rewriter:
@@ -262,12 +281,13 @@ class Rewriter:
             if op not in waiting:
                 continue
             waiting.discard(op)
-            if op.parent is None or not isinstance(op, Op):
+            kind = type(op)
+            if op.parent is None or kind is ConstantOp:
                 continue
-            if type(op) is not ConstantOp and self._is_dead(op):
+            if self._is_dead(op):
                 self.erase(op)
                 continue
-            for pattern in patterns.get(type(op), ()):
+            for pattern in patterns.get(cast(type[Op], kind), ()):
                 if pattern(op, self):
                     self.changed = True
                     budget -= 1
@@ -278,7 +298,7 @@ class Rewriter:
         return self.changed
 
     @staticmethod
-    def _is_dead(op: Op) -> bool:
+    def _is_dead(op: Operation) -> bool:
         for result in op.results:
             if result.first_use is not None:
                 return False
@@ -287,7 +307,8 @@ class Rewriter:
     def visit(self, *ops: Operation | Block) -> None:
         """Look at ops (again), soon."""
         for op in ops:
-            if isinstance(op, Operation) and op not in self._waiting and op is not self.function:
+            if op not in self._waiting and type(op) is not Block and op is not self.function:
+                assert isinstance(op, Operation)
                 self._waiting.add(op)
                 self._stack.append(op)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -67,7 +67,8 @@ def is_ones(number: Any | None) -> bool:
     """Whether all bits of a known integer are set."""
     if number is None:
         return False
-    return bool(number) if isinstance(number, (bool, np.bool_)) else bool(number == -1)
+    truth = np.asarray(number).dtype == np.bool_
+    return bool(number) if truth else bool(number == -1)
 
 
 def owner_of(value: SSAValue, *classes: type[Op]) -> Any | None:
@@ -335,7 +336,7 @@ def truncated_extension(op: TruncIOp, rewriter: Rewriter) -> bool:
     before, after = ir.bit_width(source.type), ir.bit_width(op.results[0].type)
     if before == after:
         return rewriter.replace(op, source)
-    cls = type(inner) if after > before else TruncIOp
+    cls = cast(type[Op], type(inner) if after > before else TruncIOp)
     return rewriter.become(op, cls, source, result=op.results[0].type)
 
 

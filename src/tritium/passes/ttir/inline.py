@@ -32,7 +32,7 @@ from tritium.errors import TritonError
 from tritium.ir.locations import call_site
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import copy_names
+from tritium.passes.rewriting import copy_names, copy_op
 from tritium.passes.ttir.structure import structure
 from tritium.passes.ttir.symbol_dce import remove_uncalled
 
@@ -128,7 +128,7 @@ def _copy(body: Block, call: CallOp) -> list[SSAValue]:
     for op in body.ops:
         if op is last:
             break
-        copy = op.clone(values) if op.regions else op.clone_without_regions(values)
+        copy = copy_op(op, values)
         block.insert_op_before(copy, call)
         copies.append(copy)
     _relocate(copies, call.location)

@@ -27,7 +27,7 @@ from tritium.ops.base import Effects, Op
 from tritium.ops.scf import ForOp, WhileOp
 from tritium.passes.base import Pass
 from tritium.passes.loops import trip_count
-from tritium.passes.rewriting import is_terminator, is_volatile, outside_values
+from tritium.passes.rewriting import READ_ONLY, is_terminator, is_volatile, outside_values
 
 
 @dataclass(frozen=True)
@@ -84,5 +84,5 @@ def _may_move(op: Operation, writes: bool, runs: bool) -> bool:
         return False
     effects = op.memory_effects()
     if effects:
-        return effects == {Effects.READ} and not writes and runs and not is_volatile(op)
+        return effects == READ_ONLY and not writes and runs and not is_volatile(op)
     return runs or all(not isinstance(n, Op) or n.speculatable for n in op.walk())

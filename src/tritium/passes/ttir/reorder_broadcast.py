@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -108,13 +108,13 @@ def _smaller_operands(
 ) -> list[SSAValue] | None:
     operands: list[SSAValue] = []
     for value in op.operands:
-        found = value if not ir.shape_of(value.type) else smaller(value)
+        found: Any = value if not ir.shape_of(value.type) else smaller(value)
         if found is None:
             return None
         if not isinstance(found, SSAValue):
             kind = ir.tensor_of(shape, ir.element_type(value.type))
             found = rewriter.constant(found, kind, op)
-        operands.append(found)
+        operands.append(cast(SSAValue, found))
     return operands
 
 

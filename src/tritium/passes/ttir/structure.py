@@ -38,7 +38,7 @@ from tritium.passes.cfg import (
     remove_unreachable,
     reverse_postorder,
 )
-from tritium.passes.rewriting import functions
+from tritium.passes.rewriting import copy_op, functions
 
 MAX_COPIES = 64
 """How many blocks a function may have copied."""
@@ -177,7 +177,7 @@ class _Builder:
             return last
         self.values.update(zip(block.args, arguments, strict=True))
         for op in list(block.ops)[:-1]:
-            target.add_op(op.clone(self.values))
+            target.add_op(copy_op(op, self.values))
         return last
 
     def mapped(self, values: Sequence[SSAValue]) -> list[SSAValue]:

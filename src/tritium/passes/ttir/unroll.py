@@ -34,6 +34,7 @@ from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, WhileOp, YieldOp
 from tritium.passes.base import Pass
 from tritium.passes.loops import constant_int, trip_count
+from tritium.passes.rewriting import copy_op
 
 FACTOR = "tt.loop_unroll_factor"
 
@@ -173,6 +174,6 @@ class _Writer:
             values: dict[SSAValue, SSAValue] = dict(zip(body.args, arguments, strict=True))
             for op in body.ops:
                 if op is not last:
-                    self.add(op.clone(values) if op.regions else op.clone_without_regions(values))
+                    self.add(copy_op(op, values))
             carried = [values.get(v, v) for v in last.operands]
         return carried
