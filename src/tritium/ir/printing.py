@@ -29,18 +29,15 @@ from tritium.ir import types as ir
 from tritium.ir.locations import location_text, name_of, parts_of
 
 
-def print_module(module: ModuleOp, locations: bool = True) -> str:
-    """The text of a module; without `locations` only the operations."""
-    printer = IRPrinter(print_debuginfo=locations)
-    printer.name_values(module)
-    printer.print_op(module)
-    printer.finish()
-    return printer.text()
+def print_module(module: ModuleOp, locations: bool = True, generic: bool = False) -> str:
+    """The text of a module; without `locations` only the operations; `generic` uses MLIR's
+    generic form for all ops but the module itself."""
+    return print_op(module, locations, generic)
 
 
-def print_op(op: Operation, locations: bool = False) -> str:
-    """The text of one op, its values numbered afresh."""
-    printer = IRPrinter(print_debuginfo=locations)
+def print_op(op: Operation, locations: bool = False, generic: bool = False) -> str:
+    """The text of one op, its values numbered afresh. Operands from outside have no names."""
+    printer = IRPrinter(print_debuginfo=locations, print_generic_format=generic)
     printer.name_values(op)
     printer.print_op(op)
     printer.finish()
@@ -50,8 +47,12 @@ def print_op(op: Operation, locations: bool = False) -> str:
 class IRPrinter(Printer):
     """xDSL's printer with MLIR's names, grouped results, and location aliases."""
 
-    def __init__(self, print_debuginfo: bool = False):
-        super().__init__(stream=StringIO(), print_debuginfo=print_debuginfo)
+    def __init__(self, print_debuginfo: bool = False, print_generic_format: bool = False):
+        super().__init__(
+            stream=StringIO(),
+            print_debuginfo=print_debuginfo,
+            print_generic_format=print_generic_format,
+        )
         self._parts: list[str] = []
         self._texts: dict[Attribute, str] = {}
         self._location_ids: dict[int, str] = {}

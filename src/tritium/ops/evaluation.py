@@ -252,3 +252,31 @@ class Evaluator:
 
     def print(self, text: str) -> None:
         print(text)
+
+
+class _Nowhere:
+    """The surroundings of an op that is folded: there are none."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotImplementedError(f"an op that needs the program's {name} cannot be folded")
+
+
+def fold(op: Op, operands: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The results of a pure op for these values of `op.operands`, or None if they cannot be known
+    now (it has effects, regions or successors, depends on the program, or has no reference
+    semantics)."""
+    if op.regions or op.successors or not op.is_pure:
+        return None
+    grouped: list[Any] = []
+    position = 0
+    for field, group in zip(op.operand_fields, op.operand_groups(), strict=True):
+        values = tuple(operands[position : position + len(group)])
+        position += len(group)
+        grouped.append(values if field.kind == "variadic" else (values[0] if values else None))
+    nowhere: Any = _Nowhere()
+    try:
+        with np.errstate(all="ignore"):
+            results = op.evaluate(nowhere, *grouped)
+    except NotImplementedError:
+        return None
+    return (results,) if len(op.results) == 1 else tuple(results or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Attribute, Block, Region
 from xdsl.traits import IsTerminator
@@ -203,7 +204,8 @@ class ForOp(Op):
         dtype, view = lower.dtype, unsigned if self.unsignedCmp else signed
         carried = inits
         for i in range(int(view(lower)), int(view(upper)), int(step)):
-            carried = context.run_region(self.regions[0], dtype.type(i), *carried)
+            counter = np.asarray(i).astype(dtype)[()]
+            carried = context.run_region(self.regions[0], counter, *carried)
         return carried[0] if len(carried) == 1 else carried
 
     def verify_structure(self) -> None:
