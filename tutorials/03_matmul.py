@@ -46,10 +46,29 @@ def leaky_relu(x):
 # `[None, :]` broadcast as in NumPy. Strides make the kernel work for any layout of the operands,
 # so a transposed view needs no copy.
 #
-# `EVEN` is decided at compile time. Where the sizes are multiples of the tile the masks are not
-# merely true: they are not there, and a load without a mask is simpler for the hardware.
+# How large should a tile be? Large ones reuse more of what they load, small ones leave more tiles
+# to share out. The best size depends on the machine and on the matrices, so it is measured:
+# `autotune` compiles each configuration, times it once for each new (M, N, K), and remembers the
+# fastest.
+#
+# `EVEN` is decided at compile time, too. Where the sizes are multiples of the tile the masks are
+# not merely true: they are not there, and a load without a mask is simpler for the hardware. A
+# heuristic computes such an argument from the others.
 
 
+def is_even(arguments) -> bool:
+    """Whether the tile divides the matrices."""
+    return all(arguments[size] % arguments[f"BLOCK_{size}"] == 0 for size in "MNK")
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8})
+        for m, n, k in ((64, 64, 64), (64, 64, 256), (32, 64, 64), (128, 64, 128))
+    ],
+    key=["M", "N", "K"],
+)
+@triton.heuristics({"EVEN": is_even})
 @triton.jit
 def matmul_kernel(
     a_ptr, b_ptr, c_ptr,
@@ -97,9 +116,6 @@ def matmul_kernel(
         tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=inside)
 
 
-BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
-
-
 def strides(x):
     """Strides in elements, of an array of NumPy or a tensor of torch."""
     return [s // x.itemsize for s in x.strides] if isinstance(x, np.ndarray) else x.stride()
@@ -111,15 +127,10 @@ def matmul(a, b, activation=None):
     if k != k_of_b:
         raise ValueError(f"matmul: a is {m} x {k} and b is {k_of_b} x {n}; inner sizes must agree")
     out = np.empty((m, n), a.dtype) if isinstance(a, np.ndarray) else a.new_empty((m, n))
-    sizes = zip((m, n, k), BLOCKS.values(), strict=True)
-    even = all(size % block == 0 for size, block in sizes)
-    tiles = triton.cdiv(m, BLOCKS["BLOCK_M"]) * triton.cdiv(n, BLOCKS["BLOCK_N"])
-    matmul_kernel[(tiles,)](
-        *(a, b, out, m, n, k, *strides(a), *strides(b), *strides(out)),
-        **BLOCKS,
-        GROUP_M=8,
-        EVEN=even,
-        ACTIVATION=activation,
+    # The grid is a function: how many tiles there are depends on the configuration.
+    grid = lambda meta: (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)  # noqa: E731
+    matmul_kernel[grid](
+        *(a, b, out, m, n, k, *strides(a), *strides(b), *strides(out)), ACTIVATION=activation
     )
     return out
 
