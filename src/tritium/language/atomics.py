@@ -78,7 +78,8 @@ class _Access:
         self, kind: AtomicKind, value: tensor | None = None, mask: tensor | None = None
     ) -> tensor:
         """The operation, perhaps on the bits of another value of the same width."""
-        value, mask = value or self.value, mask or self.mask
+        value = self.value if value is None else value
+        mask = self.mask if mask is None else mask
         pointer = self.pointer
         if value.dtype != self.element:
             assert isinstance(pointer.dtype, pointer_type)

@@ -545,9 +545,9 @@ def str_to_ty(name: Any, value: Any = None) -> base_type:
     if name.startswith("tensordesc<"):
         element, _, rest = name[len("tensordesc<") :].partition("[")
         extents, closed, _ = rest.partition("]")
-        element_type = str_to_ty(element)
-        if not closed or not isinstance(element_type, dtype):
+        if not closed or element not in _SIGNATURE_NAMES:
             raise ValueError(f"{name!r} is no descriptor type; write tensordesc<fp16[64, 64]>")
+        element_type = dtype(_SIGNATURE_NAMES[element])
         return tensor_descriptor_type(
             block_type(element_type, [int(e) for e in extents.split(",")])
         )

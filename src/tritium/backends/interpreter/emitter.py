@@ -12,12 +12,13 @@ import numpy as np
 from xdsl.ir import Region
 
 from tritium.errors import OpError
-from tritium.ir.types import Type
+from tritium.ir.types import Type, is_pointer
 from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
 from tritium.language.function import KernelParam
 from tritium.ops.base import Effects, Op
 from tritium.ops.evaluation import Memory
+from tritium.ops.ttir import IntToPtrOp, LoadOp
 
 
 class PythonRegion(Region):
@@ -75,12 +76,19 @@ class EagerEmitter:
         fields = cls.attr_fields
         op = cls.create(
             result_types=cls.result_types_for(types, attrs, result),
-            properties={n: fields[n].encode(v) for n, v in attrs.items()},
+            properties={
+                n: fields[n].encode(v)
+                for n, v in attrs.items()
+                if fields[n].required or v != fields[n].default
+            },
             regions=regions,
         )
         if self._vectorised and op.memory_effects() - {Effects.RECURSIVE}:
             raise Divergence
         outcome = op.evaluate(self, *values)
+        if cls is IntToPtrOp or (cls is LoadOp and is_pointer(op.results[0].type)):
+            # The program makes its own addresses, which may lie in memory that is no argument's.
+            self.memory.ranges = None
         if len(op.results) == 1:
             return (Evaluated(op.results[0].type, outcome),)
         return tuple(Evaluated(r.type, v) for r, v in zip(op.results, outcome or (), strict=True))

@@ -1,0 +1,319 @@
+"""Promotion, operators, broadcasting, their values against NumPy and their messages."""
+
+import itertools
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tests.language.support import NUMPY, block, eager
+
+import tritium.language as tl
+from tritium.errors import TritonError
+from tritium.language.arithmetic import promote
+from tritium.ops.evaluation import EvaluationError
+
+INTS = [tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64]
+FLOATS = [tl.float16, tl.bfloat16, tl.float32, tl.float64]
+NUMBERS = [*INTS, *FLOATS]
+
+
+def result_type(a, b, divides=False):
+    """The rules in words: the widest float wins (two different 16-bit ones give fp32), 16-bit
+    floats divide in fp32, integers take the larger width and at equal width the unsigned type."""
+    floats = [t for t in (a, b) if t.is_floating()]
+    for wide in (tl.float64, tl.float32):
+        if wide in floats:
+            return wide
+    if floats:
+        if divides:
+            return tl.float32
+        if tl.float16 in floats:
+            return tl.float16
+        return tl.bfloat16 if len(floats) == 2 else tl.float32
+    if a.int_bitwidth != b.int_bitwidth and a.is_int_signed() == b.is_int_signed():
+        return max(a, b, key=lambda t: t.int_bitwidth)
+    if a.is_int_signed() == b.is_int_signed():
+        return a
+    unsigned, signed = (a, b) if a.is_int_unsigned() else (b, a)
+    return unsigned if unsigned.int_bitwidth >= signed.int_bitwidth else signed
+
+
+@pytest.mark.parametrize(("a", "b"), list(itertools.product(NUMBERS, NUMBERS)), ids=str)
+def test_values_of_every_pair_of_dtypes(a, b):
+    left, right = [3, 7, 100, 12], [5, 2, 9, 4]
+    with eager():
+        x, y = block(left, a), block(right, b)
+        common = result_type(a, b)
+        u, v = (np.asarray(w).astype(NUMPY[common]) for w in (left, right))
+        for result, expected in (
+            (x + y, u + v), (x - y, u - v), (x * y, u * v),
+        ):  # fmt: skip
+            assert result.dtype == common
+            np.testing.assert_array_equal(result.value, expected)
+        larger = tl.maximum(x, y)
+        assert larger.dtype == (tl.float32 if tl.bfloat16 in (a, b) and common != tl.float64
+                                else common)  # fmt: skip
+        np.testing.assert_array_equal(larger.value, np.maximum(left, right))
+        np.testing.assert_array_equal((x < y).value, u < v)
+        np.testing.assert_array_equal((x != y).value, u != v)
+        check_division(x, y, np.asarray(left), np.asarray(right))
+
+
+def check_division(x, y, left, right):
+    a, b = x.dtype, y.dtype
+    integers = a.is_int() and b.is_int()
+    if integers and a.is_int_signed() != b.is_int_signed():
+        for operation in (lambda: x / y, lambda: x // y, lambda: x % y):
+            with pytest.raises(TypeError, match="Cannot use /, //, or %.*signedness"):
+                operation()
+        return
+    common = result_type(a, b, True)
+    quotient = tl.float32 if integers else common
+    expected = left.astype(NUMPY[quotient]) / right.astype(NUMPY[quotient])
+    assert (x / y).dtype == quotient
+    np.testing.assert_array_equal((x / y).value, expected)
+    np.testing.assert_array_equal((x % y).value, np.fmod(left, right).astype(NUMPY[common]))
+    if integers:
+        np.testing.assert_array_equal((x // y).value, left // right)
+        assert (x & y).dtype == common and (x << 1).dtype == a
+        np.testing.assert_array_equal((x ^ y).value, (left ^ right).astype(NUMPY[common]))
+    else:
+        with pytest.raises(TypeError, match="unexpected type .*// takes integers"):
+            _ = x // y
+
+
+def test_promotion_is_that_of_the_reference():
+    # Samples of what Triton 3.6 answers: (a, a is a Python number, b, b is one, divides).
+    for arguments, expected in {
+        (tl.int32, True, tl.int8, False, False): tl.int8,
+        (tl.float32, True, tl.float16, False, False): tl.float16,
+        (tl.float32, True, tl.float16, False, True): tl.float32,
+        (tl.int32, True, tl.bfloat16, False, False): tl.bfloat16,
+        (tl.float32, True, tl.int32, False, False): tl.float32,
+        (tl.int1, False, tl.int1, False, False): tl.int1,
+        (tl.int1, False, tl.int8, False, False): tl.int8,
+        (tl.float8e5, False, tl.float8e5, False, False): tl.float8e5,
+        (tl.float8e5, False, tl.float8e4nv, False, False): tl.float16,
+        (tl.float8e5, False, tl.float32, False, False): tl.float32,
+        (tl.uint32, False, tl.int64, False, False): tl.int64,
+        (tl.uint64, False, tl.int64, False, False): tl.uint64,
+    }.items():
+        assert promote(*arguments) == expected, arguments
+    with pytest.raises(TypeError, match="unexpected type"):
+        promote(tl.float8e5, False, tl.int32, False, False)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_python_numbers_are_weak(dtype):
+    with eager():
+        x = block([1, 2, 3, 4], dtype)
+        assert (x + 1).dtype == dtype and (2 * x).dtype == dtype and (x + True).dtype == dtype
+        assert (x + 1.5).dtype == (dtype if dtype.is_floating() else tl.float32)
+        np.testing.assert_array_equal((5 - x).value, np.asarray([4, 3, 2, 1], NUMPY[dtype]))
+
+
+def test_numbers_that_do_not_fit():
+    with eager():
+        with pytest.raises(ValueError, match="Scalar 300 is out of range for type int8"):
+            block([1], tl.int8) + 300
+        with pytest.raises(ValueError, match="Scalar 256 is out of range for type uint8"):
+            256 * block([1], tl.uint8)
+        with pytest.raises(ValueError, match="unsigned tensor .* and a negative scalar"):
+            block([1], tl.uint32) + -1
+        with pytest.raises(ValueError, match="Nonrepresentable integer"):
+            tl.to_tensor(1 << 64)
+        with pytest.raises(TypeError, match="cannot convert 'a'"):
+            tl.to_tensor("a")
+        assert tl.to_tensor(1 << 31).dtype == tl.uint32
+        assert tl.to_tensor(1 << 40).dtype == tl.int64
+        assert tl.to_tensor(1e300).dtype == tl.float64
+        assert tl.to_tensor(float("inf")).dtype == tl.float32
+
+
+def test_integer_division_truncates():
+    with eager():
+        x = block([-7, 7, -7, 7])
+        y = block([2, -2, -2, 2])
+        assert (x // y).value.tolist() == [-3, -3, 3, 3]
+        assert (x % y).value.tolist() == [-1, 1, -1, 1]
+        assert (block([250, 7], tl.uint8) // 3).value.tolist() == [83, 2]
+
+
+def test_shifts_follow_the_sign():
+    with eager():
+        assert (block([-8, 8]) >> 1).value.tolist() == [-4, 4]
+        assert (block([0xF0], tl.uint8) >> 4).value.tolist() == [15]
+        assert (block([1, 3]) << block([4, 1])).value.tolist() == [16, 6]
+
+
+def test_wrapping():
+    with eager():
+        assert (block([2**31 - 1]) + 1).value.tolist() == [-(2**31)]
+        assert (block([0], tl.uint8) - 1).value.tolist() == [255]
+        assert tl.add(block([127], tl.int8), 1).value.tolist() == [-128]
+
+
+def test_unary():
+    with eager():
+        assert (-block([1, -2])).value.tolist() == [-1, 2]
+        assert np.signbit((-block([0.0], tl.float32)).value).tolist() == [True]
+        assert (~block([0, 5])).value.tolist() == [-1, -6]
+        assert (~block([True, False], tl.int1)).value.tolist() == [False, True]
+        with pytest.raises(ValueError, match="wrong type argument to unary invert"):
+            ~block([1.0], tl.float32)
+        assert abs_of([-3, 4], tl.int32) == [3, 4] and abs_of([-1.5], tl.float16) == [1.5]
+        assert abs_of([200], tl.uint8) == [200]
+
+
+def abs_of(values, dtype):
+    return tl.abs(block(values, dtype)).value.tolist()
+
+
+def test_pointer_arithmetic():
+    with eager():
+        base = block(0x1000, tl.int64).to(tl.pointer_type(tl.float32))
+        moved = base + block([0, 1, 2, -1])
+        assert (moved.to(tl.int64).value - 0x1000).tolist() == [0, 4, 8, -4]
+        assert moved.type == tl.block_type(tl.pointer_type(tl.float32), [4])
+        assert int((2 + base).to(tl.int64)) == 0x1008 and int((base - 1).to(tl.int64)) == 0xFFC
+        unsigned = base + block([0xFFFFFFFF], tl.uint32)
+        assert (unsigned.to(tl.int64).value - 0x1000).tolist() == [4 * 0xFFFFFFFF]
+        with pytest.raises(TypeError, match="cannot add pointers together"):
+            base + base
+        with pytest.raises(TypeError, match="invalid operands of type pointer<fp32> and .*float32"):
+            base + block([1.0], tl.float32)
+        with pytest.raises(TypeError, match="invalid operands"):
+            base * 2
+        with pytest.raises(ValueError, match="unary minus"):
+            -base
+
+
+def test_broadcasting():
+    with eager():
+        a, b = block([[1], [2]]), block([[10, 20, 30, 40]])
+        np.testing.assert_array_equal((a + b).value, a.value + b.value)
+        assert (a + block([1, 2, 3, 4])).type.shape == (2, 4)
+        x, y = tl.broadcast(a, b)
+        assert x.type.shape == y.type.shape == (2, 4)
+        with pytest.raises(ValueError, match="incompatible dimensions at index 0: 4 and 2"):
+            block([1, 2, 3, 4]) + block([1, 2])
+        assert tl.broadcast_to(block([[5], [6]]), (2, 4)).value[:, 3].tolist() == [5, 6]
+        assert tl.broadcast_to(block(7), 2, 2).value.tolist() == [[7, 7], [7, 7]]
+        with pytest.raises(ValueError, match=r"expanded size of the tensor \(4\) must match"):
+            tl.broadcast_to(block([1, 2]), [4])
+        with pytest.raises(ValueError, match="rank mismatch"):
+            tl.broadcast_to(block([1, 2]), [1, 2])
+
+
+def test_comparison_of_nan_and_unsigned():
+    with eager():
+        nan = block([np.nan, 1.0], tl.float32)
+        assert (nan == nan).value.tolist() == [False, True]
+        assert (nan != nan).value.tolist() == [True, False]
+        assert (nan < 2.0).value.tolist() == [False, True]
+        assert (block([255], tl.uint8) > 1).value.tolist() == [True]
+        assert (block([-1], tl.int8) > 1).value.tolist() == [False]
+
+
+def test_where():
+    with eager():
+        x = tl.where(block([True, False], tl.int1), block([1, 2]), 5)
+        assert x.value.tolist() == [1, 5] and x.dtype == tl.int32
+        y = tl.where(block([[True], [False]], tl.int1), block([1.0, 2.0], tl.float32), -1)
+        assert y.value.tolist() == [[1, 2], [-1, -1]]
+        assert int(tl.where(block(True, tl.int1), block(3), 4)) == 3
+        with pytest.warns(UserWarning, match="non-boolean condition is deprecated.*uint32"):
+            tl.where(block([1, 0], tl.uint32), 1, 2)
+
+
+@pytest.mark.parametrize("propagate", ["NONE", "ALL"])
+def test_nan_table_of_min_max_clamp(propagate):
+    mode = getattr(tl.PropagateNan, propagate)
+    nan, one = np.float32("nan"), np.float32(1)
+    every = propagate == "ALL"
+    with eager():
+        x, y = block([nan, one, nan, one], tl.float32), block([one, nan, nan, one], tl.float32)
+        for function in (tl.minimum, tl.maximum):
+            found = function(x, y, propagate_nan=mode).value
+            np.testing.assert_array_equal(found, [nan if every else 1] * 2 + [nan, 1])
+        clamped = tl.clamp(x, -1.0, 0.5, propagate_nan=mode).value
+        assert clamped[1] == 0.5 and np.isnan(clamped[0]) == every
+        with pytest.raises(ValueError, match="Unexpected propagate_nan 3"):
+            tl.minimum(x, y, propagate_nan=3)
+        with pytest.raises(TypeError, match="Only floating point clamp is supported"):
+            tl.clamp(block([1]), 0, 2)
+
+
+def test_min_max_of_integers_and_bf16():
+    with eager():
+        assert tl.minimum(block([-1, 5]), block([0, 2])).value.tolist() == [-1, 2]
+        assert tl.maximum(block([200], tl.uint8), block([100], tl.uint8)).value.tolist() == [200]
+        wide = tl.maximum(block([1.5], tl.bfloat16), 1.0)
+        assert wide.dtype == tl.float32 and wide.value.tolist() == [1.5]
+        assert tl.clamp(block([-3.0, 3.0], tl.float16), -1, 1).value.tolist() == [-1, 1]
+
+
+def test_logical_operators_on_blocks_warn():
+    with eager():
+        x, y = block([0, 1, 2, 0]), block([0, 0, 3, 1])
+        with pytest.warns(UserWarning, match="'and' and 'or' are deprecated for non-scalar"):
+            assert tl.logical_and(x, y).value.tolist() == [False, False, True, False]
+        with pytest.warns(UserWarning):
+            assert x.logical_or(y).value.tolist() == [False, True, True, True]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert bool(tl.logical_and(block(1), block(2.0, tl.float32)))
+            assert not bool(tl.logical_not(block(2)))
+
+
+def test_truth_of_blocks():
+    with eager():
+        with pytest.raises(ValueError, match="more than one value is ambiguous"):
+            bool(block([1, 2]))
+        assert bool(block(1)) and bool(block([[2]])) and not bool(block(0.0, tl.float32))
+
+
+def test_overflow_sanitizer():
+    with eager(debug=True):
+        top = block([2**31 - 1])
+        with pytest.raises(EvaluationError, match="int32 overflow detected for operation add"):
+            top + 1
+        with pytest.raises(EvaluationError, match="operation mul"):
+            block([1 << 20]) * (1 << 12)
+        with pytest.raises(EvaluationError, match="int16 overflow detected for operation sub"):
+            block([-(2**15)], tl.int16) - 1
+        assert tl.add(top, 1, sanitize_overflow=False).value.tolist() == [-(2**31)]
+        assert (block([-(2**31)]) * 1).value.tolist() == [-(2**31)]
+        with pytest.raises(EvaluationError, match="int64 overflow detected for operation add"):
+            block([2**63 - 1], tl.int64) + 1
+        with pytest.raises(EvaluationError, match="int64 overflow detected for operation mul"):
+            block([2**40], tl.int64) * (1 << 24)
+        assert (block([2**32 - 1], tl.uint32) + 0).value.tolist() == [2**32 - 1]
+    with eager(debug=True, sanitize_overflow=False):
+        assert (block([2**31 - 1]) + 1).value.tolist() == [-(2**31)]
+    assert issubclass(EvaluationError, TritonError)
+
+
+def test_index_syntax():
+    with eager():
+        x = block([1, 2, 3, 4])
+        assert x[:, None].type.shape == (4, 1) and x[None, :].type.shape == (1, 4)
+        assert x[None].type.shape == (1, 4) and x[:].type.shape == (4,)
+        assert x[:, None, None].type.shape == (4, 1, 1)
+        assert x[tl.slice(None, None, None), None].type.shape == (4, 1)
+        for index in (0, slice(0, 2), (slice(None), slice(None)), "a"):
+            with pytest.raises(ValueError, match="unsupported tensor index"):
+                x[index]
+
+
+def test_bfloat16_rounds_each_step():
+    with eager():
+        x = block([1.0], tl.bfloat16) + block([2**-8], tl.bfloat16)
+        assert x.value.dtype == ml_dtypes.bfloat16 and x.value.tolist() == [1.0]
+
+
+def test_outside_of_a_kernel():
+    for call in (lambda: tl.arange(0, 4), lambda: tl.zeros([4], tl.int32), lambda: tl.exp(1.0)):
+        with pytest.raises(ValueError, match="did you forget to add @triton.jit"):
+            call()

@@ -1,0 +1,297 @@
+"""Loads, stores, block pointers, descriptors and atomics."""
+
+import numpy as np
+import pytest
+from tests.language.support import NUMPY, block, both, eager
+
+import tritium.language as tl
+from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.errors import InterpreterError
+from tritium.language.function import device_function as jit
+
+
+def pointer(dtype=tl.float32, count=None, const=False):
+    address = block(0x1000 if count is None else [0x1000] * count, tl.int64)
+    return address.to(tl.pointer_type(dtype, const=const))
+
+
+def test_masks_keep_memory_untouched():
+    @jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        v = tl.load(x + i, mask=i < n, other=-7)
+        tl.store(out + i, v, mask=i < n + 1)
+
+    x, out = np.arange(8, dtype=np.float32), np.full(9, 99, np.float32)
+    both(kernel, x=x, out=out, n=8, BLOCK=16)
+    assert out.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, -7]
+
+
+def test_shapes_of_values_and_masks():
+    @jit
+    def kernel(x, out):
+        i = tl.arange(0, 4)
+        p = x + i[:, None] * 4 + i[None, :]
+        v = tl.load(p, mask=i[None, :] < 3, other=1)
+        tl.store(out + i[:, None] * 4 + i[None, :], v, mask=(i < 2)[:, None])
+        tl.store(out + 12 + i, 5)
+        tl.store(out + 11, tl.load(x))
+        tl.store(out + 10, 2, mask=tl.load(x) > 100)
+
+    x, out = np.arange(16, dtype=np.int32), np.zeros(16, np.int32)
+    both(kernel, x=x, out=out)
+    assert out.tolist() == [0, 1, 2, 1, 4, 5, 6, 1, 0, 0, 0, 0, 5, 5, 5, 5]
+
+
+def test_stored_values_are_cast():
+    @jit
+    def kernel(a, b, c):
+        i = tl.arange(0, 4)
+        tl.store(a + i, i)
+        tl.store(b + i, i * 1.75)
+        tl.store(c + i, i > 1)
+
+    a, b, c = np.zeros(4, np.float16), np.zeros(4, np.int8), np.zeros(4, np.bool_)
+    both(kernel, a=a, b=b, c=c)
+    assert (a.tolist(), b.tolist(), c.tolist()) == (
+        [0, 1, 2, 3], [0, 1, 3, 5], [False, False, True, True],
+    )  # fmt: skip
+
+
+def test_booleans_in_memory():
+    @jit
+    def kernel(x, out):
+        i = tl.arange(0, 4)
+        flag = tl.load(x + i)
+        tl.store(out + i, ~flag)
+
+    out = np.zeros(4, np.bool_)
+    both(kernel, x=np.array([True, False, True, False]), out=out)
+    assert out.tolist() == [False, True, False, True]
+
+
+def test_messages_of_loads_and_stores():
+    with eager():
+        p, mask = pointer(count=2), block([True, False], tl.int1)
+        for call, text in (
+            (lambda: tl.load(p, other=0.0), "`other` cannot be provided without `mask`"),
+            (lambda: tl.load(block([1, 2])), "Unsupported ptr type .* in `tl.load`"),
+            (lambda: tl.store(block([1, 2]), 0), "Unsupported ptr type .* in `tl.store`"),
+            (lambda: tl.load(pointer(), mask), "Mask argument cannot be block type if pointer"),
+            (lambda: tl.load(p, block([1, 0])), "Mask must have boolean scalar type; got int32"),
+            (lambda: tl.store(pointer(), block([1.0, 2.0], tl.float32)), "Value argument cannot"),
+            (lambda: tl.store(pointer(const=True), 1), "Cannot store to a constant pointer"),
+            (lambda: tl.load(p, cache_modifier=".wb"), "Cache modifier .wb not supported"),
+            (lambda: tl.store(p, 1.0, cache_modifier=".ca"), "Cache modifier .ca not supported"),
+            (lambda: tl.load(p, eviction_policy="never"), "Eviction policy never not supported"),
+            (lambda: tl.load(p, padding_option="inf"), "Padding option inf not supported"),
+            (lambda: tl.load(p, boundary_check=(0,)), "make_block_ptr"),
+            (lambda: tl.store(p, 1.0, boundary_check=(0,)), "make_block_ptr"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                call()
+
+
+@pytest.mark.parametrize("padding", ["", "zero", "nan"])
+@pytest.mark.parametrize("check", [(0, 1), (1, 0)])
+def test_block_pointers(padding, check):
+    @jit
+    def kernel(x, out, m, n, PAD: tl.constexpr, CHECK: tl.constexpr):
+        source = tl.make_block_ptr(x, (m, n), (n, 1), (0, 0), (4, 8), (1, 0))
+        source = tl.advance(source, (2, 4))
+        target = tl.make_block_ptr(out, (4, 8), (8, 1), (0, 0), (4, 8), (1, 0))
+        v = tl.load(source, boundary_check=CHECK, padding_option=PAD)
+        tl.store(target, v + 1, boundary_check=(0,))
+
+    x, out = np.arange(50, dtype=np.float32).reshape(5, 10), np.zeros((4, 8), np.float32)
+    both(kernel, x=x, out=out, m=5, n=10, PAD=padding, CHECK=check)
+    expected = np.full((4, 8), np.nan if padding == "nan" else 1, np.float32)
+    expected[:3, :6] = x[2:, 4:] + 1
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_block_pointer_messages():
+    with eager():
+        p = tl.make_block_ptr(pointer(tl.int32), (4,), (1,), (0,), (4,), (0,))
+        for call, text in (
+            (lambda: tl.load(p, mask=True), "`mask` and `other` arguments cannot be specified"),
+            (lambda: tl.store(p, 1, mask=True), "`mask` argument cannot be specified"),
+            (lambda: tl.load(p, padding_option="nan"), "not supported for integer block pointers"),
+            (lambda: tl.load(p, boundary_check=(1,)), "axes from 0 to 0 are allowed"),
+            (lambda: tl.load(p, boundary_check=(0, 0)), "each axis may be given once"),
+            (lambda: tl.advance(p, (1, 2)), "2 offsets; the block has 1 axes"),
+            (lambda: tl.advance(pointer(), (1,)), "a block pointer is required"),
+            (lambda: tl.make_block_ptr(3, (4,), (1,), (0,), (4,), (0,)), "to be a pointer type"),
+            (
+                lambda: tl.make_block_ptr(pointer(), (4,), (1,), (0,), (4,), (1,)),
+                "Expected a permutation",
+            ),
+            (
+                lambda: tl.make_block_ptr(pointer(), (4, 4), (1,), (0,), (4,), (0,)),
+                "to have the same length",
+            ),
+        ):
+            with pytest.raises(ValueError, match=text):
+                call()
+
+
+def test_descriptors():
+    @jit
+    def copy(desc, out, m):
+        tile = desc.load([m, 0])
+        tl.store_tensor_descriptor(out, [0, m], tile * 2)
+
+    @jit
+    def kernel(x, out, m, n):
+        source = tl.make_tensor_descriptor(x, [m, n], [n, 1], [4, 8])
+        target = tl.make_tensor_descriptor(out, [m, n], [n, 1], [4, 8])
+        copy(source, target, 2)
+
+    x, out = np.arange(50, dtype=np.float32).reshape(5, 10), np.zeros((5, 10), np.float32)
+    both(kernel, x=x, out=out, m=5, n=10)
+    expected = np.zeros((5, 10), np.float32)
+    expected[:3, 2:10] = x[2:, :8] * 2
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_descriptor_gather_scatter_and_atomics():
+    @jit
+    def kernel(x, rows, out, total, n):
+        source = tl.make_tensor_descriptor(x, [8, n], [n, 1], [1, 8])
+        target = tl.make_tensor_descriptor(out, [8, n], [n, 1], [1, 8])
+        index = tl.load(rows + tl.arange(0, 8))
+        target.scatter(source.gather(index, 8), index, 0)
+        sums = tl.make_tensor_descriptor(total, [2, 8], [8, 1], [2, 8])
+        sums.atomic_add([0, 0], tl.full((2, 8), 2, tl.int32))
+        sums.atomic_max([0, 4], tl.full((2, 8), 5, tl.int32))
+
+    x = np.arange(128, dtype=np.float32).reshape(8, 16)
+    rows = np.array([3, 1, 4, 0, 5, 7, 2, 6], np.int32)
+    out, total = np.zeros((8, 16), np.float32), np.ones((2, 8), np.int32)
+    both(kernel, x=x, rows=rows, out=out, total=total, n=16)
+    np.testing.assert_array_equal(out[:, :8], x[:, 8:])
+    assert total.tolist() == [[3] * 4 + [5] * 4] * 2
+
+
+def test_descriptor_messages():
+    with eager():
+        p = pointer(tl.float16)
+
+        def make(shape=(8, 8), strides=(8, 1), extents=(8, 8), **options):
+            return tl.make_tensor_descriptor(p, list(shape), list(strides), list(extents), **options)
+
+        for call, text in (
+            (lambda: make([], [], []), "Expected 1 <= ndim <= 5 but got 0"),
+            (lambda: make(strides=(1,)), "Expected 2 strides but got 1"),
+            (lambda: make(extents=(8,)), "block_shape to have 2 dimensions but got 1"),
+            (lambda: make(extents=(8, 4)), "at least 16 bytes .* got 4 . 2 = 8 bytes"),
+            (lambda: make(strides=(8, 2)), "last dim must be 1 but got 2"),
+            (lambda: make().load([0]), "expected 2 offsets, but got 1"),
+            (lambda: make().gather(block([0] * 8), 0), r"2D with block \[1, BLOCK_Y\]"),
+            (lambda: make().atomic_xor([0, 0], 1), "Unsupported dtype fp16"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                call()
+        with pytest.raises(TypeError, match="a tensor descriptor is required"):
+            tl.load_tensor_descriptor(p, [0, 0])
+
+
+OPERATIONS = {
+    "add": (np.add, "i4 i8 u4 f4 f8 f2"), "max": (np.maximum, "i4 i8 u4 u8 f4 f8"),
+    "min": (np.minimum, "i4 i8 u4 u8 f4 f8"), "and": (np.bitwise_and, "i4 u8"),
+    "or": (np.bitwise_or, "i4 u8"), "xor": (np.bitwise_xor, "i4 u8"),
+    "xchg": (lambda a, b: b, "i4 f4 u8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [(n, c) for n, (_, codes) in OPERATIONS.items() for c in codes.split()]
+)
+def test_atomics(name, code):
+    operation = getattr(tl, f"atomic_{name}")
+
+    @jit
+    def kernel(p, values, old, OP: tl.constexpr):
+        i = tl.arange(0, 4)
+        v = tl.load(values + i)
+        tl.store(old + i, OP(p + i, v, mask=i < 3, sem="relaxed", scope="cta"), mask=i < 3)
+
+    start = np.array([5, -3, 0, 100]).astype(code)
+    values = np.array([-7, -3, 9, 1]).astype(code)
+    memory, old = start.copy(), np.zeros(4, code)
+    both(kernel, p=memory, values=values, old=old, OP=operation)
+    np.testing.assert_array_equal(memory[:3], OPERATIONS[name][0](start, values)[:3])
+    assert memory[3] == start[3]
+    np.testing.assert_array_equal(old[:3], start[:3])
+
+
+def test_atomics_on_repeated_addresses():
+    @jit
+    def kernel(p, count, lock):
+        tl.atomic_add(p + tl.arange(0, 8) % 2, 1.0)
+        before = tl.atomic_cas(lock, 0, 1)
+        tl.atomic_add(count, before)
+        tl.atomic_xchg(lock, 0)
+
+    p, count = np.zeros(2, np.float32), np.zeros(1, np.int32)
+    both(kernel, grid=(3,), p=p, count=count, lock=np.zeros(1, np.int32))
+    assert p.tolist() == [12, 12] and count.tolist() == [0]
+
+
+def test_float_extremes_order_zeros():
+    @jit
+    def kernel(p, q):
+        tl.atomic_max(p, 0.0)
+        tl.atomic_min(q, -0.0)
+
+    p, q = np.full(1, -0.0, np.float32), np.full(1, 0.0, np.float32)
+    both(kernel, p=p, q=q)
+    assert not np.signbit(p[0]) and np.signbit(q[0])
+
+
+def test_atomic_messages():
+    with eager():
+        for call, text in (
+            (lambda: tl.atomic_add(pointer(tl.int8), 1), "atomic_add does not support int8"),
+            (lambda: tl.atomic_max(pointer(tl.float16), 1), "atomic_max does not support fp16"),
+            (lambda: tl.atomic_and(pointer(tl.float32), 1), "atomic_and does not support fp32"),
+            (lambda: tl.atomic_add(pointer(), 1.0, sem="weak"), "Memory semantic weak not"),
+            (lambda: tl.atomic_add(pointer(), 1.0, scope="node"), "Memory scope node not"),
+            (lambda: tl.atomic_add(pointer(const=True), 1.0), "Cannot store to a constant"),
+            (lambda: tl.atomic_cas(pointer(tl.int8), 0, 1), "width .16, 32, 64.; got int8"),
+            (lambda: tl.atomic_add(block(3), 1), "Unsupported ptr type"),
+        ):
+            with pytest.raises(ValueError, match=text):
+                call()
+
+
+def test_pointers_in_memory():
+    @jit
+    def kernel(addresses, out):
+        p = tl.load(addresses + tl.arange(0, 2)).to(tl.pointer_type(tl.float32))
+        tl.store(out + tl.arange(0, 2), tl.load(p))
+
+    a, b, out = np.full(1, 3, np.float32), np.full(1, 4, np.float32), np.zeros(2, np.float32)
+    addresses = np.array([v.__array_interface__["data"][0] for v in (a, b)], np.int64)
+    InterpretedKernel(kernel.fn)[(1,)](addresses, out)
+    assert out.tolist() == [3, 4]
+
+
+def test_fp8_in_memory():
+    @jit
+    def kernel(x, out):
+        i = tl.arange(0, 4)
+        tl.store(out + i, tl.load(x + i).to(tl.float32) * 2)
+
+    x = np.array([1, 1.5, -2, 3], NUMPY[tl.float8e4nv])
+    out = np.zeros(4, NUMPY[tl.float8e5])
+    both(kernel, x=x, out=out)
+    assert out.astype(float).tolist() == [2, 3, -4, 6]
+
+
+def test_out_of_bounds_is_an_error():
+    def kernel(x, out):
+        tl.store(out + tl.arange(0, 4), tl.load(x + tl.arange(0, 4) + 10))
+
+    with pytest.raises(InterpreterError, match=r"out-of-bounds access .* argument 'x' \(float32"):
+        InterpretedKernel(kernel)[(1,)](np.zeros(12, np.float32), np.zeros(4, np.float32))
