@@ -48,7 +48,8 @@ BLOCK = ir.pointer_to(T((8, 8), ir.f32))
 RELAXED: dict[str, Any] = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
 
 CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
-    (AddIOp, (ir.i32, ir.i64), {}, "arith.addi: operands have types i32, i64; they must be the same"),
+    (AddIOp, (ir.i32, ir.i64), {},
+     "arith.addi: operands have types i32, i64; they must be the same"),
     (AddIOp, (ir.f32, ir.f32), {}, "operand has type f32; integer elements are required"),
     (AddFOp, (ir.i32, ir.i32), {}, "operand has type i32; float elements are required"),
     (math_ops.ExpOp, (ir.i8,), {}, "float elements are required"),
@@ -76,7 +77,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (AddPtrOp, (BLOCK, ir.i32), {}, "a pointer and an integer are required"),
     (LoadOp, (ir.i64, None, None), {}, "address has type i64; a pointer is required"),
     (LoadOp, (PTRS, None, T((8,), ir.f32)), {}, "`other` cannot be provided without `mask`"),
-    (LoadOp, (PTRS, T((4,), ir.i1), None), {}, "mask has type tensor<4xi1>; tensor<8xi1> is required"),
+    (LoadOp, (PTRS, T((4,), ir.i1), None), {},
+     "mask has type tensor<4xi1>; tensor<8xi1> is required"),
     (LoadOp, (BLOCK, ir.i1, None), {}, "a mask cannot be used with the block pointer"),
     (LoadOp, (BLOCK, None, None), {"boundaryCheck": (2,)}, "boundary check of axes (2,)"),
     (LoadOp, (PTR, None, None), {"boundaryCheck": (0,)}, "boundary check of axes (0,)"),
@@ -93,11 +95,13 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (DotOp, (T((16, 16), ir.i8),) * 2 + (T((16, 16), ir.f32),), {}, "mix integers and floats"),
     (ScanOp, ([T((8,), ir.f32)],), {"axis": 1, "reverse": False}, "axis is 1"),
     (ReduceOp, ([],), {"axis": 0}, "at least one tensor is required"),
-    (ttir.FpToFpOp, (ir.f32,), {"result": ir.f8e5m2}, "a narrowing conversion needs a rounding mode"),
+    (ttir.FpToFpOp, (ir.f32,), {"result": ir.f8e5m2},
+     "a narrowing conversion needs a rounding mode"),
     (ttir.FpToFpOp, (ir.i32,), {"result": ir.f32, "rounding": Rounding.RTZ}, "float elements"),
     (ttir.IntToPtrOp, (ir.i32,), {"result": PTR}, "i64 to a pointer is required"),
     (ttir.MakeTensorPtrOp, (PTR, [ir.i64], [ir.i32], [ir.i32]),
-     {"order": (0,), "result": ir.pointer_to(T((8,), ir.f32))}, "strides (i32); 1 of i64 are required"),
+     {"order": (0,), "result": ir.pointer_to(T((8,), ir.f32))},
+     "strides (i32); 1 of i64 are required"),
     (ttir.DescriptorLoadOp, (PTR, [ir.i32]), {}, "a tensor descriptor is required"),
     (ttir.DescriptorLoadOp, (ir.TensorDescType(T((8, 8), ir.f32)), [ir.i32]), {},
      "indices (i32); 2 of i32 are required"),
@@ -108,7 +112,8 @@ CASES: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (scf.ForOp, (ir.f32, ir.f32, ir.f32, []), {}, "integer elements are required"),
     (cf.CondBranchOp, (ir.i32, [], []), {}, "condition has type i32"),
     (ConstantOp, (), {"value": PTR}, "a number or dense<...> is required"),
-    (ttir.PrintOp, ([ir.i32],), {"prefix": "", "hex": False, "isSigned": ()}, "isSigned has 0 entries"),
+    (ttir.PrintOp, ([ir.i32],), {"prefix": "", "hex": False, "isSigned": ()},
+     "isSigned has 0 entries"),
 ]  # fmt: skip
 
 

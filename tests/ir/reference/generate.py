@@ -30,7 +30,7 @@ def case(signature: str, aligned: str = "", options: dict | None = None, **const
 
     def register(function):
         types = dict(item.split(":") for item in signature.split())
-        types |= {name: "constexpr" for name in constants}
+        types |= dict.fromkeys(constants, "constexpr")
         names = list(function.arg_names)
         types = {name: types[name] for name in names}
         attrs = {(names.index(a),): [["tt.divisibility", 16]] for a in aligned.split()}
@@ -159,7 +159,10 @@ def matmul(a, b, c, M, N, K, am, ak, bk, bn, cm, cn, BM: tl.constexpr, BN: tl.co
     tl.store(pc, acc.to(tl.float16), mask=(om[:, None] < M) & (on[None, :] < N))
 
 
-@case("q:*fp32 k:*fp32 v:*fp32 out:*fp32 lse:*fp32 n:i32 scale:fp32", "q k v out", BM=16, BN=16, D=16)
+@case(
+    "q:*fp32 k:*fp32 v:*fp32 out:*fp32 lse:*fp32 n:i32 scale:fp32", "q k v out",
+    BM=16, BN=16, D=16,
+)  # fmt: skip
 @triton.jit
 def attention(q, k, v, out, lse, n, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
     start = tl.program_id(0) * BM
