@@ -169,10 +169,10 @@ def concrete_subclass(module: ModuleType, base: type[Any]) -> type[Any]:
     found = [
         value
         for value in vars(module).values()
-        if inspect.isclass(value)
+        if getattr(value, "__module__", None) == module.__name__  # first: no aliases of typing
+        and inspect.isclass(value)
         and issubclass(value, base)
         and not inspect.isabstract(value)
-        and value.__module__ == module.__name__
     ]
     if len(found) != 1:
         count = ">1" if found else "0"
