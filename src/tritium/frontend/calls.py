@@ -133,7 +133,9 @@ class CodeGenerator(ControlFlow):
         except TypeError as error:
             raise TypeError(f"{function.__name__}() {error}") from None
         bound.apply_defaults()
-        values = {name: wrap(value) for name, value in bound.arguments.items()}
+        # Functions, modules and the like are compile-time values of the callee.
+        wrapped = {name: wrap(value) for name, value in bound.arguments.items()}
+        values = {n: v if isinstance(v, base_value) else constexpr(v) for n, v in wrapped.items()}
         for param in function.params:
             value = values[param.name]
             if param.is_constexpr and is_dynamic(value):

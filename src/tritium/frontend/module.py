@@ -28,7 +28,7 @@ from tritium.language.base import base_type
 from tritium.language.constexpr import constexpr_type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.function import JITCallable
-from tritium.language.tuples import tuple_type
+from tritium.language.tuples import tuple_type, type_of
 from tritium.language.types import str_to_ty
 from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
@@ -194,7 +194,7 @@ def argument_type(signature: Any, constants: Mapping[Path, Any], path: Path) -> 
         members = [argument_type(s, constants, (*path, i)) for i, s in enumerate(signature)]
         return tuple_type(members, getattr(signature, "_fields", None))
     if signature == "constexpr" or path in constants:
-        return wrap(constants.get(path)).type if path in constants else constexpr_type(None)
+        return type_of(wrap(constants.get(path)))
     return str_to_ty(signature)
 
 

@@ -29,15 +29,20 @@ class constexpr_type(base_type):  # noqa: N801
         )
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self.value))
+        try:
+            return hash(self.value)
+        except TypeError:  # lists of shapes, say
+            return hash(repr(self.value))
 
     def __repr__(self) -> str:
         return f"constexpr_type[{self.value}]"
 
     def mangle(self) -> str:
-        """The value's own mangled name where it has one."""
+        """The value's own mangled name where it has one, the name of a function, or its text."""
         value = self.value
-        return f"c{value.mangle() if hasattr(value, 'mangle') else value}"
+        if isinstance(value, base_type):
+            return f"c{value.mangle()}"
+        return f"c{getattr(value, '__qualname__', value) if callable(value) else value}"
 
     def flatten_types(self) -> list[Type]:
         return []

@@ -1,0 +1,191 @@
+"""Elementary functions, dot, and what they refuse."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.language.support import NUMPY, block, both, eager
+
+import tritium.language as tl
+from tritium.language.extra import libdevice
+from tritium.language.function import device_function as jit
+from tritium.ops.ttir import DotOp
+
+RNG = np.random.default_rng(1)
+FUNCTIONS = {
+    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "sin": np.sin, "cos": np.cos,
+    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "ceil": np.ceil,
+    "erf": np.vectorize(math.erf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values(name):
+    x = np.array([0.1, 0.5, 1.0, 2.75])
+    with eager():
+        for dtype in (tl.float32, tl.float64):
+            given = block(x, dtype)
+            expected = FUNCTIONS[name](given.value.astype(np.float64))
+            for found in (getattr(tl, name)(given), getattr(given, name)(),
+                          getattr(tl.math, name)(given)):  # fmt: skip
+                assert found.dtype == dtype
+                np.testing.assert_allclose(found.value, expected, rtol=1e-6)
+        with pytest.raises(ValueError, match=r"Expected dtype \['fp32', 'fp64'\] but got fp16"):
+            getattr(tl, name)(block(x, tl.float16))
+
+
+def test_exact_functions():
+    with eager():
+        x, y = block([1.0, 2.0], tl.float32), block([3.0, 7.0], tl.float32)
+        assert (tl.div_rn(x, y).value == x.value / y.value).all()
+        assert (tl.fdiv(x, y, ieee_rounding=True).value == x.value / y.value).all()
+        assert (tl.sqrt_rn(y).value == np.sqrt(y.value)).all()
+        assert tl.fma(x, y, 1.0).value.tolist() == [4, 15]
+        with pytest.raises(ValueError, match="Expected dtype .'fp32'. but got fp64"):
+            tl.sqrt_rn(block([1.0], tl.float64))
+        with pytest.raises(TypeError, match="floating scalar type"):
+            tl.fdiv(block([1]), block([2]))
+
+
+def test_umulhi():
+    a = np.array([2**31, 2**32 - 1, 7, 0], np.uint32)
+    with eager():
+        found = tl.umulhi(block(a, tl.uint32), block(a, tl.uint32)).value
+        assert found.tolist() == [int(v) * int(v) >> 32 for v in a]
+        wide = block([2**63], tl.uint64)
+        assert tl.umulhi(wide, wide).value.tolist() == [2**62]
+        with pytest.raises(ValueError, match="but got int16"):
+            tl.umulhi(block([1], tl.int16), block([1], tl.int16))
+
+
+def test_libdevice():
+    with eager():
+        for dtype, tolerance in ((tl.float32, 1e-6), (tl.float64, 1e-12)):
+            x = block([0.1, 0.5, -0.3, 0.9], dtype)
+            np.testing.assert_allclose(libdevice.tanh(x).value, np.tanh(x.value), rtol=tolerance)
+            np.testing.assert_allclose(libdevice.asin(x).value, np.arcsin(x.value), rtol=tolerance)
+            found = libdevice.pow(x, 2.0)
+            np.testing.assert_allclose(found.value, x.value**2, rtol=tolerance)
+            assert found.dtype == dtype
+        with pytest.raises(ValueError, match="input arg type does not match. .*fp32.*got int32"):
+            libdevice.asin(block([1]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [
+        (tl.float16, tl.float32), (tl.bfloat16, tl.float32), (tl.float32, tl.float32),
+        (tl.float64, tl.float64), (tl.int8, tl.int32), (tl.float8e5, tl.float32),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_dot(dtype, out):
+    a = RNG.integers(-4, 4, (16, 32)).astype(NUMPY[dtype])
+    b = RNG.integers(-4, 4, (32, 8)).astype(NUMPY[dtype])
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    with eager():
+        x, y = block(a, dtype), block(b, dtype)
+        found = tl.dot(x, y)
+        assert found.dtype == out
+        np.testing.assert_array_equal(found.value, exact)
+        acc = tl.full((16, 8), 3, out)
+        np.testing.assert_array_equal(tl.dot(x, y, acc).value, exact + 3)
+        batch = tl.dot(tl.broadcast_to(x[None], 2, 16, 32), tl.broadcast_to(y[None], 2, 32, 8))
+        np.testing.assert_array_equal(batch.value, np.stack([exact, exact]))
+        if dtype == tl.float16:
+            assert tl.dot(x, y, out_dtype=tl.float16).dtype == tl.float16
+
+
+def test_dot_messages():
+    with eager(min_dot_size=lambda a, b: (16, 16, 16)):
+        half = tl.zeros((16, 16), tl.float16)
+        single = half.to(tl.float32)
+        small = tl.zeros((16, 8), tl.float16)
+        fp8 = half.to(tl.float8e5)
+        for error, text, call in (
+            (TypeError, "must be same dtype. Got fp16 and fp32", lambda: tl.dot(half, single)),
+            (ValueError, "either 2D or 3D", lambda: tl.dot(half, half[None])),
+            (ValueError, "not compatible for matmul", lambda: tl.dot(small, half)),
+            (ValueError, "should have M >= 16, N >= 16 and K >= 16", lambda: tl.dot(half, small)),
+            (ValueError, "out_dtype=bfloat16 is unsupported",
+             lambda: tl.dot(half, half, out_dtype=tl.bfloat16)),
+            (ValueError, "Only one of input_precision and allow_tf32",
+             lambda: tl.dot(single, single, input_precision="ieee", allow_tf32=True)),
+            (ValueError, "input_precision must be one of .* Got bf32",
+             lambda: tl.dot(single, single, input_precision="bf32")),
+            (TypeError, "Unsupported lhs dtype int32", lambda: tl.dot(half.to(tl.int32), half)),
+            (TypeError, "only int8 supported",
+             lambda: tl.dot(half.to(tl.uint8), half.to(tl.uint8))),
+            (ValueError, "acc has type .* is required",
+             lambda: tl.dot(half, half, acc=half)),
+            (ValueError, r"max_num_imprecise_acc .128. must be <= K .16.",
+             lambda: tl.dot(fp8, fp8, max_num_imprecise_acc=128)),
+            (ValueError, "lhs is a scalar", lambda: tl.dot(1.0, half)),
+        ):  # fmt: skip
+            with pytest.raises(error, match=text):
+                call()
+
+
+def test_dot_precision():
+    seen = []
+
+    class Recorder:
+        def __init__(self, emitter):
+            self.emitter, self.features = emitter, emitter.features
+
+        def emit(self, cls, *operands, **attrs):
+            if cls is DotOp:
+                seen.append(attrs["inputPrecision"].name)
+            return self.emitter.emit(cls, *operands, **attrs)
+
+    from tritium.language.emitter import activate
+
+    with eager() as emitter, activate(Recorder(emitter)):
+        x = tl.zeros((16, 16), tl.float32)
+        for options in (
+            {}, {"allow_tf32": False}, {"allow_tf32": True}, {"input_precision": "tf32x3"},
+            {"input_precision": "ieee"},
+        ):  # fmt: skip
+            tl.dot(x, x, **options)
+    assert seen == ["TF32", "IEEE", "TF32", "TF32X3", "IEEE"]
+
+
+def test_dot_scaled():
+    codes = RNG.integers(0, 256, (16, 32)).astype(np.uint8)
+    scale = RNG.integers(120, 134, (16, 2)).astype(np.uint8)
+    b = RNG.integers(-4, 4, (64, 8)).astype(np.float16)
+    table = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    pairs = np.stack([codes & 15, codes >> 4], -1).reshape(16, 64)
+    values = np.where(pairs & 8, -1, 1) * table[pairs & 7]
+    factor = np.repeat(2.0 ** (scale.astype(float) - 127), 32, axis=1)
+    with eager():
+        found = tl.dot_scaled(
+            block(codes, tl.uint8), block(scale, tl.uint8), "e2m1", block(b, tl.float16), None,
+            "fp16", tl.full((16, 8), 1.0, tl.float32),
+        )  # fmt: skip
+        np.testing.assert_allclose(found.value, (values * factor) @ b.astype(float) + 1, rtol=1e-6)
+        x = block(codes, tl.uint8)
+        with pytest.raises(ValueError, match="format 'e9' not supported"):
+            tl.dot_scaled(x, None, "e9", x, None, "e2m1")
+        with pytest.raises(TypeError, match="format bf16 has dtype uint8"):
+            tl.dot_scaled(x, None, "bf16", x, None, "e2m1")
+        with pytest.raises(ValueError, match="only float32 is supported"):
+            tl.dot_scaled(x, None, "e2m1", x, None, "e2m1", out_dtype=tl.float16)
+
+
+def test_matmul_compiles_to_the_same():
+    @jit
+    def kernel(a, b, c, K: tl.constexpr, BLOCK: tl.constexpr):
+        i, j = tl.arange(0, 16), tl.arange(0, 16)
+        acc = tl.zeros((16, 16), tl.float32)
+        for k in range(0, K, BLOCK):
+            r = k + tl.arange(0, BLOCK)
+            x = tl.load(a + i[:, None] * K + r[None, :])
+            y = tl.load(b + r[:, None] * 16 + j[None, :])
+            acc = tl.dot(x, y, acc)
+        tl.store(c + i[:, None] * 16 + j[None, :], acc)
+
+    a, b = RNG.normal(size=(2, 16, 64)).astype(np.float32)
+    b, c = b.reshape(64, 16), np.zeros((16, 16), np.float32)
+    both(kernel, a=a, b=b, c=c, K=64, BLOCK=16)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-5)
