@@ -10,6 +10,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.base import DriverBase, backends
+from tritium.backends.cpu.driver import CPUDriver
 
 
 class DriverConfig:
@@ -43,19 +44,20 @@ class DriverConfig:
 
     def set_active_to_cpu(self) -> None:
         """Launch on the CPU from now on."""
-        self._active = backends["cpu"].driver()
+        self._active = CPUDriver()
 
 
 def _find() -> DriverBase:
     if knobs.runtime.use_cpu:
-        return backends["cpu"].driver()
-    usable = [b.driver for name, b in backends.items() if name != "cpu" and b.driver.is_active()]
+        return CPUDriver()
+    others = (backends.driver(name) for name in backends if name != "cpu")
+    usable = [driver for driver in others if driver.is_active()]
     if len(usable) > 1:
         raise RuntimeError(
             f"{len(usable)} active drivers ({[d.__name__ for d in usable]}). "
             "There should only be one."
         )
-    return usable[0]() if usable else backends["cpu"].driver()
+    return usable[0]() if usable else CPUDriver()
 
 
 driver = DriverConfig()

@@ -8,9 +8,13 @@ subclass. Tritium's own are known by name; others are found through the entry-po
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import inspect
+import json
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +22,7 @@ from enum import Enum
 from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
+from tritium.cache import CachedObjects
 from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget
 
@@ -194,22 +199,21 @@ class Backends(Mapping[str, Backend]):
     def packages(self) -> dict[str, str]:
         """The package of each backend."""
         if self._packages is None:
-            packages = dict(_OWN)
-            for group in _GROUPS:
-                for entry in importlib.metadata.entry_points(group=group):
-                    if not _is_reference(entry):
-                        packages.setdefault(entry.name, entry.value)
-            self._packages = packages
+            self._packages = {**plug_ins(), **_OWN}
         return self._packages
+
+    def _part(self, name: str, part: str, base: type[Any]) -> type[Any]:
+        package = _OWN.get(name) or self.packages[name]
+        return concrete_subclass(importlib.import_module(f"{package}.{part}"), base)
+
+    def driver(self, name: str) -> type[DriverBase]:
+        """The driver class alone: finding a device does not need the compiler."""
+        return self._part(name, "driver", DriverBase)
 
     def __getitem__(self, name: str) -> Backend:
         if name not in self._loaded:
-            package = _OWN.get(name) or self.packages[name]
-            compiler = importlib.import_module(f"{package}.compiler")
-            driver = importlib.import_module(f"{package}.driver")
-            self._loaded[name] = Backend(
-                concrete_subclass(compiler, BaseBackend), concrete_subclass(driver, DriverBase)
-            )
+            compiler = self._part(name, "compiler", BaseBackend)
+            self._loaded[name] = Backend(compiler, self.driver(name))
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -217,6 +221,33 @@ class Backends(Mapping[str, Backend]):
 
     def __len__(self) -> int:
         return len(self.packages)
+
+
+def plug_ins() -> dict[str, str]:
+    """Packages of backends that other distributions install, by name.
+
+    Looking through all distributions takes longer than the rest of a launch from the cache, so the
+    answer is kept there, for as long as no folder of `sys.path` changes.
+    """
+    key = hashlib.sha256(repr([(p, _changed(p)) for p in sys.path]).encode()).hexdigest()
+    stored = CachedObjects("plug_ins")
+    known = stored.load(key)
+    if known is not None:
+        return json.loads(known)
+    found: dict[str, str] = {}
+    for group in _GROUPS:
+        for entry in importlib.metadata.entry_points(group=group):
+            if not _is_reference(entry):
+                found.setdefault(entry.name, entry.value)
+    stored.save(key, json.dumps(found).encode())
+    return found
+
+
+def _changed(folder: str) -> int:
+    try:
+        return os.stat(folder or ".").st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_reference(entry: importlib.metadata.EntryPoint) -> bool:

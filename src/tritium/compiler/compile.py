@@ -20,7 +20,6 @@ from tritium.cache import get_cache_manager, get_dump_manager, get_override_mana
 from tritium.compiler.kernel import CompiledKernel
 from tritium.compiler.key import cache_invalidating_env_vars, get_cache_key
 from tritium.compiler.sources import ASTSource, IRSource
-from tritium.ir.printing import print_module
 from tritium.target import GPUTarget
 from tritium.version import REFERENCE_VERSION
 
@@ -53,6 +52,8 @@ class _Timer:
 def _as_text(value: Any) -> str | bytes:
     """A stage's result as it is stored."""
     if isinstance(value, ModuleOp):
+        from tritium.ir.printing import print_module  # only on a cache miss
+
         return print_module(value, locations=not knobs.compilation.disable_line_info)
     return value if isinstance(value, (str, bytes)) else str(value)
 

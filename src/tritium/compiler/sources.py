@@ -10,9 +10,6 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language
-from tritium.frontend.module import compile_function
-from tritium.frontend.visitor import FrontendOptions
-from tritium.ir.parsing import parse_module
 from tritium.language.function import JITCallable
 
 ArgPath = tuple[int, ...]
@@ -86,6 +83,10 @@ class ASTSource:
 
     def make_ir(self, backend: BaseBackend, options: Any) -> Any:
         """The module of `tt` functions. Raises `CompilationError`."""
+        # Here, because a process that finds its kernels in the cache never needs the frontend.
+        from tritium.frontend.module import compile_function
+        from tritium.frontend.visitor import FrontendOptions
+
         return compile_function(
             self.fn,
             self.signature,
@@ -123,6 +124,8 @@ class IRSource:
         self.backend = backend
         self.module = None
         if self.ext in ("ttir", "ttgir"):
+            from tritium.ir.parsing import parse_module  # as above
+
             self.module = parse_module(self.src, str(self.path))
             self.name = self._entry_function()
         else:

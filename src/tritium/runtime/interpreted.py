@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.language.function import JITCallable
 from tritium.runtime.interface import Grid, KernelInterface
+
+if TYPE_CHECKING:
+    from tritium.backends.interpreter.interpret import InterpretedKernel
 
 
 class InterpretedFunction(JITCallable, KernelInterface[Any]):
@@ -23,6 +25,9 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
 
     @cached_property
     def _kernel(self) -> InterpretedKernel:
+        # Here, because a process that compiles its kernels never needs the interpreter.
+        from tritium.backends.interpreter.interpret import InterpretedKernel
+
         return InterpretedKernel(self.fn)
 
     @property

@@ -1,5 +1,7 @@
 """The CPU backend's compiler: options, and the stages ttir -> tile -> llir -> obj.
 
+The stages themselves are in `stages`.
+
     ttir   the frontend's IR, inlined and simplified
     tile   fused loop nests over tiles (`tiles/`), printed for reading
     llir   LLVM IR with explicit vectors (`lower/`)
@@ -9,24 +11,16 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from tritium import knobs
-from tritium.analysis.writes import written_arguments
 from tritium.backends.base import BaseBackend, Language, Stage
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import compile_ir, llvm_version
-from tritium.backends.cpu.lower.module import lower_to_llvm
-from tritium.backends.cpu.tiles.build import lower_to_tiles
-from tritium.ir.parsing import parse_module
+from tritium.backends.cpu.loader import llvm_version
 from tritium.language.emitter import TargetFeatures
-from tritium.ops.ttir import FuncOp
-from tritium.passes import PassManager, dump_before, pipelines
 from tritium.target import GPUTarget
 
 
@@ -123,33 +117,18 @@ class CPUBackend(BaseBackend):
     ) -> None:
         if language is not Language.TRITON:
             raise NotImplementedError("Gluon kernels need a GPU target; this one is 'cpu'")
-        stages["ttir"] = self._ttir
-        stages["tile"] = lambda module, metadata: lower_to_tiles(module, options)
-        stages["llir"] = self._llir
-        stages["obj"] = lambda text, metadata: compile_ir(text, opt=metadata["llvm_opt"])
+        # Here, because a process that finds its kernels in the cache never needs the lowering.
+        from tritium.backends.cpu import stages as cpu
 
-    @staticmethod
-    def _ttir(module: Any, metadata: dict[str, Any]) -> Any:
-        dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
-        with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
-            hook = dump_before(stream, None if dump == "1" else dump) if dump else None
-            PassManager(pipelines.ttir(), before=hook).run(module)
-        module.verify()
-        kernel = next(
-            op for op in module.body.block.ops
-            if isinstance(op, FuncOp) and op.sym_visibility != "private"
-        )  # fmt: skip
-        metadata["written_args"] = sorted(written_arguments(kernel))
-        return module
-
-    @staticmethod
-    def _llir(program: Any, metadata: dict[str, Any]) -> str:
-        text, facts = lower_to_llvm(program, host())
-        metadata.update(shared=0, **facts)
-        return text
+        stages["ttir"] = cpu.make_ttir
+        stages["tile"] = lambda module, metadata: cpu.make_tiles(module, options)
+        stages["llir"] = cpu.make_llir
+        stages["obj"] = cpu.make_object
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == "ttir":
+            from tritium.ir.parsing import parse_module  # as in add_stages
+
             return parse_module(text, "<override>")
         if stage == "tile":
             raise NotImplementedError("the tile stage cannot be read back; override ttir or llir")

@@ -1,0 +1,50 @@
+"""The CPU backend's stages, each from the previous stage's result to its own."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium import knobs
+from tritium.analysis.writes import written_arguments
+from tritium.backends.cpu.host import host
+from tritium.backends.cpu.loader import compile_ir
+from tritium.backends.cpu.lower.module import lower_to_llvm
+from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.ops.ttir import FuncOp
+from tritium.passes import PassManager, dump_before, pipelines
+
+
+def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
+    """Inline and simplify; finds out which pointer arguments are written through."""
+    dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
+    with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
+        hook = dump_before(stream, None if dump == "1" else dump) if dump else None
+        PassManager(pipelines.ttir(), before=hook).run(module)
+    module.verify()
+    kernel = next(
+        op for op in module.body.block.ops
+        if isinstance(op, FuncOp) and op.sym_visibility != "private"
+    )  # fmt: skip
+    metadata["written_args"] = sorted(written_arguments(kernel))
+    return module
+
+
+def make_tiles(module: ModuleOp, options: Any) -> Any:
+    """Fuse into loop nests over tiles."""
+    return lower_to_tiles(module, options)
+
+
+def make_llir(program: Any, metadata: dict[str, Any]) -> str:
+    """Write LLVM IR for the host; finds out how much scratch memory a thread needs."""
+    text, facts = lower_to_llvm(program, host())
+    metadata.update(shared=0, **facts)
+    return text
+
+
+def make_object(text: str, metadata: dict[str, Any]) -> bytes:
+    """Compile for the host."""
+    return compile_ir(text, opt=metadata["llvm_opt"])
