@@ -67,6 +67,22 @@ tt.func public @comparisons(%x: i32, %c: i1) -> (i1, i1, i1, i1, i1) {
   tt.return %a, %b, %e, %d, %f : i1, i1, i1, i1, i1
 }
 
+// CHECK-LABEL: @selections
+// CHECK: %[[S:.*]] = arith.select %c, %y, %x : i32
+// CHECK-NEXT: %[[N:.*]] = arith.xori %c, %true : i1
+// CHECK-NEXT: tt.return %x, %x, %c, %[[N]], %[[S]]
+tt.func public @selections(%c: i1, %x: i32, %y: i32) -> (i32, i32, i1, i1, i32) {
+  %true = arith.constant true
+  %false = arith.constant false
+  %a = arith.select %true, %x, %y : i32
+  %b = arith.select %c, %x, %x : i32
+  %d = arith.select %c, %true, %false : i1
+  %n = arith.xori %c, %true : i1
+  %f = arith.select %n, %x, %y : i32
+  %e = arith.select %c, %false, %true : i1
+  tt.return %a, %b, %d, %e, %f : i32, i32, i1, i1, i32
+}
+
 // CHECK-LABEL: @casts
 // CHECK: %[[A:.*]] = arith.extsi %x : i16 to i64
 // CHECK-NEXT: %[[B:.*]] = arith.extui %x : i16 to i32
@@ -163,6 +179,32 @@ tt.func public @loops(%n: i32, %x: i32, %y: i32) -> (i32, i32, i32, i32) {
     scf.yield %s : i32
   }
   tt.return %r#0, %r#1, %once, %never : i32, i32, i32, i32
+}
+
+// CHECK-LABEL: @whiles
+// CHECK: scf.while (%[[A:.*]] = %n) : (i32) -> i32 {
+// CHECK-NEXT: arith.cmpi sgt, %[[A]], %y
+// CHECK: arith.subi
+// CHECK: tt.return %y, %x
+tt.func public @whiles(%n: i32, %x: i32, %y: i32, %p: !tt.ptr<i32>) -> (i32, i32) {
+  %false = arith.constant false
+  %c1 = arith.constant 1 : i32
+  %r:2 = scf.while (%a = %n, %b = %y) : (i32, i32) -> (i32, i32) {
+    %more = arith.cmpi sgt, %a, %b : i32
+    tt.store %p, %a : !tt.ptr<i32>
+    scf.condition(%more) %a, %b : i32, i32
+  } do {
+  ^bb0(%a: i32, %b: i32):
+    %d = arith.subi %a, %c1 : i32
+    scf.yield %d, %b : i32, i32
+  }
+  %never = scf.while (%a = %x) : (i32) -> i32 {
+    scf.condition(%false) %a : i32
+  } do {
+  ^bb0(%a: i32):
+    scf.yield %a : i32
+  }
+  tt.return %r#1, %never : i32, i32
 }
 
 // CHECK-LABEL: @blocks

@@ -24,7 +24,7 @@ from tritium.ops import arith
 from tritium.ops import math as math_ops
 from tritium.ops.base import Op
 from tritium.ops.evaluation import Evaluator, Memory
-from tritium.ops.scf import ForOp, IfOp, YieldOp
+from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp
 from tritium.ops.ttir.program import Axis, GetProgramIdOp
@@ -205,6 +205,26 @@ class Generator:
         op = ForOp.build(low, high, step, inits, regions=[Region(body)])
         self.finish(op)
 
+    def while_loop(self) -> None:
+        """Some carried values, and a counter that ends the loop after at most three turns."""
+        inits = [self.constant(0, ir.i32)]
+        inits += [self.value(self.kind(self.pick((ir.i32, ir.f32)))) for _ in range(self.count(2))]
+        kinds = [v.type for v in inits]
+        before, after = Block(arg_types=kinds), Block(arg_types=kinds)
+        first = self.inner(list(before.args), before)
+        first.statements(self.count(2))
+        limit = first.constant(self.pick((0, 1, 3)), ir.i32)
+        predicate = arith.CmpIPredicate.SLT
+        going = first.add(arith.CmpIOp, before.args[0], limit, predicate=predicate)
+        passed = [first.value(v.type) if self.draw(st.booleans()) else v for v in before.args[1:]]
+        before.add_op(ConditionOp.build(going, [before.args[0], *passed]))
+        second = self.inner(list(after.args), after)
+        second.statements(self.count(2))
+        following = second.add(arith.AddIOp, after.args[0], second.constant(1, ir.i32))
+        yielded = [second.value(v.type) if self.draw(st.booleans()) else v for v in after.args[1:]]
+        after.add_op(YieldOp.build([following, *yielded]))
+        self.finish(WhileOp.build(inits, regions=[Region(before), Region(after)], result=kinds))
+
     def conditional(self) -> None:
         kinds = [self.kind(self.pick((ir.i32, ir.f32))) for _ in range(self.count(2))]
         condition = self.value(ir.i1)
@@ -236,7 +256,7 @@ class Generator:
     def statements(self, count: int) -> None:
         simple = [self.elementwise, self.elementwise, self.cast, self.shape, self.reduce]
         memory = [self.load, self.store] if self.buffers else []
-        nested = [self.loop, self.conditional, self.call] if self.depth < 2 else []
+        nested = [self.loop, self.while_loop, self.conditional, self.call] if self.depth < 2 else []
         for _ in range(count):
             self.pick([*simple, *memory, *memory, *nested])()
 

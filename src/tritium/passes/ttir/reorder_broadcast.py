@@ -78,10 +78,7 @@ def broadcasts(op: Op, rewriter: Rewriter) -> bool:
     def smaller(value: SSAValue) -> Any:
         broadcast = owner_of(value, BroadcastOp)
         if broadcast is not None:
-            source = broadcast.operands[0]
-            return source if ir.shape_of(source.type) == shape else None
-        if not ir.shape_of(value.type):
-            return value  # the scalar condition of a select
+            return broadcast.operands[0]
         splat = owner_of(value, SplatOp)
         if splat is not None:
             target = ir.tensor_of(shape, splat.operands[0].type)
