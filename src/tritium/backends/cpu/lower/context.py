@@ -11,9 +11,13 @@ from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.plan import Host
 from tritium.backends.cpu.lower.types import memory_bytes
-from tritium.backends.cpu.tiles.ir import Buffer, TileFunction
+from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Section, Value, const
+
+
+GRID = ("x", "y", "z", "nx", "ny", "nz")
+"""The program's place in the grid, and the grid, as every function takes them."""
 
 
 @dataclass(eq=False)
@@ -29,6 +33,9 @@ class Context:
         contract: fast-math flags that let a product and a sum become one operation, or "".
         axis_info: what is known of alignment, by value.
         entry: a section that dominates the whole body.
+        callees: LLVM names of the functions that can be called.
+        run: writes the steps of a block (`control.lower_steps`).
+        external: addresses of buffers that the caller provides, by identity.
     """
 
     f: Function
@@ -40,6 +47,9 @@ class Context:
     contract: str
     axis_info: Callable[[SSAValue], Any]
     entry: Section
+    callees: dict[str, str]
+    run: Callable[[Context, Body], None]
+    external: dict[int, Value] = field(default_factory=dict[int, Value])
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     filled: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     temporary_bytes: int = 0
@@ -79,8 +89,24 @@ class Context:
 
     def address(self, buffer: Buffer) -> Value:
         """The address of a buffer's first element."""
+        given = self.external.get(id(buffer))
+        if given is not None:
+            return given
         assert buffer.offset >= 0, f"{buffer.name} has no place"
         return self.scratch_at(buffer.offset)
+
+    @property
+    def scratch_end(self) -> Value:
+        """The memory behind all that this function uses; defined when the function is complete."""
+        return Value("ptr", "%scratch.end")
+
+    def finish(self) -> int:
+        """Define `scratch_end`; returns how much this function uses (bytes)."""
+        used = -(-(self.function.scratch_bytes + self.temporary_bytes) // 64) * 64
+        self.entry.lines.append(
+            f"  {self.scratch_end.ref} = getelementptr inbounds i8, {self.scratch}, i64 {used}"
+        )
+        return used
 
     def scratch_at(self, offset: int) -> Value:
         """An address in scratch."""

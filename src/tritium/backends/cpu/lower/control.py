@@ -170,7 +170,7 @@ class _Cfg:
         """Write a terminator."""
         f = self.c.f
         if op.name == "tt.return":
-            _return(self.c, [self.c.scalars[v] for v in op.operands])
+            _return(self.c, list(op.operands))
         elif op.name == "cf.br":
             f.branch(self._arrive(op.successors[0], op.values))
         elif op.name == "cf.cond_br":
@@ -182,9 +182,9 @@ class _Cfg:
             raise self.c.unsupported(op)
 
 
-def _return(c: Context, values: list[Value]) -> None:
-    """Results go out by pointers that the caller passed."""
+def _return(c: Context, values: list[SSAValue]) -> None:
+    """Scalars go out by pointers that the caller passed; tiles are in its buffers already."""
     for number, value in enumerate(values):
-        target = c.program[f"result{number}"]
-        c.f.store(value, target, 1)
+        if not isinstance(value.type, ir.TensorType):
+            c.f.store(c.scalars[value], c.program[f"result{number}"], 1)
     c.f.ret()

@@ -16,7 +16,8 @@ Values are remembered, and written at the outermost loop level at which they are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Block, SSAValue
@@ -24,8 +25,8 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Section, Value, const, const_vector, lanes, scalar
-from tritium.lowering.llvm import vector
+from tritium.lowering.llvm import Function, Loop, Section, Value, const, const_vector, lanes
+from tritium.lowering.llvm import scalar, vector
 from tritium.lowering.registry import rules
 
 if TYPE_CHECKING:
@@ -74,6 +75,19 @@ class Emitter:
         for key in self._scopes.pop():
             del self._known[key]
         self._sections.pop()
+
+    @contextmanager
+    def loop(self, size: int, step: int = 1, carried: Sequence[Value] = (), *, start: int = 0,
+             at_least_once: bool = True) -> Iterator[Loop]:  # fmt: skip
+        """A loop of the nest, `start` to `size`, and its level. What the body finds to be
+        invariant goes before the loop, behind all that has been written so far."""
+        if self._sections:
+            self._sections[-1] = self.f.section()
+        first, stop, by = (const("i64", n) for n in (start, size, step))
+        with self.f.loop(first, stop, by, carried, at_least_once=at_least_once) as loop:
+            self.push()
+            yield loop
+            self.pop()
 
     def at_level(self, level: int, write: Callable[..., Any], *arguments: Any) -> Any:
         """Call `write(*arguments)` so that the straight-line code it emits lands at `level`."""

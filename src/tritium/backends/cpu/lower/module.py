@@ -20,6 +20,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import (
     atomic,
+    calls,
     debug,
     elementwise,
     linear,
@@ -28,21 +29,24 @@ from tritium.backends.cpu.lower import (
     rearrange,
     scalars,
     shape,
+    special,
 )
 from tritium.backends.cpu.dot.plan import Host as DotHost
 from tritium.backends.cpu.host import Host
-from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.control import lower_function
+from tritium.backends.cpu.lower.context import GRID, Context
+from tritium.backends.cpu.lower.control import lower_function, lower_steps
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Module, Value, const
+from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    atomic, debug, elementwise, linear, numeric, pointers, rearrange, scalars, shape,
+    atomic, calls, debug, elementwise, linear, numeric, pointers, rearrange, scalars, shape,
+    special,
 )  # fmt: skip
 _DEEP = 20_000
-_GRID = ("x", "y", "z", "nx", "ny", "nz")
 
 
 def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]]:
@@ -57,7 +61,7 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     kernel = program.kernel
     fuse = getattr(program.options, "enable_fp_fusion", True)
     with _deep_recursion():
-        body, scratch = _function(module, kernel, host, fuse)
+        body, scratch = _Functions(module, program, host, fuse).lower(kernel)
     _wrapper(module, kernel, body)
     facts = {"name": kernel.name, "scratch_bytes": scratch, "llvm_opt": None}
     return module.text(), facts
@@ -79,25 +83,77 @@ def _attributes(host: Host) -> str:
     return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
 
-def _function(module: Module, function: TileFunction, host: Host, fuse: bool) -> tuple[Function, int]:
-    """The function that runs one program, and the scratch that it takes."""
-    entry = function.blocks[0].block
-    arguments = [(value_type(a.type), f"a{i}", "") for i, a in enumerate(entry.args)]
-    grid = [("i32", name, "") for name in _GRID]
-    rest = [("ptr", "scratch", "noalias align 64"), ("ptr", "fault", "")]
-    f = Function(
-        module, f"{function.name}.program", [*arguments, *grid, *rest],
-        linkage="internal", attributes=_attributes(host),
-    )  # fmt: skip
-    values = dict(zip([*_GRID, "scratch", "fault"], f.arguments[len(arguments) :]))
-    features = frozenset(host.features)
-    c = Context(
-        f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
-        values, "contract" if fuse else "", AxisAnalysis(function.op).of, f.section(),
-    )  # fmt: skip
-    c.scalars.update(zip(entry.args, f.arguments))
-    lower_function(c)
-    return f, function.scratch_bytes + c.temporary_bytes
+class _Functions:
+    """Lowers a function after those that it calls."""
+
+    def __init__(self, module: Module, program: TileProgram, host: Host, fuse: bool):
+        self.module, self.program, self.host, self.fuse = module, program, host, fuse
+        self.done: dict[str, tuple[Function, int]] = {}
+        self.active: list[str] = []
+
+    def lower(self, function: TileFunction) -> tuple[Function, int]:
+        """The LLVM function that runs one program, and the scratch that it takes (bytes)."""
+        if function.name in self.active:
+            raise NotImplementedError(f"recursive calls of '{function.name}'")
+        self.active.append(function.name)
+        callees = [self._callee(name) for name in _called(function)]
+        names = {name: f.name for name, (f, _) in callees}
+        f, c = self._start(function, names)
+        lower_function(c)
+        used = c.finish() + max((size for _, (_, size) in callees), default=0)
+        self.active.pop()
+        return f, used
+
+    def _callee(self, name: str) -> tuple[str, tuple[Function, int]]:
+        if name not in self.done:
+            for function in self.program.functions:
+                if function.name == name:
+                    self.done[name] = self.lower(function)
+                    break
+            else:
+                raise ValueError(f"tt.call: the module does not define '{name}'")
+        return name, self.done[name]
+
+    def _start(self, function: TileFunction, callees: dict[str, str]) -> tuple[Function, Context]:
+        entry = function.blocks[0].block
+        tiles = [isinstance(a.type, ir.TensorType) for a in entry.args]
+        arguments = [
+            ("ptr" if tile else value_type(a.type), f"a{i}", "")
+            for i, (a, tile) in enumerate(zip(entry.args, tiles))
+        ]
+        results = [] if function.public else [
+            ("ptr", f"result{i}", "") for i in range(len(function.results))
+        ]  # fmt: skip
+        grid = [("i32", name, "") for name in GRID]
+        rest = [("ptr", "scratch", "align 64"), ("ptr", "fault", ""), *results]
+        name = f"{function.name}.program" if function.public else f"callee.{len(self.done)}"
+        f = Function(
+            self.module, name, [*arguments, *grid, *rest], linkage="internal",
+            attributes=_attributes(self.host),
+        )  # fmt: skip
+        names = [n for _, n, _ in (*grid, *rest)]
+        values = dict(zip(names, f.arguments[len(arguments) :]))
+        features = frozenset(self.host.features)
+        c = Context(
+            f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
+            values, "contract" if self.fuse else "", AxisAnalysis(function.op).of, f.section(),
+            callees, lower_steps,
+        )  # fmt: skip
+        for argument, tile, value in zip(entry.args, tiles, f.arguments):
+            if tile:
+                c.external[id(function.buffers[argument])] = value
+                c.fill(argument)
+            else:
+                c.scalars[argument] = value
+        for number, buffer in enumerate(function.results):
+            if buffer is not None:
+                c.external[id(buffer)] = values[f"result{number}"]
+        return f, c
+
+
+def _called(function: TileFunction) -> list[str]:
+    """The functions that one calls, each once."""
+    return list(dict.fromkeys(op.callee for op in function.op.walk() if isinstance(op, CallOp)))
 
 
 def _wrapper(module: Module, kernel: TileFunction, body: Function) -> None:

@@ -21,7 +21,7 @@ from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
+from tritium.lowering.llvm import Value
 
 
 def lower_nest(context: Context, nest: Nest) -> None:
@@ -83,13 +83,9 @@ class _Loops:
             self.at[dim] = ZERO
             self._outer(rest)
             return
-        f, e = self.e.f, self.e
-        zero, stop, one = const("i64", 0), const("i64", size), const("i64", 1)
-        with f.loop(zero, stop, one, at_least_once=True) as loop:
-            e.push()
-            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, e.depth)
+        with self.e.loop(size) as loop:
+            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
             self._outer(rest)
-            e.pop()
 
     def _inner(self) -> None:
         lane, axis = self.shape.lane, self.nest.axis
@@ -111,16 +107,11 @@ class _Loops:
         """Loop over the lane dimension in steps of width * unroll."""
         shape, size = self.shape, self.nest.domain[self.shape.lane] if self.nest.domain else 1
         step = shape.width * shape.unroll
-        f, e = self.e.f, self.e
         if size == step:
             body(self._starts(None))
             return
-        with f.loop(
-            const("i64", 0), const("i64", size), const("i64", step), at_least_once=True
-        ) as loop:
-            e.push()
+        with self.e.loop(size, step) as loop:
             body(self._starts(loop.index))
-            e.pop()
 
     def _position(self, index: Index) -> At:
         at = list(self.at)
@@ -201,7 +192,7 @@ class _Loops:
         place: Callable[[Value | None, int], At],
     ) -> list[list[list[Value]]]:
         """Run over a dimension, accumulating; returns [reduction][chunk][operand]."""
-        e, f = self.e, self.e.f
+        e = self.e
         state: list[list[list[Value]]] = []
         first = 0
         peel = size == step or any(r.identity(e.width) is None for r in self.reductions)
@@ -216,14 +207,11 @@ class _Loops:
         if first == size:
             return state
         flat = [v for per in state for chunk in per for v in chunk]
-        begin, stop, by = const("i64", first), const("i64", size), const("i64", step)
-        with f.loop(begin, stop, by, flat, at_least_once=True) as loop:
-            e.push()
+        with e.loop(size, step, flat, start=first) as loop:
             carried = iter(loop.carried)
             inside = [[[next(carried) for _ in c] for c in per] for per in state]
             following = self._turn(loop.index, chunks, place, inside)
             loop.next = [v for per in following for chunk in per for v in chunk]
-            e.pop()
         results = iter(loop.results)
         return [[[next(results) for _ in c] for c in per] for per in state]
 

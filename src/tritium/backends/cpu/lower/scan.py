@@ -50,12 +50,9 @@ class _Scan:
                 self._across()
             return
         dim, *rest = dims
-        zero, stop, one = (const("i64", n) for n in (0, self.domain[dim], 1))
-        with self.e.f.loop(zero, stop, one, at_least_once=True) as loop:
-            self.e.push()
+        with self.e.loop(self.domain[dim]) as loop:
             self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
             self._outer(rest)
-            self.e.pop()
 
     def _values(self, at: At) -> list[Value]:
         return [self.e.vec(self.e.emit(v, at)) for v in self.root.values]
@@ -77,26 +74,21 @@ class _Scan:
 
     def _across(self) -> None:
         """Another axis than that of the lanes: the running values are vectors."""
-        e, f = self.e, self.e.f
+        e = self.e
         size, columns = self.domain[self.axis], self.domain[self.lane]
-        zero, one, step = const("i64", 0), const("i64", 1), const("i64", self.width)
         kind = Kind.LANES if self.width > 1 else Kind.SCALAR
-        with f.loop(zero, const("i64", columns), step, at_least_once=True) as chunk:
-            e.push()
+        with e.loop(columns, self.width) as chunk:
             self.at[self.lane] = Index(kind, chunk.index, 0, e.depth)
             first = size - 1 if self.op.reverse else 0
             self.at[self.axis] = Index(Kind.SCALAR, None, first, 0)
             start = self._values(tuple(self.at))
             self._keep(start, tuple(self.at))
-            with f.loop(one, const("i64", size), one, start) as loop:
-                e.push()
+            with e.loop(size, 1, start, start=1, at_least_once=False) as loop:
                 place = self._position(loop.index, size - 1)
                 self.at[self.axis] = Index(Kind.SCALAR, place, 0, e.depth)
                 at = tuple(self.at)
                 loop.next = self._combine(loop.carried, self._values(at))
                 self._keep(loop.next, at)
-                e.pop()
-            e.pop()
 
     def _along(self) -> None:
         """The axis of the lanes: scan each vector, then combine with what came before it."""
@@ -110,9 +102,7 @@ class _Scan:
         if size == width:
             return
         carried = self._last(start)
-        step = const("i64", width)
-        with f.loop(step, const("i64", size), step, carried, at_least_once=True) as loop:
-            e.push()
+        with e.loop(size, width, carried, start=width) as loop:
             place = self._position(loop.index, size - width)
             self.at[self.lane] = Index(kind, place, 0, e.depth)
             at = tuple(self.at)
@@ -121,7 +111,6 @@ class _Scan:
             values = self._combine(before, inner)
             self._keep(values, at)
             loop.next = self._last(values)
-            e.pop()
 
     def _last(self, values: list[Value]) -> list[Value]:
         """The lane that has seen all others, as scalars."""

@@ -32,6 +32,8 @@ def allocate(function: TileFunction) -> None:
         # Blocks that branch to each other: what one fills, any other may read.
         for held in lifetimes.spans:
             lifetimes.spans[held] = (0, lifetimes.clock)
+    for held in external(function):
+        lifetimes.spans.pop(held, None)
     placed: list[tuple[int, int, Buffer]] = []
     order = sorted(lifetimes.spans, key=lambda b: -b.bytes)
     for buffer in order:
@@ -48,6 +50,12 @@ def allocate(function: TileFunction) -> None:
         placed.append((start, stop, buffer))
     size = max((b.offset + b.bytes for _, _, b in placed), default=0)
     function.scratch_bytes = -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def external(function: TileFunction) -> list[Buffer]:
+    """The buffers that the caller provides: tiles among the arguments and results."""
+    arguments = [function.buffers.get(a) for a in function.blocks[0].block.args]
+    return [b for b in (*arguments, *function.results) if b is not None]
 
 
 class _Lifetimes:
@@ -103,6 +111,8 @@ class _Lifetimes:
                 self.touch(buffer)
             for value in step.op.operands:
                 self.reads(value)
+            if isinstance(step, Special) and step.body is not None:
+                self.body(step.body)
         elif isinstance(step, If):
             for held in step.buffers:
                 self.touch(held)

@@ -44,6 +44,9 @@ from tritium.passes.ttir.uniform_advance import UniformAdvance
 _EACH = frozenset({
     "tt.atomic_rmw", "tt.atomic_cas", "tt.assert",
 })  # fmt: skip
+_LEAVES = frozenset({
+    "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return",
+})  # fmt: skip
 _WHOLE = frozenset({"tt.call", "tt.histogram", "tt.map_elementwise"})
 
 
@@ -81,10 +84,16 @@ class Builder:
         """The whole function."""
         self._number(self.op.regions[0].blocks)
         blocks = list(self.op.regions[0].blocks)
-        for block in blocks[1:]:
+        for block in blocks:
             for argument in block.args:
                 if is_tile(argument):
                     self.buffer(argument)
+        for number, type in enumerate(self.op.function_type.outputs):
+            tile = isinstance(type, ir.TensorType)
+            shape, element = ir.shape_of(type), ir.element_type(type)
+            self.function.results.append(
+                Buffer(f"result{number}", shape, element) if tile else None
+            )
         for block in blocks:
             self.function.blocks.append(self.body(block))
         keeping.decide(self.function, self.grouping)
@@ -100,7 +109,7 @@ class Builder:
                 self._count += 1
                 self.positions[op] = self._count
                 for region in op.regions:
-                    if op.name not in ("tt.reduce", "tt.scan", "tt.map_elementwise"):
+                    if op.name not in ("tt.reduce", "tt.scan"):
                         self._number(region.blocks)
 
     def buffer(self, value: SSAValue, like: Buffer | None = None) -> Buffer:
@@ -128,7 +137,7 @@ class Builder:
             self._if(body, op, position)
         elif name == "scf.while":
             self._while(body, op, position)
-        elif name in ("scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br"):
+        elif name in _LEAVES:
             self._leave(op, position)
         elif not tiles:
             body.steps.append(Scalar(position, op))
@@ -187,7 +196,12 @@ class Builder:
             if is_tile(operand):
                 self.operand(operand, position)
         buffers = tuple(self.buffer(r) if is_tile(r) else None for r in op.results)
-        step = Special(position, op, buffers)
+        inner = None
+        if op.regions:
+            if len(op.regions[0].blocks) != 1:
+                raise NotImplementedError(f"{op.name}: a region of several blocks")
+            inner = self.body(op.regions[0].block)
+        step = Special(position, op, buffers, inner)
         body.steps.append(step)
         self.grouping.effect(op, position)
 
@@ -349,8 +363,10 @@ class Builder:
         for value, target in targets(op):
             if is_tile(value):
                 self.copy(value, self.function.buffers[target], position)
-        if op.name == "tt.return" and any(map(is_tile, op.operands)):
-            raise NotImplementedError("the CPU backend does not support functions that return tiles")
+        if op.name == "tt.return":
+            for value, buffer in zip(op.operands, self.function.results):
+                if buffer is not None:
+                    self.copy(value, buffer, position)
 
 
 def targets(op: Any) -> list[tuple[SSAValue, SSAValue]]:

@@ -111,10 +111,12 @@ class Dot(Step):
 
 @dataclass(eq=False)
 class Special(Step):
-    """An op on whole tiles that is not a loop nest: sort, histogram, calls with tiles, ..."""
+    """An op on whole tiles that is not a loop nest: histogram, calls with tiles, ...; `body` is
+    its region, where it has one."""
 
     op: Op
     buffers: tuple[Buffer | None, ...] = ()
+    body: Body | None = None
 
 
 @dataclass(eq=False)
@@ -173,6 +175,8 @@ class TileFunction:
     blocks: list[Body]
     buffers: dict[SSAValue, Buffer]
     public: bool = True
+    results: list[Buffer | None] = field(default_factory=list[Any])
+    """Buffers of the caller that results go to (None for scalars)."""
     all_buffers: list[Buffer] = field(default_factory=list[Buffer])
     scratch_bytes: int = 0
 

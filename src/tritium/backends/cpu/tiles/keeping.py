@@ -107,7 +107,7 @@ class _Keeping:
         """Whether one user alone would compute the value again and again."""
         if isinstance(user, Dot):
             loads = self.grouping.summaries[value].loads
-            return bool(loads) and (op.name != "tt.load" or value not in _views(user))
+            return bool(loads) and value not in _views(user)
         if self.grouping.nest_block[user] is not op.parent and _in_loop(
             self.grouping.nest_block[user], op.parent
         ):
@@ -159,10 +159,12 @@ def _fills(user: User, value: SSAValue, held: Any) -> bool:
 
 
 def _views(dot: Dot) -> list[SSAValue]:
+    """The loads that a dot reads in place, and their transpositions."""
     op: Any = dot.op
     found: list[SSAValue] = []
     for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
         while view and value.owner.name == "tt.trans":
+            found.append(value)
             value = value.owner.operands[0]
         if view:
             found.append(value)
