@@ -8,9 +8,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from tests.support.frontend import evaluate
 
 import tritium.language as tl
+from tests.support.frontend import evaluate
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.language.emitter import Evaluated, TargetFeatures, activate

@@ -6,9 +6,9 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.language.support import NUMPY, block, eager
 
 import tritium.language as tl
+from tests.language.support import NUMPY, block, eager
 from tritium.errors import TritonError
 from tritium.language.arithmetic import promote
 from tritium.ops.evaluation import EvaluationError

@@ -5,9 +5,9 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.language.support import NUMPY, block, eager
 
 import tritium.language as tl
+from tests.language.support import NUMPY, block, eager
 
 FP8 = [tl.float8e5, tl.float8e4nv, tl.float8e4b8, tl.float8e5b16]
 WIDE = [tl.float16, tl.bfloat16, tl.float32, tl.float64]
@@ -52,6 +52,7 @@ def test_every_e4b15_code():
 
 def test_narrowing_to_e4b15_rounds_and_saturates():
     with eager():
+
         def narrow(values):
             x = block(values, tl.float32).to(tl.float8e4b15)
             return x.to(tl.float32).value.tolist()

@@ -3,9 +3,9 @@
 import collections
 
 import pytest
-from tests.language.support import block, eager
 
 import tritium.language as tl
+from tests.language.support import block, eager
 from tritium.language.constexpr import unwrap
 from tritium.language.tuples import type_of, wrap
 

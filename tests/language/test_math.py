@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from tests.language.support import NUMPY, block, both, eager
 
 import tritium.language as tl
+from tests.language.support import NUMPY, block, both, eager
 from tritium.language.extra import libdevice
 from tritium.language.function import device_function as jit
 from tritium.ops.ttir import DotOp

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.language.support import NUMPY, block, both, eager
 
 import tritium.language as tl
+from tests.language.support import NUMPY, block, both, eager
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import InterpreterError
 from tritium.language.function import device_function as jit
@@ -178,7 +178,9 @@ def test_descriptor_messages():
         p = pointer(tl.float16)
 
         def make(shape=(8, 8), strides=(8, 1), extents=(8, 8), **options):
-            return tl.make_tensor_descriptor(p, list(shape), list(strides), list(extents), **options)
+            return tl.make_tensor_descriptor(
+                p, list(shape), list(strides), list(extents), **options
+            )
 
         for call, text in (
             (lambda: make([], [], []), "Expected 1 <= ndim <= 5 but got 0"),

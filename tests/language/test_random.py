@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.language.support import block, both, eager
 
 import tritium.language as tl
+from tests.language.support import block, both, eager
 from tritium.errors import CompileTimeAssertionFailure
 from tritium.language.function import device_function as jit
 

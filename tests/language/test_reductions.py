@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.language.support import NUMPY, block, both, eager
 
 import tritium.language as tl
+from tests.language.support import NUMPY, block, both, eager
 from tritium.errors import CompileTimeAssertionFailure
 from tritium.language.function import device_function as jit
 
@@ -151,7 +151,7 @@ def test_linear_recurrence_as_custom_scan():
     out = np.zeros(16, np.float32)
     both(kernel, a=a, b=b, out=out)
     state, expected = 0.0, []
-    for x, y in zip(a, b):
+    for x, y in zip(a, b, strict=True):
         state = state * x + y
         expected.append(state)
     np.testing.assert_allclose(out, expected, rtol=1e-5)
@@ -281,7 +281,7 @@ def test_swizzle2d_golden():
 
 def test_small_helpers():
     with eager():
-        assert tl.cdiv(block([7, 8, 9]  + [0]), 4).value.tolist() == [2, 2, 3, 0]
+        assert tl.cdiv(block([7, 8, 9] + [0]), 4).value.tolist() == [2, 2, 3, 0]
         assert tl.cdiv(7, 2) == 4
         x = block([-1.0, 0.0, 2.0, 9.0], tl.float32)
         np.testing.assert_allclose(x.sigmoid().value, 1 / (1 + np.exp(-x.value)), rtol=1e-6)

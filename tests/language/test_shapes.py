@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.language.support import block, eager
 
 import tritium.language as tl
+from tests.language.support import block, eager
 
 
 @pytest.fixture(autouse=True)

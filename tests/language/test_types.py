@@ -59,7 +59,9 @@ def test_ir_types():
     assert numpy_dtype(tl.float8e4nv.to_ir()) == ml_dtypes.float8_e4m3fn
     assert tl.float8e4b15.to_ir() == tl.int8.to_ir()
     assert str(tl.pointer_type(tl.float32).to_ir()) == "!tt.ptr<f32>"
-    assert str(tl.block_type(tl.pointer_type(tl.int8, 3), [4]).to_ir()) == "tensor<4x!tt.ptr<i8, 3>>"
+    assert (
+        str(tl.block_type(tl.pointer_type(tl.int8, 3), [4]).to_ir()) == "tensor<4x!tt.ptr<i8, 3>>"
+    )
     assert str(tl.tensor_descriptor_type(tl.block_type(tl.uint8, [8, 16])).to_ir()) == (
         "!tt.tensordesc<tensor<8x16xui8>>"
     )

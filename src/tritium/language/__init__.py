@@ -10,8 +10,8 @@ from tritium.language import extra as extra
 from tritium.language import math as math
 from tritium.language import random as random
 from tritium.language import standard as standard
-from tritium.language.core import PropagateNan as PropagateNan
 from tritium.language.core import TRITON_MAX_TENSOR_NUMEL as TRITON_MAX_TENSOR_NUMEL
+from tritium.language.core import PropagateNan as PropagateNan
 from tritium.language.core import add as add
 from tritium.language.core import advance as advance
 from tritium.language.core import arange as arange
@@ -45,8 +45,8 @@ from tritium.language.core import dot as dot
 from tritium.language.core import dot_scaled as dot_scaled
 from tritium.language.core import dtype as dtype
 from tritium.language.core import expand_dims as expand_dims
-from tritium.language.core import float8e4b15 as float8e4b15
 from tritium.language.core import float8e4b8 as float8e4b8
+from tritium.language.core import float8e4b15 as float8e4b15
 from tritium.language.core import float8e4nv as float8e4nv
 from tritium.language.core import float8e5 as float8e5
 from tritium.language.core import float8e5b16 as float8e5b16

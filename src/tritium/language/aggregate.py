@@ -1,17 +1,17 @@
 """Structs: classes whose instances are values in kernels.
 
-    @tl.core._aggregate
-    class Tile:
-        data: tl.tensor
-        size: tl.constexpr
+@tl.core._aggregate
+class Tile:
+    data: tl.tensor
+    size: tl.constexpr
 
-        def __init__(self, data, size):
-            self.data = data
-            self.size = size
+    def __init__(self, data, size):
+        self.data = data
+        self.size = size
 
-        @triton.jit
-        def doubled(self):
-            return Tile(self.data * 2, self.size)
+    @triton.jit
+    def doubled(self):
+        return Tile(self.data * 2, self.size)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tritium.language.function import JITCallable
 from tritium.language.tuples import type_of, wrap
 
 
-class aggregate_type(base_type):  # noqa: N801
+class aggregate_type(base_type):
     """The type of an aggregate: its class, and the types of its fields."""
 
     def __init__(self, cls: builtins.type[Any], fields: Sequence[builtins.tuple[str, base_type]]):
@@ -113,7 +113,7 @@ def _aggregate(cls: builtins.type[Any]) -> builtins.type[Any]:
     if isinstance(initialise, JITCallable):
         raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
 
-    class aggregate_value(base_value):  # noqa: N801
+    class aggregate_value(base_value):
         __doc__ = cls.__doc__
         __aggregate_fields__ = builtins.tuple(annotations)
 

@@ -203,7 +203,7 @@ def broadcast_shape(value: tensor, shape: tuple[int, ...]) -> tensor:
         return value
     if len(before) != len(shape):
         raise ValueError(f"Cannot broadcast, rank mismatch: {list(before)}, {list(shape)}")
-    for i, (have, want) in enumerate(zip(before, shape)):
+    for i, (have, want) in enumerate(zip(before, shape, strict=True)):
         if have not in (1, want):
             raise ValueError(
                 f"Cannot broadcast, the expanded size of the tensor ({want}) must match the "
@@ -227,7 +227,7 @@ def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
     while len(rhs.type.shape) < len(lhs.type.shape):
         rhs = expand_dims(rhs, 0)
     shape: list[int] = []
-    for i, (a, b) in enumerate(zip(lhs.type.shape, rhs.type.shape)):
+    for i, (a, b) in enumerate(zip(lhs.type.shape, rhs.type.shape, strict=True)):
         if a != b and 1 not in (a, b):
             raise ValueError(
                 f"Cannot make_shape_compatible: incompatible dimensions at index {i}: {a} and {b}"
@@ -560,5 +560,3 @@ def fma(x: Operand, y: Operand, z: Operand) -> tensor:
     y, z = binary_operands(y, z)
     x, y = broadcast_values(x, y)
     return _emit_like(math_ops.FmaOp, x, y, z)
-
-

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 BUILTIN_MARK = "__tritium_builtin__"
 
 
-class base_type:  # noqa: N801
+class base_type:
     """The type of a language value. Equal types have equal `mangle()`."""
 
     def flatten_types(self) -> list[Type]:
@@ -33,7 +33,7 @@ class base_type:  # noqa: N801
         raise NotImplementedError(f"{type(self).__name__}.mangle")
 
 
-class base_value:  # noqa: N801
+class base_value:
     """A value in a kernel. `type` says what `flatten` yields."""
 
     type: base_type

@@ -15,7 +15,7 @@ from tritium.ir.types import Type
 from tritium.language.base import base_type, base_value, mark_builtin
 
 
-class constexpr_type(base_type):  # noqa: N801
+class constexpr_type(base_type):
     """The type of one compile-time value; it has no handles, the value is in the type."""
 
     def __init__(self, value: Any):
@@ -51,7 +51,7 @@ class constexpr_type(base_type):  # noqa: N801
         return constexpr(self.value), cursor
 
 
-class constexpr(base_value):  # noqa: N801
+class constexpr(base_value):
     """A value known at compile time: a number, string, dtype, function, None, tuple, ...
 
     Attributes:

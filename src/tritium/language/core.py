@@ -26,7 +26,6 @@ from tritium.language.base import is_builtin as is_builtin
 from tritium.language.constexpr import constexpr as constexpr
 from tritium.language.constexpr import constexpr_function as constexpr_function
 from tritium.language.constexpr import constexpr_type as constexpr_type
-from tritium.language.constexpr import unwrap as _unwrap_if_constexpr
 from tritium.language.creation import arange as arange
 from tritium.language.creation import full as full
 from tritium.language.creation import full_like_type as full_like_type
@@ -99,8 +98,8 @@ from tritium.language.types import bfloat16 as bfloat16
 from tritium.language.types import block_type as block_type
 from tritium.language.types import const as const
 from tritium.language.types import dtype as dtype
-from tritium.language.types import float8e4b15 as float8e4b15
 from tritium.language.types import float8e4b8 as float8e4b8
+from tritium.language.types import float8e4b15 as float8e4b15
 from tritium.language.types import float8e4nv as float8e4nv
 from tritium.language.types import float8e5 as float8e5
 from tritium.language.types import float8e5b16 as float8e5b16
@@ -124,8 +123,6 @@ from tritium.language.types import uint32 as uint32
 from tritium.language.types import uint64 as uint64
 from tritium.language.types import validate_block_shape as validate_block_shape
 from tritium.language.types import void as void
-from tritium.language.decorators import tensor_member as _tensor_member_fn
-from tritium.language.tensor import tensor_descriptor as tensor_descriptor_base
 
 CONSTEXPR_0 = constexpr(0)
 

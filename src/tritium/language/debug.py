@@ -131,5 +131,3 @@ def max_contiguous(input: Any, values: Any) -> tensor:
 def max_constancy(input: Any, values: Any) -> tensor:
     """Promise that elements are equal in runs of `values` (one number an axis)."""
     return _hint("max_constancy", "tt.constancy", input, values)
-
-

@@ -117,8 +117,8 @@ class _Finder(ast.NodeVisitor):
             isinstance(value, (ModuleType, type))
             or is_builtin(value)
             or callable(unwrap(value))
-            or getattr(value, "__module__", "").startswith(_OWN + ".")
-            and not isinstance(value, constexpr)
+            or (getattr(value, "__module__", "").startswith(_OWN + ".")
+            and not isinstance(value, constexpr))
         ):
             namespace = self.namespace if name in self.namespace else self.scope
             self.globals[name, id(namespace)] = (value, namespace)

@@ -107,9 +107,7 @@ class Emitter(Protocol):
         `types` and returns the handles that `terminator` yields. Pass the result in `regions`."""
         ...
 
-    def call(
-        self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
+    def call(self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call another kernel-language function with language values; returns its value."""
         ...
 

@@ -66,8 +66,7 @@ def dispatch(
     if key not in symbols:
         have = "; ".join(", ".join(map(str, k)) for k in symbols)
         raise ValueError(
-            "input arg type does not match. "
-            f"Expect one of ({have}); got {', '.join(map(str, key))}"
+            f"input arg type does not match. Expect one of ({have}); got {', '.join(map(str, key))}"
         )
     symbol, result = symbols[key]
     type = values[0].type.with_element_ty(result)
@@ -99,7 +98,7 @@ def extern_elementwise(
         common = values[0].dtype
         weak = [not isinstance(a, tensor) for a in args]
         first_weak = weak[0]
-        for value, is_weak in zip(values[1:], weak[1:]):
+        for value, is_weak in zip(values[1:], weak[1:], strict=True):
             common = arithmetic.promote(common, first_weak, value.dtype, is_weak, False)
             first_weak = first_weak and is_weak
         values = [casts.cast(v, common) for v in values]

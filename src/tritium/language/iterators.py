@@ -13,7 +13,7 @@ from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.types import dtype, int32
 
 
-class range(base_value):  # noqa: A001, N801
+class range(base_value):
     """`range` with hints for the compiler.
 
     Args:
@@ -65,7 +65,7 @@ class range(base_value):  # noqa: A001, N801
         return f"range({self.start}, {self.end}, {self.step})"
 
 
-class static_range(base_value):  # noqa: N801
+class static_range(base_value):
     """A loop over compile-time bounds that is fully unrolled; the variable is a constexpr."""
 
     def __init__(self, arg1: Any, arg2: Any = None, step: Any = None):
@@ -84,7 +84,7 @@ class static_range(base_value):  # noqa: N801
         return f"static_range({self.start}, {self.end}, {self.step})"
 
 
-class condition(base_value):  # noqa: N801
+class condition(base_value):
     """The condition of a `while`, with hints: `while tl.condition(i < n, disable_licm=True)`."""
 
     def __init__(self, arg1: Any, disable_licm: Any = False):

@@ -116,7 +116,7 @@ def ceil(x: Any) -> tensor:
 
 @tensor_member
 @builtin
-def abs(x: Any) -> tensor:  # noqa: A001
+def abs(x: Any) -> tensor:
     """The magnitude of numbers of any dtype; unsigned ones stay."""
     return arithmetic.absolute(x)
 

@@ -143,9 +143,9 @@ def load(
         raise ValueError("`other` cannot be provided without `mask`")
     if padding or boundary_check:
         raise ValueError(
-            "`padding_option` or `boundary_check` argument is not supported for loading a tensor of "
-            "pointers or a scalar, whose bounds are unknown; use `mask`, or a block pointer made by "
-            "`make_block_ptr`"
+            "`padding_option` or `boundary_check` argument is not supported for loading a tensor "
+            "of pointers or a scalar, whose bounds are unknown; use `mask`, or a block pointer "
+            "made by `make_block_ptr`"
         )
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty
@@ -215,9 +215,7 @@ def store(
     v = casts.cast(v, element) if not element.is_ptr() or v.dtype != element else v
     pointer, memory_type = _through_bytes(pointer, element)
     v = casts.cast(v, memory_type)
-    emit_many(
-        ttir.StoreOp, pointer.handle, v.handle, None if m is None else m.handle, **options
-    )
+    emit_many(ttir.StoreOp, pointer.handle, v.handle, None if m is None else m.handle, **options)
 
 
 # Block pointers
@@ -303,7 +301,9 @@ def make_block_ptr(
     validate_block_shape(extents)
     axes = tuple(order) if isinstance(order, (tuple, list)) else (order,)
     if sorted(axes) != list(range(len(axes))):
-        raise ValueError(f"Expected a permutation of (0, 1, ..., len(order)-1) in order; got {axes}")
+        raise ValueError(
+            f"Expected a permutation of (0, 1, ..., len(order)-1) in order; got {axes}"
+        )
     parts = (
         integers(shape, int64, "shape"),
         integers(strides, int64, "strides"),

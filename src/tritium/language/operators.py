@@ -14,7 +14,7 @@ from tritium.language.tensor import tensor
 from tritium.ops import ttir
 
 
-class slice(base_value):  # noqa: A001, N801
+class slice(base_value):
     """`start:stop:step` in a subscript. Tensors take only `:`."""
 
     def __init__(self, start: Any, stop: Any, step: Any):
@@ -141,7 +141,9 @@ def _is_whole_axis(entry: Any) -> bool:
     return all(unwrap(part) is None for part in (entry.start, entry.stop, entry.step))
 
 
-def convert(value: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
+def convert(
+    value: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
+) -> tensor:
     """`tl.cast` on values that are unwrapped already. Raises `TypeError` for what is no dtype."""
     if not isinstance(dtype, types.dtype):
         raise TypeError(f"cast to {dtype!r}, which is no dtype")
@@ -153,9 +155,7 @@ def convert(value: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: A
 
 @tensor_member
 @builtin
-def cast(
-    input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
-) -> tensor:
+def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
     """Convert the elements of `input`.
 
     Args:
@@ -171,9 +171,7 @@ def cast(
 
 
 @_member("to")
-def _to(
-    self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
-) -> tensor:
+def _to(self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
     """The same as `tl.cast(self, ...)`."""
     return convert(self, dtype, fp_downcast_rounding, bitcast)
 

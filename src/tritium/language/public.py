@@ -93,7 +93,7 @@ def gather(src: Any, index: Any, axis: Any) -> tensor:
     if len(source) != len(wanted):
         raise ValueError(f"source and index ranks must match: {list(source)}, {list(wanted)}")
     place = wrap_axis(axis, len(source))
-    if any(a != b for d, (a, b) in enumerate(zip(source, wanted)) if d != place):
+    if any(a != b for d, (a, b) in enumerate(zip(source, wanted, strict=True)) if d != place):
         raise ValueError(
             f"index shape {list(wanted)} must match source shape {list(source)} "
             f"along all axes but {place}"
@@ -121,7 +121,5 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
         if not m.dtype.is_bool():
             raise ValueError(f"Mask must have boolean scalar type; got {m.dtype}")
     type = block_type(int32, [num_bins])
-    handle = emit(
-        ttir.HistogramOp, x.handle, None if m is None else m.handle, result=type.to_ir()
-    )
+    handle = emit(ttir.HistogramOp, x.handle, None if m is None else m.handle, result=type.to_ir())
     return tensor(handle, type)

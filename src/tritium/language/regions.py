@@ -53,7 +53,7 @@ def _combiner(
         results = list(found) if several else [found]
         if len(results) != count:
             raise ValueError(f"{name}: combine_fn returns {len(results)} values; {count} needed")
-        return [_typed(name, r, t).handle for r, t in zip(results, types)]
+        return [_typed(name, r, t).handle for r, t in zip(results, types, strict=True)]
 
     return body
 
@@ -104,11 +104,11 @@ def _reduce(values: Sequence[tensor], axis: int, combine_fn: Any) -> list[tensor
     region = active.region(
         [t.to_ir() for t in types] * 2, _combiner("reduce", combine_fn, types), ttir.ReduceReturnOp
     )
-    handles = active.emit(
-        ttir.ReduceOp, [v.handle for v in values], regions=[region], axis=axis
-    )
+    handles = active.emit(ttir.ReduceOp, [v.handle for v in values], regions=[region], axis=axis)
     left = [*values[0].type.shape[:axis], *values[0].type.shape[axis + 1 :]]
-    return [tensor(h, block_type(t, left) if left else t) for h, t in zip(handles, types)]
+    return [
+        tensor(h, block_type(t, left) if left else t) for h, t in zip(handles, types, strict=True)
+    ]
 
 
 @tensor_member
@@ -135,7 +135,7 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
     handles = active.emit(
         ttir.ScanOp, [v.handle for v in values], regions=[region], axis=place, reverse=bool(reverse)
     )
-    results = [tensor(h, v.type) for h, v in zip(handles, values)]
+    results = [tensor(h, v.type) for h, v in zip(handles, values, strict=True)]
     return tl_tuple(results) if several else results[0]
 
 
@@ -166,7 +166,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
 
     def body(*handles: Any) -> list[Any]:
         nonlocal single
-        result = scalar_fn(*[tensor(h, t) for h, t in zip(handles, types)])
+        result = scalar_fn(*[tensor(h, t) for h, t in zip(handles, types, strict=True)])
         single = not isinstance(result, (tl_tuple, builtins.tuple, list))
         results = [casts.to_tensor(r) for r in ([result] if single else result)]
         found[:] = [r.dtype for r in results]
@@ -182,7 +182,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
         ttir.MapElementwiseOp, [t.handle for t in tensors], regions=[region], pack=pack,
         result=[t.to_ir() for t in results],
     )  # fmt: skip
-    outputs = [tensor(h, t) for h, t in zip(handles, results)]
+    outputs = [tensor(h, t) for h, t in zip(handles, results, strict=True)]
     return outputs[0] if len(outputs) == 1 and (single or pack > 1) else tl_tuple(outputs)
 
 
@@ -192,4 +192,4 @@ def _probe(
     """Learn the types of the results from the first elements: the interpreter has not run the
     body yet."""
     firsts = [np.asarray(t.handle.array).flat[i] for t in tensors for i in range(pack)]
-    body(*[Evaluated(t, v) for t, v in zip(types, firsts)])
+    body(*[Evaluated(t, v) for t, v in zip(types, firsts, strict=True)])

@@ -111,7 +111,7 @@ def interleave(a, b):
     if len(joined.shape) == 1:
         return joined
     else:
-        return core.reshape(joined, joined.shape[:-2] + [2 * joined.shape[-2]])
+        return core.reshape(joined, [*joined.shape[:-2], 2 * joined.shape[-2]])
 
 
 # Reductions
@@ -196,7 +196,7 @@ def _with_indices(input, axis: constexpr, keep_dims: constexpr, combine: constex
 
 @tensor_member
 @device_function
-def max(  # noqa: A001
+def max(
     input,
     axis: constexpr = None,
     return_indices: constexpr = False,
@@ -222,7 +222,7 @@ def max(  # noqa: A001
 
 @tensor_member
 @device_function
-def min(  # noqa: A001
+def min(
     input,
     axis: constexpr = None,
     return_indices: constexpr = False,
@@ -242,9 +242,7 @@ def min(  # noqa: A001
 
 @tensor_member
 @device_function
-def argmax(
-    input, axis: constexpr, tie_break_left: constexpr = True, keep_dims: constexpr = False
-):
+def argmax(input, axis: constexpr, tie_break_left: constexpr = True, keep_dims: constexpr = False):
     """The int32 index of the largest element along `axis`; of the first one with
     `tie_break_left`."""
     _, index = max(input, axis, True, tie_break_left, keep_dims)
@@ -253,9 +251,7 @@ def argmax(
 
 @tensor_member
 @device_function
-def argmin(
-    input, axis: constexpr, tie_break_left: constexpr = True, keep_dims: constexpr = False
-):
+def argmin(input, axis: constexpr, tie_break_left: constexpr = True, keep_dims: constexpr = False):
     """The int32 index of the smallest element along `axis`; of the first one with
     `tie_break_left`."""
     _, index = min(input, axis, True, tie_break_left, keep_dims)
@@ -264,9 +260,7 @@ def argmin(
 
 @tensor_member
 @device_function
-def sum(  # noqa: A001
-    input, axis: constexpr = None, keep_dims: constexpr = False, dtype: constexpr = None
-):
+def sum(input, axis: constexpr = None, keep_dims: constexpr = False, dtype: constexpr = None):
     """The sum along `axis` (of all elements, when None), computed in `dtype`: by default the
     input's, but 32 bits for narrower integers."""
     wide = input.to(_sum_dtype(input.dtype, dtype))
@@ -294,9 +288,7 @@ def reduce_or(input, axis: constexpr, keep_dims: constexpr = False):
 
 @tensor_member
 @device_function
-def cumsum(
-    input, axis: constexpr = 0, reverse: constexpr = False, dtype: constexpr = None
-):
+def cumsum(input, axis: constexpr = 0, reverse: constexpr = False, dtype: constexpr = None):
     """Running sums along `axis`, from its end with `reverse`, computed in `dtype`: by default the
     input's, but 32 bits for narrower integers and for bfloat16."""
     value = input.to(_wide_bf16(input.dtype))
@@ -309,6 +301,8 @@ def cumprod(input, axis: constexpr = 0, reverse: constexpr = False):
     """Running products along `axis`, from its end with `reverse`; bfloat16 gives float32."""
     return core.associative_scan(input.to(_wide_bf16(input.dtype)), axis, _mul, reverse)
 
+
+_LAST_ONLY = constexpr("only minor dimension is currently supported")
 
 # Sorting: bitonic networks on the last axis. A stage compares elements whose positions differ in
 # one bit; `split` along that bit and `join` after it make the exchange a `where` of two halves.
@@ -352,9 +346,8 @@ def _merge(x, stage: constexpr, descending: constexpr, whole: constexpr):
 @device_function
 def bitonic_merge(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
     """Sort a sequence that rises and then falls (or the reverse) along the last axis."""
-    core.static_assert(
-        _axis_of(dim, len(x.shape)) == len(x.shape) - 1, "only minor dimension is currently supported"
-    )
+    last: constexpr = len(x.shape) - 1
+    core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
     flat = core.reshape(x, [x.numel])
     return core.reshape(_merge(flat, _log2(x.shape[-1]), descending, True), x.shape)
 
@@ -364,9 +357,8 @@ def bitonic_merge(x, dim: constexpr = None, descending: constexpr = core.CONSTEX
 def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
     """`x` sorted along the last axis (whose size is a power of two), the largest first with
     `descending`. Not stable. `dim` must be None or the last axis."""
-    core.static_assert(
-        _axis_of(dim, len(x.shape)) == len(x.shape) - 1, "only minor dimension is currently supported"
-    )
+    last: constexpr = len(x.shape) - 1
+    core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
     rounds: constexpr = _log2(x.shape[-1])
     flat = core.reshape(x, [x.numel])
     for stage in core.static_range(1, rounds + 1):
@@ -377,9 +369,8 @@ def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
 @device_function
 def topk(x, k: constexpr, dim: constexpr = None):
     """The `k` largest elements along the last axis, the largest first. `k` is a power of two."""
-    core.static_assert(
-        _axis_of(dim, len(x.shape)) == len(x.shape) - 1, "only minor dimension is currently supported"
-    )
+    last: constexpr = len(x.shape) - 1
+    core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
     size: constexpr = x.shape[-1]
     core.static_assert(k <= size, "topk: k must not be larger than the axis")
     rounds: constexpr = _log2(k)
@@ -394,7 +385,7 @@ def topk(x, k: constexpr, dim: constexpr = None):
         flat = _merge(flat, rounds, True, False)
     # The last merge alternates as all do; a row of k may have come out rising.
     flat = _merge(flat, rounds, True, True)
-    return core.reshape(flat, x.shape[:-1] + [k])
+    return core.reshape(flat, [*x.shape[:-1], k])
 
 
 @tensor_member

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class tensor(base_value):  # noqa: N801
+class tensor(base_value):
     """A scalar or block of numbers or pointers.
 
     Args:
@@ -102,7 +102,9 @@ class tensor(base_value):  # noqa: N801
 
     def __repr__(self) -> str:
         if isinstance(self.handle, Evaluated):
-            return f"tensor({np.array2string(np.asarray(self.value), prefix='tensor(')}, {self.type})"
+            return (
+                f"tensor({np.array2string(np.asarray(self.value), prefix='tensor(')}, {self.type})"
+            )
         extents = "x".join(str(e) for e in self.type.shape)
         return f"{self.dtype}[{extents}]"
 
@@ -143,7 +145,7 @@ class tensor(base_value):  # noqa: N801
 dtype.value_class = tensor
 
 
-class tensor_descriptor(base_value):  # noqa: N801
+class tensor_descriptor(base_value):
     """A strided tensor in memory that is loaded and stored block by block.
 
     Made by `tl.make_tensor_descriptor`, or passed to the kernel.

@@ -11,13 +11,15 @@ from tritium.language.base import base_type, base_value
 from tritium.language.constexpr import constexpr, constexpr_type, unwrap
 
 
-class tuple_type(base_type):  # noqa: N801
+class tuple_type(base_type):
     """The types of a tuple's members; `fields` are the names where it is a named tuple."""
 
     def __init__(self, types: Iterable[Any], fields: Sequence[str] | None = None):
         self.types = [type_of(None) if t is None else t for t in types]
         self.fields = list(fields) if fields else [""] * len(self.types)
-        self.name = "[" + ",".join(f"{f}:{t}" for f, t in zip(self.fields, self.types)) + "]"
+        self.name = (
+            "[" + ",".join(f"{f}:{t}" for f, t in zip(self.fields, self.types, strict=True)) + "]"
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -52,7 +54,7 @@ class tuple_type(base_type):  # noqa: N801
         return tuple(values, self), cursor
 
 
-class tuple(base_value):  # noqa: A001, N801
+class tuple(base_value):
     """A tuple in a kernel: indexing, slicing, `+`, `*`, comparison, `len`, unpacking.
 
     Plain Python members count as compile-time values. Raises `IndexError` and `AttributeError` as
@@ -137,7 +139,7 @@ class tuple(base_value):  # noqa: A001, N801
         if not isinstance(other, (tuple, builtins.tuple, list)) or len(other) != len(self):
             return constexpr(False)
         result: Any = constexpr(True)
-        for mine, theirs in zip(self, other):
+        for mine, theirs in zip(self, other, strict=True):
             equal = mine == theirs
             if isinstance(equal, base_value) and not isinstance(equal, constexpr):
                 result = equal if isinstance(result, constexpr) else result & equal
@@ -152,7 +154,7 @@ class tuple(base_value):  # noqa: A001, N801
         names = self._names()
         members = [repr(v) for v in self.values]
         if names:
-            members = [f"{n}={m}" for n, m in zip(names, members)]
+            members = [f"{n}={m}" for n, m in zip(names, members, strict=True)]
         return f"({', '.join(members)}{',' if len(members) == 1 else ''})"
 
 
@@ -184,5 +186,7 @@ def wrap(value: Any) -> base_value:
         return value
     if isinstance(value, builtins.tuple):
         wrapped = [wrap(v) for v in value]
-        return tuple(wrapped, tuple_type([v.type for v in wrapped], getattr(value, "_fields", None)))
+        return tuple(
+            wrapped, tuple_type([v.type for v in wrapped], getattr(value, "_fields", None))
+        )
     return constexpr(value)

@@ -43,7 +43,7 @@ _PYTHON_NAMES = {
 }  # fmt: skip
 
 
-class dtype(base_type):  # noqa: N801
+class dtype(base_type):
     """The type of a scalar, or of an element of a block.
 
     Args:
@@ -87,9 +87,7 @@ class dtype(base_type):  # noqa: N801
         if name in _INTEGERS:
             sign, width = _INTEGERS[name]
             signed = not sign and width > 1
-            self.int_signedness = (
-                dtype.SIGNEDNESS.SIGNED if signed else dtype.SIGNEDNESS.UNSIGNED
-            )
+            self.int_signedness = dtype.SIGNEDNESS.SIGNED if signed else dtype.SIGNEDNESS.UNSIGNED
             self.int_bitwidth = self.primitive_bitwidth = width
         elif name in self.FP_TYPES:
             self.fp_mantissa_width = {**_FP8_MANTISSA, **_FP_MANTISSA}[name]
@@ -278,7 +276,7 @@ class dtype(base_type):  # noqa: N801
         return dtype.value_class(handles[cursor], self), cursor + 1
 
 
-class pointer_type(dtype):  # noqa: N801
+class pointer_type(dtype):
     """Pointers to `element_ty`, which may be a block (a block pointer).
 
     `const`: the kernel must not store through it.
@@ -330,7 +328,7 @@ class pointer_type(dtype):  # noqa: N801
         return self.name
 
 
-class block_type(dtype):  # noqa: N801
+class block_type(dtype):
     """Blocks of `element_ty`. Each extent is a power of two; see `validate_block_shape`."""
 
     def __init__(self, element_ty: dtype, shape: Sequence[Any]):
@@ -389,7 +387,7 @@ class block_type(dtype):  # noqa: N801
         return self.name
 
 
-class slice_type(base_type):  # noqa: N801
+class slice_type(base_type):
     """The type of a `tl.slice`: compile-time start, stop and step."""
 
     def __repr__(self) -> str:
@@ -399,7 +397,7 @@ class slice_type(base_type):  # noqa: N801
         return []
 
 
-class tensor_descriptor_type(base_type):  # noqa: N801
+class tensor_descriptor_type(base_type):
     """Descriptors of strided tensors in memory that are accessed in blocks of `block_type`.
 
     A value is the descriptor itself, its shape (int32 each) and its strides (int64 each).
@@ -446,7 +444,9 @@ class tensor_descriptor_type(base_type):  # noqa: N801
         return type(self).value_class(handle, shape, strides, self.block_type), cursor
 
     def mangle(self) -> str:
-        members = "_".join(t.mangle() for t in (self.block_type, self.shape_type, self.strides_type))
+        members = "_".join(
+            t.mangle() for t in (self.block_type, self.shape_type, self.strides_type)
+        )
         return f"TD{members}TD"
 
     def __eq__(self, other: object) -> bool:
@@ -474,7 +474,7 @@ float16, bfloat16, float32, float64 = dtype("fp16"), dtype("bf16"), dtype("fp32"
 pi32_t = pointer_type(int32)
 
 
-class const:  # noqa: N801
+class const:
     """Annotation of a pointer argument that the kernel only reads through."""
 
 
@@ -568,7 +568,9 @@ def from_ir(type: ir.Type, like: dtype | None = None) -> dtype:
     elif isinstance(element, ir.PointerType):
         scalar = pointer_type(from_ir(element.pointee), element.address_space.data)
     else:
-        names = {t: n for n, t in reversed(_IR.items()) if not n.startswith("u") and n != "fp8e4b15"}
+        names = {
+            t: n for n, t in reversed(_IR.items()) if not n.startswith("u") and n != "fp8e4b15"
+        }
         if element not in names:
             raise OpError(f"IR type {type} has no equivalent in the language")
         scalar = dtype(names[element])
@@ -577,9 +579,38 @@ def from_ir(type: ir.Type, like: dtype | None = None) -> dtype:
 
 
 __all__ = [
-    "TRITON_MAX_TENSOR_NUMEL", "bfloat16", "block_type", "const", "constexpr", "constexpr_type",
-    "dtype", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "float16",
-    "float32", "float64", "from_ir", "get_int_dtype", "int1", "int8", "int16", "int32", "int64",
-    "pi32_t", "pointer_type", "slice_type", "str_to_ty", "tensor_descriptor_type", "tuple_type",
-    "uint8", "uint16", "uint32", "uint64", "validate_block_shape", "void",
+    "TRITON_MAX_TENSOR_NUMEL",
+    "bfloat16",
+    "block_type",
+    "const",
+    "constexpr",
+    "constexpr_type",
+    "dtype",
+    "float8e4b8",
+    "float8e4b15",
+    "float8e4nv",
+    "float8e5",
+    "float8e5b16",
+    "float16",
+    "float32",
+    "float64",
+    "from_ir",
+    "get_int_dtype",
+    "int1",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "pi32_t",
+    "pointer_type",
+    "slice_type",
+    "str_to_ty",
+    "tensor_descriptor_type",
+    "tuple_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "validate_block_shape",
+    "void",
 ]  # fmt: skip

@@ -155,9 +155,7 @@ class Arguments:
         kind = value.dtype
         element = kind if isinstance(kind, dtype) else _DTYPES.get(str(kind).split(".")[-1])
         if element is None:
-            raise InterpreterError(
-                f"argument '{name}' has dtype {kind}, which kernels do not have"
-            )
+            raise InterpreterError(f"argument '{name}' has dtype {kind}, which kernels do not have")
         source = getattr(value, "base", None) if isinstance(kind, dtype) else value
         if not hasattr(source, "untyped_storage"):
             self.unknown_memory = True
@@ -213,6 +211,6 @@ def _byte_bounds(array: np.ndarray) -> tuple[int, int]:
     start = array.__array_interface__["data"][0]
     if not array.size:
         return start, start
-    spans = [(n - 1) * s for n, s in zip(array.shape, array.strides)]
+    spans = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
     low = start + sum(s for s in spans if s < 0)
     return low, start + sum(s for s in spans if s > 0) + array.itemsize

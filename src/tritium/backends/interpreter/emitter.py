@@ -63,7 +63,9 @@ class EagerEmitter:
         """Evaluate the op that `cls.build` would make. Raises `OpError` where `infer` does."""
         types: list[Any] = []
         values: list[Any] = []
-        for field, given in zip(cls.operand_fields, (*operands, *[None] * len(cls.operand_fields))):
+        for field, given in zip(
+            cls.operand_fields, (*operands, *[None] * len(cls.operand_fields)), strict=False
+        ):
             if field.kind == "variadic":
                 group = tuple(given or ())
                 types.append(tuple(h.type for h in group))
@@ -140,7 +142,7 @@ class EagerEmitter:
             found = region.run([a[index] for a in arguments])
             if results is None:
                 results = [np.empty(shape, np.asarray(v).dtype) for v in found]
-            for array, value in zip(results, found):
+            for array, value in zip(results, found, strict=True):
                 array[index] = value
         return tuple(results or ())
 

@@ -22,12 +22,43 @@ from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.function import KernelParam
 
 OPTIONS = frozenset(
-    "num_warps num_stages num_ctas warp_size maxnreg enable_fp_fusion waves_per_eu kpack "
-    "matrix_instr_nonkdim launch_pdl launch_cooperative_grid debug sanitize_overflow extern_libs "
-    "allow_fp8e4nv cluster_dims num_buffers_warp_spec num_consumer_groups reg_dec_producer "
-    "reg_inc_consumer schedule_hint ir_override stream device grid warmup backend_name "
-    "allowed_dot_input_precisions default_dot_input_precision ptx_version ptx_options arch "
-    "instrumentation_mode max_num_imprecise_acc_default supported_fp8_dtypes".split()
+    [
+        "num_warps",
+        "num_stages",
+        "num_ctas",
+        "warp_size",
+        "maxnreg",
+        "enable_fp_fusion",
+        "waves_per_eu",
+        "kpack",
+        "matrix_instr_nonkdim",
+        "launch_pdl",
+        "launch_cooperative_grid",
+        "debug",
+        "sanitize_overflow",
+        "extern_libs",
+        "allow_fp8e4nv",
+        "cluster_dims",
+        "num_buffers_warp_spec",
+        "num_consumer_groups",
+        "reg_dec_producer",
+        "reg_inc_consumer",
+        "schedule_hint",
+        "ir_override",
+        "stream",
+        "device",
+        "grid",
+        "warmup",
+        "backend_name",
+        "allowed_dot_input_precisions",
+        "default_dot_input_precision",
+        "ptx_version",
+        "ptx_options",
+        "arch",
+        "instrumentation_mode",
+        "max_num_imprecise_acc_default",
+        "supported_fp8_dtypes",
+    ]
 )
 """Launch options of any backend; all but `debug` and `sanitize_overflow` mean nothing here."""
 
@@ -44,7 +75,8 @@ class InterpretedKernel:
         self.fn = fn
         self.signature = inspect.signature(fn)
         self.params = [
-            KernelParam(i, p, False, False) for i, p in enumerate(self.signature.parameters.values())
+            KernelParam(i, p, False, False)
+            for i, p in enumerate(self.signature.parameters.values())
         ]
         self._features = features
 

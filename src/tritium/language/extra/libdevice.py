@@ -24,7 +24,7 @@ def _apply(name: str, *args: Any) -> Any:
 
 
 @mark_builtin
-def abs(arg0: Any) -> Any:  # noqa: A001
+def abs(arg0: Any) -> Any:
     """The magnitude."""
     return _apply("fabs", arg0)
 
@@ -192,7 +192,7 @@ def nearbyint(arg0: Any) -> Any:
 
 
 @mark_builtin
-def pow(arg0: Any, arg1: Any) -> Any:  # noqa: A001
+def pow(arg0: Any, arg1: Any) -> Any:
     """x to the power of y."""
     return _apply("pow", arg0, arg1)
 
@@ -204,7 +204,7 @@ def rint(arg0: Any) -> Any:
 
 
 @mark_builtin
-def round(arg0: Any) -> Any:  # noqa: A001
+def round(arg0: Any) -> Any:
     """The nearest integer, away from zero in a tie."""
     return _apply("round", arg0)
 

@@ -1,0 +1,98 @@
+"""A debugger stops inside an interpreted kernel and sees NumPy values."""
+
+import io
+import pdb
+import sys
+
+import numpy as np
+
+import tritium.language as tl
+from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.language.function import device_function as jit
+
+
+@jit
+def twice(value):
+    result = value * 2
+    return result
+
+
+def kernel(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + i)
+    w = twice(v)
+    tl.store(out + i, w)
+
+
+def lines_seen(fn, code):
+    """The local variables at each line of `code` while `fn` runs."""
+    seen = {}
+
+    def trace(frame, event, argument):
+        if frame.f_code is not code:
+            return trace if event == "call" else None
+        if event == "line":
+            seen[frame.f_lineno - code.co_firstlineno] = dict(frame.f_locals)
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        fn()
+    finally:
+        sys.settrace(previous)
+    return seen
+
+
+def launch(out):
+    x = np.arange(4, dtype=np.float32)
+    InterpretedKernel(kernel)[(1,)](x, out, BLOCK=4)
+
+
+def test_each_line_of_the_users_function_is_traced():
+    out = np.zeros(4, np.float32)
+    seen = lines_seen(lambda: launch(out), kernel.__code__)
+    assert set(seen) == {1, 2, 3, 4}
+    assert isinstance(seen[2]["i"].value, np.ndarray) and seen[2]["i"].value.tolist() == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert seen[4]["w"].value.tolist() == [0, 2, 4, 6]
+    assert out.tolist() == [0, 2, 4, 6]
+    inner = lines_seen(lambda: launch(out), twice.fn.__code__)
+    assert inner[3]["result"].value.dtype == np.float32
+
+
+def test_pdb_stops_inside_the_kernel():
+    commands = io.StringIO("continue\np v\np v.value + 1\np v.shape[0] + 1\ncontinue\n")
+    output = io.StringIO()
+    debugger = pdb.Pdb(stdin=commands, stdout=output, nosigint=True, readrc=False)
+    debugger.use_rawinput = False
+    line = kernel.__code__.co_firstlineno + 3
+    assert debugger.set_break(__file__, line) is None
+    try:
+        debugger.runcall(launch, np.zeros(4, np.float32))
+    finally:
+        debugger.clear_all_breaks()
+    text = output.getvalue()
+    assert "w = twice(v)" in text
+    assert "tensor([0. 1. 2. 3.], <[4], fp32>)" in text
+    assert "array([1., 2., 3., 4.], dtype=float32)" in text and "constexpr[5]" in text
+
+
+def test_quitting_the_debugger_ends_the_launch():
+    import bdb
+
+    import pytest
+
+    debugger = pdb.Pdb(stdin=io.StringIO("continue\nquit\n"), stdout=io.StringIO(), nosigint=True,
+                       readrc=False)  # fmt: skip
+    debugger.use_rawinput = False
+    debugger.set_break(__file__, kernel.__code__.co_firstlineno + 2)
+    try:
+        with pytest.raises(bdb.BdbQuit):
+            debugger.runcall(launch, np.zeros(4, np.float32))
+    finally:
+        debugger.clear_all_breaks()

@@ -1,0 +1,242 @@
+"""Launching interpreted kernels: grids, arguments, options, control flow."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import tritium.language as tl
+from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.errors import InterpreterError
+from tritium.language.function import device_function as jit
+
+Pair = collections.namedtuple("Pair", ["left", "right"])
+
+
+def run(fn, *args, grid=(1,), **kwargs):
+    InterpretedKernel(fn)[grid](*args, **kwargs)
+
+
+def test_every_program_runs_once():
+    def kernel(out):
+        x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+        at = (z * tl.num_programs(1) + y) * tl.num_programs(0) + x
+        tl.atomic_add(out + at, x + 10 * y + 100 * z)
+
+    out = np.zeros((4, 3, 2), np.int32)
+    run(kernel, out, grid=(2, 3, 4))
+    z, y, x = np.indices(out.shape)
+    np.testing.assert_array_equal(out, x + 10 * y + 100 * z)
+
+
+def test_grid_forms():
+    def kernel(out, n, BLOCK: tl.constexpr):
+        tl.store(out + tl.program_id(0), tl.num_programs(0))
+
+    for grid, count in (
+        (3, 3),
+        ((2,), 2),
+        ([4], 4),
+        (lambda meta: (meta["n"] // meta["BLOCK"],), 5),
+    ):
+        out = np.zeros(8, np.int32)
+        run(kernel, out, 10, BLOCK=2, grid=grid)
+        assert out.tolist() == [count] * count + [0] * (8 - count)
+    for grid in ((), (1, 1, 1, 1), (1.5,), (-1,), "x"):
+        with pytest.raises(ValueError, match="1 to 3 non-negative integers"):
+            run(kernel, out, 10, BLOCK=2, grid=grid)
+
+
+def test_arguments_and_options():
+    def kernel(out, n, SCALE: tl.constexpr = 2, other=None):
+        tl.store(out, n * SCALE)
+
+    out = np.zeros(1, np.int32)
+    run(kernel, out, 3, num_warps=8, num_stages=2, waves_per_eu=1, enable_fp_fusion=False)
+    assert out[0] == 6
+    run(kernel, n=4, out=out, SCALE=5)
+    assert out[0] == 20
+    with pytest.raises(KeyError, match="Keyword argument nope was specified but unrecognised"):
+        run(kernel, out, 3, nope=1)
+    with pytest.raises(TypeError, match=r"kernel\(\) missing a required argument: 'n'"):
+        run(kernel, out)
+
+
+def test_types_of_scalars():
+    seen = {}
+
+    def kernel(i, j, k, x, flag, annotated: tl.uint8, text: "tl.float16", C: tl.constexpr):
+        seen.update(locals())
+
+    run(kernel, 3, 1 << 31, 1 << 40, 0.5, True, 255, 1.5, C=7)
+    dtypes = {n: str(v.dtype) for n, v in seen.items() if n not in ("C", "seen")}
+    assert dtypes == {
+        "i": "int32", "j": "uint32", "k": "int64", "x": "fp32", "flag": "int1",
+        "annotated": "uint8", "text": "fp16",
+    }  # fmt: skip
+    assert seen["annotated"].value == 255 and seen["C"].value == 7
+
+
+def test_none_and_constants_work_as_in_python():
+    def kernel(out, bias, MODE: tl.constexpr, FN: tl.constexpr, N: tl.constexpr):
+        total = 0
+        if bias is not None:
+            total += 100
+        if MODE == "sum" and N > 2:
+            for i in tl.static_range(N):
+                total += i
+        if FN is not None:
+            total = FN(total)
+        tl.store(out, total + len(MODE) + min(N, 3))
+
+    @jit
+    def double(x):
+        return x * 2
+
+    out = np.zeros(1, np.int32)
+    run(kernel, out, None, "sum", double, 4)
+    assert out[0] == 12 + 3 + 3
+    run(kernel, out, out, "max", None, 1)
+    assert out[0] == 100 + 3 + 1
+
+
+def test_control_flow_is_pythons():
+    def kernel(x, out, n, START: tl.constexpr):
+        if tl.program_id(0) >= n:
+            return
+        i = START
+        while i < n:
+            i += 1
+        total = tl.zeros([4], tl.int32)
+        for k in range(0, n, 2):
+            total += tl.load(x + tl.arange(0, 4)) * k
+        for k in tl.range(2, num_stages=3):
+            total += k.to(tl.int32)
+        if tl.sum(total) > 5:
+            tl.store(out + tl.arange(0, 4), total)
+        elif n > 100:
+            tl.store(out, -1)
+
+    x, out = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+    run(kernel, x, out, 5, 1, grid=(9,))
+    assert out.tolist() == [1, 7, 13, 19]
+
+
+def test_calls_tuples_and_defaults():
+    @jit
+    def both(a, b=3, SCALE: tl.constexpr = 2):
+        return a * SCALE, (b, a + b)
+
+    @jit
+    def factorial(n):
+        return n if n < 2 else n * factorial(n - 1)
+
+    def kernel(out, pair, values):
+        first, (second, third) = both(pair.left, SCALE=4)
+        tl.store(out, first + second + third)
+        tl.store(out + 1, factorial(pair.right))
+        tl.store(out + 2, values[0] + len(values))
+        tl.store(values[1], 9)
+
+    out, other = np.zeros(3, np.int32), np.zeros(1, np.int32)
+    run(kernel, out, Pair(5, 4), (7, other, None))
+    assert out.tolist() == [20 + 3 + 8, 24, 10] and other[0] == 9
+
+
+def test_namedtuples_carry_functions():
+    @jit
+    def scale(x, factor):
+        return x * factor
+
+    def kernel(out, op):
+        tl.store(out, op.left(3, op.right[0]))
+
+    out = np.zeros(1, np.int32)
+    run(kernel, out, Pair(scale, (5,)))
+    assert out[0] == 15
+
+
+def test_side_effects_in_combine_functions():
+    @jit
+    def add(a, b):
+        tl.device_print("adding", a)
+        return a + b
+
+    def kernel(out):
+        tl.store(out, tl.reduce(tl.arange(0, 4), 0, add))
+
+    out = np.zeros(1, np.int32)
+    run(kernel, out)
+    assert out[0] == 6
+
+
+def test_debug_switch(monkeypatch):
+    def kernel(n):
+        tl.device_assert(n > 3, "n is small")
+
+    run(kernel, 1)
+    with pytest.raises(
+        InterpreterError, match=r"assertion failed in program \(0, 0, 0\): n is small"
+    ):
+        run(kernel, 1, debug=True)
+    monkeypatch.setenv("TRITON_DEBUG", "1")
+    with pytest.raises(InterpreterError, match="n is small"):
+        run(kernel, 1)
+    run(kernel, 1, debug=False)
+
+
+def test_device_print(capsys):
+    def kernel(x):
+        tl.device_print("x", tl.load(x + tl.arange(0, 2)), 5)
+        tl.device_print("hex: ", 255, hex=True)
+        tl.static_print("static", 3, sep="-")
+
+    run(kernel, np.array([1.5, 2], np.float32))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "pid (0, 0, 0) idx (0) x: (operand 0) 1.500000",
+        "pid (0, 0, 0) idx (1) x: (operand 0) 2.000000",
+        "pid (0, 0, 0) idx () x: (operand 1) 5",
+        "pid (0, 0, 0) idx () hex: 0x000000ff",
+        "static-3",
+    ]
+
+
+def test_errors_are_chained():
+    def kernel(x):
+        tl.arange(0, 3)
+
+    with pytest.raises(InterpreterError, match="range must be a power of 2") as caught:
+        run(kernel, None)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+    def broken(x):
+        return {}[x]
+
+    with pytest.raises(InterpreterError, match="KeyError") as caught:
+        run(broken, 3)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_warnings_name_the_kernels_line():
+    def kernel(out):
+        tl.store(out, tl.where(tl.program_id(0), 1, 2))
+
+    with pytest.warns(UserWarning, match="non-boolean condition") as caught:
+        run(kernel, np.zeros(1, np.int32))
+    assert caught[0].filename == __file__
+    assert caught[0].lineno == kernel.__code__.co_firstlineno + 1
+
+
+def test_messages_outside_and_inside():
+    with pytest.raises(RuntimeError, match=r"tl.range can only be used in @triton.jit"):
+        list(tl.range(3))
+
+    def kernel(x):
+        for _ in tl.range(0, 2.5):
+            pass
+
+    with pytest.raises(InterpreterError, match="For loop bounds and step must all be ints"):
+        run(kernel, None)
+    with pytest.raises(RuntimeError, match="outside of the scope of a kernel"):
+        tl.cdiv(3, 2)
