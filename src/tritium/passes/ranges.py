@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
@@ -27,7 +27,7 @@ def range_of(value: SSAValue, depth: int = 0) -> Range | None:
     cannot overflow.
     """
     op: Any = value.owner
-    kind: type[Any] = type(op)
+    kind = cast(type[Any], type(op))
     if depth > MAX_DEPTH:
         return None
     if kind is ConstantOp:

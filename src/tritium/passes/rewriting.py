@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
 from tritium.ir import types as ir
@@ -115,12 +115,11 @@ def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
     return clone(values)
 
 
-def move_ops(source: Block, target: Operation, *, keep_terminator: bool = False) -> None:
-    """Move the ops of a block (without its terminator, unless kept) to before `target`."""
+def move_ops(source: Block, target: Operation) -> None:
+    """Move the ops of a block, without its terminator, to before `target`."""
     block = target.parent
     assert block is not None
-    ops = list(source.ops)
-    for op in ops if keep_terminator else ops[:-1]:
+    for op in list(source.ops)[:-1]:
         source.detach_op(op)
         block.insert_op_before(op, target)
 
@@ -266,21 +265,22 @@ class Rewriter:
         self.function, self.patterns = function, patterns
         self.constants = Constants(function)
         self._stack: list[Operation] = []
-        self._waiting: set[Operation] = set()
+        # Ids, because ops hash in Python; the stack keeps them alive.
+        self._waiting: set[int] = set()
         self.changed = False
 
     def run(self) -> bool:
         """Visit ops in program order, then what changes touched; returns whether any did."""
         ops = [op for op in self.function.walk() if op is not self.function]
         ops.reverse()
-        self._stack, self._waiting = ops, set(ops)
+        self._stack, self._waiting = ops, set(map(id, ops))
         budget = MAX_VISITS_PER_OP * (len(ops) + 16)
         patterns, stack, waiting = self.patterns, self._stack, self._waiting
         while stack:
             op = stack.pop()
-            if op not in waiting:
+            if id(op) not in waiting:
                 continue
-            waiting.discard(op)
+            waiting.discard(id(op))
             kind = type(op)
             if op.parent is None or kind is ConstantOp:
                 continue
@@ -307,10 +307,10 @@ class Rewriter:
     def visit(self, *ops: Operation | Block) -> None:
         """Look at ops (again), soon."""
         for op in ops:
-            if op not in self._waiting and type(op) is not Block and op is not self.function:
-                assert isinstance(op, Operation)
-                self._waiting.add(op)
-                self._stack.append(op)
+            if id(op) in self._waiting or type(op) is Block or op is self.function:
+                continue
+            self._waiting.add(id(op))
+            self._stack.append(cast(Operation, op))
 
     def visit_users(self, values: Iterable[SSAValue]) -> None:
         """Look at the users of values again."""
@@ -336,7 +336,6 @@ class Rewriter:
     def erase(self, op: Operation) -> bool:
         """Drop an op without uses; what it used is visited again. Returns True."""
         owners = [v.owner for v in outside_values(op)]
-        self._waiting.discard(op)
         parent = op.parent_op()
         erase(op)
         self.changed = True
@@ -381,6 +380,8 @@ class Rewriter:
 
     def known(self, value: SSAValue) -> Any | None:
         """The number that a value is known to be (in all its elements)."""
+        if type(value.owner) is not ConstantOp:
+            return None
         return self.constants.known(value)
 
 
@@ -390,8 +391,3 @@ def apply_patterns(module: ModuleOp, patterns: Patterns) -> bool:
     for function in functions(module):
         changed |= Rewriter(function, patterns).run()
     return changed
-
-
-def single_block(region: Region) -> Block | None:
-    """The region's block, if it has exactly one."""
-    return region.first_block if region.first_block is region.last_block else None

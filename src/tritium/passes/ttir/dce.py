@@ -52,13 +52,13 @@ def remove_dead(function: Op) -> bool:
     """Remove the dead ops, carried values and branch results of one function."""
     live = _Liveness(function)
     ops = [op for op in function.walk(region_first=True) if op is not function]
-    carriers = [op for op in ops if isinstance(op, (ForOp, IfOp, WhileOp)) and op in live.ops]
+    carriers = [op for op in ops if isinstance(op, (ForOp, IfOp, WhileOp)) and live.has(op)]
     changed = False
     for op in carriers:
         changed |= _strip_yields(op, live)
     ops.reverse()
     for op in ops:
-        if op not in live.ops and op.parent is not None:
+        if not live.has(op) and op.parent is not None:
             op.parent.erase_op(op)
             changed = True
     for op in carriers:
@@ -70,8 +70,9 @@ class _Liveness:
     """Which ops and values something observable depends on."""
 
     def __init__(self, function: Op):
-        self.ops: set[Operation] = {function}
-        self._values: set[SSAValue] = set()
+        # Ids, because ops and values hash in Python; nothing is dropped before the end.
+        self._ops: set[int] = {id(function)}
+        self._values: set[int] = set()
         self._pending: list[SSAValue] = []
         for op in function.walk():
             if op is not function and self._is_root(op):
@@ -80,7 +81,11 @@ class _Liveness:
             self._value(self._pending.pop())
 
     def __contains__(self, value: SSAValue) -> bool:
-        return value in self._values
+        return id(value) in self._values
+
+    def has(self, op: Operation) -> bool:
+        """Whether the op is needed."""
+        return id(op) in self._ops
 
     @staticmethod
     def _is_root(op: Operation) -> bool:
@@ -92,9 +97,9 @@ class _Liveness:
         return not is_removable(op)
 
     def _op(self, op: Operation) -> None:
-        if op in self.ops:
+        if id(op) in self._ops:
             return
-        self.ops.add(op)
+        self._ops.add(id(op))
         if isinstance(op, (ForOp, WhileOp)):
             self._need(op.operands[:3] if isinstance(op, ForOp) else ())
         elif isinstance(op, BranchOp):
@@ -109,10 +114,10 @@ class _Liveness:
                 if last is None or not is_terminator(last):
                     continue
                 if isinstance(op, WhileOp) and region is op.regions[0]:
-                    self.ops.add(last)
+                    self._ops.add(id(last))
                     self._need(last.operands[:1])
                 elif isinstance(op, (ForOp, IfOp, WhileOp)):
-                    self.ops.add(last)
+                    self._ops.add(id(last))
                 else:
                     self._op(last)
         parent = op.parent_op()
@@ -121,8 +126,8 @@ class _Liveness:
 
     def _need(self, values: Sequence[SSAValue]) -> None:
         for value in values:
-            if value not in self._values:
-                self._values.add(value)
+            if id(value) not in self._values:
+                self._values.add(id(value))
                 self._pending.append(value)
 
     def _value(self, value: SSAValue) -> None:
