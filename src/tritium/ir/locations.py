@@ -95,17 +95,22 @@ def quoted(text: str) -> str:
     for byte in text.encode():
         plain = 0x20 <= byte < 0x7F and byte not in b'"\\'
         out.append(chr(byte) if plain else ("\\\\" if byte == 0x5C else f"\\{byte:02X}"))
-    return f'"{"".join(out)}"'
+    return f'"{"".join(out)}"'  # pyright: ignore[reportUnknownArgumentType]
 
 
 def unquoted(literal: str) -> str:
     """The text of an MLIR string literal."""
     raw = re.sub(
         rb"\\([0-9A-Fa-f]{2}|.)",
-        lambda m: bytes([int(m[1], 16)]) if len(m[1]) == 2 else _ESCAPES.get(m[1], m[1]),
+        _unescape,
         literal[1:-1].encode(),
     )
     return raw.decode(errors="surrogateescape")
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    text = match[1]
+    return bytes([int(text, 16)]) if len(text) == 2 else _ESCAPES.get(text, text)
 
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t"}

@@ -124,7 +124,7 @@ class IRParser(Parser):
         return op
 
 
-class _BitsElement(AttrParser._TensorLiteralElement):
+class _BitsElement(AttrParser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]
     """A hexadecimal element: for floating-point types the bits of the number."""
 
     def to_type(self, parser: AttrParser, type: Any) -> Any:

@@ -126,7 +126,7 @@ class IRPrinter(Printer):
         if known is None:
             start = len(self._parts)
             if isinstance(attribute, DenseIntOrFPElementsAttr):
-                self._print_dense(attribute)
+                self._print_dense(attribute)  # pyright: ignore[reportUnknownArgumentType]
             else:
                 super().print_attribute(attribute)
             self._texts[attribute] = "".join(self._parts[start:])
@@ -312,7 +312,8 @@ class _Names:
 def _constant_name(value: Attribute | None) -> str:
     if not isinstance(value, IntegerAttr):
         return "cst"
-    number, type = value.value.data, value.type
+    number: int = value.value.data
+    type: Attribute = value.type  # pyright: ignore[reportUnknownVariableType]
     if isinstance(type, IndexType):
         return f"c{number}"
     if type == ir.i1:
@@ -340,11 +341,11 @@ def float_text(value: float, type: Attribute, exact: Any = None) -> str:
     dtype = ir.numpy_dtype(type)
     held = dtype.type(value) if exact is None else exact
     if np.isfinite(held):
-        precision = _PRECISION.get(str(dtype)) or ml_dtypes.finfo(dtype).nmant + 1
-        short = decimal_text(float(held), precision, 6, 0, False)
+        precision: int = _PRECISION.get(str(dtype)) or ml_dtypes.finfo(dtype).nmant + 1  # pyright: ignore[reportUnknownVariableType]
+        short = decimal_text(float(held), precision, 6, 0, False)  # pyright: ignore[reportUnknownArgumentType]
         if dtype.type(float(short)).tobytes() == held.tobytes():
             return short
-        long = decimal_text(float(held), precision, 2 + precision * 59 // 196, 3, True)
+        long = decimal_text(float(held), precision, 2 + precision * 59 // 196, 3, True)  # pyright: ignore[reportUnknownArgumentType]
         if "." in long:
             return long
     bits = int.from_bytes(np.asarray(held).tobytes(), "little")

@@ -144,7 +144,10 @@ def shape_of(type: Type) -> tuple[int, ...]:
 
 def element_type(type: Type) -> Type:
     """The type of one element of a tile; a scalar's own type."""
-    return type.element_type if isinstance(type, TensorType) else type
+    if isinstance(type, TensorType):
+        element: Attribute = type.element_type  # pyright: ignore[reportUnknownVariableType]
+        return element  # pyright: ignore[reportUnknownVariableType]
+    return type
 
 
 def with_element(type: Type, element: Type) -> Type:
@@ -175,7 +178,8 @@ def bit_width(type: Type) -> int:
     if isinstance(element, PointerType):
         return 64
     if isinstance(element, IntegerType):
-        return element.width.data
+        width: int = element.width.data  # pyright: ignore[reportUnknownVariableType]
+        return width  # pyright: ignore[reportUnknownVariableType]
     if isinstance(element, builtin.IndexType):
         return 64
     return numpy_dtype(element).itemsize * 8
@@ -208,8 +212,8 @@ def numpy_dtype(type: Type) -> np.dtype:
     if isinstance(element, PointerType):
         return np.dtype(np.uint64)
     if isinstance(element, IntegerType) and element.signedness.data is not Signedness.SIGNLESS:
-        element = IntegerType(element.width.data)
-    known = _NUMPY.get(element)
+        element = IntegerType(element.width.data)  # pyright: ignore[reportUnknownVariableType]
+    known = _NUMPY.get(element)  # pyright: ignore[reportUnknownArgumentType]
     if known is None:
         raise OpError(f"type {element} has no NumPy equivalent")
     return known

@@ -56,7 +56,7 @@ class Op(Operation):
     """Base class of ops. See the module's docstring; `docs/adding-an-op.md` walks through one."""
 
     name: ClassVar[str]
-    traits: ClassVar[OpTraits] = OpTraits(frozenset)
+    traits: ClassVar[OpTraits] = OpTraits(tuple)
 
     effects: ClassVar[frozenset[str]] = Effects.NONE
     """What the op does beside computing; `op.memory_effects()` resolves RECURSIVE."""
@@ -99,7 +99,7 @@ class Op(Operation):
         arguments = infer.co_varnames[: infer.co_argcount + infer.co_kwonlyargcount]
         cls.takes_result = "result" in arguments
         if traits:
-            chosen = frozenset(traits)
+            chosen = tuple(traits)
             cls.traits = OpTraits(lambda: chosen)
         if cls.syntax is not None and "print" not in vars(cls):
             cls.print = custom_syntax.print_op  # pyright: ignore[reportAttributeAccessIssue]
@@ -161,7 +161,7 @@ class Op(Operation):
                 properties[name] = field.encode(value)
         if cls.segmented:
             properties[SEGMENTS] = i32_array(tuple(sizes))
-        return cls.create(
+        return cls.create(  # pyright: ignore[reportUnknownVariableType]
             operands=flat,
             result_types=cls.result_types_for(types, attrs, result),
             properties=properties,
@@ -201,7 +201,8 @@ class Op(Operation):
         else:
             flexible = len(operands) - sum(f.kind == "one" for f in fields)
             counts = [1 if f.kind == "one" else flexible for f in fields]
-        groups, start = [], 0
+        groups: list[tuple[SSAValue, ...]] = []
+        start = 0
         for count in counts:
             groups.append(operands[start : start + count])
             start += count
@@ -240,7 +241,7 @@ class Op(Operation):
             return self.effects
         nested = (op.memory_effects() for region in self.regions for block in region.blocks
                   for op in block.ops if isinstance(op, Op))  # fmt: skip
-        return frozenset().union(self.effects - {Effects.RECURSIVE}, *nested)
+        return (self.effects - {Effects.RECURSIVE}).union(*nested)
 
     @property
     def is_pure(self) -> bool:
@@ -249,7 +250,7 @@ class Op(Operation):
 
     # Meaning
 
-    def evaluate(self, context: Context, *values: Any) -> Any:
+    def evaluate(self, context: Context, *values: Any, **never: Any) -> Any:
         """The op's meaning: results for these operand values (a value, a tuple of several, or
         None). Values are NumPy arrays of `numpy_dtype(type)`: 0-d or NumPy scalars for scalars,
         uint64 for pointers; an absent optional operand is None, a variadic one a tuple. Must not

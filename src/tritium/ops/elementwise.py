@@ -10,6 +10,11 @@ from tritium.ops.base import Op
 from tritium.ops.fields import operand
 
 
+def function(compute: Any) -> Any:
+    """A NumPy function as the `compute` of an op class."""
+    return staticmethod(compute)
+
+
 def describe(*types: ir.Type | None) -> str:
     """Types as a message shows them."""
     return ", ".join(str(t) for t in types if t is not None)
@@ -80,7 +85,7 @@ class CastOp(Op):
     operand = operand()
 
     @classmethod
-    def infer(cls, operand: ir.Type, *, result: ir.Type, **attrs: Any) -> ir.Type:
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
         check_same_shape(cls.name, operand, result)
         check_kind(cls.name, cls.source, operand)
         check_kind(cls.name, cls.target, result)

@@ -104,7 +104,8 @@ class Memory:
         if low == 0 or span > sys.maxsize:
             raise EvaluationError(f"access to invalid address {low:#x}")
         buffer = (ctypes.c_uint8 * span).from_address(low)
-        return np.frombuffer(buffer, np.uint8), (active - np.uint64(low)).astype(np.int64)
+        view: Any = np.frombuffer(buffer, np.uint8)  # pyright: ignore
+        return view, (active - np.uint64(low)).astype(np.int64)  # pyright: ignore[reportUnknownVariableType]
 
     def _check(self, active: np.ndarray, size: int) -> None:
         assert self.ranges is not None
@@ -208,7 +209,8 @@ class Evaluator:
             found = self.run_region(region, *arguments)
             return tuple(np.broadcast_to(v, shape) for v in found)
         results: list[np.ndarray] | None = None
-        for index in np.ndindex(shape):
+        index: tuple[int, ...]
+        for index in np.ndindex(shape):  # pyright: ignore[reportUnknownVariableType]
             found = self.run_region(region, *(a[index] for a in arguments))
             if results is None:
                 results = [np.empty(shape, np.asarray(v).dtype) for v in found]
@@ -242,7 +244,8 @@ class Evaluator:
         raise EvaluationError("a block ended without a terminator")
 
     def _operands(self, op: Op) -> list[Any]:
-        environment, values = self._environment, []
+        environment = self._environment
+        values: list[Any] = []
         for field, group in zip(op.operand_fields, op.operand_groups(), strict=True):
             if field.kind == "variadic":
                 values.append(tuple(environment[v] for v in group))

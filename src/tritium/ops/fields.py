@@ -73,7 +73,7 @@ class OperandField:
     def __get__(self, op: Operation | None, owner: type) -> Any:
         if op is None:
             return self
-        return op.operand_group(self.name)  # pyright: ignore[reportAttributeAccessIssue]
+        return op.operand_group(self.name)  # pyright: ignore[reportUnknownVariableType]
 
 
 def operand() -> Any:
@@ -163,7 +163,12 @@ def string_attr(default: str = MISSING) -> Any:
 
 def symbol_attr() -> Any:
     """The name of a function: `@f`."""
-    return AttrField[str](FlatSymbolRefAttr, _symbol_text)
+    return AttrField[str](_symbol, _symbol_text)
+
+
+def _symbol(name: str) -> Attribute:
+    make: Any = FlatSymbolRefAttr
+    return make(name)
 
 
 def _symbol_text(attribute: SymbolRefAttr) -> str:
@@ -193,7 +198,7 @@ def string_array_attr(default: tuple[str, ...] = MISSING) -> Any:
 
 def enum_attr(
     enum: type[E],
-    default: E = MISSING,
+    default: E | None = MISSING,
     integer_type: Any = i32,
     words: Mapping[str, E] | None = None,
 ) -> Any:
@@ -202,7 +207,7 @@ def enum_attr(
     spelled = {member.name.lower(): member for member in enum}
     for word, member in (words or {}).items():
         spelled = {w: m for w, m in spelled.items() if m is not member} | {word: member}
-    return AttrField[E](
+    return AttrField[Any](
         lambda v: integer_attr(int(v), integer_type), lambda a: enum(a.value.data), default, spelled
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from tritium.ir import types as ir
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.base import Op
-from tritium.ops.elementwise import UnaryOp, check_kind, check_same
+from tritium.ops.elementwise import UnaryOp, check_kind, check_same, function
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import flags_attr, operand
 
@@ -37,84 +37,84 @@ class ExpOp(MathOp):
     """e to the power of x."""
 
     name = "math.exp"
-    compute = np.exp
+    compute = function(np.exp)
 
 
 class Exp2Op(MathOp):
     """2 to the power of x."""
 
     name = "math.exp2"
-    compute = np.exp2
+    compute = function(np.exp2)
 
 
 class ExpM1Op(MathOp):
     """exp(x) - 1 without cancellation near 0."""
 
     name = "math.expm1"
-    compute = np.expm1
+    compute = function(np.expm1)
 
 
 class LogOp(MathOp):
     """The natural logarithm."""
 
     name = "math.log"
-    compute = np.log
+    compute = function(np.log)
 
 
 class Log2Op(MathOp):
     """The logarithm to base 2."""
 
     name = "math.log2"
-    compute = np.log2
+    compute = function(np.log2)
 
 
 class Log10Op(MathOp):
     """The logarithm to base 10."""
 
     name = "math.log10"
-    compute = np.log10
+    compute = function(np.log10)
 
 
 class Log1POp(MathOp):
     """log(1 + x) without cancellation near 0."""
 
     name = "math.log1p"
-    compute = np.log1p
+    compute = function(np.log1p)
 
 
 class SinOp(MathOp):
     """The sine of an angle in radians."""
 
     name = "math.sin"
-    compute = np.sin
+    compute = function(np.sin)
 
 
 class CosOp(MathOp):
     """The cosine of an angle in radians."""
 
     name = "math.cos"
-    compute = np.cos
+    compute = function(np.cos)
 
 
 class TanOp(MathOp):
     """The tangent of an angle in radians."""
 
     name = "math.tan"
-    compute = np.tan
+    compute = function(np.tan)
 
 
 class TanhOp(MathOp):
     """The hyperbolic tangent."""
 
     name = "math.tanh"
-    compute = np.tanh
+    compute = function(np.tanh)
 
 
 class SqrtOp(MathOp):
     """The square root. Lowerings may be off by an ulp or two; `tt.precise_sqrt` may not."""
 
     name = "math.sqrt"
-    compute = np.sqrt
+    compute = function(np.sqrt)
 
 
 class RsqrtOp(MathOp):
@@ -141,35 +141,35 @@ class AbsFOp(MathOp):
     """The magnitude: the sign bit cleared, of NaN too."""
 
     name = "math.absf"
-    compute = np.abs
+    compute = function(np.abs)
 
 
 class CeilOp(MathOp):
     """The next integer upward."""
 
     name = "math.ceil"
-    compute = np.ceil
+    compute = function(np.ceil)
 
 
 class FloorOp(MathOp):
     """The next integer downward."""
 
     name = "math.floor"
-    compute = np.floor
+    compute = function(np.floor)
 
 
 class TruncOp(MathOp):
     """The next integer toward zero."""
 
     name = "math.trunc"
-    compute = np.trunc
+    compute = function(np.trunc)
 
 
 class RoundEvenOp(MathOp):
     """The nearest integer; the even one of two."""
 
     name = "math.roundeven"
-    compute = np.rint
+    compute = function(np.rint)
 
 
 class AbsIOp(UnaryOp):
@@ -234,7 +234,8 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     tail = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
     total, error = _two_sum(product, c)
     corrected = total + (error + np.where(np.isfinite(tail), tail, 0.0))
-    return np.where(np.isfinite(corrected), corrected, product + c)
+    result: Any = np.where(np.isfinite(corrected), corrected, product + c)  # pyright: ignore[reportUnknownVariableType]
+    return result  # pyright: ignore[reportUnknownVariableType]
 
 
 OPS: tuple[type[Op], ...] = (

@@ -85,7 +85,7 @@ def _parse_types(parser: Parser) -> list[Attribute]:
     types = parser.parse_optional_comma_separated_list(
         parser.Delimiter.PAREN, parser.parse_type
     )
-    return [parser.parse_type()] if types is None else types
+    return [parser.parse_type()] if types is None else list(types)
 
 
 def _with_yield(region: Region) -> Region:

@@ -214,9 +214,9 @@ def print_attr_dict(op: Op, printer: Printer) -> None:
 
 @dataclass
 class _Parsed:
-    operands: dict[str, list[UnresolvedOperand]] = field(default_factory=dict)
-    attributes: dict[str, Attribute] = field(default_factory=dict)
-    types: dict[str, list[Attribute]] = field(default_factory=dict)
+    operands: dict[str, list[UnresolvedOperand]] = field(default_factory=lambda: {})
+    attributes: dict[str, Attribute] = field(default_factory=lambda: {})
+    types: dict[str, list[Attribute]] = field(default_factory=lambda: {})
 
 
 def parse_op(cls: type[Op], parser: Parser) -> Op:
@@ -289,7 +289,7 @@ def _parse_parts(
             many = name == "results" or (
                 name in cls.operand_names() and cls.operand_kind(name) == "variadic"
             )
-            types = [parser.parse_type()]
+            types: list[Attribute] = [parser.parse_type()]
             while many and parser.parse_optional_punctuation(","):
                 types.append(parser.parse_type())
             found.types[name] = types
@@ -318,7 +318,7 @@ def _parse_short(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> At
     operands = found.operands.get(name)
     kind = type(_lookup(parser, operands[0]).type) if operands else cls.short_result
     assert kind is not None and issubclass(kind, ParametrizedAttribute), f"{cls.name}.{name}"
-    return kind.new(kind.parse_parameters(parser))
+    return kind.new(kind.parse_parameters(parser))  # pyright: ignore[reportUnknownVariableType]
 
 
 def _parse_optional_word(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:

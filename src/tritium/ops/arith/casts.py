@@ -97,7 +97,7 @@ def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
         return nearest
     if mode is RoundingMode.TO_NEAREST_AWAY:
         raise NotImplementedError("arith.truncf to_nearest_away")
-    back = nearest.astype(value.dtype)
+    back: Any = nearest.astype(value.dtype)
     away = {
         RoundingMode.TOWARD_ZERO: np.abs(back) > np.abs(value),
         RoundingMode.DOWNWARD: back > value,
@@ -108,7 +108,8 @@ def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
         RoundingMode.DOWNWARD: np.full_like(value, -np.inf),
         RoundingMode.UPWARD: np.full_like(value, np.inf),
     }[mode]
-    return np.where(away, np.nextafter(nearest, below.astype(dtype)), nearest)
+    rounded: Any = np.where(away, np.nextafter(nearest, below.astype(dtype)), nearest)  # pyright: ignore[reportUnknownVariableType]
+    return rounded  # pyright: ignore[reportUnknownVariableType]
 
 
 class SIToFPOp(CastOp):
@@ -165,7 +166,7 @@ class BitcastOp(CastOp):
     source = target = "number"
 
     @classmethod
-    def infer(cls, operand: ir.Type, *, result: ir.Type, **attrs: Any) -> ir.Type:
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
         check_same_shape(cls.name, operand, result)
         if ir.bit_width(operand) != ir.bit_width(result):
             raise OpError(

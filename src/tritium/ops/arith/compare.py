@@ -105,7 +105,7 @@ class SelectOp(Op):
         return true_value
 
     def evaluate(self, context: Context, condition: Any, true_value: Any, false_value: Any) -> Any:
-        return np.where(condition, true_value, false_value)
+        return np.where(condition, true_value, false_value)  # pyright: ignore[reportUnknownVariableType]
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

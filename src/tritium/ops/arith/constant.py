@@ -20,7 +20,7 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.evaluation import Context
-from tritium.ops.fields import raw_attr
+from tritium.ops.fields import integer_attr, raw_attr
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -87,20 +87,21 @@ def _make_attr(value: Any, type: ir.Type) -> Attribute:
     array = np.asarray(value).astype(dtype)
     if not isinstance(type, TensorType):
         if ir.is_integer(type):
-            return IntegerAttr(int(array), type)  # pyright: ignore[reportArgumentType]
-        return FloatAttr(float(array), type)  # pyright: ignore[reportArgumentType]
-    full = np.ascontiguousarray(np.broadcast_to(array, type.get_shape()))
-    return DenseIntOrFPElementsAttr(type, BytesAttr(full.tobytes()))
+            return integer_attr(int(array), type)
+        return FloatAttr(float(array), type)  # pyright: ignore
+    tile: Any = type  # pyright: ignore[reportUnknownVariableType]
+    full = np.ascontiguousarray(np.broadcast_to(array, tile.get_shape()))
+    return DenseIntOrFPElementsAttr(tile, BytesAttr(full.tobytes()))
 
 
 def attr_value(attribute: Attribute) -> Any:
     """The number or array that a constant's attribute holds, of the type's NumPy dtype."""
+    constant: Any = attribute
+    dtype, shape = ir.numpy_dtype(constant.type), ir.shape_of(constant.type)
     if isinstance(attribute, (IntegerAttr, FloatAttr)):
-        scalar: Any = attribute.value.data  # pyright: ignore[reportUnknownMemberType]
-        return np.asarray(scalar).astype(ir.numpy_dtype(attribute.type))[()]
+        return np.asarray(constant.value.data).astype(dtype)[()]
     assert isinstance(attribute, DenseIntOrFPElementsAttr)
-    dtype, shape = ir.numpy_dtype(attribute.type), ir.shape_of(attribute.type)
-    array = np.frombuffer(attribute.data.data, dtype)
+    array = np.frombuffer(constant.data.data, dtype)
     return np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.base import Op
-from tritium.ops.elementwise import BinaryOp, UnaryOp
+from tritium.ops.elementwise import BinaryOp, UnaryOp, function
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import flags_attr
 
@@ -31,14 +31,14 @@ class AddFOp(FloatBinaryOp):
 
     name = "arith.addf"
     commutative = True
-    compute = staticmethod(np.add)
+    compute = function(np.add)
 
 
 class SubFOp(FloatBinaryOp):
     """`a - b`."""
 
     name = "arith.subf"
-    compute = staticmethod(np.subtract)
+    compute = function(np.subtract)
 
 
 class MulFOp(FloatBinaryOp):
@@ -46,28 +46,28 @@ class MulFOp(FloatBinaryOp):
 
     name = "arith.mulf"
     commutative = True
-    compute = staticmethod(np.multiply)
+    compute = function(np.multiply)
 
 
 class DivFOp(FloatBinaryOp):
     """`a / b`. Lowerings may be off by an ulp or two; `tt.precise_divf` may not."""
 
     name = "arith.divf"
-    compute = staticmethod(np.divide)
+    compute = function(np.divide)
 
 
 class RemFOp(FloatBinaryOp):
     """The remainder of the division rounded toward zero, with the sign of `a` (C's fmod)."""
 
     name = "arith.remf"
-    compute = staticmethod(np.fmod)
+    compute = function(np.fmod)
 
 
 def _ordered(lhs: Any, rhs: Any, pick: Callable[[Any, Any], Any], negative_first: bool) -> Any:
     """`pick(lhs, rhs)`, with -0 below +0."""
     left_first = np.signbit(lhs) == negative_first
-    zeros = np.where(left_first, lhs, rhs).astype(np.asarray(lhs).dtype)
-    return np.where((lhs == 0) & (rhs == 0), zeros, pick(lhs, rhs))
+    zeros: Any = np.where(left_first, lhs, rhs).astype(np.asarray(lhs).dtype)  # pyright: ignore[reportUnknownVariableType]
+    return np.where((lhs == 0) & (rhs == 0), zeros, pick(lhs, rhs))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
 class MinimumFOp(FloatBinaryOp):

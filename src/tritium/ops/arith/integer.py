@@ -12,7 +12,7 @@ import numpy as np
 
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.base import Op
-from tritium.ops.elementwise import BinaryOp
+from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import flags_attr
 
@@ -64,14 +64,14 @@ class AddIOp(WrappingOp):
 
     name = "arith.addi"
     commutative = True
-    compute = staticmethod(np.add)
+    compute = function(np.add)
 
 
 class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
 
     name = "arith.subi"
-    compute = staticmethod(np.subtract)
+    compute = function(np.subtract)
 
 
 class MulIOp(WrappingOp):
@@ -79,14 +79,14 @@ class MulIOp(WrappingOp):
 
     name = "arith.muli"
     commutative = True
-    compute = staticmethod(np.multiply)
+    compute = function(np.multiply)
 
 
 class ShLIOp(WrappingOp):
     """`a << b`; 0 for a shift by the width or more."""
 
     name = "arith.shli"
-    compute = staticmethod(np.left_shift)
+    compute = function(np.left_shift)
 
 
 class ShRUIOp(IntegerBinaryOp):
@@ -94,7 +94,7 @@ class ShRUIOp(IntegerBinaryOp):
 
     name = "arith.shrui"
     is_unsigned = True
-    compute = staticmethod(np.right_shift)
+    compute = function(np.right_shift)
 
 
 class ShRSIOp(IntegerBinaryOp):
@@ -113,7 +113,7 @@ class AndIOp(IntegerBinaryOp):
 
     name = "arith.andi"
     commutative = True
-    compute = staticmethod(np.bitwise_and)
+    compute = function(np.bitwise_and)
 
 
 class OrIOp(IntegerBinaryOp):
@@ -121,7 +121,7 @@ class OrIOp(IntegerBinaryOp):
 
     name = "arith.ori"
     commutative = True
-    compute = staticmethod(np.bitwise_or)
+    compute = function(np.bitwise_or)
 
 
 class XOrIOp(IntegerBinaryOp):
@@ -129,7 +129,7 @@ class XOrIOp(IntegerBinaryOp):
 
     name = "arith.xori"
     commutative = True
-    compute = staticmethod(np.bitwise_xor)
+    compute = function(np.bitwise_xor)
 
 
 class MinSIOp(IntegerBinaryOp):
@@ -137,7 +137,7 @@ class MinSIOp(IntegerBinaryOp):
 
     name = "arith.minsi"
     commutative = True
-    compute = staticmethod(np.minimum)
+    compute = function(np.minimum)
 
 
 class MaxSIOp(IntegerBinaryOp):
@@ -145,7 +145,7 @@ class MaxSIOp(IntegerBinaryOp):
 
     name = "arith.maxsi"
     commutative = True
-    compute = staticmethod(np.maximum)
+    compute = function(np.maximum)
 
 
 class MinUIOp(IntegerBinaryOp):
@@ -154,7 +154,7 @@ class MinUIOp(IntegerBinaryOp):
     name = "arith.minui"
     commutative = True
     is_unsigned = True
-    compute = staticmethod(np.minimum)
+    compute = function(np.minimum)
 
 
 class MaxUIOp(IntegerBinaryOp):
@@ -163,7 +163,7 @@ class MaxUIOp(IntegerBinaryOp):
     name = "arith.maxui"
     commutative = True
     is_unsigned = True
-    compute = staticmethod(np.maximum)
+    compute = function(np.maximum)
 
 
 class DivisionOp(IntegerBinaryOp):
@@ -174,7 +174,7 @@ class DivisionOp(IntegerBinaryOp):
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
         zero = np.asarray(rhs) == 0
         result = super().evaluate(context, lhs, np.where(zero, np.ones_like(rhs), rhs))
-        return np.where(zero, np.zeros_like(result), result)
+        return np.where(zero, np.zeros_like(result), result)  # pyright: ignore[reportUnknownVariableType]
 
 
 class DivUIOp(DivisionOp):
@@ -182,7 +182,7 @@ class DivUIOp(DivisionOp):
 
     name = "arith.divui"
     is_unsigned = True
-    compute = staticmethod(np.floor_divide)
+    compute = function(np.floor_divide)
 
 
 class RemUIOp(DivisionOp):
@@ -190,7 +190,7 @@ class RemUIOp(DivisionOp):
 
     name = "arith.remui"
     is_unsigned = True
-    compute = staticmethod(np.remainder)
+    compute = function(np.remainder)
 
 
 class DivSIOp(DivisionOp):
@@ -207,14 +207,14 @@ class RemSIOp(DivisionOp):
     """What `divsi` leaves over; it has the sign of `a`."""
 
     name = "arith.remsi"
-    compute = staticmethod(np.fmod)
+    compute = function(np.fmod)
 
 
 class FloorDivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward minus infinity."""
 
     name = "arith.floordivsi"
-    compute = staticmethod(np.floor_divide)
+    compute = function(np.floor_divide)
 
 
 class CeilDivSIOp(DivisionOp):

@@ -48,8 +48,9 @@ class PrintOp(Op):
             if array.dtype.kind == "i" and not self.isSigned[n]:
                 array = unsigned(array)
             widths = [len(str(size - 1)) for size in array.shape]
-            for at in np.ndindex(array.shape):
-                place = ", ".join(f"{i:{w}}" for i, w in zip(at, widths, strict=True))
+            at: tuple[int, ...]
+            for at in np.ndindex(array.shape):  # pyright: ignore[reportUnknownVariableType]
+                place = ", ".join(f"{i:{w}}" for i, w in zip(at, widths, strict=True))  # pyright: ignore[reportUnknownArgumentType]
                 text = self._element(array[at])
                 context.print(f"pid ({program}) idx ({place}){self.prefix}{which}{text}")
 

@@ -26,10 +26,11 @@ def block_of(name: str, desc: ir.Type) -> ir.TensorType[Any]:
     """The type of a descriptor's block, its integers signless."""
     if not isinstance(desc, ir.TensorDescType) or not isinstance(desc.block, ir.TensorType):
         raise OpError(f"{name}: operand is {describe(desc)}; a tensor descriptor is required")
-    element: Any = desc.block.element_type
+    element = ir.element_type(desc.block)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(element, ir.IntegerType):
-        element = ir.IntegerType(element.width.data)
-    return ir.TensorType(element, desc.block.get_shape())
+        element = ir.IntegerType(element.width.data)  # pyright: ignore[reportUnknownVariableType]
+    make: Any = ir.TensorType
+    return make(element, desc.block.get_shape())
 
 
 def check_indices(name: str, desc: ir.Type, indices: Sequence[ir.Type]) -> None:

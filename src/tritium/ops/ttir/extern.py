@@ -28,18 +28,36 @@ def _scalar(function: Callable[[float], float]) -> Callable[[Any], Any]:
     return np.frompyfunc(apply, 1, 1)
 
 
+def _exp10(x: Any) -> Any:
+    return 10.0**x
+
+
+def _reciprocal_cbrt(x: Any) -> Any:
+    return 1 / np.cbrt(x)
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1 / np.sqrt(x)
+
+
+def _round(x: Any) -> Any:
+    """To the nearest integer, halves away from zero."""
+    whole = np.trunc(x)
+    return whole + np.where(np.abs(x - whole) >= 0.5, np.copysign(1.0, x), 0.0)
+
+
 FLOAT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
     "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt,
     "ceil": np.ceil, "copysign": np.copysign, "cos": np.cos, "cosh": np.cosh,
-    "erf": _scalar(erf), "erfc": _scalar(erfc), "exp": np.exp, "exp10": lambda x: 10.0**x,
+    "erf": _scalar(erf), "erfc": _scalar(erfc), "exp": np.exp, "exp10": _exp10,
     "exp2": np.exp2, "expm1": np.expm1, "fabs": np.abs, "floor": np.floor, "fmax": np.fmax,
     "fmin": np.fmin, "fmod": np.fmod, "hypot": np.hypot, "ldexp": np.ldexp,
     "lgamma": _scalar(lgamma), "log": np.log, "log10": np.log10, "log1p": np.log1p,
-    "log2": np.log2, "nearbyint": np.rint, "pow": np.power, "rcbrt": lambda x: 1 / np.cbrt(x),
-    "rint": np.rint, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "sinh": np.sinh,
+    "log2": np.log2, "nearbyint": np.rint, "pow": np.power, "rcbrt": _reciprocal_cbrt,
+    "rint": np.rint, "rsqrt": _rsqrt, "sin": np.sin, "sinh": np.sinh,
     "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh, "tgamma": _scalar(gamma),
-    "trunc": np.trunc, "round": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "trunc": np.trunc, "round": _round,
 }  # fmt: skip
 """libdevice functions by name without `__nv_` and the `f` of the float32 form, on float64."""
 

@@ -79,7 +79,7 @@ class FuncOp(Op):
         printer.print_string(f" {self.sym_visibility} " if self.sym_visibility else " ")
         printer.print_symbol_name(self.sym_name)
         printer.print_string("(")
-        attrs = self.arg_attrs or [{}] * len(self.body.args)
+        attrs: Any = self.arg_attrs or [{}] * len(self.body.args)  # pyright: ignore[reportUnknownVariableType]
         for i, (argument, entries) in enumerate(zip(self.body.args, attrs, strict=True)):
             printer.print_string(", " if i else "")
             printer.print_ssa_value(argument)
@@ -101,10 +101,10 @@ class FuncOp(Op):
         )
 
     def _print_results(self, printer: Printer) -> None:
-        outputs = list(self.function_type.outputs)
+        outputs: list[Attribute] = list(self.function_type.outputs)
         if not outputs:
             return
-        attrs = self.res_attrs or [{}] * len(outputs)
+        attrs: Any = self.res_attrs or [{}] * len(outputs)  # pyright: ignore[reportUnknownVariableType]
         printer.print_string(" -> ")
         if len(outputs) == 1 and not attrs[0]:
             printer.print_attribute(outputs[0])

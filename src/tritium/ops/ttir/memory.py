@@ -69,7 +69,7 @@ class Tile:
         bounds of the `checked` axes."""
         grid = np.indices(block, dtype=np.int64)
         inside = np.ones(block, dtype=bool)
-        total = np.zeros(block, dtype=np.int64)
+        total: Any = np.zeros(block, dtype=np.int64)
         for axis, index in enumerate(grid):
             position = index + self.offsets[axis]
             total += position * self.strides[axis]
@@ -123,8 +123,8 @@ class AddPtrOp(Op):
     def infer(cls, ptr: ir.Type, offset: ir.Type) -> ir.Type:
         check_same_shape(cls.name, ptr, offset)
         element = ir.element_type(ptr)
-        fits = isinstance(element, ir.PointerType) and ir.is_integer(offset)
-        if not fits or isinstance(element.pointee, ir.TensorType):
+        pointee = element.pointee if isinstance(element, ir.PointerType) else None
+        if pointee is None or isinstance(pointee, ir.TensorType) or not ir.is_integer(offset):
             raise OpError(
                 f"{cls.name}: operands have types {describe(ptr, offset)}; "
                 "a pointer and an integer are required"

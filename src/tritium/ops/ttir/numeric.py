@@ -49,9 +49,9 @@ class FpToFpOp(CastOp):
     rounding = enum_attr(Rounding, None)
 
     @classmethod
-    def infer(cls, operand: ir.Type, *, rounding: Rounding | None, result: ir.Type) -> ir.Type:
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
         super().infer(operand, result=result)
-        if rounding is None and ir.bit_width(result) < ir.bit_width(operand):
+        if attrs["rounding"] is None and ir.bit_width(result) < ir.bit_width(operand):
             raise OpError(
                 f"{cls.name}: from {describe(operand)} to {describe(result)}; a narrowing "
                 "conversion needs a rounding mode"
@@ -63,8 +63,8 @@ class FpToFpOp(CastOp):
         toward_zero = self.rounding is Rounding.RTZ
         mode = RoundingMode.TOWARD_ZERO if toward_zero else RoundingMode.TO_NEAREST_EVEN
         if dtype.itemsize == 1:
-            top = ml_dtypes.finfo(dtype).max.astype(np.float64)
-            operand = np.clip(operand.astype(np.float64), -top, top)
+            top: Any = ml_dtypes.finfo(dtype).max.astype(np.float64)  # pyright: ignore[reportUnknownVariableType]
+            operand = np.clip(operand.astype(np.float64), -top, top)  # pyright: ignore[reportUnknownArgumentType]
         return round_float(operand, dtype, mode)
 
 
@@ -75,7 +75,7 @@ class BitcastOp(CastOp):
     syntax = "$operand attrs : type(operand) -> type(result)"
 
     @classmethod
-    def infer(cls, operand: ir.Type, *, result: ir.Type) -> ir.Type:
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
         check_same_shape(cls.name, operand, result)
         if ir.bit_width(operand) != ir.bit_width(result):
             raise OpError(
@@ -95,7 +95,7 @@ class PtrToIntOp(CastOp):
     syntax = "$operand attrs : type(operand) -> type(result)"
 
     @classmethod
-    def infer(cls, operand: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
         if not ir.is_pointer(operand):
             raise OpError(f"{cls.name}: operand is {describe(operand)}; a pointer is required")
         wanted = ir.with_element(operand, ir.i64)
@@ -114,7 +114,7 @@ class IntToPtrOp(CastOp):
     syntax = "$operand attrs : type(operand) -> type(result)"
 
     @classmethod
-    def infer(cls, operand: ir.Type, *, result: ir.Type) -> ir.Type:
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
         check_same_shape(cls.name, operand, result)
         if ir.element_type(operand) != ir.i64 or not ir.is_pointer(result):
             raise OpError(

@@ -10,7 +10,7 @@ import numpy as np
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.evaluation import Context
-from tritium.ops.fields import enum_attr
+from tritium.ops.fields import AttrField, enum_attr
 
 
 class Axis(IntEnum):
@@ -24,7 +24,7 @@ class GetProgramIdOp(Op):
 
     name = "tt.get_program_id"
     syntax = "$axis attrs : type(result)"
-    axis = enum_attr(Axis)
+    axis: AttrField[Axis] = enum_attr(Axis)
 
     @classmethod
     def infer(cls, **attrs: Any) -> ir.Type:
@@ -39,7 +39,7 @@ class GetNumProgramsOp(Op):
 
     name = "tt.get_num_programs"
     syntax = "$axis attrs : type(result)"
-    axis = enum_attr(Axis)
+    axis: AttrField[Axis] = enum_attr(Axis)
 
     @classmethod
     def infer(cls, **attrs: Any) -> ir.Type:

@@ -192,8 +192,8 @@ class MapElementwiseOp(Op):
         pack, shape = self.pack, inputs[0].shape
         groups = [v.reshape(-1, pack)[:, i] for v in inputs for i in range(pack)]
         found = context.run_elementwise(self.regions[0], *groups)
-        results = tuple(
-            np.stack(found[i : i + pack], axis=-1).reshape(shape)
+        results: tuple[Any, ...] = tuple(  # pyright: ignore[reportUnknownVariableType]
+            np.stack(found[i : i + pack], axis=-1).reshape(shape)  # pyright: ignore[reportUnknownArgumentType]
             for i in range(0, len(found), pack)
         )
         return results[0] if len(results) == 1 else results

@@ -63,7 +63,7 @@ class SplatOp(Op):
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
         if isinstance(src, ir.TensorType):
-            raise OpError(f"{cls.name}: operand has type {describe(src)}; a scalar is required")
+            raise OpError(f"{cls.name}: operand has type {describe(src)}; a scalar is required")  # pyright: ignore[reportUnknownArgumentType]
         check_tile(cls.name, result)
         check_same_element(cls.name, src, result)
         return result
@@ -228,8 +228,8 @@ class SplitOp(Op):
                 f"{cls.name}: operand has type {describe(src)}; two or more axes, the last of "
                 "size 2, are required"
             )
-        given = result[0] if isinstance(result, (tuple, list)) and result else None
-        half = check_result(cls.name, ir.tensor_of(shape[:-1], ir.element_type(src)), given)
+        given: Any = result[0] if isinstance(result, (tuple, list)) and result else None  # pyright: ignore[reportUnknownVariableType]
+        half = check_result(cls.name, ir.tensor_of(shape[:-1], ir.element_type(src)), given)  # pyright: ignore[reportUnknownArgumentType]
         return half, half
 
     def evaluate(self, context: Context, src: Any) -> Any:
