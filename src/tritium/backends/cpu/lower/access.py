@@ -286,6 +286,9 @@ def store(
         descending = pointer.stride != size
         start = _run_start(e, pointer)
         data = _reversed(e, data) if descending else data
+        if mask is None and e.streams and not descending:
+            _stream(e, data, start, size)
+            return
         if mask is None:
             f.store(data, start, align)
             return
@@ -298,6 +301,17 @@ def store(
     addresses = e.vec(pointer)
     name = f"llvm.masked.scatter.{mangle(data.type)}.{mangle(addresses.type)}"
     f.call("void", name, data, addresses, const("i32", align), on)
+
+
+def _stream(e: Emitter, data: Value, start: Value, size: int) -> None:
+    """A store past the caches, in pieces of 16 bytes: what NumPy's arrays are aligned to."""
+    f, note = e.f, f", !nontemporal {e.context.streaming_note()}"
+    piece = min(max(1, 16 // size), e.width)
+    for first in range(0, e.width, piece):
+        part = data
+        if piece < e.width:
+            part = f.shuffle(data, None, list(range(first, first + piece)))
+        f.store(part, f.offset(start, first * size), min(16, piece * size), note)
 
 
 def _store_scalar(

@@ -17,7 +17,9 @@ from tritium.lowering.llvm import Function, Section, Value, const
 
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
-"""The program's place in the grid, and the grid, as every function takes them."""
+"""The program's place in the grid, and the grid, as every function takes them (i32)."""
+STREAM = "stream"
+"""Whether the launch writes so much that stores should bypass the caches (i1)."""
 
 
 @dataclass(eq=False)
@@ -53,6 +55,7 @@ class Context:
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     filled: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     temporary_bytes: int = 0
+    _note: str | None = None
     _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
@@ -86,6 +89,12 @@ class Context:
             return place
 
         yield allocate
+
+    def streaming_note(self) -> str:
+        """The metadata that makes a store bypass the caches."""
+        if self._note is None:
+            self._note = self.f.module.add_metadata("!{i32 1}")
+        return self._note
 
     def address(self, buffer: Buffer) -> Value:
         """The address of a buffer's first element."""

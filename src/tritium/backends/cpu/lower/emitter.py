@@ -48,11 +48,19 @@ class Emitter:
     """Emits values of tiles for the chunks of one nest; see the module.
 
     `width` is the number of lanes. `inline` are values that have a buffer but are computed all the
-    same (this nest is what fills the buffer).
+    same (this nest is what fills the buffer). With `true`, these masks are known to be true, and
+    stores go past the caches.
     """
 
-    def __init__(self, context: Context, width: int, inline: frozenset[SSAValue] = frozenset()):
+    def __init__(
+        self,
+        context: Context,
+        width: int,
+        inline: frozenset[SSAValue] = frozenset(),
+        true: frozenset[SSAValue] | None = None,
+    ):
         self.context, self.width, self.inline = context, width, inline
+        self.true, self.streams = true or frozenset[SSAValue](), true is not None
         self.f: Function = context.f
         self._sections: list[Section] = []
         self._known: dict[Any, Any] = {}
@@ -154,6 +162,8 @@ class Emitter:
 
     def _compute(self, value: SSAValue, at: At) -> Lanes:
         context = self.context
+        if value in self.true:
+            return Uniform(const("i1", True), 0)
         held = context.scalars.get(value)
         if held is not None:
             return Uniform(held, 0)

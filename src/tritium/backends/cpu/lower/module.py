@@ -33,8 +33,9 @@ from tritium.backends.cpu.lower import (
 )
 from tritium.backends.cpu.dot.plan import Host as DotHost
 from tritium.backends.cpu.host import Host
-from tritium.backends.cpu.lower.context import GRID, Context
+from tritium.backends.cpu.lower.context import GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
+from tritium.backends.cpu.lower.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
@@ -62,7 +63,7 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     fuse = getattr(program.options, "enable_fp_fusion", True)
     with _deep_recursion():
         body, scratch = _Functions(module, program, host, fuse).lower(kernel)
-    _wrapper(module, kernel, body)
+    _wrapper(module, kernel, body, host)
     facts = {"name": kernel.name, "scratch_bytes": scratch, "llvm_opt": None}
     return module.text(), facts
 
@@ -125,7 +126,7 @@ class _Functions:
             ("ptr", f"result{i}", "") for i in range(len(function.results))
         ]  # fmt: skip
         grid = [("i32", name, "") for name in GRID]
-        rest = [("ptr", "scratch", "align 64"), ("ptr", "fault", ""), *results]
+        rest = [("ptr", "scratch", "align 64"), ("ptr", "fault", ""), ("i1", STREAM, ""), *results]
         name = f"{function.name}.program" if function.public else f"callee.{len(self.done)}"
         f = Function(
             self.module, name, [*arguments, *grid, *rest], linkage="internal",
@@ -156,7 +157,7 @@ def _called(function: TileFunction) -> list[str]:
     return list(dict.fromkeys(op.callee for op in function.op.walk() if isinstance(op, CallOp)))
 
 
-def _wrapper(module: Module, kernel: TileFunction, body: Function) -> None:
+def _wrapper(module: Module, kernel: TileFunction, body: Function, host: Host) -> None:
     f = Function(
         module, kernel.name,
         [("ptr", "args", ""), ("ptr", "ctx", ""), ("i64", "begin", ""), ("i64", "end", "")],
@@ -177,11 +178,12 @@ def _wrapper(module: Module, kernel: TileFunction, body: Function) -> None:
     row, first_x = f.op("udiv", begin, wide_x), f.op("urem", begin, wide_x)
     first = [first_x, f.op("urem", row, wide_y), f.op("udiv", row, wide_y)]
     first = [f.cast("trunc", v, "i32") for v in first]
+    stream = _streams(f, kernel, host, (nx, ny, nz))
     f.branch(loop)
     f.label(loop)
     program = f.phi("i64", [(begin, run)])
     x, y, z = (f.phi("i32", [(v, run)]) for v in first)
-    f.call("void", body.name, *values, x.value, y.value, z.value, nx, ny, nz, scratch, fault)
+    f.call("void", body.name, *values, x.value, y.value, z.value, nx, ny, nz, scratch, fault, stream)
     one = const("i32", 1)
     following = f.op("add", program.value, const("i64", 1))
     next_x = f.op("add", x.value, one)
@@ -195,7 +197,20 @@ def _wrapper(module: Module, kernel: TileFunction, body: Function) -> None:
     z.add(f.select(wrap_y, f.op("add", z.value, one), z.value), loop)
     f.branch_if(f.icmp("slt", following, end), loop, done)
     f.label(done)
+    if stream.ref != "false":
+        # What went past the caches must be seen by whoever is told that this is finished.
+        f.line("fence seq_cst")
     f.ret()
+
+
+def _streams(f: Function, kernel: TileFunction, host: Host, grid: tuple[Value, ...]) -> Value:
+    """Whether the whole launch writes more than the caches hold."""
+    size = stored_bytes(kernel)
+    if not size:
+        return const("i1", False)
+    x, y, z = (f.cast("zext", v, "i64") for v in grid)
+    programs = f.op("mul", f.op("mul", x, y), z)
+    return f.icmp("ugt", programs, const("i64", max(host.l3, host.l2) // size))
 
 
 def _argument(f: Function, slot: Value, type: str) -> Value:

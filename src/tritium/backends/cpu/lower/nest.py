@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from xdsl.ir import SSAValue
+
 from tritium.backends.cpu.lower.access import load_buffer, store, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
@@ -17,6 +19,7 @@ from tritium.backends.cpu.lower.each import each
 from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.scan import lower_scan
 from tritium.backends.cpu.lower.shape_choice import Shape, choose
+from tritium.backends.cpu.lower.streaming import can_stream, condition
 from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Nest, Root
@@ -42,8 +45,28 @@ def _lower(context: Context, nest: Nest, kinds: set[str]) -> None:
         lower_scan(context, nest)
     elif "each" in kinds:
         _Loops(context, nest, Shape(len(nest.domain) - 1, 1, 1)).run()
+    elif can_stream(nest):
+        _either(context, nest)
     else:
         _Loops(context, nest, choose(context, nest)).run()
+
+
+def _either(context: Context, nest: Nest) -> None:
+    """Both versions of a nest that may be able to store past the caches."""
+    f, shape = context.f, choose(context, nest)
+    found = condition(context, nest)
+    if found is None:
+        _Loops(context, nest, shape).run()
+        return
+    whole, general, done = f.new_label("whole"), f.new_label("general"), f.new_label("stored")
+    f.branch_if(found[0], whole, general)
+    f.label(whole)
+    _Loops(context, nest, shape, found[1]).run()
+    f.branch(done)
+    f.label(general)
+    _Loops(context, nest, shape).run()
+    f.branch(done)
+    f.label(done)
 
 
 @dataclass
@@ -53,6 +76,7 @@ class _Loops:
     context: Context
     nest: Nest
     shape: Shape
+    true: frozenset[SSAValue] | None = None
     at: list[Index] = field(default_factory=list[Index])
 
     def run(self) -> None:
@@ -64,7 +88,7 @@ class _Loops:
             and root.source is None
             and self.context.function.buffers.get(root.values[0]) is root.buffers[0]
         )
-        self.e = Emitter(self.context, self.shape.width, inline)
+        self.e = Emitter(self.context, self.shape.width, inline, self.true)
         self.reductions = [Reduction(self.context, r) for r in nest.roots if r.kind == "reduce"]
         self.at = [ZERO] * len(nest.domain)
         self.e.push()
