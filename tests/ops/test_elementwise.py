@@ -278,6 +278,14 @@ def test_fma_rounds_once(a: float, b: float, c: float) -> None:
             assert error <= abs(Fraction(float(other)) - exact)
 
 
+@pytest.mark.parametrize("sign", (1, -1))
+def test_fma_does_not_round_twice(sign: int) -> None:
+    """The exact value lies 2**-60 beside the middle of two numbers, which float64 cannot tell."""
+    a, b = 2.0**-12 * (1 + 2.0**-18), 2.0**-12 * (1 - 2.0**-18)
+    arrays = [np.array([v], np.float32) for v in (sign * a, b, sign * (1 + 2.0**-23))]
+    assert run(math_ops.FmaOp, *arrays).tolist() == [sign * (1 + 2.0**-23)]
+
+
 def test_abs_of_integers() -> None:
     a = np.array([-128, -3, 0, 5, 127], np.int8)
     assert run(math_ops.AbsIOp, a).tolist() == [-128, 3, 0, 5, 127]

@@ -177,16 +177,19 @@ def test_assertions_and_assumptions() -> None:
         call(text, np.False_)
 
 
-def test_block_pointers_pad() -> None:
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(-1, [np.nan, 0, 2, 4]), (0, [0, 2, 4, np.nan])]
+)
+def test_block_pointers_pad(offset: int, expected: list[float]) -> None:
     data = np.arange(6, dtype=np.float32)
     text = """tt.func @k(%p: !tt.ptr<f32>, %n: i64, %s: i64, %o: i32) -> tensor<4xf32> {
       %b = tt.make_tensor_ptr %p, [%n], [%s], [%o] {order = array<i32: 0>} : <tensor<4xf32>>
       %0 = tt.load %b {boundaryCheck = array<i32: 0>, padding = 2 : i32} : !tt.ptr<tensor<4xf32>>
       tt.return %0 : tensor<4xf32>
     }"""
-    arguments = np.uint64(data.ctypes.data), np.int64(3), np.int64(2), np.int32(-1)
+    arguments = np.uint64(data.ctypes.data), np.int64(3), np.int64(2), np.int32(offset)
     (found,) = call(text, *arguments)
-    np.testing.assert_array_equal(found, [np.nan, 0, 2, 4])
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_missing_functions_are_named() -> None:

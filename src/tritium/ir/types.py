@@ -212,7 +212,7 @@ def numpy_dtype(type: Type) -> np.dtype:
     if isinstance(element, PointerType):
         return np.dtype(np.uint64)
     if isinstance(element, IntegerType) and element.signedness.data is not Signedness.SIGNLESS:
-        element = IntegerType(element.width.data)  # pyright: ignore[reportUnknownVariableType]
+        element = IntegerType(element.width.data)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     known = _NUMPY.get(element)  # pyright: ignore[reportUnknownArgumentType]
     if known is None:
         raise OpError(f"type {element} has no NumPy equivalent")

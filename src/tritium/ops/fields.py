@@ -73,7 +73,7 @@ class OperandField:
     def __get__(self, op: Operation | None, owner: type) -> Any:
         if op is None:
             return self
-        return op.operand_group(self.name)  # pyright: ignore[reportUnknownVariableType]
+        return op.operand_group(self.name)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 
 
 def operand() -> Any:

@@ -28,7 +28,7 @@ def block_of(name: str, desc: ir.Type) -> ir.TensorType[Any]:
         raise OpError(f"{name}: operand is {describe(desc)}; a tensor descriptor is required")
     element = ir.element_type(desc.block)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(element, ir.IntegerType):
-        element = ir.IntegerType(element.width.data)  # pyright: ignore[reportUnknownVariableType]
+        element = ir.IntegerType(element.width.data)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     make: Any = ir.TensorType
     return make(element, desc.block.get_shape())
 
