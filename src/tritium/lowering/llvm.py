@@ -59,7 +59,9 @@ def mangle(type: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _float_text(type: str, value: float) -> str:
+def _float_text(type: str, packed: bytes) -> str:
+    # The key is the number's bytes because -0.0 == 0.0.
+    (value,) = struct.unpack("<d", packed)
     if type == "half":
         return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
     if type == "bfloat":
@@ -75,7 +77,7 @@ def const(type: str, value: float | int | bool) -> Value:
     """A constant; for a vector type the same number in every lane."""
     base, count = scalar(type), lanes(type)
     if base in FLOAT_TYPES:
-        text = _float_text(base, float(value))
+        text = _float_text(base, struct.pack("<d", value))
     elif base == "i1":
         text = "true" if value else "false"
     elif base == "ptr":

@@ -190,7 +190,7 @@ class Grouping:
             other = frozenset[Any]().union(
                 *(self.summary(v).loads for r in nest.roots for v in r.values)
             )
-            if any(not in_step(load, root.op) for load in other):
+            if any(not in_step(access, root.op) for access in (*other, *stores)):
                 return False
             loads = loads | other
         for position, op in scope.effects:
