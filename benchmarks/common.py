@@ -136,11 +136,16 @@ def plot(path: Path, results: Sequence[Result]) -> None:
     for axes, count in zip(grid[0], threads, strict=True):
         rows = [r for r in results if r.threads == count]
         for place, rival in enumerate(RIVALS):
-            ratios = [r.ratio(rival) or 0.0 for r in rows]
+            ratios = [r.ratio(rival) or 1.0 for r in rows]
             x = [i + 0.4 * (place - 0.5) for i in range(len(rows))]
-            bars = axes.bar(x, ratios, width=0.38, label=f"against {rival}")
-            axes.bar_label(bars, fmt="%.2f", fontsize=7)
+            # On a logarithmic axis twice as fast and half as fast are equally far from 1.
+            heights = [ratio - 1 for ratio in ratios]
+            label = f"against {rival}"
+            bars = axes.bar(x, heights, bottom=1.0, width=0.38, label=label)
+            axes.bar_label(bars, [f"{ratio:.2f}" for ratio in ratios], fontsize=7)
         axes.axhline(1.0, color="black", linewidth=0.8)
+        axes.set_yscale("log", base=2)
+        axes.set_yticks([0.5, 1, 2, 4, 8], ["½", "1", "2", "4", "8"])
         labels = [f"{r.name}\n{r.size}" for r in rows]
         axes.set_xticks(range(len(rows)), labels, fontsize=8)
         axes.set_title(f"{count} thread{'s' if count > 1 else ''}")
