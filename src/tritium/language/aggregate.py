@@ -139,11 +139,10 @@ def _aggregate(cls: builtins.type[Any]) -> builtins.type[Any]:
         def flatten(self) -> list[Any]:
             return [h for n in annotations for h in getattr(self, n).flatten()]
 
-        def with_field(self, name: str, value: Any) -> Any:
-            """A copy with one field replaced, as an assignment in a compiled kernel makes it."""
+        def _fork(self) -> Any:
+            """A copy whose fields can be assigned without changing this one."""
             copy = object.__new__(builtins.type(self))
             copy.__dict__.update(self.__dict__)
-            setattr(copy, name, value)
             return copy
 
     for name, member in vars(cls).items():

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.language import emitter
-from tritium.language.casts import cast, constant, to_tensor
+from tritium.language.casts import (
+    as_element,
+    cast,
+    constant,
+    is_number,
+    plain,
+    python_type,
+    to_tensor,
+)
 from tritium.language.emitter import emit
 from tritium.language.tensor import tensor
 from tritium.language.types import (
@@ -133,13 +141,9 @@ def _check_pointer(a: dtype, b: dtype, allowed: bool) -> None:
         raise incompatible(a, b)
 
 
-def _is_number(value: Operand) -> bool:
-    return isinstance(value, (bool, int, float))
-
-
 def _check_scalar_fits(value: Operand, type: dtype) -> None:
     """A Python number must be representable in the type that it is converted to."""
-    if not _is_number(value):
+    if not is_number(value):
         return
     if type.is_int_unsigned() and value < 0:
         raise ValueError(
@@ -162,17 +166,20 @@ def binary_operands(
     divides: bool = False,
 ) -> tuple[tensor, tensor]:
     """Both operands as tensors of one shape and (with `arithmetic`) one type."""
-    a, b = to_tensor(lhs), to_tensor(rhs)
-    _check_pointer(a.dtype, b.dtype, lhs_pointer)
-    _check_pointer(b.dtype, a.dtype, rhs_pointer)
-    if arithmetic and not a.dtype.is_ptr() and not b.dtype.is_ptr():
-        weak = _is_number(lhs), _is_number(rhs)
-        common = promote(a.dtype, weak[0], b.dtype, weak[1], divides)
-        _check_scalar_fits(lhs, common)
-        _check_scalar_fits(rhs, common)
-        a = constant(lhs, common) if weak[0] else cast(a, common)
-        b = constant(rhs, common) if weak[1] else cast(b, common)
-    return broadcast_values(a, b)
+    lhs, rhs = plain(lhs), plain(rhs)
+    weak = is_number(lhs), is_number(rhs)
+    a = lhs if weak[0] else to_tensor(lhs)
+    b = rhs if weak[1] else to_tensor(rhs)
+    left = python_type(lhs) if weak[0] else a.dtype
+    right = python_type(rhs) if weak[1] else b.dtype
+    _check_pointer(left, right, lhs_pointer)
+    _check_pointer(right, left, rhs_pointer)
+    if arithmetic and not left.is_ptr() and not right.is_ptr():
+        left = right = promote(left, weak[0], right, weak[1], divides)
+        _check_scalar_fits(lhs, left)
+        _check_scalar_fits(rhs, left)
+    shapes = [() if w else v.type.shape for v, w in zip((a, b), weak, strict=True)]
+    return broadcast_values(as_element(a, left, shapes[1]), as_element(b, right, shapes[0]))
 
 
 # Shapes

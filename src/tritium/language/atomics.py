@@ -63,14 +63,14 @@ class _Access:
             raise ValueError(f"atomic_{name} does not support {element}")
         if element in _NARROW or element.is_bool() or element.is_fp8() or element.is_ptr():
             raise ValueError(f"atomic_{name} does not support {element}")
-        value = casts.to_tensor(val)
+        value = casts.as_element(val, element, p.type.shape)
         m = None if mask is None else casts.to_tensor(mask)
         for other in (value, m):
             if other is not None and other.type.is_block() and p.type.is_block():
                 p, _ = arithmetic.broadcast_values(p, other)
         self.pointer = p
         self.mask = check_mask(p, m)
-        self.value = casts.cast(fit(p, value, "Value"), element)
+        self.value = fit(p, value, "Value")
         self.element = element
         self.order = _order(sem, scope)
 
@@ -201,7 +201,7 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
             f"atomic_cas only supports elements with width {{16, 32, 64}}; got {element}"
         )
     order = _order(sem, scope)
-    values = [casts.to_tensor(v) for v in (cmp, val)]
-    expected, new = (casts.cast(fit(p, v, "Value"), element) for v in values)
+    values = [casts.as_element(v, element, p.type.shape) for v in (cmp, val)]
+    expected, new = (fit(p, v, "Value") for v in values)
     handle = emit(ttir.AtomicCASOp, p.handle, expected.handle, new.handle, **order)
     return tensor(handle, p.type.with_element_ty(element))

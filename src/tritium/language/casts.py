@@ -87,17 +87,40 @@ def type_name(value: Any) -> str:
     return type(value).__name__
 
 
-def to_tensor(value: Any) -> tensor:
-    """A tensor as it is; a Python number as a scalar of its own type. Raises `TypeError` else."""
+def plain(value: Any) -> Any:
+    """A constexpr's value, a NumPy number (in the interpreter) as a Python one; others as they
+    are."""
     if isinstance(value, tensor):
         return value
     if isinstance(value, constexpr):
         value = value.value
+    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    return value
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a Python number."""
+    return isinstance(value, (bool, int, float))
+
+
+def to_tensor(value: Any) -> tensor:
+    """A tensor as it is; a Python number as a scalar of its own type. Raises `TypeError` else."""
+    if isinstance(value, tensor):
+        return value
+    value = plain(value)
     if isinstance(value, base_value):
         raise TypeError(f"cannot use a {type_name(value)} as a tensor")
-    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()  # a NumPy number, in the interpreter
     return constant(value, python_type(value))
+
+
+def as_element(value: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
+    """A value converted to `element`: a tensor of its own shape, but a Python number of `shape`
+    (so that no op is needed to repeat it)."""
+    value = plain(value)
+    if is_number(value) and not element.is_ptr():
+        return constant(value, block_type(element, shape) if shape else element)
+    return cast(to_tensor(value), element)
 
 
 def constant(value: Any, type: dtype) -> tensor:

@@ -5,9 +5,6 @@ This is the module that programs know as `triton.language.core`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from tritium.language import operators as operators
 from tritium.language.aggregate import _aggregate as _aggregate
 from tritium.language.aggregate import aggregate_type as aggregate_type
@@ -44,6 +41,7 @@ from tritium.language.debug import static_assert as static_assert
 from tritium.language.debug import static_print as static_print
 from tritium.language.decorators import builtin as builtin
 from tritium.language.decorators import extern as extern
+from tritium.language.decorators import must_use_result as must_use_result
 from tritium.language.descriptors import load_tensor_descriptor as load_tensor_descriptor
 from tritium.language.descriptors import make_tensor_descriptor as make_tensor_descriptor
 from tritium.language.descriptors import store_tensor_descriptor as store_tensor_descriptor
@@ -125,18 +123,3 @@ from tritium.language.types import validate_block_shape as validate_block_shape
 from tritium.language.types import void as void
 
 CONSTEXPR_0 = constexpr(0)
-
-
-def must_use_result(message: Any = "", is_error: bool = True) -> Any:
-    """Decorator: it is an error to call the function and drop its result.
-
-    Used bare or with a message: `@must_use_result("use cube_ for the in-place form")`.
-    """
-
-    def mark(fn: Callable[..., Any], text: str = "") -> Callable[..., Any]:
-        fn._must_use_result = text or True  # pyright: ignore[reportFunctionMemberAccess]
-        return fn
-
-    if isinstance(message, str):
-        return lambda fn: mark(fn, message)
-    return mark(message)

@@ -51,6 +51,19 @@ def tensor_member(fn: F) -> F:
     return fn
 
 
+def must_use_result(x: Any, s: str | bool = True) -> Any:
+    """Decorator: dropping the function's result is an error where a kernel is compiled.
+
+    Args:
+        x: the function; or, as in `@must_use_result("why")`, a text to add to the message.
+        s: that text, where the function is given directly.
+    """
+    if isinstance(x, str):
+        return lambda fn: must_use_result(fn, x)
+    x.must_use_result = s
+    return x
+
+
 def extern(fn: F) -> F:
     """The name that the reference gives to `builtin` for functions of external libraries."""
     return builtin(fn)

@@ -113,8 +113,8 @@ def _load(desc: Any, offsets: Any) -> tensor:
 
 
 def _block(desc: tensor_descriptor, value: Any) -> tensor:
-    block = arithmetic.broadcast_shape(casts.to_tensor(value), desc.block_type.shape)
-    return casts.cast(block, desc.dtype)
+    shape = desc.block_type.shape
+    return arithmetic.broadcast_shape(casts.as_element(value, desc.dtype, shape), shape)
 
 
 def _store(desc: Any, offsets: Any, value: Any) -> None:

@@ -91,6 +91,7 @@ class JITCallable:
         self._unsafe_src_changed = False
         self._hash: str | None = None
         self.noinline = False
+        self.must_use_result: str | bool = getattr(fn, "must_use_result", False)
         self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
         self.__name__ = fn.__name__
         self.__qualname__ = fn.__qualname__

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tritium.language import arithmetic, casts
 from tritium.language.constexpr import unwrap
-from tritium.language.decorators import builtin, tensor_member
+from tritium.language.decorators import builtin, must_use_result, tensor_member
 from tritium.language.emitter import emit, emit_many
 from tritium.language.tensor import tensor
 from tritium.language.tuples import tuple as tl_tuple
@@ -156,7 +156,7 @@ def load(
     pointer, memory_type = _through_bytes(pointer, element)
     o = None
     if other is not None:
-        o = fit(pointer, casts.cast(casts.to_tensor(other), memory_type), "Other")
+        o = fit(pointer, casts.as_element(other, memory_type, pointer.type.shape), "Other")
     handle = emit(
         ttir.LoadOp, pointer.handle, None if m is None else m.handle,
         None if o is None else o.handle, **options,
@@ -198,7 +198,7 @@ def store(
     if is_block_pointer(pointer):
         if mask is not None:
             raise ValueError("`mask` argument cannot be specified for storing block pointers")
-        _store_block_pointer(pointer, casts.to_tensor(value), boundary_check, options)
+        _store_block_pointer(pointer, value, boundary_check, options)
         return
     if boundary_check:
         raise ValueError(
@@ -208,11 +208,11 @@ def store(
         )
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty
-    v = casts.to_tensor(value)
     m = None if mask is None else casts.to_tensor(mask)
-    pointer = _same_block(pointer, v, m)
+    pointer = _same_block(pointer, m)
+    v = casts.as_element(value, element, pointer.type.shape)
+    pointer = _same_block(pointer, v)
     v, m = fit(pointer, v, "Value"), check_mask(pointer, m)
-    v = casts.cast(v, element) if not element.is_ptr() or v.dtype != element else v
     pointer, memory_type = _through_bytes(pointer, element)
     v = casts.cast(v, memory_type)
     emit_many(ttir.StoreOp, pointer.handle, v.handle, None if m is None else m.handle, **options)
@@ -247,16 +247,16 @@ def _load_block_pointer(
 
 
 def _store_block_pointer(
-    pointer: tensor, value: tensor, boundary_check: Any, options: Mapping[str, Any]
+    pointer: tensor, value: Any, boundary_check: Any, options: Mapping[str, Any]
 ) -> None:
     assert isinstance(pointer.type, pointer_type)
     block = pointer.type.element_ty
     if block.scalar.is_bool():
         raise ValueError("a block pointer to int1 cannot be stored to; use int8")
     axes = _boundary(boundary_check, len(block.shape))
-    value = arithmetic.broadcast_shape(value, block.shape)
-    value = casts.cast(value, block.scalar)
-    emit_many(ttir.StoreOp, pointer.handle, value.handle, boundaryCheck=axes, **options)
+    stored = casts.as_element(value, block.scalar, block.shape)
+    stored = arithmetic.broadcast_shape(stored, block.shape)
+    emit_many(ttir.StoreOp, pointer.handle, stored.handle, boundaryCheck=axes, **options)
 
 
 def integers(values: Any, type: dtype, what: str) -> list[tensor]:
@@ -323,6 +323,9 @@ def make_block_ptr(
 
 
 @tensor_member
+@must_use_result(
+    "tl.advance has no side effects: it returns a new block pointer, which must be assigned."
+)
 @builtin
 def advance(base: Any, offsets: Any) -> tensor:
     """The block pointer `base` moved by `offsets` elements along each axis; `base` itself stays,

@@ -27,18 +27,26 @@ class tensor(base_value):
         handle: the IR value, or the evaluated one in the interpreter.
         type: a `dtype` for a scalar, a `block_type` for a block.
 
-    Attributes:
-        shape: a tuple of constexpr, () for a scalar.
-        numel: the number of elements, a constexpr.
-        dtype: the type of an element.
     """
 
     def __init__(self, handle: Any, type: dtype):
         self.handle = handle
         self.type: dtype = type
-        self.shape = tuple([constexpr(extent) for extent in type.shape])
-        self.numel = constexpr(type.numel if isinstance(type, block_type) else 1)
-        self.dtype = type.scalar
+
+    @property
+    def shape(self) -> tuple:
+        """The extents as a tuple of constexpr; () for a scalar."""
+        return tuple([constexpr(extent) for extent in self.type.shape])
+
+    @property
+    def numel(self) -> constexpr:
+        """The number of elements."""
+        return constexpr(self.type.numel if isinstance(self.type, block_type) else 1)
+
+    @property
+    def dtype(self) -> dtype:
+        """The type of an element."""
+        return self.type.scalar
 
     def flatten(self) -> list[Any]:
         return [self.handle]

@@ -91,18 +91,6 @@ class tuple(base_value):
             return self.values[kind.fields.index(name)]
         raise AttributeError(f"tuple has no field '{name}'")
 
-    def with_item(self, index: int, value: Any) -> tuple:
-        """A copy with one member replaced."""
-        values = list(self.values)
-        values[index] = value
-        return tuple(values, tuple_type([type_of(v) for v in values], self._names()))
-
-    def with_field(self, name: str, value: Any) -> tuple:
-        """A copy with one named member replaced."""
-        if name not in self.type.fields:
-            raise AttributeError(f"tuple has no field '{name}'")
-        return self.with_item(self.type.fields.index(name), value)
-
     def _names(self) -> list[str] | None:
         return self.type.fields if any(self.type.fields) else None
 

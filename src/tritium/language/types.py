@@ -337,9 +337,12 @@ class block_type(dtype):
         if not self._shape:
             raise TypeError("0d block_type is forbidden")
         self.numel = validate_block_shape(self._shape)
-        self.name = f"<{list(self._shape)}, {self.element_ty}>"
         self.primitive_bitwidth = self.element_ty.primitive_bitwidth
         self.itemsize = self.element_ty.itemsize
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"<{list(self._shape)}, {self.element_ty}>"
 
     def to_ir(self, builder: Any = None) -> ir.Type:
         return ir.tensor_of(self._shape, self.element_ty.to_ir())
