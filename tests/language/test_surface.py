@@ -1,0 +1,250 @@
+"""Names, methods, hints, assertions, assembly, aggregates."""
+
+import numpy as np
+import pytest
+from tests.language.support import block, both, eager
+from tests.support.frontend import text_of
+
+import tritium.language as tl
+from tritium.backends.interpreter.interpret import InterpretedKernel
+from tritium.errors import CompilationError, CompileTimeAssertionFailure, InterpreterError
+from tritium.language.base import is_builtin
+from tritium.language.function import JITCallable, device_function
+from tritium.language.function import device_function as jit
+
+MEMBERS = (
+    "abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max "
+    "atomic_min atomic_or atomic_xchg atomic_xor broadcast_to cast cdiv ceil cos cumprod cumsum "
+    "erf exp exp2 expand_dims flip floor gather histogram item log log2 logical_and logical_or max "
+    "min permute ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn "
+    "store sum to trans view xor_sum"
+)
+
+
+def test_every_function_that_is_a_method():
+    for name in MEMBERS.split():
+        assert is_builtin(getattr(tl.tensor, name)), name
+        free = getattr(tl, name, None)
+        assert free is None or is_builtin(free) or isinstance(free, JITCallable), name
+
+
+def test_methods_are_the_functions():
+    with eager():
+        x = block([4.0, 1.0, 2.0, 8.0], tl.float32)
+        for name in ("exp", "sqrt", "sigmoid", "sum", "max", "argmin", "cumsum", "sort", "flip",
+                     "softmax", "ravel", "abs", "floor"):  # fmt: skip
+            arguments = (0,) if name == "argmin" else ()
+            method = getattr(x, name)(*arguments).value
+            np.testing.assert_array_equal(method, getattr(tl, name)(x, *arguments).value)
+
+
+def test_hints():
+    @jit
+    def kernel(x):
+        i = tl.max_constancy(tl.max_contiguous(tl.multiple_of(tl.arange(0, 8), 8), [8]), (1,))
+        tl.assume(tl.program_id(0) >= 0)
+        tl.store(x + i, i)
+        tl.debug_barrier()
+
+    text = text_of(kernel, x=np.zeros(8, np.int32))
+    for part in ("tt.divisibility = dense<8>", "tt.contiguity = dense<8>",
+                 "tt.constancy = dense<1>", "llvm.intr.assume", "gpu.barrier"):  # fmt: skip
+        assert part in text
+    x = np.zeros(8, np.int32)
+    InterpretedKernel(kernel.fn)[(1,)](x)
+    assert x.tolist() == list(range(8))
+    with eager():
+        with pytest.raises(ValueError, match="multiple_of does not match the length of values"):
+            tl.multiple_of(block([1, 2]), [2, 2])
+        with pytest.raises(TypeError, match="values element 0 must have type"):
+            tl.max_contiguous(block([1, 2]), [2.0])
+
+
+def test_static_assertions_and_prints(capsys):
+    @jit
+    def kernel(x, N: tl.constexpr):
+        tl.static_print("N is", N, end="!")
+        tl.static_assert(N > 2, "N must be more than 2")
+        assert N < 10, "and less than 10"
+        tl.store(x, N)
+
+    x = np.zeros(1, np.int32)
+    both(kernel, x=x, N=5)
+    assert capsys.readouterr().out == "N is 5!" * 2
+    for n, text in ((1, "N must be more than 2"), (11, "and less than 10")):
+        with pytest.raises(CompileTimeAssertionFailure, match=text):
+            text_of(kernel, x=x, N=n)
+    with pytest.raises(InterpreterError, match="N must be more than 2"):
+        InterpretedKernel(kernel.fn)[(1,)](x, 1)
+
+    @jit
+    def dynamic(x):
+        tl.static_assert(tl.load(x) > 0)
+
+    with pytest.raises(CompilationError, match="not known when the kernel is compiled"):
+        text_of(dynamic, x=x)
+
+
+def test_device_print_prefixes():
+    @jit
+    def kernel(x):
+        tl.device_print("a", tl.load(x), tl.program_id(0).to(tl.uint32))
+
+    text = text_of(kernel, x=np.zeros(1, np.float32))
+    assert 'tt.print " a: "' in text and "isSigned = array<i32: 0, 0>" in text
+    with eager():
+        for prefix in ("é", "two\nlines", 3):
+            with pytest.raises(ValueError, match="must be a string of printable ASCII"):
+                tl.device_print(prefix, 1)
+
+
+def test_device_assert_needs_debug():
+    @jit
+    def kernel(x):
+        tl.device_assert(tl.load(x) > 0, "positive", mask=tl.program_id(0) < 1)
+
+    assert "tt.assert" not in text_of(kernel, x=np.zeros(1, np.float32))
+    with eager(debug=True):
+        tl.device_assert(block([1, 0]), "masked away", mask=block([True, False], tl.int1))
+        with pytest.raises(Exception, match=r"assertion failed.*everywhere"):
+            tl.device_assert(block([1, 0]), "everywhere")
+        with pytest.raises(TypeError, match="a string is required"):
+            tl.device_assert(block(1), 3)
+
+
+def test_inline_assembly():
+    @jit
+    def kernel(x):
+        i = tl.arange(0, 8)
+        a, b = tl.inline_asm_elementwise(
+            "add $0, $2, $3; sub $1, $2, $3;", "=r,=r,r,r", [i, 3], (tl.int32, tl.int16), True, 1
+        )
+        tl.store(x + i, a + b)
+
+    text = text_of(kernel, x=np.zeros(8, np.int32))
+    assert "tt.elementwise_inline_asm" in text and "tensor<8xi32>, tensor<8xi16>" in text
+    with pytest.raises(InterpreterError, match="NotImplementedError.*inline assembly"):
+        InterpretedKernel(kernel.fn)[(1,)](np.zeros(8, np.int32))
+
+
+def test_external_functions():
+    @tl.core.extern
+    def half(x, _semantic=None):
+        table = {(tl.float32,): ("__nv_halff", tl.float32)}
+        return tl.core.extern_elementwise("lib", "", [x], table, True, _semantic=_semantic)
+
+    @jit
+    def kernel(x):
+        tl.store(x, half(tl.load(x)))
+
+    text = text_of(kernel, x=np.zeros(1, np.float32))
+    assert 'libname = "lib"' in text and 'symbol = "__nv_halff"' in text
+
+
+def test_unused_results():
+    @tl.core.must_use_result("assign it")
+    @jit
+    def cube(x):
+        return x * x * x
+
+    @jit
+    def drops(x):
+        cube(tl.load(x))
+
+    @jit
+    def advances(x):
+        p = tl.make_block_ptr(x, (8,), (1,), (0,), (8,), (0,))
+        tl.advance(p, (4,))
+
+    x = np.zeros(8, np.float32)
+    with pytest.raises(CompilationError, match="The result of cube is not being used. assign it"):
+        text_of(drops, x=x)
+    with pytest.raises(CompilationError, match="result of tl.advance is not being used"):
+        text_of(advances, x=x)
+
+
+# Aggregates
+
+
+@tl.core._aggregate
+class Counter:
+    """A block, a constant, and a way to count."""
+
+    data: tl.tensor
+    step: tl.constexpr
+    extra: tl.tuple
+
+    def __init__(self, data, step, extra=()):
+        self.data = data
+        self.step = step
+        self.extra = tl.tuple(extra)
+
+    @device_function
+    def advanced(self, times):
+        return Counter(self.data + times * self.step, self.step, self.extra)
+
+    def total(self):
+        return tl.sum(self.data)
+
+
+@device_function
+def bump(counter):
+    counter.data += 1
+    return counter
+
+
+def test_aggregates():
+    @jit
+    def kernel(x, out, n):
+        i = tl.arange(0, 4)
+        c = Counter(tl.load(x + i), 10, (n,))
+        d = c.advanced(2)
+        if n > 2:
+            d.data = d.data + 100
+        for _ in range(2):
+            d = bump(d)
+        tl.store(out + i, d.data)
+        tl.store(out + 4, c.total() + d.step + d.extra[0])
+
+    x, out = np.arange(4, dtype=np.int32), np.zeros(5, np.int32)
+    for n, added in ((3, 100), (1, 0)):
+        both(kernel, x=x, out=out, n=n)
+        assert out.tolist() == [*(x + 22 + added), 6 + 10 + n]
+
+
+def test_aggregate_types():
+    with eager():
+        c = Counter(block([1, 2]), 3, (block(5),))
+        handles = c.flatten()
+        again, cursor = c.type.unflatten(handles, 0)
+        assert cursor == 2 == len(c.type.flatten_types()) and again.type == c.type
+        assert again.step.value == 3 and again.extra[0].value == 5
+        assert c.type != Counter(block([1, 2]), 4, (block(5),)).type
+        assert c.type.mangle().startswith("Counter<i32S2S")
+
+
+def test_aggregate_messages():
+    @tl.core._aggregate
+    class Half:
+        a: tl.tensor
+        b: tl.tensor
+
+        def __init__(self, a):
+            self.a = a
+
+    with eager():
+        with pytest.raises(AttributeError, match="Half did not initialize attribute 'b'"):
+            Half(block(1))
+        with pytest.raises(TypeError, match="Expected tensor for attribute 'a' of Half, got const"):
+            Half(3)
+        with pytest.raises(AttributeError, match="Counter has no field 'other'"):
+            Counter(block(1), 2).other = 3
+    with pytest.raises(TypeError, match="__init__ cannot be a @triton.jit function"):
+
+        @tl.core._aggregate
+        class Jitted:
+            a: tl.tensor
+
+            @device_function
+            def __init__(self, a):
+                pass
