@@ -54,6 +54,36 @@ def test_modules_below_the_alias_are_the_same_objects(python):
     assert python(program) == "3.6.0 0.1.0"
 
 
+def test_what_existing_programs_import(python):
+    program = """
+        from tritium import compat
+        compat.install()
+        import triton
+        import triton.language as tl
+        import triton._filecheck, triton._internal_testing, triton.testing, triton.knobs
+        from triton import Config, aggregate, autotune, cdiv, heuristics, jit, next_power_of_2
+        from triton._C.libtriton import ir, native_specialize_impl
+        from triton.backends.compiler import BaseBackend, GPUTarget
+        from triton.backends.driver import DriverBase
+        from triton.compiler import ASTSource, CompiledKernel
+        from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
+        from triton.errors import TritonError
+        from triton.language.extra import libdevice
+        from triton.language.extra.libdevice import exp
+        from triton.runtime import Autotuner, JITFunction, KernelInterface, driver
+        from triton.runtime._allocation import NullAllocator
+        from triton.runtime.errors import OutOfResources
+        from triton.runtime.jit import JITCallable, MockTensor, TensorWrapper, get_device_key
+        from triton.runtime.jit import reinterpret, type_canonicalisation_dict
+        active = triton.runtime.driver.active
+        properties = active.utils.get_device_properties(active.get_current_device())
+        assert all(name in properties for name in
+                   ("multiprocessor_count", "max_shared_mem", "max_num_regs", "warpSize"))
+        print(get_device_key(), active.get_active_torch_device())
+    """
+    assert python(program) == "cpu:0 cpu"
+
+
 def test_import_tritium_alone_leaves_the_installed_triton(python):
     assert python("import tritium, tritium.compat, triton; print(triton.__version__)") == "9.9"
 

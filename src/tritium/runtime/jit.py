@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+import operator
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from tritium import knobs
 from tritium.backends.active import driver
-from tritium.backends.base import make_backend
+from tritium.backends.base import BaseBackend, make_backend
 from tritium.compiler import ASTSource, CompiledKernel, compile  # noqa: A004
 from tritium.language.constexpr import constexpr, constexpr_function, unwrap
 from tritium.language.function import JITCallable, KernelParam
@@ -24,20 +25,26 @@ from tritium.runtime.specialize import (
     type_canonicalisation_dict,
 )
 from tritium.runtime.tensors import MockTensor, TensorWrapper, reinterpret
+from tritium.target import GPUTarget
 
-class _DeviceCache:
-    """What a kernel keeps for each device: compiled kernels by key, target, backend."""
 
-    def __init__(self, function: JITFunction[Any]):
-        self.kernels: dict[Any, CompiledKernel] = {}
-        self.keys: dict[Any, str] = {}
-        self.target = driver.active.get_current_target()
-        self.backend = make_backend(self.target)
-        self.specializers = [Specializer(p, self.backend) for p in function.params]
+class DeviceCache(NamedTuple):
+    """What a kernel keeps for each device."""
 
-    def __getitem__(self, index: int) -> Any:
-        # The reference keeps a tuple here.
-        return (self.kernels, self.keys, self.target, self.backend, self.specializers)[index]
+    kernels: dict[Any, CompiledKernel]
+    """Compiled kernels, by specializations and options."""
+    keys: dict[Any, str]
+    """The same keys as the text that hooks are given."""
+    target: GPUTarget
+    backend: BaseBackend
+    binder: Callable[..., Any]
+    """(values, specializations, options) of a launch's arguments; see `specialize.make_binder`."""
+
+
+def get_device_key() -> str:
+    """The current device as text: `cpu:0`."""
+    active = driver.active
+    return f"{active.get_current_target().backend}:{active.get_current_device()}"
 
 
 class JitFunctionInfo:
@@ -83,10 +90,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
             for i, (name, p) in enumerate(self.signature.parameters.items())
         ]
         self.arg_names = list(self.signature.parameters)
-        self.device_caches: dict[Any, _DeviceCache] = defaultdict(lambda: _DeviceCache(self))
+        self._caches: dict[Any, dict[Any, DeviceCache]] = {}
+        self._preloaded: dict[str, CompiledKernel] = {}
+        self._compiling = ForkSafeLock()
 
     def repr(self, specialization: Any) -> str:
-        """The name of the compiled kernel."""
         return self.__name__ if self._repr is None else self._repr(specialization)
 
     @property
@@ -100,10 +108,20 @@ class JITFunction(JITCallable, KernelInterface[T]):
             raise TypeError(f"add_pre_run_hook: {hook!r} is not callable")
         self.pre_run_hooks.append(hook)
 
-    def create_binder(self) -> tuple[Any, ...]:
-        """(kernels by key, keys, target, backend, binder) for the current device."""
-        cache = self.device_caches[driver.active.get_current_device()]
-        return cache.kernels, cache.keys, cache.target, cache.backend, self._bind
+    @property
+    def device_caches(self) -> dict[Any, DeviceCache]:
+        """The kernels compiled so far, by device of the active driver."""
+        caches = self._caches.get(driver.active)
+        if caches is None:
+            # Another driver may give its devices the same numbers, and launches in its own way.
+            caches = self._caches[driver.active] = defaultdict(self.create_binder)
+        return caches
+
+    def create_binder(self) -> DeviceCache:
+        """An empty cache for the current device."""
+        target = driver.active.get_current_target()
+        backend = make_backend(target)
+        return DeviceCache({}, {}, target, backend, make_binder(self, backend))
 
     # Launching
 
@@ -119,115 +137,99 @@ class JITFunction(JITCallable, KernelInterface[T]):
         device = active.get_current_device()
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        cache = self.device_caches[device]
-        values, options = self._bind(args, kwargs)
-        pairs = [s(v) for s, v in zip(cache.specializers, values)]
-        key = (tuple(pairs), tuple(options.items()))
-        kernel = cache.kernels.get(key)
+        caches = self._caches.get(active) or self.device_caches
+        cache = caches[device]
+        values, pairs, options = cache.binder(*args, **kwargs)
+        key = (pairs, tuple(options.items()))
+        try:
+            kernel = cache.kernels.get(key)
+        except TypeError:
+            key = (pairs, constexpr_key(options, "an option's value"))
+            kernel = cache.kernels.get(key)
         if kernel is None:
-            kernel = self._compile(cache, device, key, pairs, values, options, warmup)
+            kernel = self._compile(_Launch(cache, device, key, pairs, values, options, warmup))
             if kernel is None:
                 return None
-        self._check_globals()
+        if self.used_global_vals:
+            self._check_globals()
         if warmup:
             return kernel
-        grid_size = self.grid_of(grid, values)
+        gx, gy, gz = self.grid_of(grid, values)
+        if gx * gy * gz == 0:
+            return kernel
         stream = active.get_current_stream(device)
         enter, exit_ = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
-        kernel.run(
-            *grid_size, stream, kernel.function, kernel.packed_metadata,
-            kernel.launch_metadata(grid_size, stream, *values) if enter or exit_ else None,
-            enter, exit_, *values,
-        )  # fmt: skip
+        if enter or exit_:
+            data = kernel.launch_metadata((gx, gy, gz), stream, *values)
+        else:
+            data = enter = exit_ = None
+        launch = kernel.run  # first: it loads the function
+        launch(
+            gx, gy, gz, stream, kernel.function, kernel.packed_metadata, data, enter, exit_, *values
+        )
         return kernel
-
-    def _bind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], dict[str, Any]]:
-        """Argument values in the order of the parameters, and the keywords that are options."""
-        params = self.params
-        if len(args) > len(params):
-            raise TypeError(
-                f"{self.__name__}() takes {len(params)} arguments but {len(args)} were given"
-            )
-        values = list(args)
-        for param in params[: len(args)]:
-            if param.name in kwargs:
-                raise TypeError(f"{self.__name__}() got multiple values for '{param.name}'")
-        missing: list[str] = []
-        for param in params[len(args) :]:
-            if param.name in kwargs:
-                values.append(kwargs.pop(param.name))
-            elif param.has_default:
-                values.append(param.default)
-            else:
-                missing.append(param.name)
-        if missing:
-            names = ", ".join(f"'{name}'" for name in missing)
-            raise TypeError(f"{self.__name__}() is missing arguments: {names}")
-        return values, kwargs
 
     def grid_of(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
         """The three sizes of the grid. Raises `TypeError` or `ValueError` for a bad one."""
         if callable(grid):
             grid = grid(dict(zip(self.arg_names, values)))
-        if isinstance(grid, int):
+        if hasattr(grid, "__index__"):
             grid = (grid,)
         if not isinstance(grid, (tuple, list)) or not 1 <= len(grid) <= 3:
             raise TypeError(f"the grid must be a tuple of 1 to 3 ints or a function; got {grid!r}")
-        sizes: list[int] = []
+        sizes = [1, 1, 1]
         for axis, size in enumerate(grid):
-            size = unwrap(size)
-            if not hasattr(size, "__index__"):
-                raise TypeError(f"grid[{axis}] is {size!r}; an int is required")
-            size = int(size)
+            if type(size) is not int:
+                try:
+                    size = operator.index(size)
+                except TypeError:
+                    raise TypeError(f"grid[{axis}] is {size!r}; an int is required") from None
             if not 0 <= size < 2**31:
                 raise ValueError(f"grid[{axis}] is {size}; it must be in 0 .. 2**31-1")
-            sizes.append(size)
-        sizes += [1] * (3 - len(sizes))
+            sizes[axis] = size
         return sizes[0], sizes[1], sizes[2]
 
     def _check_globals(self) -> None:
         for (name, _), (value, namespace) in self.used_global_vals.items():
-            now = namespace.get(name, constexpr(None))
+            now = namespace.get(name, _ABSENT)
             if now is not value and not _equal(now, value):
+                shown = "nothing (it was deleted)" if now is _ABSENT else now
                 raise RuntimeError(
                     f"Global variable {name} has changed since we compiled this kernel, "
-                    f"from {value} to {now}"
+                    f"from {value} to {shown}"
                 )
 
     # Compiling
 
-    def _compile(
-        self,
-        cache: _DeviceCache,
-        device: Any,
-        key: Any,
-        pairs: Sequence[tuple[Any, Any]],
-        values: Sequence[Any],
-        options: Mapping[str, Any],
-        warmup: bool,
-    ) -> CompiledKernel | None:
-        self._check_options(cache.backend, options)
-        types = [p[0] for p in pairs]
-        constants = constants_of(values, types)
-        attrs = attributes_of(types, [p[1] for p in pairs], cache.backend)
-        parsed = cache.backend.parse_options(dict(options))
-        signature = dict(zip(self.arg_names, types))
+    def _compile(self, launch: _Launch) -> CompiledKernel | None:
+        """Compile what a launch needs; None when the hook cancels it."""
+        cache, key = launch.cache, launch.key
         text = str(key)
-        hooks = (knobs.runtime.jit_cache_hook, knobs.runtime.jit_post_compile_hook)
-        info = None
-        if any(hooks):
-            info = self._hook_info(text, signature, device, constants, parsed, attrs, warmup)
-        if hooks[0] is not None and hooks[0](already_compiled=False, **(info or {})):
+        with self._compiling:
+            known = cache.kernels.get(key)  # another thread may have been faster
+            if known is None and self._preloaded:
+                known = self._preloaded.get(text)
+            if known is not None:
+                cache.kernels[key] = known
+                return known
+            return self._compile_new(launch, text)
+
+    def _compile_new(self, launch: _Launch, text: str) -> CompiledKernel | None:
+        cache, key, device = launch.cache, launch.key, launch.device
+        self._check_options(cache.backend, launch.options)
+        types = [pair[0] for pair in launch.pairs]
+        constants = constants_of(launch.values, types)
+        attrs = attributes_of(types, [pair[1] for pair in launch.pairs], cache.backend)
+        parsed = cache.backend.parse_options(launch.options)
+        signature = dict(zip(self.arg_names, types))
+        before, after = knobs.runtime.jit_cache_hook, knobs.runtime.jit_post_compile_hook
+        info: dict[str, Any] = {}
+        if before is not None or after is not None:
+            details = (text, signature, device, constants, parsed, attrs, launch.warmup)
+            info = self._hook_info(*details)
+        if before is not None and before(already_compiled=False, **info):
             return None
-        preloaded = self._preloaded.get(text)
-        if preloaded is not None:
-            cache.kernels[key] = preloaded
-            return preloaded
         source = self.ASTSource(self, signature, constants, attrs)
-        source.name = self.repr(_Specialization(signature, constants, self.arg_names))
-        mode = async_compile.active_mode.get()
 
         def build() -> CompiledKernel:
             return compile(source, target=cache.target, options=parsed.__dict__)
@@ -235,11 +237,15 @@ class JITFunction(JITCallable, KernelInterface[T]):
         def finish(kernel: CompiledKernel) -> None:
             cache.kernels[key] = kernel
             cache.keys[key] = text
-            if hooks[1] is not None:
-                hooks[1](already_compiled=True, **(info or {}))
+            if after is not None:
+                after(already_compiled=False, **info)
 
-        if mode is not None and warmup:
-            return mode.submit((id(self), key), build, finish)  # pyright: ignore[reportReturnType]
+        mode = async_compile.active_mode.get()
+        if mode is not None:
+            future = mode.submit((id(cache.kernels), key), build, finish)
+            if launch.warmup:
+                return future  # pyright: ignore[reportReturnType]  (it stands for the kernel)
+            return future.result()
         kernel = build()
         finish(kernel)
         return kernel
@@ -269,12 +275,12 @@ class JITFunction(JITCallable, KernelInterface[T]):
         data = json.dumps(
             {
                 "name": self.qualified_name,
-                "signature": {k: v for k, v in signature.items()},
+                "signature": {k: to_json(v) for k, v in signature.items()},
                 "constant_keys": [list(p) for p in constants],
-                "constant_vals": [_jsonable(v) for v in constants.values()],
+                "constant_vals": [to_json(v) for v in constants.values()],
                 "attrs_keys": [list(p) for p in attrs],
                 "attrs_vals": list(attrs.values()),
-                "options": {k: _jsonable(v) for k, v in options.__dict__.items()},
+                "options": {k: to_json(v) for k, v in options.__dict__.items()},
                 "key": key,
             }
         )
@@ -307,22 +313,31 @@ class JITFunction(JITCallable, KernelInterface[T]):
             )
         cache = self.device_caches[driver.active.get_current_device()]
         constants = {
-            tuple(path): _from_json(value)
+            tuple(path): from_json(value)
             for path, value in zip(data["constant_keys"], data["constant_vals"])
         }
         attrs = {tuple(path): v for path, v in zip(data["attrs_keys"], data["attrs_vals"])}
-        signature = {name: _as_tuples(t) for name, t in data["signature"].items()}
+        signature = {name: from_json(t) for name, t in data["signature"].items()}
         source = self.ASTSource(self, signature, constants, attrs)
-        options = {k: _from_json(v) for k, v in data["options"].items()}
+        options = {k: from_json(v) for k, v in data["options"].items()}
         kernel = compile(source, target=cache.target, options=options)
         self._preloaded[data["key"]] = kernel
         return kernel
 
-    @property
-    def _preloaded(self) -> dict[str, CompiledKernel]:
-        return self.__dict__.setdefault("_preloaded_kernels", {})
+
+class _Launch(NamedTuple):
+    """What a kernel has to be compiled for."""
+
+    cache: DeviceCache
+    device: Any
+    key: Any
+    pairs: Sequence[tuple[Any, Any]]
+    values: Sequence[Any]
+    options: dict[str, Any]
+    warmup: bool
 
 
+_ABSENT = object()
 _FOREIGN_OPTIONS = frozenset({
     "num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "ptx_version", "ptx_options",
     "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "extern_libs",
@@ -335,51 +350,11 @@ _FOREIGN_OPTIONS = frozenset({
 """Options of some backend; each backend takes those that it knows."""
 
 
-class _Specialization:
-    """What a kernel's `repr` function is given."""
-
-    def __init__(self, signature: Mapping[str, Any], constants: Mapping[Any, Any], names: list[str]):
-        self.signature = dict(signature)
-        self.constants = {names[p[0]]: v for p, v in constants.items() if len(p) == 1}
-
-
 def _equal(left: Any, right: Any) -> bool:
     try:
         return bool(unwrap(left) == unwrap(right))
     except (TypeError, ValueError):
         return False
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, JITCallable):
-        return {"jit_function": f"{value.__module__}:{value.__qualname__}"}
-    if isinstance(value, (tuple, list)):
-        return [_jsonable(v) for v in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return {"constexpr": str(value)}
-
-
-def _from_json(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_from_json(v) for v in value)
-    if isinstance(value, dict):
-        from_text = value.get("constexpr")
-        name = type_canonicalisation_dict.get(str(from_text))
-        if name is None:
-            raise RuntimeError(f"cannot restore the compile-time value {value}")
-        return _dtype(name)
-    return value
-
-
-def _dtype(name: str) -> Any:
-    import tritium.language as tl  # the language is larger than all that a launch needs
-
-    return tl.dtype(name if name[0] in "fb" else name.replace("i", "int", 1))
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(_as_tuples(v) for v in value) if isinstance(value, list) else value
 
 
 @overload

@@ -1,0 +1,94 @@
+"""`tritium opt`: passes by name over a file."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from tritium.cli.app import app
+from tritium.ir.parsing import parse_module
+from tritium.ir.printing import print_module
+
+TEXT = """module {
+  tt.func public @f(%x: i32, %p: !tt.ptr<i32>) {
+    %a = arith.addi %x, %x : i32
+    %b = arith.addi %x, %x : i32
+    %c = arith.muli %a, %b : i32
+    %dead = arith.subi %x, %c : i32
+    tt.store %p, %c : !tt.ptr<i32>
+    tt.return
+  }
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "kernel.ttir"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def opt(*arguments: str, stdin: str | None = None):
+    return CliRunner().invoke(app, ["opt", *arguments], input=stdin)
+
+
+def test_without_passes_the_module_is_printed(file):
+    done = opt(file)
+    assert done.exit_code == 0
+    assert done.stdout == print_module(parse_module(TEXT, file)).rstrip("\n") + "\n"
+
+
+def test_passes_run_in_order(file):
+    once = opt(file, "--pass", "cse").stdout
+    assert once.count("arith.addi") == 1 and "arith.subi" in once
+    both = opt(file, "--pass", "cse", "--pass", "dce").stdout
+    assert both.count("arith.addi") == 1 and "arith.subi" not in both
+    assert opt(file, "-p", "cse,dce").stdout == both
+
+
+def test_the_result_reads_in_again(file, tmp_path):
+    out = tmp_path / "out.ttir"
+    assert opt(file, "--pass", "cse", "-o", str(out)).stdout == ""
+    again = opt(str(out), "--pass", "cse")
+    assert again.exit_code == 0 and again.stdout.count("arith.addi") == 1
+
+
+def test_standard_input(file):
+    assert "arith.subi" not in opt("-", "--pass", "dce", stdin=TEXT).stdout
+
+
+def test_printing_after_each_pass(file):
+    done = opt(file, "--pass", "cse", "--pass", "dce", "--print-after-all")
+    headers = [line for line in done.stderr.splitlines() if "IR Dump After" in line]
+    assert len(headers) == 2 and "(cse)" in headers[0] and "(dce)" in headers[1]
+    assert "IR Dump" not in done.stdout
+
+
+def test_the_list_of_passes():
+    lines = opt("--list").stdout.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert names == sorted(names) and {"canonicalize", "cse", "dce", "licm"} <= set(names)
+    assert all(len(line.split()) > 2 for line in lines), "a pass without a description"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--pass", "nonsense"), "no pass is called 'nonsense'; there are"),
+        (("--pass", "unroll{speed=3}"), "has no option 'speed'"),
+    ],
+)
+def test_what_the_user_got_wrong_about_passes(file, arguments, message):
+    done = opt(file, *arguments)
+    assert done.exit_code == 1 and message in done.stderr and done.stdout == ""
+
+
+def test_what_the_user_got_wrong_about_the_file(tmp_path):
+    done = opt(str(tmp_path / "none.ttir"))
+    assert done.exit_code == 1 and "none.ttir" in done.stderr
+    done = opt("-", stdin="module {\n  tt.nonsense\n}\n")
+    assert done.exit_code == 1 and "Operation tt.nonsense is not registered" in done.stderr
+    done = opt("-", stdin=TEXT.replace("tt.return", "tt.return %x : i32"))
+    assert done.exit_code == 1 and "tritium: error" in done.stderr
+    assert opt().exit_code == 1
