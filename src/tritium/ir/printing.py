@@ -3,7 +3,7 @@
 Values are named after their name hints: `%x`, and `%x_3` where `%x` is taken; constants without a
 hint `%c1_i32`, `%cst`; other values are numbered. As in MLIR all values of a region are named
 before those of the regions inside it, and sibling regions go on from the same numbers.
-Locations are aliases (`loc(#loc3)`) that are defined at the end.
+Locations are aliases (`loc(#loc3)`), defined at the end but for those that arguments need.
 """
 
 from __future__ import annotations
@@ -57,17 +57,21 @@ class IRPrinter(Printer):
         self._texts: dict[Attribute, str] = {}
         self._location_ids: dict[int, str] = {}
         self._aliases: dict[Attribute, str] = {}
+        self._early: set[str] = set()
 
     def text(self) -> str:
         """What has been printed."""
         return "".join(self._parts)
 
     def finish(self) -> None:
-        """End the text with the definitions of the location aliases."""
+        """Add the definitions of the location aliases: those that block arguments use first
+        (MLIR resolves these as it reads them), the others at the end."""
+        before: list[str] = []
         self._parts.append("\n")
         for location, alias in self._aliases.items():
-            text = location_text(location, self._reference)
-            self._parts.append(f"{alias} = loc({text})\n")
+            line = f"{alias} = loc({location_text(location, self._reference)})\n"
+            (before if alias in self._early else self._parts).append(line)
+        self._parts[:0] = before
 
     # Output, without xDSL's tracking of lines and columns.
 
@@ -218,7 +222,15 @@ class IRPrinter(Printer):
     def print_argument_location(self, arg: BlockArgument) -> None:
         """Print ` loc(...)` if locations are printed."""
         if self.print_debuginfo:
-            self._parts.append(f" loc({location_text(arg.location, self._reference)})")
+            self._parts.append(f" loc({location_text(arg.location, self._early_reference)})")
+
+    def _early_reference(self, location: Attribute) -> str:
+        alias = self._reference(location)
+        if alias not in self._early:
+            self._early.add(alias)
+            for part in parts_of(location):
+                self._early_reference(part)
+        return alias
 
     def _predecessors_text(self, block: Block) -> str:
         region = block.parent

@@ -265,7 +265,7 @@ class GatherOp(Op):
     """Elements of `src` at positions along an axis: `src[indices[i, j], j]` for axis 0."""
 
     name = "tt.gather"
-    syntax = "$src ~ '[' $indices ']' [$efficient_layout] attrs : functional"
+    syntax = "$src ~ '[' $indices ']' attrs : functional"
     src = operand()
     indices = operand()
     axis = i32_attr()
