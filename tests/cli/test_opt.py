@@ -89,6 +89,6 @@ def test_what_the_user_got_wrong_about_the_file(tmp_path):
     assert done.exit_code == 1 and "none.ttir" in done.stderr
     done = opt("-", stdin="module {\n  tt.nonsense\n}\n")
     assert done.exit_code == 1 and "Operation tt.nonsense is not registered" in done.stderr
-    done = opt("-", stdin=TEXT.replace("tt.return", "tt.return %x : i32"))
+    done = opt("-", stdin=TEXT.replace("arith.muli %a, %b", "arith.muli %a, %p"))
     assert done.exit_code == 1 and "tritium: error" in done.stderr
     assert opt().exit_code == 1
