@@ -6,13 +6,20 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language
 from tritium.language.function import JITCallable
 
 ArgPath = tuple[int, ...]
+
+
+class Specialization(NamedTuple):
+    """What the function that names a kernel (`@jit(repr=...)`) is given."""
+
+    signature: dict[str, Any]
+    constants: dict[str, Any]
 
 
 class ASTSource:
@@ -64,6 +71,9 @@ class ASTSource:
             if not param.has_default:
                 raise TypeError(f"{self.name}: no type and no constant for parameter {name!r}")
             constants[(param.num,)] = param.default
+        names = fn.arg_names
+        named = {names[path[0]]: v for path, v in constants.items() if len(path) == 1}
+        self.entry = fn.repr(Specialization(dict(self.signature), named))
 
     def _path(self, key: Any) -> ArgPath:
         if isinstance(key, str):
@@ -78,7 +88,7 @@ class ASTSource:
             (path, getattr(value, "cache_key", None) or repr(value))
             for path, value in sorted(self.constants.items())
         ]
-        text = f"{self.fn.cache_key}-{list(self.signature.items())}-{constants}-{self.attrs}"
+        text = f"{self.entry}-{self.fn.cache_key}-{list(self.signature.items())}-{constants}-{self.attrs}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def make_ir(self, backend: BaseBackend, options: Any) -> Any:
@@ -97,6 +107,7 @@ class ASTSource:
                 allow_non_constexpr_globals=knobs.compilation.allow_non_constexpr_globals,
                 debugging=knobs.compilation.front_end_debugging,
             ),
+            self.entry,
         )
 
     def parse_options(self) -> dict[str, Any]:

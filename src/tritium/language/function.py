@@ -18,6 +18,12 @@ from tritium.language import dependencies, emitter
 from tritium.language.constexpr import constexpr_type
 
 
+_ANNOTATIONS = {
+    "bool": "u1", "int1": "u1", "uint1": "u1", "u1": "u1", "int": "i32", "float": "fp32",
+    "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",
+}  # fmt: skip
+
+
 class KernelParam:
     """One parameter of a kernel, with what its annotation and the decorator say of it."""
 
@@ -69,12 +75,11 @@ class KernelParam:
     def annotation_type(self) -> str:
         """The type that the annotation fixes ("i32", "fp32", "u8"), or ""."""
         word = self.annotation.split(".")[-1]
-        match = re.fullmatch(r"(u?)int(1|8|16|32|64)", word)
+        match = re.fullmatch(r"(u?)int(8|16|32|64)", word)
         if match:
             return ("u" if match[1] else "i") + match[2]
-        return {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}.get(
-            word, word if re.fullmatch(r"(fp16|bf16|fp32|fp64|[iu](1|8|16|32|64))", word) else ""
-        )
+        known = re.fullmatch(r"fp16|bf16|fp32|fp64|i1|[iu](8|16|32|64)", word)
+        return _ANNOTATIONS.get(word, word if known else "")
 
 
 class JITCallable:
@@ -147,6 +152,11 @@ class JITCallable:
     @cached_property
     def arg_names(self) -> list[str]:
         return [p.name for p in self.params]
+
+    def repr(self, specialization: Any) -> str:
+        """The name of the compiled kernel, from its `.signature` (parameter -> type) and
+        `.constants` (parameter -> value)."""
+        return self.__name__
 
     @property
     def src(self) -> str:

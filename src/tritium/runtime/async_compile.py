@@ -80,4 +80,5 @@ class AsyncCompileMode:
         active_mode.set(None)
         kernels = {k.future: k for k in self.future_kernels.values()}
         for future in as_completed(self.raw_futures):
-            kernels[future].result(self.ignore_errors)
+            # An error of the block itself is not hidden by one of a compilation.
+            kernels[future].result(self.ignore_errors or error is not None)

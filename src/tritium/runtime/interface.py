@@ -15,11 +15,15 @@ Grid = Any
 class KernelInterface(Generic[T]):
     """Anything that is launched as `kernel[grid](*args, **options)`."""
 
-    run: Any
+    def run(self, *args: Any, grid: Grid, warmup: bool, **kwargs: Any) -> Any:
+        """Launch, or with `warmup` only compile. What can be launched defines it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define run")
 
     def warmup(self, *args: Any, grid: Grid, **kwargs: Any) -> Any:
         """Compile without launching; tensors may be given by their dtype."""
-        return self.run(*map(MockTensor.wrap_dtype, args), grid=grid, warmup=True, **kwargs)
+        wrap = MockTensor.wrap_dtype
+        named = {name: wrap(value) for name, value in kwargs.items()}
+        return self.run(*map(wrap, args), grid=grid, warmup=True, **named)
 
     def __getitem__(self, grid: Grid) -> Any:
         """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""

@@ -18,10 +18,13 @@ from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
 from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.locks import ForkSafeLock
+from tritium.runtime.serialize import from_json, to_json
 from tritium.runtime.specialize import (
-    Specializer,
     attributes_of,
     constants_of,
+    constexpr_key,
+    make_binder,
     type_canonicalisation_dict,
 )
 from tritium.runtime.tensors import MockTensor, TensorWrapper, reinterpret

@@ -12,7 +12,8 @@ An argument contributes (type, specialization):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,23 +52,14 @@ def canonical_dtype(dtype: Any) -> str:
 
     Raises `TypeError` for a dtype that kernels cannot access.
     """
-    name = getattr(dtype, "name", None) or str(dtype).split(".")[-1]
+    if isinstance(dtype, type):  # numpy.float32
+        name = dtype.__name__
+    else:
+        name = getattr(dtype, "name", None) or str(dtype).split(".")[-1]
     found = type_canonicalisation_dict.get(name)
     if found is None:
         known = ", ".join(sorted(set(type_canonicalisation_dict.values())))
         raise TypeError(f"no kernel type matches dtype {dtype!s}; supported are {known}")
-    return found
-
-
-_pointer_types: dict[tuple[Any, bool], str] = {}
-
-
-def pointer_type(dtype: Any, is_const: bool) -> str:
-    """The type of a pointer to elements of `dtype`: "*fp32", or "*kfp32" for read-only access."""
-    key = (dtype, is_const)
-    found = _pointer_types.get(key)
-    if found is None:
-        found = _pointer_types[key] = ("*k" if is_const else "*") + canonical_dtype(dtype)
     return found
 
 
@@ -100,87 +92,182 @@ class Specializer:
 
     def __init__(self, param: KernelParam, backend: Any):
         self.param = param
+        self.name = param.name
         self.backend = backend
         self.by_value = not param.do_not_specialize
         self.by_alignment = self.by_value and not param.do_not_specialize_on_alignment
         self.fixed = param.annotation_type
+        self.fixed_other = self.fixed.startswith(("fp", "bf", "u1", "i1"))
+        self.prefix = "*k" if param.is_const else "*"
+        self._aligned: dict[Any, tuple[str, str]] = {}
+        self._handlers: dict[type, Callable[[Any], tuple[Any, Any]]] = {
+            int: self._int, float: self._float, bool: self._bool, np.ndarray: self._array
+        }  # fmt: skip
+
+    @property
+    def function(self) -> Callable[[Any], tuple[Any, Any]]:
+        """(type, specialization) of an argument. Raises `TypeError` naming the parameter."""
+        return self.constant if self.param.is_constexpr else self.__call__
+
+    def constant(self, arg: Any) -> tuple[Any, Any]:
+        """The specialization for a constexpr parameter."""
+        kind = type(arg)
+        if kind is int or kind is str:
+            return "constexpr", arg
+        return "constexpr", constexpr_key(arg, f"argument '{self.name}'")
 
     def __call__(self, arg: Any) -> tuple[Any, Any]:
-        """(type, specialization) of an argument. Raises `TypeError` naming the parameter."""
         kind = type(arg)
-        if self.param.is_constexpr:
-            return "constexpr", constexpr_key(arg)
-        if kind is int:
-            return self._int(arg)
-        if kind is float:
-            return self.fixed or "fp32", ""
-        if kind is np.ndarray or hasattr(arg, "data_ptr"):
-            return self._tensor(arg)
-        if kind is bool:
-            return self.fixed or "u1", ""
-        return self._other(arg)
+        handler = self._handlers.get(kind)
+        if handler is None:
+            handler = self._handlers[kind] = self._handler(kind)
+        return handler(arg)
+
+    def _handler(self, kind: type) -> Callable[[Any], tuple[Any, Any]]:
+        if kind.__name__ == "FakeTensor":
+            return lambda arg: (self._pointer(arg.dtype), "D")  # as a mock tensor: no address
+        return self._tensor if hasattr(kind, "data_ptr") else self._other
+
+    def _float(self, arg: float) -> tuple[Any, Any]:
+        return self.fixed or "fp32", ""
+
+    def _bool(self, arg: bool) -> tuple[Any, Any]:
+        return self.fixed or "u1", ""
 
     def _int(self, arg: int) -> tuple[Any, Any]:
-        if self.by_value and arg == 1 and not self.fixed.startswith(("fp", "bf")):
-            return "constexpr", 1
-        type_ = self.fixed or int_type(arg)
-        if self.fixed.startswith(("fp", "bf", "u1", "i1")):
-            return type_, ""
+        if not self.fixed:
+            if arg == 1 and self.by_value:
+                return "constexpr", 1
+            try:
+                type_ = int_type(arg)
+            except OverflowError as error:
+                raise OverflowError(f"argument '{self.name}': {error}") from None
+        elif self.fixed_other:
+            return self.fixed, ""
+        else:
+            type_ = self.fixed
         return type_, self.backend.get_int_specialization(arg, align=self.by_alignment)
 
     def _tensor(self, arg: Any) -> tuple[Any, Any]:
-        if self.by_alignment and address_of(arg) % 16 == 0:
-            return pointer_type(arg.dtype, self.param.is_const), "D"
-        return pointer_type(arg.dtype, self.param.is_const), ""
+        dtype = arg.dtype
+        pair = self._aligned.get(dtype)
+        if pair is None:
+            pair = self._aligned[dtype] = self._pointer(dtype), "D"
+        if self.by_alignment and arg.data_ptr() & 15 == 0:
+            return pair
+        return pair[0], ""
+
+    def _array(self, arg: np.ndarray) -> tuple[Any, Any]:
+        dtype = arg.dtype
+        pair = self._aligned.get(dtype)
+        if pair is None:
+            pair = self._aligned[dtype] = self._pointer(dtype), "D"
+        if self.by_alignment and arg.__array_interface__["data"][0] & 15 == 0:
+            return pair
+        return pair[0], ""
+
+    def _pointer(self, dtype: Any) -> str:
+        try:
+            return self.prefix + canonical_dtype(dtype)
+        except TypeError as error:
+            raise TypeError(f"argument '{self.name}': {error}") from None
 
     def _other(self, arg: Any) -> tuple[Any, Any]:
         if arg is None or isinstance(arg, (str, base_type, constexpr, JITCallable)):
-            return "constexpr", constexpr_key(arg)
+            return self.constant(arg)
         if isinstance(arg, tuple):
-            pairs = [self(item) for item in arg]
+            pairs = [self(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
             types, specs = (tuple(p[i] for p in pairs) for i in (0, 1))
-            names = getattr(arg, "_fields", None)
-            if names is not None:
-                return type(arg)(*types), type(arg)(*specs)
+            if hasattr(arg, "_fields"):  # pyright: ignore[reportUnknownArgumentType]
+                kind: Any = type(arg)  # pyright: ignore[reportUnknownVariableType]
+                return kind(*types), kind(*specs)
             return types, specs
-        if isinstance(arg, (bool, np.bool_)):
-            return self.fixed or "u1", ""
+        if isinstance(arg, np.bool_):
+            return self._bool(bool(arg))
         if isinstance(arg, (int, np.integer)):
-            return self._int(int(arg))
+            return self._int(int(arg))  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(arg, (float, np.floating)):
-            return self.fixed or "fp32", ""
+            return self._float(arg)  # pyright: ignore[reportUnknownArgumentType]
         if hasattr(arg, "block_shape") and hasattr(arg, "base"):
             blocks = list(arg.block_shape)
-            return f"tensordesc<{canonical_dtype(arg.base.dtype)}{blocks}>", ""
-        if hasattr(arg, "dtype") or hasattr(arg, "__dlpack__"):
+            return f"tensordesc<{self._pointer(arg.base.dtype).lstrip('*k')}{blocks}>", ""
+        if not isinstance(arg, type) and (hasattr(arg, "dtype") or hasattr(arg, "__dlpack__")):
             return self._foreign(arg)
         raise TypeError(
-            f"argument '{self.param.name}' has type {type(arg).__name__}; a kernel takes tensors, "
+            f"argument '{self.name}' has type {type(arg).__name__}; a kernel takes tensors, "
             "numbers, None, tuples of these, and compile-time values"
         )
 
     def _foreign(self, arg: Any) -> tuple[Any, Any]:
+        if hasattr(arg, "data_ptr"):  # an attribute of this object alone
+            return self._tensor(arg)
         dtype = getattr(arg, "dtype", None)
         if dtype is None:
             dtype = np.from_dlpack(arg).dtype
         aligned = self.by_alignment and address_of(arg) % 16 == 0
-        return pointer_type(dtype, self.param.is_const), "D" if aligned else ""
+        return self._pointer(dtype), "D" if aligned else ""
 
 
-def constexpr_key(value: Any) -> Any:
-    """What tells two compile-time values apart in a key."""
+def make_binder(function: Any, backend: Any) -> Callable[..., Any]:
+    """A function from a launch's arguments to (values in the order of the parameters, a tuple of
+    their specializations, the other keywords: options), made for a kernel's parameters.
+
+    It is a Python function of the kernel's name and signature, so that Python itself matches
+    arguments with parameters, and says what is wrong with them.
+    """
+    params: Sequence[KernelParam] = function.params
+    parameters = list(function.signature.parameters.values())
+    own = f"_{'_'.join(p.name for p in params)}"  # a name that no parameter has
+    scope: dict[str, Any] = {}
+    declared: list[str] = []
+    keyword_only = False
+    for i, (param, given) in enumerate(zip(params, parameters)):
+        if given.kind is inspect.Parameter.VAR_KEYWORD:
+            raise TypeError(f"{function.__name__}: a kernel cannot have **{param.name}")
+        if given.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
+            keyword_only = True
+            if not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+                declared.append("*")
+        star = "*" if given.kind is inspect.Parameter.VAR_POSITIONAL else ""
+        default = ""
+        if param.has_default:
+            scope[f"{own}_default{i}"] = param.default
+            default = f"={own}_default{i}"
+        declared.append(f"{star}{param.name}{default}")
+        scope[f"{own}_{i}"] = Specializer(param, backend).function
+    declared.append(f"**{own}")
+    values = "".join(f"{p.name}, " for p in params)
+    pairs = "".join(f"{own}_{i}({p.name}), " for i, p in enumerate(params))
+    body = f"return ({values}), ({pairs}), {own}"
+    exec(f"def binder({', '.join(declared)}): {body}", scope)
+    binder = scope["binder"]
+    binder.__name__ = binder.__qualname__ = function.__name__
+    return binder
+
+
+def constexpr_key(value: Any, what: str = "a constexpr") -> Any:
+    """What tells two compile-time values apart in a key: `1`, `1.0` and `True` are equal to Python
+    but compile differently, and so do `0.0` and `-0.0`. Raises `TypeError` for an unhashable value
+    other than a list or a dict."""
     if isinstance(value, constexpr):
         value = value.value
-    if isinstance(value, JITCallable):
+    kind = type(value)
+    if value is None or kind is int or kind is str or isinstance(value, JITCallable):
         return value
+    if isinstance(value, float):
+        return kind, value.hex()
+    if isinstance(value, (tuple, list)):
+        return kind, tuple(constexpr_key(v, what) for v in value)  # pyright: ignore
+    if isinstance(value, dict):
+        return kind, tuple((k, constexpr_key(v, what)) for k, v in value.items())  # pyright: ignore
     try:
         hash(value)
     except TypeError:
-        if isinstance(value, list):
-            return tuple(constexpr_key(v) for v in value)
-        raise TypeError(f"a constexpr argument must be hashable; got {value!r}") from None
-    # 1, 1.0 and True are equal but compile differently.
-    return (type(value), value) if isinstance(value, (bool, float)) else value
+        raise TypeError(
+            f"{what}: the value of a constexpr must be hashable; got {value!r:.80} of type "
+            f"{kind.__name__}"
+        ) from None
+    return kind, value
 
 
 def constants_of(

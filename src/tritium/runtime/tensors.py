@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tritium.language.base import base_type
+import numpy as np
+
+from tritium.runtime.specialize import canonical_dtype
 
 
 class MockTensor:
@@ -13,11 +15,13 @@ class MockTensor:
 
     @staticmethod
     def wrap_dtype(arg: Any) -> Any:
-        """`arg`, or a mock tensor if it is a dtype of torch (or NumPy: a `numpy.dtype`)."""
+        """`arg`, or a mock tensor if it is a dtype of torch or of NumPy."""
         kind = type(arg)
         if kind.__name__ == "dtype" and kind.__module__ in ("torch", "numpy"):
             return MockTensor(arg)
         if kind.__module__ == "numpy.dtypes":
+            return MockTensor(arg)
+        if kind is type and arg.__module__ == "numpy" and hasattr(arg, "dtype"):  # numpy.float32
             return MockTensor(arg)
         return arg
 
@@ -65,11 +69,15 @@ class TensorWrapper:
 
     def stride(self, *args: Any) -> Any:
         """Strides in elements, as the base has them."""
-        return self.base.stride(*args)
+        if hasattr(self.base, "stride"):
+            return self.base.stride(*args)
+        strides = tuple(s // self.base.itemsize for s in self.base.strides)
+        return strides[args[0]] if args else strides
 
     def element_size(self) -> int:
         """Bytes of one element."""
-        return self.base.element_size()
+        base = self.base
+        return base.element_size() if hasattr(base, "element_size") else base.itemsize
 
     def __str__(self) -> str:
         return f"TensorWrapper[{self.dtype}]({self.base})"
@@ -77,16 +85,20 @@ class TensorWrapper:
     __repr__ = __str__
 
     def cpu(self) -> TensorWrapper:
-        """A copy in host memory."""
-        return TensorWrapper(self.base.cpu(), self.dtype)
+        """A copy in host memory (for a NumPy array: itself, which is there)."""
+        return TensorWrapper(self.base.cpu(), self.dtype) if hasattr(self.base, "cpu") else self
 
     def copy_(self, other: TensorWrapper) -> None:
         """Copy another wrapped tensor's data into this one."""
-        self.base.copy_(other.base)
+        if hasattr(self.base, "copy_"):
+            self.base.copy_(other.base)
+        else:
+            self.base[...] = other.base
 
     def clone(self) -> TensorWrapper:
         """A copy."""
-        return TensorWrapper(self.base.clone(), self.dtype)
+        copy = self.base.clone if hasattr(self.base, "clone") else self.base.copy
+        return TensorWrapper(copy(), self.dtype)
 
     def to(self, device: Any) -> TensorWrapper:
         """A copy on another device."""
@@ -94,7 +106,10 @@ class TensorWrapper:
 
     def new_empty(self, sizes: Sequence[int]) -> TensorWrapper:
         """A new tensor of the same kind, contents undefined."""
-        return TensorWrapper(self.base.new_empty(sizes), self.dtype)
+        base = self.base
+        if hasattr(base, "new_empty"):
+            return TensorWrapper(base.new_empty(sizes), self.dtype)
+        return TensorWrapper(np.empty(sizes, base.dtype), self.dtype)
 
 
 def reinterpret(tensor: Any, dtype: Any) -> Any:
@@ -103,11 +118,14 @@ def reinterpret(tensor: Any, dtype: Any) -> Any:
     Going back to the original dtype unwraps. Raises `TypeError` for what is no tensor.
     """
     if isinstance(tensor, TensorWrapper):
-        if str(dtype) == str(tensor.base.dtype):
+        if _same_dtype(dtype, tensor.base.dtype):
             return tensor.base
         return TensorWrapper(tensor.base, dtype)
     if hasattr(tensor, "data_ptr") or hasattr(tensor, "__array_interface__"):
-        if not isinstance(dtype, base_type) and not hasattr(dtype, "itemsize"):
-            raise TypeError(f"reinterpret: {dtype!r} is no dtype")
+        canonical_dtype(dtype)
         return TensorWrapper(tensor, dtype)
     raise TypeError(f"Cannot reinterpret a {type(tensor)}.")
+
+
+def _same_dtype(left: Any, right: Any) -> bool:
+    return canonical_dtype(left) == canonical_dtype(right)

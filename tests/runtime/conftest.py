@@ -1,0 +1,38 @@
+"""Fixtures of the runtime's tests: a cache of the test's own, and a device that only records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.launching import StubDriver
+
+from tritium import knobs
+from tritium.runtime import driver
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache directory."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(path))
+    return path
+
+
+@pytest.fixture
+def stub() -> Iterator[StubDriver]:
+    """The active driver, whose launches are recorded and not run."""
+    stub = StubDriver()
+    driver.set_active(stub)
+    try:
+        yield stub
+    finally:
+        driver.reset_active()
+
+
+@pytest.fixture(autouse=True)
+def hooks_restored() -> Iterator[None]:
+    """Hooks that a test sets do not outlive it."""
+    with knobs.runtime.scope(), knobs.compilation.scope(), knobs.autotuning.scope():
+        yield
