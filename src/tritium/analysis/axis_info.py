@@ -359,8 +359,11 @@ def _div(op: Any, operands: list[AxisInfo]) -> AxisInfo:
     if b.known == 1:
         return a
     base = _default(op, op.results[0].type, operands)
-    if op.name == "arith.divsi" and not a.natural:
+    # Rounding toward zero makes the groups around zero differ, a negative divisor those of floor.
+    signed = op.name == "arith.divsi" and not a.natural
+    if signed or (op.name == "arith.floordivsi" and not b.natural):
         return base
+    natural = a.natural and (op.name == "arith.divui" or b.natural)
     constancy = tuple(
         max(c, _same_in_group(a, b, d)) for d, c in enumerate(base.constancy)
     )
@@ -374,7 +377,7 @@ def _div(op: Any, operands: list[AxisInfo]) -> AxisInfo:
             q if constancy[d] >= a.contiguity[d] or a.contiguity[d] == 1 else 1
             for d, q in enumerate(divisibility)
         )
-    return replace(base, constancy=constancy, divisibility=divisibility, natural=a.natural)
+    return replace(base, constancy=constancy, divisibility=divisibility, natural=natural)
 
 
 @_rule("arith.remsi", "arith.remui")
