@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import namedtuple
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import make_backend
 from tritium.target import GPUTarget
+
+
+@cache
+def _metadata_class(fields: tuple[str, ...]) -> Any:
+    return namedtuple("KernelMetadata", fields)
 
 
 class LazyDict:
@@ -78,7 +84,7 @@ class CompiledKernel:
         metadata = json.loads(metadata_path.read_text())
         target = metadata["target"]
         metadata["target"] = GPUTarget(target["backend"], target["arch"], target["warp_size"])
-        self.metadata = namedtuple("KernelMetadata", sorted(metadata))(**metadata)
+        self.metadata = _metadata_class(tuple(sorted(metadata)))(**metadata)
         backend = make_backend(self.metadata.target)
         self.packed_metadata = backend.pack_metadata(self.metadata)
         self.src = src

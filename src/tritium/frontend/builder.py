@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from xdsl.dialects.builtin import UNKNOWN_LOC, CallSiteLoc, FileLineColLoc, IntAttr, StringAttr
+from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.ir import locations
 from tritium.ir.types import Type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.function import JITCallable
@@ -34,23 +35,17 @@ class IRBuilder:
     def __init__(self, features: TargetFeatures):
         self.features = features
         self.block = Block()
-        self.location: Attribute = UNKNOWN_LOC
+        self.location: LocationAttr = locations.UNKNOWN
         self.name_hint: str | None = None
         self.handle_call: CallHandler | None = None
         self.source_position: tuple[str, int] = ("<unknown>", 0)
-        self._locations: dict[tuple[str, int, int], FileLineColLoc] = {}
 
     # Position
 
     def set_position(self, file: str, line: int, column: int) -> None:
         """Ops from now on come from this place in the user's source."""
         self.source_position = (file, line)
-        key = (file, line, column)
-        location = self._locations.get(key)
-        if location is None:
-            location = FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
-            self._locations[key] = location
-        self.location = location
+        self.location = locations.file_line(file, line, column)
 
     @contextmanager
     def inserting_into(self, block: Block) -> Iterator[Block]:
@@ -85,7 +80,7 @@ class IRBuilder:
             *operands,
             result=result,
             regions=regions,
-            location=self.location,  # pyright: ignore[reportArgumentType]
+            location=self.location,
             **attrs,
         )
         self.insert(op)
@@ -94,6 +89,8 @@ class IRBuilder:
     def insert(self, op: Operation) -> None:
         """Append an op that is already built."""
         if self.name_hint is not None:
+            # The hint for whoever prints values; the location keeps the name through passes.
+            op.location = locations.named(self.name_hint, op.location)
             for value in op.results:
                 value.name_hint = self.name_hint
         self.block.add_op(op)
@@ -129,7 +126,3 @@ class IRBuilder:
     def static_print(self, text: str, file: Any = None, flush: bool = False) -> None:
         print(text, end="", file=file or sys.stdout, flush=flush)
 
-
-def inlined_at(callee: Attribute, caller: Attribute) -> CallSiteLoc:
-    """The location of an op of `callee` inlined at a call in `caller`."""
-    return CallSiteLoc(callee, caller)

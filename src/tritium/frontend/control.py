@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i32
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, LocationAttr, UnitAttr, i32
 from xdsl.ir import Attribute, Block, Region
 
 from tritium import language as tl
@@ -138,7 +138,7 @@ class ControlFlow(Statements):
         condition: tl.tensor,
         blocks: Sequence[Block],
         values: Sequence[Sequence[Any]],
-        location: Attribute,
+        location: LocationAttr,
     ) -> tuple[Any, ...]:
         for block, yielded in zip(blocks, values):
             with self.builder.inserting_into(block):
@@ -276,7 +276,7 @@ class ControlFlow(Statements):
             flatten(inits),
             result=ir_types(types),
             regions=[Region(test_block), Region(body)],
-            location=position,  # pyright: ignore[reportArgumentType]
+            location=position,
         )
         if disable_licm:
             op.attributes["tt.disable_licm"] = UnitAttr()
@@ -344,7 +344,7 @@ class ControlFlow(Statements):
             *(v.handle for v in (lower, upper, step)),
             flatten(inits),
             regions=[Region(body)],
-            location=position,  # pyright: ignore[reportArgumentType]
+            location=position,
             attributes=loop_attributes(iterator),
         )
         self.builder.insert(op)

@@ -23,6 +23,7 @@ from tritium.frontend.calls import CodeGenerator
 from tritium.frontend.tracebacks import hide_frontend_frames
 from tritium.frontend.values import ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
+from tritium.ir import locations
 from tritium.language import emitter
 from tritium.language.base import base_type
 from tritium.language.constexpr import constexpr_type
@@ -92,7 +93,7 @@ class ModuleGenerator:
             handles,
             callee=known.symbol,
             result=known.return_type.flatten_types(),
-            location=self.builder.location,  # pyright: ignore[reportArgumentType]
+            location=self.builder.location,
         )
         self.builder.insert(op)
         return unflatten([known.return_type], op.results)[0]
@@ -133,6 +134,8 @@ class ModuleGenerator:
                 arguments = dict(zip(types, unflatten(list(types.values()), block.args)))
                 for name, value in arguments.items():
                     generator.named(name, value)
+                for argument in block.args:
+                    argument.location = locations.named(argument.name_hint or "", start)
                 result = wrap(generator.visit_function(tree, arguments))
                 builder.emit(ReturnOp, tuple(result.flatten()))
         finally:
@@ -143,7 +146,7 @@ class ModuleGenerator:
             function_type=FunctionType.from_lists(inputs, return_type.flatten_types()),
             sym_visibility=visibility,
             regions=[Region(block)],
-            location=start,  # pyright: ignore[reportArgumentType]
+            location=start,
             attributes={"noinline": BoolAttr.from_bool(bool(function.noinline))},
             **({"arg_attrs": arg_attrs} if arg_attrs is not None else {}),
         )
