@@ -99,7 +99,9 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, constexpr)
 
 
-def _aggregate(cls: builtins.type[Any]) -> builtins.type[Any]:
+def _aggregate(  # pyright: ignore[reportUnusedFunction]
+    cls: builtins.type[Any],
+) -> builtins.type[Any]:
     """Decorator: makes a class with annotated fields a value type of the kernel language.
 
     Annotations are `tl.tensor`, `tl.constexpr`, `tl.tuple`, a language type, or another aggregate.

@@ -227,8 +227,8 @@ def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
     Raises `ValueError` where extents differ and neither is 1.
     """
     if not lhs.type.is_block() or not rhs.type.is_block():
-        shape = lhs.type.shape or rhs.type.shape
-        return broadcast_shape(lhs, shape), broadcast_shape(rhs, shape)
+        common = lhs.type.shape or rhs.type.shape
+        return broadcast_shape(lhs, common), broadcast_shape(rhs, common)
     while len(lhs.type.shape) < len(rhs.type.shape):
         lhs = expand_dims(lhs, 0)
     while len(rhs.type.shape) < len(lhs.type.shape):

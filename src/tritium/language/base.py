@@ -34,13 +34,28 @@ class base_type:
 
 
 class base_value:
-    """A value in a kernel. `type` says what `flatten` yields."""
+    """A value in a kernel. `type` (a `base_type`) says what `flatten` yields."""
 
-    type: base_type
+    type: Any
 
     def flatten(self) -> list[Any]:
         """The IR handles that make up the value."""
         raise NotImplementedError(f"{type(self).__name__}.flatten")
+
+
+def class_of(value: object) -> Any:
+    """`type(value)`, for code that goes on to call it."""
+    return type(value)
+
+
+def is_sequence(value: object) -> bool:
+    """Whether it is a Python tuple or list."""
+    return isinstance(value, (tuple, list))
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """The members of a tuple or list; anything else as the only member."""
+    return tuple(value) if is_sequence(value) else (value,)
 
 
 def mark_builtin(fn: F) -> F:

@@ -92,11 +92,10 @@ def plain(value: Any) -> Any:
     are."""
     if isinstance(value, tensor):
         return value
-    if isinstance(value, constexpr):
-        value = value.value
-    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    return value
+    inner: Any = value.value if isinstance(value, constexpr) else value
+    if hasattr(inner, "dtype") and hasattr(inner, "item") and getattr(inner, "ndim", 1) == 0:
+        return inner.item()
+    return inner
 
 
 def is_number(value: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.base import base_type, base_value, mark_builtin
+from tritium.language.base import base_type, base_value, class_of, mark_builtin
 
 
 class constexpr_type(base_type):
@@ -58,10 +58,11 @@ class constexpr(base_value):
         value: the Python value.
     """
 
+    value: Any
+
     def __init__(self, value: Any):
-        while isinstance(value, constexpr):
-            value = value.value
-        self.value = value
+        # One level is enough: what a constexpr holds is never one.
+        self.value = value.value if isinstance(value, constexpr) else value
 
     @property
     def type(self) -> constexpr_type:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -113,18 +114,18 @@ class constexpr(base_value):
 
     def logical_and(self, other: Any) -> Any:
         """`self and other` of compile-time values."""
-        return self._binary(lambda a, b: a and b, other)
+        return self._binary(_and, other)
 
     def logical_or(self, other: Any) -> Any:
         """`self or other` of compile-time values."""
-        return self._binary(lambda a, b: a or b, other)
+        return self._binary(_or, other)
 
-    def _binary(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+    def _binary(self, function: Any, other: Any) -> Any:
         if isinstance(other, base_value) and not isinstance(other, constexpr):
             return NotImplemented
         return constexpr(function(self.value, unwrap(other)))
 
-    def _reflected(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+    def _reflected(self, function: Any, other: Any) -> Any:
         if isinstance(other, base_value) and not isinstance(other, constexpr):
             return NotImplemented
         return constexpr(function(unwrap(other), self.value))
@@ -232,13 +233,22 @@ class constexpr(base_value):
         return self._binary(operator.ne, other)
 
 
+def _and(a: Any, b: Any) -> Any:
+    return a and b
+
+
+def _or(a: Any, b: Any) -> Any:
+    return a or b
+
+
 def unwrap(value: Any) -> Any:
     """`value` with every constexpr in it (and in tuples and lists of it) replaced by its value."""
-    if isinstance(value, constexpr):
+    kind = class_of(value)
+    if issubclass(kind, constexpr):
         return value.value
-    if type(value) in (tuple, list):
-        return type(value)(unwrap(v) for v in value)
-    if isinstance(value, dict):
+    if kind in (tuple, list):
+        return kind([unwrap(v) for v in value])  # pyright: ignore[reportUnknownVariableType]
+    if kind is dict:
         return {k: unwrap(v) for k, v in value.items()}
     members = getattr(value, "_constexpr_members", None)
     return value if members is None else members()
@@ -255,5 +265,5 @@ def constexpr_function(fn: Callable[..., Any]) -> Callable[..., Any]:
         kwargs = {k: v for k, v in kwargs.items() if k != "_semantic"}
         return fn(*unwrap(args), **unwrap(kwargs))
 
-    wrapper.fn = fn  # pyright: ignore[reportFunctionMemberAccess]
+    wrapper.fn = fn  # pyright: ignore[reportAttributeAccessIssue]
     return mark_builtin(wrapper)

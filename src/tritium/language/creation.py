@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tritium.language import casts
+from tritium.language.base import as_tuple
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
 from tritium.language.tensor import tensor
@@ -68,9 +68,9 @@ def check_shape(shape: Any) -> tuple[int, ...]:
 
     Raises as `validate_block_shape` does.
     """
-    if isinstance(shape, Sequence) and len(shape) == 1 and isinstance(shape[0], (tuple, list)):
-        shape = shape[0]
-    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    extents = as_tuple(shape)
+    if len(extents) == 1:
+        extents = as_tuple(extents[0])
     validate_block_shape(extents)
     return extents
 

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
 
 from tritium.errors import CompileTimeAssertionFailure
 from tritium.language import casts, emitter
+from tritium.language.base import as_tuple
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit_many
 from tritium.language.tensor import tensor
@@ -96,7 +97,7 @@ def debug_barrier() -> None:
 
 def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
     x = casts.to_tensor(input)
-    numbers = list(values) if isinstance(values, (builtins.tuple, list)) else [values]
+    numbers = as_tuple(values)
     rank = max(1, len(x.type.shape))
     if len(numbers) != rank:
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from tritium.language import emitter
@@ -48,7 +49,7 @@ def tensor_member(fn: F) -> F:
         setattr(tensor, source.__name__, mark_builtin(method))
     else:
         setattr(tensor, fn.__name__, fn)
-    return fn
+    return fn  # pyright: ignore[reportReturnType]
 
 
 def must_use_result(x: Any, s: str | bool = True) -> Any:
@@ -59,7 +60,8 @@ def must_use_result(x: Any, s: str | bool = True) -> Any:
         s: that text, where the function is given directly.
     """
     if isinstance(x, str):
-        return lambda fn: must_use_result(fn, x)
+        text = x
+        return partial(must_use_result, s=text)
     x.must_use_result = s
     return x
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.language import arithmetic, casts
+from tritium.language.base import as_tuple
 from tritium.language.constexpr import unwrap
 from tritium.language.decorators import builtin
 from tritium.language.emitter import Evaluated, emit, emit_many
@@ -54,7 +55,7 @@ def make_tensor_descriptor(
     if not isinstance(pointer.type, pointer_type) or pointer.type.element_ty.is_block():
         raise ValueError(f"Expected `base` to be a pointer type; got {pointer.type}")
     element = pointer.type.element_ty
-    extents = tuple(block_shape) if isinstance(block_shape, (tuple, list)) else (block_shape,)
+    extents = as_tuple(block_shape)
     rank = len(shape)
     if not 1 <= rank <= 5:
         raise ValueError(f"Expected 1 <= ndim <= 5 but got {rank} dimensions")

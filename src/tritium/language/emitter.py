@@ -13,7 +13,7 @@ not an argument, because an interpreted kernel is plain Python that calls `tl.lo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -148,7 +148,7 @@ def current() -> Emitter:
 
 
 @contextmanager
-def activate(emitter: Emitter) -> Iterator[None]:
+def activate(emitter: Emitter) -> Generator[None, None, None]:
     """Make `emitter` the active one on this thread."""
     _state.stack.append(emitter)
     try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tritium.language import arithmetic, casts, emitter
+from tritium.language.base import as_tuple, is_sequence
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit
 from tritium.language.tensor import tensor
@@ -39,8 +40,7 @@ def inline_asm_elementwise(
 
     Returns a tensor, or a tuple of them where `dtype` is one.
     """
-    several = isinstance(dtype, (builtins.tuple, list))
-    dtypes = list(dtype) if several else [dtype]
+    several, dtypes = is_sequence(dtype), as_tuple(dtype)
     values = _broadcast_all([casts.to_tensor(a) for a in args])
     types = [values[0].type.with_element_ty(t) if values else t for t in dtypes]
     handles = emitter.emit_many(

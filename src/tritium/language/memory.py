@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tritium.language import arithmetic, casts
+from tritium.language.base import as_tuple
 from tritium.language.constexpr import unwrap
 from tritium.language.decorators import builtin, must_use_result, tensor_member
 from tritium.language.emitter import emit, emit_many
@@ -222,7 +223,7 @@ def store(
 
 
 def _boundary(check: Any, rank: int) -> tuple[int, ...]:
-    axes = tuple(check) if isinstance(check, (tuple, list)) else (check,)
+    axes = as_tuple(check)
     if any(not isinstance(a, int) or not 0 <= a < rank for a in axes):
         raise ValueError(f"boundary_check is {check}; axes from 0 to {rank - 1} are allowed")
     if len(set(axes)) != len(axes):
@@ -261,7 +262,7 @@ def _store_block_pointer(
 
 def integers(values: Any, type: dtype, what: str) -> list[tensor]:
     """Integers and integer scalars as scalars of `type`. Raises `TypeError` for anything else."""
-    sequence = values if isinstance(values, (tuple, list, tl_tuple)) else [values]
+    sequence = values.values if isinstance(values, tl_tuple) else as_tuple(values)
     result: list[tensor] = []
     for value in sequence:
         scalar = casts.to_tensor(unwrap(value))
@@ -297,9 +298,8 @@ def make_block_ptr(
     if base.type.element_ty.is_bool():
         base, _ = _through_bytes(base, int1)
         assert isinstance(base.type, pointer_type)
-    extents = tuple(block_shape) if isinstance(block_shape, (tuple, list)) else (block_shape,)
+    extents, axes = as_tuple(block_shape), as_tuple(order)
     validate_block_shape(extents)
-    axes = tuple(order) if isinstance(order, (tuple, list)) else (order,)
     if sorted(axes) != list(range(len(axes))):
         raise ValueError(
             f"Expected a permutation of (0, 1, ..., len(order)-1) in order; got {axes}"

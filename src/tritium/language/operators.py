@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.language import arithmetic, casts, emitter, types
-from tritium.language.base import base_value, mark_builtin
+from tritium.language.base import as_tuple, base_value, class_of, mark_builtin
 from tritium.language.constexpr import unwrap
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.tensor import tensor
@@ -121,7 +121,7 @@ def logical_or(self: Any, other: Any) -> tensor:
 
 @_member("__getitem__")
 def _getitem(self: tensor, index: Any) -> tensor:
-    entries = list(index) if isinstance(index, (tuple, list)) else [index]
+    entries = as_tuple(index)
     result = self
     for axis, entry in enumerate(entries):
         entry = unwrap(entry)
@@ -135,10 +135,10 @@ def _getitem(self: tensor, index: Any) -> tensor:
     return result
 
 
-def _is_whole_axis(entry: Any) -> bool:
-    if not isinstance(entry, (slice, builtins.slice)):
+def _is_whole_axis(value: Any) -> bool:
+    if class_of(value) not in (slice, builtins.slice):
         return False
-    return all(unwrap(part) is None for part in (entry.start, entry.stop, entry.step))
+    return all(unwrap(part) is None for part in (value.start, value.stop, value.step))
 
 
 def convert(

@@ -4,6 +4,12 @@ Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3" (SC 20
 depends on the seed (64 bits) and the offset only, so a program can recompute any of them.
 """
 
+# Kernel-language functions take tensors of any type, constexprs and numbers: Python's types say
+# little of them.
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportReturnType=false
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false
+
 from __future__ import annotations
 
 from tritium.language import core

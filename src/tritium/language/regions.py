@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from tritium.ir.types import Type
 from tritium.language import arithmetic, casts, emitter
+from tritium.language.base import is_sequence
 from tritium.language.constexpr import constexpr
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import Evaluated
@@ -23,8 +23,9 @@ from tritium.ops import ttir
 
 def _inputs(name: str, input: Any) -> tuple[list[tensor], bool]:
     """One tensor or several of one shape, and whether it was a tuple of them."""
-    several = isinstance(input, (builtins.tuple, list, tl_tuple))
-    values = [casts.to_tensor(v) for v in (input if several else [input])]
+    several = isinstance(input, tl_tuple) or is_sequence(input)
+    members: list[Any] = list(input) if several else [input]
+    values = [casts.to_tensor(v) for v in members]
     shapes = [v.type.shape for v in values]
     if any(s != shapes[0] for s in shapes):
         raise ValueError(f"{name}: the tensors of a tuple have shapes {shapes}; one is required")
@@ -47,10 +48,10 @@ def _combiner(
     def body(*handles: Any) -> list[Any]:
         arguments = [tensor(h, types[i % count]) for i, h in enumerate(handles)]
         found = combine_fn(*arguments)
-        if isinstance(found, constexpr) and isinstance(found.value, builtins.tuple):
+        if isinstance(found, constexpr):
             found = found.value
-        several = isinstance(found, (tl_tuple, builtins.tuple, list))
-        results = list(found) if several else [found]
+        several = isinstance(found, tl_tuple) or is_sequence(found)
+        results: list[Any] = list(found) if several else [found]
         if len(results) != count:
             raise ValueError(f"{name}: combine_fn returns {len(results)} values; {count} needed")
         return [_typed(name, r, t).handle for r, t in zip(results, types, strict=True)]
@@ -167,7 +168,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
     def body(*handles: Any) -> list[Any]:
         nonlocal single
         result = scalar_fn(*[tensor(h, t) for h, t in zip(handles, types, strict=True)])
-        single = not isinstance(result, (tl_tuple, builtins.tuple, list))
+        single = not isinstance(result, tl_tuple) and not is_sequence(result)
         results = [casts.to_tensor(r) for r in ([result] if single else result)]
         found[:] = [r.dtype for r in results]
         return [r.handle for r in results]
@@ -191,5 +192,5 @@ def _probe(
 ) -> None:
     """Learn the types of the results from the first elements: the interpreter has not run the
     body yet."""
-    firsts = [np.asarray(t.handle.array).flat[i] for t in tensors for i in range(pack)]
+    firsts: list[Any] = [np.asarray(t.handle.array).flat[i] for t in tensors for i in range(pack)]
     body(*[Evaluated(t, v) for t, v in zip(types, firsts, strict=True)])

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from tritium.language import arithmetic, casts
+from tritium.language.base import as_tuple
 from tritium.language.creation import check_shape
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit, emit_many
@@ -57,13 +58,13 @@ def expand_dims(input: Any, axis: Any) -> tensor:
     """New axes of size 1 at `axis`, an integer or a sequence of them (positions in the result,
     negative ones from its end). Raises `ValueError` for an axis out of range or given twice."""
     x = casts.to_tensor(input)
-    axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
+    axes = as_tuple(axis)
     rank = len(x.type.shape) + len(axes)
     if any(not isinstance(a, int) or not -rank <= a < rank for a in axes):
         raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
     places = sorted(a % rank for a in axes)
     if len(set(places)) != len(places):
-        raise ValueError(f"expand_dims received duplicate axes, axes={axes}")
+        raise ValueError(f"expand_dims received duplicate axes, axes={list(axes)}")
     for place in places:
         x = arithmetic.expand_dims(x, place)
     return x
@@ -101,7 +102,7 @@ def permute_axes(value: tensor, dims: tuple[int, ...]) -> tensor:
 
 
 def _dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(dims[0]) if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    return as_tuple(dims[0]) if len(dims) == 1 else dims
 
 
 @tensor_member

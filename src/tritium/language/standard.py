@@ -4,6 +4,12 @@ Reductions and scans with fixed functions, sorting, and small helpers. What a fu
 its code says: it runs in the interpreter as it stands and is compiled like a user's.
 """
 
+# Kernel-language functions take tensors of any type, constexprs and numbers: Python's types say
+# little of them.
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportReturnType=false
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false
+
 from __future__ import annotations
 
 from tritium.language import core

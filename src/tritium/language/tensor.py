@@ -168,7 +168,8 @@ class tensor_descriptor(base_value):
         self.handle = handle
         self.shape = shape if isinstance(shape, tuple) else tuple(shape)
         self.strides = strides if isinstance(strides, tuple) else tuple(strides)
-        self.type = tensor_descriptor_type(block_type, self.shape.type, self.strides.type)
+        types = (block_type, self.shape.type, self.strides.type)
+        self.type: tensor_descriptor_type = tensor_descriptor_type(*types)
 
     def flatten(self) -> list[Any]:
         return [self.handle, *self.shape.flatten(), *self.strides.flatten()]

@@ -66,7 +66,7 @@ class tuple(base_value):
         self.values = [tuple(a) if _is_plain_tuple(a) else a for a in args]
         if type is None:
             type = tuple_type([type_of(v) for v in self.values], getattr(given, "_fields", None))
-        self.type = type
+        self.type: tuple_type = type
 
     def _constexpr_members(self) -> builtins.tuple[Any, ...]:
         return builtins.tuple(unwrap(v) for v in self.values)
@@ -124,7 +124,7 @@ class tuple(base_value):
     def _compare(self, other: Any) -> Any:
         if isinstance(other, constexpr):
             other = other.value
-        if not isinstance(other, (tuple, builtins.tuple, list)) or len(other) != len(self):
+        if not _is_sequence(other) or len(other) != len(self):
             return constexpr(False)
         result: Any = constexpr(True)
         for mine, theirs in zip(self, other, strict=True):
@@ -150,11 +150,15 @@ def _is_plain_tuple(value: Any) -> bool:
     return isinstance(value, builtins.tuple)
 
 
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (tuple, builtins.tuple, list))
+
+
 def unwrap_sequence(value: Any, operator: str) -> list[Any]:
     """The members of a tuple or list operand."""
     if isinstance(value, constexpr):
         value = value.value
-    if not isinstance(value, (tuple, builtins.tuple, list)):
+    if not _is_sequence(value):
         raise TypeError(f"tuple {operator} {type(value).__name__}: the other must be a tuple")
     return list(value)
 
@@ -163,7 +167,7 @@ def type_of(value: Any) -> base_type:
     """The language type of any value that may occur in a kernel."""
     if isinstance(value, base_value):
         return value.type
-    if isinstance(value, builtins.tuple):
+    if _is_plain_tuple(value):
         return tuple(value).type
     return constexpr_type(value)
 
@@ -172,7 +176,7 @@ def wrap(value: Any) -> base_value:
     """A Python value as a language value: tuples as `tl.tuple`, all else as `constexpr`."""
     if isinstance(value, base_value):
         return value
-    if isinstance(value, builtins.tuple):
+    if _is_plain_tuple(value):
         wrapped = [wrap(v) for v in value]
         return tuple(
             wrapped, tuple_type([v.type for v in wrapped], getattr(value, "_fields", None))

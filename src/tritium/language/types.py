@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import Signedness
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.language.base import base_type
+from tritium.language.base import as_tuple, base_type, is_sequence
 from tritium.language.constexpr import constexpr, constexpr_type, unwrap
 from tritium.language.tuples import tuple_type
 
@@ -534,9 +534,10 @@ def str_to_ty(name: Any, value: Any = None) -> base_type:
 
     Raises `ValueError` for any other text.
     """
-    if isinstance(name, builtins.tuple):
-        values = value if isinstance(value, builtins.tuple) else (None,) * len(name)
-        members = [str_to_ty(n, v) for n, v in zip(name, values, strict=True)]
+    if is_sequence(name):
+        names = as_tuple(name)
+        values = as_tuple(value) if value is not None else (None,) * len(names)
+        members = [str_to_ty(n, v) for n, v in zip(names, values, strict=True)]
         return tuple_type(members, getattr(name, "_fields", None))
     if name == "constexpr":
         return constexpr_type(value)

@@ -12,7 +12,7 @@ from tritium.errors import InterpreterError
 from tritium.ir.types import numpy_dtype
 from tritium.language import core
 from tritium.language import types as tl_types
-from tritium.language.base import base_type, base_value
+from tritium.language.base import base_type, base_value, class_of
 from tritium.language.casts import python_type
 from tritium.language.emitter import Evaluated
 from tritium.language.tensor import tensor
@@ -102,17 +102,19 @@ class Arguments:
         """
         if value is None or isinstance(value, (base_value, base_type, str)):
             return value
-        if isinstance(value, np.generic):
+        if _is(value, np.generic):
             value = value.item()
-        if isinstance(value, (bool, int, float)):
+        if _is(value, (bool, int, float)):
             return self._scalar(value, type_name)
-        if isinstance(value, tuple):
+        if _is(value, tuple):
             members = [self.convert(f"{name}[{i}]", v) for i, v in enumerate(value)]
             fields = getattr(value, "_fields", None)
-            return core.tuple(members if fields is None else type(value)(*members))
+            # A named tuple keeps its class.
+            kind = class_of(value)
+            return core.tuple(members if fields is None else kind(*members))
         if hasattr(value, "block_shape") and hasattr(value, "base"):
             return self._descriptor(name, value)
-        if isinstance(value, np.ndarray):
+        if _is(value, np.ndarray):
             return self._array(name, value, const)
         if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
             return self._tensor(name, value, const)
@@ -137,7 +139,7 @@ class Arguments:
         type = pointer_type(element, const=const)
         return tensor(Evaluated(type.to_ir(), np.uint64(address)), type)
 
-    def _array(self, name: str, array: np.ndarray, const: bool) -> tensor:
+    def _array(self, name: str, array: Any, const: bool) -> tensor:
         element = _DTYPES.get(array.dtype.name)
         if element is None or not array.dtype.isnative:
             raise InterpreterError(
@@ -152,11 +154,11 @@ class Arguments:
 
     def _tensor(self, name: str, value: Any, const: bool) -> tensor:
         """A torch tensor, or anything else that has `data_ptr` and `dtype`."""
-        kind = value.dtype
+        kind: Any = value.dtype
         element = kind if isinstance(kind, dtype) else _DTYPES.get(str(kind).split(".")[-1])
         if element is None:
             raise InterpreterError(f"argument '{name}' has dtype {kind}, which kernels do not have")
-        source = getattr(value, "base", None) if isinstance(kind, dtype) else value
+        source: Any = getattr(value, "base", None) if isinstance(kind, dtype) else value
         if not hasattr(source, "untyped_storage"):
             self.unknown_memory = True
             return self._pointer(value.data_ptr(), element, const)
@@ -204,6 +206,11 @@ class Arguments:
         return core.make_tensor_descriptor(
             base, list(value.shape), list(value.strides), list(value.block_shape), padding
         )
+
+
+def _is(value: object, classes: Any) -> bool:
+    """`isinstance` without narrowing, which would make every member's type unknown."""
+    return isinstance(value, classes)
 
 
 def _byte_bounds(array: np.ndarray) -> tuple[int, int]:

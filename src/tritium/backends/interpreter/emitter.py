@@ -35,6 +35,10 @@ class PythonRegion(Region):
         return tuple(h.array for h in self.body(*handles))
 
 
+def _create(cls: type[Op], **parts: Any) -> Any:
+    return cls.create(**parts)  # pyright: ignore[reportUnknownVariableType]
+
+
 class EagerEmitter:
     """Evaluates ops on NumPy arrays, and is the context in which they are evaluated.
 
@@ -46,8 +50,8 @@ class EagerEmitter:
     def __init__(self, features: TargetFeatures | None = None, memory: Memory | None = None):
         self.features = features or TargetFeatures()
         self.memory = memory or Memory()
-        self.program_id = (0, 0, 0)
-        self.num_programs = (1, 1, 1)
+        self.program_id: tuple[int, int, int] = (0, 0, 0)
+        self.num_programs: tuple[int, int, int] = (1, 1, 1)
         self._vectorised = 0
 
     # Emitter
@@ -76,7 +80,8 @@ class EagerEmitter:
                 types.append(None if given is None else given.type)
                 values.append(None if given is None else given.array)
         fields = cls.attr_fields
-        op = cls.create(
+        op = _create(
+            cls,
             result_types=cls.result_types_for(types, attrs, result),
             properties={
                 n: fields[n].encode(v)
@@ -87,7 +92,8 @@ class EagerEmitter:
         )
         if self._vectorised and op.memory_effects() - {Effects.RECURSIVE}:
             raise Divergence
-        outcome = op.evaluate(self, *values)
+        # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol here.
+        outcome: Any = op.evaluate(self, *values)
         if cls is IntToPtrOp or (cls is LoadOp and is_pointer(op.results[0].type)):
             # The program makes its own addresses, which may lie in memory that is no argument's.
             self.memory.ranges = None
@@ -107,7 +113,7 @@ class EagerEmitter:
         kwargs = {k: v for k, v in kwargs.items() if k not in ("_semantic", "_generator")}
         return function.fn(**bind_arguments(function.fn, args, kwargs))
 
-    def set_attribute(self, handle: Evaluated, name: str, value: Any) -> None:
+    def set_attribute(self, handle: Any, name: str, value: Any) -> None:
         """Hints change nothing."""
 
     def warn(self, message: str) -> None:
@@ -138,7 +144,8 @@ class EagerEmitter:
         if self._vectorised:
             raise Divergence
         results: list[np.ndarray] | None = None
-        for index in np.ndindex(shape):
+        places: list[Any] = list(np.ndindex(shape))
+        for index in places:
             found = region.run([a[index] for a in arguments])
             if results is None:
                 results = [np.empty(shape, np.asarray(v).dtype) for v in found]
@@ -173,8 +180,8 @@ def bind_arguments(
 
 def as_constexpr(value: Any) -> Any:
     """A compile-time argument as an interpreted kernel sees it."""
-    value = value.value if isinstance(value, constexpr) else value
-    return value if value is None else constexpr(value)
+    inner: Any = value.value if isinstance(value, constexpr) else value
+    return inner if inner is None else constexpr(inner)
 
 
 def _frames_above_library() -> int:

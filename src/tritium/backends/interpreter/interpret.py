@@ -18,6 +18,7 @@ from tritium import knobs
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.emitter import EagerEmitter, as_constexpr
 from tritium.errors import InterpreterError
+from tritium.language.base import as_tuple
 from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.function import KernelParam
 
@@ -151,7 +152,7 @@ class InterpretedKernel:
     def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:
         if callable(grid):
             grid = grid(dict(given))
-        sizes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        sizes = as_tuple(grid)
         valid = 1 <= len(sizes) <= 3 and all(
             isinstance(n, (int, np.integer)) and n >= 0 for n in sizes
         )
