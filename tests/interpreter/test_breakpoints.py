@@ -1,5 +1,6 @@
 """A debugger stops inside an interpreted kernel and sees NumPy values."""
 
+import bdb
 import io
 import pdb
 import sys
@@ -83,16 +84,21 @@ def test_pdb_stops_inside_the_kernel():
 
 
 def test_quitting_the_debugger_ends_the_launch():
-    import bdb
+    raised = []
 
-    import pytest
+    def watched(out):
+        try:
+            launch(out)
+        except BaseException as error:
+            raised.append(type(error))
+            raise
 
-    debugger = pdb.Pdb(stdin=io.StringIO("continue\nquit\n"), stdout=io.StringIO(), nosigint=True,
-                       readrc=False)  # fmt: skip
+    commands, out = io.StringIO("continue\nquit\n"), np.zeros(4, np.float32)
+    debugger = pdb.Pdb(stdin=commands, stdout=io.StringIO(), nosigint=True, readrc=False)
     debugger.use_rawinput = False
     debugger.set_break(__file__, kernel.__code__.co_firstlineno + 2)
     try:
-        with pytest.raises(bdb.BdbQuit):
-            debugger.runcall(launch, np.zeros(4, np.float32))
+        debugger.runcall(watched, out)
     finally:
         debugger.clear_all_breaks()
+    assert raised == [bdb.BdbQuit] and out.tolist() == [0, 0, 0, 0]

@@ -145,8 +145,8 @@ class Arguments:
             raise InterpreterError(
                 f"argument '{name}' is an array of dtype {array.dtype}, which kernels do not have"
             )
-        owner = array
-        while isinstance(owner.base, np.ndarray):
+        owner: Any = array
+        while _is(owner.base, np.ndarray):
             owner = owner.base
         low, high = _byte_bounds(owner)
         self.ranges.append(Range(name, low, high - low, f"{array.dtype}{list(array.shape)}"))
