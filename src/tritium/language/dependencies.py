@@ -13,10 +13,11 @@ import hashlib
 from types import ModuleType
 from typing import Any, Protocol, TypeGuard
 
-from tritium.language.base import is_builtin
+from tritium.language.base import base_type, is_builtin
 from tritium.language.constexpr import constexpr, unwrap
 
 Globals = dict[tuple[str, int], tuple[Any, dict[str, Any]]]
+_VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
 _OWN = __name__.rsplit(".", 1)[0]
 
 
@@ -50,6 +51,7 @@ def digest(function: Callable) -> tuple[str, Globals]:
     """
     finder = _Finder(function)
     finder.visit(ast.parse(function.src))
+    finder.add_defaults(function.fn)
     text = "\n".join(
         [
             function.src,
@@ -78,8 +80,18 @@ class _Finder(ast.NodeVisitor):
         self.locals |= {
             n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
-        for part in [*arguments.defaults, *(d for d in arguments.kw_defaults if d), *node.body]:
+        for part in node.body:
             self.visit(part)
+
+    def add_defaults(self, fn: Any) -> None:
+        """Depend on the values that the parameters' defaults had when the function was defined;
+        the names that they came from may change since."""
+        for value in [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]:
+            plain = unwrap(value)
+            if is_jit_callable(plain):
+                self._call(plain)
+            elif isinstance(plain, _VALUES):
+                self.parts.append(f"default {plain!r}")
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load) and node.id not in self.locals:

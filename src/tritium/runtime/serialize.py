@@ -65,9 +65,9 @@ def from_json(value: Any) -> Any:
 
 
 def _signature_name(type_: dtype | pointer_type) -> str:
-    if isinstance(type_, dtype):
-        return canonical_dtype(type_)
-    return ("*k" if type_.const else "*") + _signature_name(type_.element_ty)  # pyright: ignore
+    if isinstance(type_, pointer_type):
+        return ("*k" if type_.const else "*") + _signature_name(type_.element_ty)  # pyright: ignore
+    return canonical_dtype(type_)
 
 
 __all__ = ["from_json", "to_json"]

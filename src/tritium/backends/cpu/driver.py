@@ -58,7 +58,8 @@ class CPULauncher:
     def __init__(self, src: Any, metadata: Any, function: LoadedKernel):
         written = frozenset(metadata.written_args)
         self._params: list[Param] = []
-        self._nested = any(isinstance(t, (tuple, list)) for t in src.signature.values())
+        self._kinds = list(src.signature.values())
+        self._nested = any(isinstance(t, (tuple, list)) for t in self._kinds)
         self._slot = 0
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(name, kind, (i,), src.constants, written)
@@ -94,7 +95,7 @@ class CPULauncher:
         *args: Any,
     ) -> None:
         if self._nested:
-            args = tuple(_leaves(args))
+            args = tuple(_leaves(args, self._kinds))
         if enter_hook:
             enter_hook(launch_metadata)
         self._launch(gx, gy, gz, *args)
@@ -102,11 +103,11 @@ class CPULauncher:
             exit_hook(launch_metadata)
 
 
-def _leaves(values: Sequence[Any]) -> list[Any]:
-    """The members of nested tuples, in order."""
+def _leaves(values: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
+    """The members, in order, of those values whose kind is a tuple (a constant stays whole)."""
     flat: list[Any] = []
-    for value in values:
-        flat.extend(_leaves(value) if isinstance(value, tuple) else [value])
+    for value, kind in zip(values, kinds, strict=True):
+        flat.extend(_leaves(value, kind) if isinstance(kind, (tuple, list)) else [value])
     return flat
 
 

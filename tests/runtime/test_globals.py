@@ -1,0 +1,258 @@
+"""What a kernel depends on beside its source: the functions it calls, the globals it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.launching import module_from
+
+import tritium
+import tritium.language as tl
+
+
+def _module(source: str, folder: Path) -> Any:
+    return module_from("import tritium\nimport tritium.language as tl\nimport math\n" + source, folder)
+
+
+BASE = """
+@tritium.jit
+def inner(x):
+    return x + 1
+
+@tritium.jit
+def middle(x):
+    return inner(x)
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, middle(3))
+"""
+
+
+def _key(source: str, folder: Path) -> str:
+    return _module(source, folder).kernel.cache_key
+
+
+def test_the_key_covers_callees(tmp_path: Path) -> None:
+    key = _key(BASE, tmp_path)
+    assert _key(BASE, tmp_path) == key
+    assert _key(BASE + "\n# after\n", tmp_path) == key
+    assert _key(BASE.replace("x + 1", "x + 2"), tmp_path) != key
+    assert _key(BASE.replace("return inner(x)", "return inner(x) + 0"), tmp_path) != key
+    assert _key(BASE.replace("@tritium.jit\ndef inner", "@tritium.jit(noinline=True)\ndef inner"),
+                tmp_path) != key  # fmt: skip
+    assert _key("\n" + BASE, tmp_path) != key, "line numbers are in the code"
+    assert _key(BASE.replace("def kernel(out)", "def kernel(out, y=1)"), tmp_path) != key
+
+
+def test_the_key_covers_functions_as_constants(tmp_path: Path) -> None:
+    source = BASE + """
+@tritium.jit
+def apply(out, F: tl.constexpr):
+    tl.store(out, F(3))
+"""
+    keys = set()
+    for text in ("x + 1", "x + 5"):
+        module = _module(source.replace("x + 1", text), tmp_path)
+        keys.add(module.apply.warmup(np.int32, module.inner, grid=(1,)).hash)
+    assert len(keys) == 2
+
+
+def test_nested_functions(tmp_path: Path) -> None:
+    source = """
+def make(offset):
+    @tritium.jit
+    def called(x):
+        return x + offset
+
+    @tritium.jit
+    def kernel(out):
+        tl.store(out, called(2))
+
+    return kernel
+"""
+    module = _module(source, tmp_path)
+    out = np.zeros(1, np.int32)
+    kernels = [module.make(tl.constexpr(n)) for n in (5, 7)]
+    for kernel, value in zip(kernels, (7, 9), strict=True):
+        kernel[(1,)](out)
+        assert out[0] == value
+    assert kernels[0].cache_key != kernels[1].cache_key
+
+
+def test_recursion_has_a_key(tmp_path: Path) -> None:
+    module = _module(
+        """
+@tritium.jit
+def first(x):
+    return second(x)
+
+@tritium.jit
+def second(x):
+    return first(x)
+""",
+        tmp_path,
+    )
+    assert module.first.cache_key and module.second.cache_key
+
+
+def test_the_source_cannot_be_set(tmp_path: Path) -> None:
+    module = _module(BASE, tmp_path)
+    kernel, inner = module.kernel, module.inner
+    with pytest.raises(AttributeError, match="Cannot set attribute 'src' directly"):
+        inner.src = "def inner(x):\n    return x\n"
+    before = kernel.cache_key
+    inner._unsafe_update_src(inner.src.replace("x + 1", "x + 100"))
+    assert kernel.cache_key == before
+    for function in (kernel, module.middle):
+        function.hash = None
+    assert kernel.cache_key != before
+    out = np.zeros(1, np.int32)
+    kernel[(1,)](out)
+    assert out[0] == 103
+
+
+GLOBALS = """
+VALUE = tl.constexpr(42)
+OTHER: tl.constexpr = tl.constexpr(1)
+
+@tritium.jit
+def inner(x):
+    return x + VALUE
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, inner(1))
+
+@tritium.jit
+def both(out):
+    tl.store(out, VALUE + inner(1))
+"""
+
+
+def test_a_changed_global(tmp_path: Path) -> None:
+    module = _module(GLOBALS, tmp_path)
+    out = np.zeros(1, np.int32)
+    module.kernel[(1,)](out)
+    assert out[0] == 43
+    module.VALUE = tl.constexpr(42)
+    module.kernel[(1,)](out)
+    module.VALUE = tl.constexpr(7)
+    message = "Global variable VALUE has changed since we compiled this kernel, from .*42.* to .*7"
+    with pytest.raises(RuntimeError, match=message):
+        module.kernel[(1,)](out)
+    with pytest.raises(RuntimeError, match=message):
+        module.kernel.warmup(np.int32, grid=(1,))
+    module.VALUE = tl.constexpr(42)
+    module.kernel[(1,)](out)
+    del module.VALUE
+    with pytest.raises(RuntimeError, match=r"changed .* to nothing \(it was deleted\)"):
+        module.kernel[(1,)](out)
+
+
+def test_conflicting_values(tmp_path: Path) -> None:
+    module = _module(GLOBALS, tmp_path)
+    out = np.zeros(1, np.int32)
+    module.kernel[(1,)](out)
+    module.VALUE = tl.constexpr(7)
+    message = "VALUE has value .*7.* compiling both, but inner kernel inner has conflicting value .*42"
+    with pytest.raises(RuntimeError, match=message):
+        module.both[(1,)](out)
+
+
+def test_a_change_that_is_compiled_separately(tmp_path: Path) -> None:
+    module = _module(GLOBALS, tmp_path)
+    out = np.zeros(1, np.int32)
+    module.kernel[(1,)](out)
+    module.VALUE = tl.constexpr(7)
+    for function in (module.inner, module.both):
+        function.hash = None
+    module.both[(1,)](out)
+    assert out[0] == 15
+
+
+def test_defaults_are_frozen(tmp_path: Path) -> None:
+    module = _module(
+        """
+DEFAULT = 5
+
+@tritium.jit
+def kernel(out, value=DEFAULT):
+    tl.store(out, value)
+""",
+        tmp_path,
+    )
+    out = np.zeros(1, np.int32)
+    module.kernel[(1,)](out)
+    module.DEFAULT = 6
+    module.kernel[(1,)](out)
+    assert out[0] == 5
+
+
+def test_the_key_covers_defaults(tmp_path: Path) -> None:
+    source = """
+DEFAULT = 5
+
+@tritium.jit
+def inner(x, y=DEFAULT, z: tl.constexpr = tl.constexpr(3)):
+    return x + y
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, inner(1))
+"""
+    keys = {
+        _key(source.replace(old, new), tmp_path)
+        for old, new in (("", ""), ("DEFAULT = 5", "DEFAULT = 6"), ("constexpr(3)", "constexpr(4)"))
+    }
+    assert len(keys) == 3
+
+
+def test_what_is_tracked(tmp_path: Path) -> None:
+    module = _module(
+        """
+A = tl.constexpr(1)
+B = tl.constexpr(2)
+
+def helper():
+    return 3
+
+@tritium.jit
+def kernel(out, N: tl.constexpr):
+    B = 5
+    for i in tl.static_range(2):
+        tl.store(out + i, A + B + tl.cdiv(N, 2))
+""",
+        tmp_path,
+    )
+    out = np.zeros(2, np.int32)
+    module.kernel[(1,)](out, 4)
+    assert out.tolist() == [8, 8]
+    assert [name for name, _ in module.kernel.used_global_vals] == ["A"]
+    module.helper = module.B = None
+    module.kernel[(1,)](out, 4)
+
+
+def test_globals_that_are_no_constants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _module(
+        """
+PLAIN = 42
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, PLAIN)
+""",
+        tmp_path,
+    )
+    out = np.zeros(1, np.int32)
+    with pytest.raises(tritium.CompilationError, match="PLAIN"):
+        module.kernel[(1,)](out)
+    monkeypatch.setenv("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", "1")
+    module.kernel[(1,)](out)
+    assert out[0] == 42
+    module.PLAIN = 43
+    with pytest.raises(RuntimeError, match="PLAIN has changed .*, from 42 to 43"):
+        module.kernel[(1,)](out)

@@ -1,0 +1,106 @@
+"""Compiling what an earlier process was seen to compile."""
+
+from __future__ import annotations
+
+import json
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tritium import knobs
+from tritium.runtime.serialize import from_json, to_json
+
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+@tritium.jit
+def twice(x):
+    return x + x
+
+
+@tritium.jit
+def thrice(x):
+    return x + x + x
+
+
+@tritium.jit
+def apply(out, x, pair, DTYPE: tl.constexpr, F: tl.constexpr, SHAPE: tl.constexpr):
+    tl.store(out, F(x).to(DTYPE) + pair.first + SHAPE[0])
+
+
+@tritium.jit
+def other(out, x):
+    pass
+
+
+def _observed(run: Any) -> str:
+    seen: list[str] = []
+
+    def hook(**info: Any) -> bool:
+        seen.append(info["compile"]["specialization_data"])
+        return True
+
+    knobs.runtime.jit_cache_hook = hook
+    run()
+    knobs.runtime.jit_cache_hook = None
+    return seen[0]
+
+
+def _forbid(**_: Any) -> None:
+    raise AssertionError("compiled again")
+
+
+@pytest.mark.parametrize("dtype", [tl.float32, tl.int64, tl.bfloat16])
+def test_preload(dtype: Any) -> None:
+    out = np.zeros(1, np.float32)
+
+    def run() -> Any:
+        return kernel[(1,)](out, 16, Pair(4, None), dtype, twice, (2, 3), num_warps=2)
+
+    kernel = tritium.jit(apply.fn)
+    data = _observed(run)
+    kernel = tritium.jit(apply.fn)
+    loaded = kernel.preload(data)
+    knobs.runtime.jit_cache_hook = _forbid
+    assert run() is loaded
+    assert out[0] == 38
+    knobs.runtime.jit_cache_hook = None
+    assert len(kernel.device_caches[0][0]) == 1
+    kernel = tritium.jit(apply.fn)
+    assert run().hash == loaded.hash
+
+
+def test_of_another_kernel() -> None:
+    data = _observed(lambda: other.warmup(np.float32, 2, grid=(1,)))
+    message = "Specialization data is for .*other but trying to preload for .*apply"
+    with pytest.raises(RuntimeError, match=message):
+        apply.preload(data)
+
+
+def test_what_cannot_be_restored() -> None:
+    data = json.loads(_observed(lambda: other.warmup(np.float32, None, grid=(1,))))
+    for value, message in (
+        ({"constexpr": "odd"}, "cannot restore the compile-time value 'odd'"),
+        ({"jit_function": f"{__name__}:gone"}, "cannot restore the kernel function .*:gone"),
+        ({"jit_function": "nowhere:gone"}, "cannot restore the kernel function nowhere:gone"),
+    ):
+        data["constant_vals"] = [value]
+        with pytest.raises(RuntimeError, match=message):
+            other.preload(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1, 2.5, -0.0, None, True, "text", (1, (2, "a")), Pair(1, (2,)), tl.float16, tl.uint8, tl.int1,
+     tl.pointer_type(tl.float32), thrice, ()],
+    ids=str,
+)  # fmt: skip
+def test_values_survive(value: Any) -> None:
+    again = from_json(json.loads(json.dumps(to_json(value))))
+    assert again == value and repr(again) == repr(value)
+    assert getattr(again, "_fields", None) == getattr(value, "_fields", None)
+    assert to_json(tl.constexpr(value)) == to_json(value)
