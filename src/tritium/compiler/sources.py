@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language
+from tritium.errors import CompilationError
 from tritium.language.function import JITCallable
 
 ArgPath = tuple[int, ...]
@@ -95,20 +96,22 @@ class ASTSource:
         """The module of `tt` functions. Raises `CompilationError`."""
         # Here, because a process that finds its kernels in the cache never needs the frontend.
         from tritium.frontend.module import compile_function
+        from tritium.frontend.tracebacks import hide_frontend_frames
         from tritium.frontend.visitor import FrontendOptions
 
-        return compile_function(
-            self.fn,
-            self.signature,
-            self.constants,
-            self.attrs,
-            backend.target_features(options),
-            FrontendOptions(
-                allow_non_constexpr_globals=knobs.compilation.allow_non_constexpr_globals,
-                debugging=knobs.compilation.front_end_debugging,
-            ),
-            self.entry,
+        frontend = FrontendOptions(
+            allow_non_constexpr_globals=knobs.compilation.allow_non_constexpr_globals,
+            debugging=knobs.compilation.front_end_debugging,
         )
+        features = backend.target_features(options)
+        try:
+            return compile_function(
+                self.fn, self.signature, self.constants, self.attrs, features, frontend, self.entry
+            )
+        except CompilationError as error:
+            if not frontend.debugging:
+                hide_frontend_frames(error)
+            raise error
 
     def parse_options(self) -> dict[str, Any]:
         """Options that the source itself fixes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -48,7 +48,7 @@ class IRBuilder:
         self.location = locations.file_line(file, line, column)
 
     @contextmanager
-    def inserting_into(self, block: Block) -> Iterator[Block]:
+    def inserting_into(self, block: Block) -> Generator[Block]:
         """Append to `block` for a while; location and name hint are restored afterwards."""
         saved = self.block, self.location, self.name_hint, self.source_position
         self.block = block
@@ -58,7 +58,7 @@ class IRBuilder:
             self.block, self.location, self.name_hint, self.source_position = saved
 
     @contextmanager
-    def naming(self, name: str) -> Iterator[None]:
+    def naming(self, name: str) -> Generator[None]:
         """Name the results of ops after the Python variable that they are assigned to."""
         saved, self.name_hint = self.name_hint, name
         try:

@@ -83,7 +83,7 @@ class CodeGenerator(ControlFlow):
         if function in _VALUE_BUILTINS:
             args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
             if function is isinstance and isinstance(args[0], constexpr):
-                classes = args[1] if isinstance(args[1], tuple) else (args[1],)
+                classes: tuple[Any, ...] = args[1] if isinstance(args[1], tuple) else (args[1],)
                 plain = isinstance(args[0].value, tuple(c for c in classes if inspect.isclass(c)))
                 return constexpr(plain or isinstance(args[0], args[1]))
             return wrap(function(*args, **unwrap(dict(kwargs))))

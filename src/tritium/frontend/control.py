@@ -84,8 +84,9 @@ class ControlFlow(Statements):
             return self.visit_tail([*chosen, *rest])
         condition = self.condition(condition, node.test)
         before, position = self.scope.locals, self.builder.location
-        blocks, values = (Block(), Block()), []
-        for block, branch in zip(blocks, (node.body, node.orelse)):
+        blocks = (Block(), Block())
+        values: list[Any] = []
+        for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
             self.scope.locals = before
             self.scope.locals = self.scope.snapshot()
             with self.builder.inserting_into(block):
@@ -119,8 +120,9 @@ class ControlFlow(Statements):
             self.visit_Return(next(returns([node])))
         condition = self.condition(condition, node.test)
         before, position = self.scope.locals, self.builder.location
-        blocks, scopes = (Block(), Block()), []
-        for block, branch in zip(blocks, (node.body, node.orelse)):
+        blocks = (Block(), Block())
+        scopes: list[dict[str, Any]] = []
+        for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
             self.scope.locals = before
             self.scope.locals = self.scope.snapshot()
             with self.builder.inserting_into(block):
@@ -130,7 +132,7 @@ class ControlFlow(Statements):
         names, merged = self._merge_branches(node, blocks, scopes)
         results = self._emit_if(condition, blocks, merged, position)
         values = unflatten([v.type for v in merged[0]], results)
-        for name, value in zip(names, values):
+        for name, value in zip(names, values, strict=True):
             self.scope.locals[name] = self.named(name, value)
 
     def _emit_if(
@@ -140,7 +142,7 @@ class ControlFlow(Statements):
         values: Sequence[Sequence[Any]],
         location: LocationAttr,
     ) -> tuple[Any, ...]:
-        for block, yielded in zip(blocks, values):
+        for block, yielded in zip(blocks, values, strict=True):
             with self.builder.inserting_into(block):
                 self.builder.location = location
                 self.builder.emit(YieldOp, tuple(flatten(yielded)))
@@ -173,7 +175,7 @@ class ControlFlow(Statements):
             if pair is None:
                 continue
             names.append(name)
-            for values, value in zip(merged, pair):
+            for values, value in zip(merged, pair, strict=True):
                 values.append(value)
         return names, merged
 
@@ -213,7 +215,7 @@ class ControlFlow(Statements):
         return names
 
     def _rebind(self, names: Sequence[str], types: Sequence[Any], handles: Sequence[Any]) -> None:
-        for name, value in zip(names, unflatten(types, handles)):
+        for name, value in zip(names, unflatten(types, handles), strict=True):
             self.scope.locals[name] = self.named(name, value)
 
     def _next_values(
@@ -221,7 +223,7 @@ class ControlFlow(Statements):
     ) -> list[Any]:
         """The handles that the loop's body leaves for the next turn, their types checked."""
         values: list[Any] = []
-        for name, type_ in zip(names, types):
+        for name, type_ in zip(names, types, strict=True):
             value = self.scope.lookup(name)
             if carriable(value):
                 value = make_dynamic(value, type_)

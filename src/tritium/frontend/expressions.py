@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from xdsl.ir import Block, Region
 
 from tritium import language as tl
 from tritium.frontend.values import is_dynamic, unflatten, wrap
 from tritium.frontend.visitor import Visitor
+from tritium.language.base import base_value
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
-from tritium.language.base import base_value
 from tritium.ops.scf import IfOp, YieldOp
-from xdsl.ir import Block, Region
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -78,13 +79,15 @@ class Expressions(Visitor):
             value = wrap(value.value)
         if not isinstance(value, (tl.tuple, tuple, list)):
             raise self.error(node, f"only a tuple can be unpacked with `*`; got {value!r}")
-        return [wrap(v) for v in value]
+        members: Sequence[Any] = value
+        return [wrap(v) for v in members]
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         if len(node.generators) != 1 or node.generators[0].is_async:
             raise self.unsupported(node, "a list comprehension may have one `for` only")
         generator = node.generators[0]
-        saved, values = dict(self.scope.locals), []
+        saved = dict(self.scope.locals)
+        values: list[Any] = []
         for item in self._compile_time_items(generator.iter):
             self.bind(generator.target, item)
             if all(self.truth(self.visit(test), test) for test in generator.ifs):
@@ -99,7 +102,8 @@ class Expressions(Visitor):
             if all(isinstance(b, int) for b in bounds):
                 return [constexpr(i) for i in range(*bounds)]
         elif isinstance(value, (tl.tuple, tuple, list)):
-            return [wrap(v) for v in value]
+            members: Sequence[Any] = value
+            return [wrap(v) for v in members]
         raise self.error(node, "a comprehension can only run over a tuple or a constant range")
 
     def bind(self, target: ast.AST, value: Any) -> None:
@@ -129,7 +133,7 @@ class Expressions(Visitor):
         value = self.visit(node.operand)
         if isinstance(node.op, ast.Not):
             return tl.logical_not(value) if is_dynamic(value) else constexpr(not unwrap(value))
-        if isinstance(value, constexpr) or isinstance(value, base_value):
+        if isinstance(value, (constexpr, base_value)):
             return wrap(_UNARY[type(node.op)](value))
         return wrap(_UNARY[type(node.op)](unwrap(value)))
 
@@ -180,8 +184,9 @@ class Expressions(Visitor):
         if not is_dynamic(condition):
             return self.visit(node.body if unwrap(condition) else node.orelse)
         condition = self.condition(condition, node.test)
-        blocks, values = (Block(), Block()), []
-        for block, branch in zip(blocks, (node.body, node.orelse)):
+        blocks = (Block(), Block())
+        values: list[Any] = []
+        for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
             with self.builder.inserting_into(block):
                 value = self.visit(branch)
                 values.append(to_tensor(value) if not is_dynamic(value) else value)
@@ -191,7 +196,7 @@ class Expressions(Visitor):
                 "ternary expression with dynamic condition has inconsistent types "
                 f"{values[0].type} and {values[1].type}",
             )
-        for block, value in zip(blocks, values):
+        for block, value in zip(blocks, values, strict=True):
             with self.builder.inserting_into(block):
                 self.builder.emit(YieldOp, tuple(value.flatten()))
         results = self.builder.emit(
@@ -213,7 +218,7 @@ class Expressions(Visitor):
                     "Boolean value of Tensor with more than one value is ambiguous; reduce it "
                     "to a scalar (`tl.max(x)`, say) or use `tl.where`",
                 )
-            value = value.item()
+            value = tl.tensor.item(value)  # pyright: ignore
         return value.to(tl.int1)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
@@ -242,7 +247,9 @@ class Expressions(Visitor):
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.visit(node.value), self.visit(node.slice)
         if isinstance(owner, base_value) and not isinstance(owner, constexpr):
-            return wrap(owner[index])
+            if not hasattr(type(owner), "__getitem__"):
+                raise self.error(node, f"{owner!r} cannot be indexed")
+            return wrap(owner[index])  # pyright: ignore[reportIndexIssue]
         index = unwrap(index)
         return wrap(unwrap(owner)[index])
 

@@ -20,7 +20,6 @@ from xdsl.ir import Attribute, Block, Region
 from tritium.errors import CompilationError
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.calls import CodeGenerator
-from tritium.frontend.tracebacks import hide_frontend_frames
 from tritium.frontend.values import ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
@@ -131,7 +130,7 @@ class ModuleGenerator:
                 builder.name_hint = None
                 generator.place(tree)
                 start = builder.location
-                arguments = dict(zip(types, unflatten(list(types.values()), block.args)))
+                arguments = dict(zip(types, unflatten(list(types.values()), block.args), strict=True))
                 for name, value in arguments.items():
                     generator.named(name, value)
                 for argument in block.args:
@@ -148,7 +147,7 @@ class ModuleGenerator:
             regions=[Region(block)],
             location=start,
             attributes={"noinline": BoolAttr.from_bool(bool(function.noinline))},
-            **({"arg_attrs": arg_attrs} if arg_attrs is not None else {}),
+            arg_attrs=() if arg_attrs is None else arg_attrs,
         )
         self.functions.append(op)
         return return_type
@@ -194,8 +193,9 @@ def to_attribute(value: Any) -> Attribute:
 def argument_type(signature: Any, constants: Mapping[Path, Any], path: Path) -> base_type:
     """The language type of an argument from its signature ("*fp32", "constexpr", a tuple)."""
     if isinstance(signature, (tuple, list)):
-        members = [argument_type(s, constants, (*path, i)) for i, s in enumerate(signature)]
-        return tuple_type(members, getattr(signature, "_fields", None))
+        kinds: Sequence[Any] = signature
+        members = [argument_type(k, constants, (*path, i)) for i, k in enumerate(kinds)]
+        return tuple_type(members, getattr(kinds, "_fields", None))
     if signature == "constexpr" or path in constants:
         return type_of(wrap(constants.get(path)))
     return str_to_ty(signature)
@@ -207,7 +207,7 @@ def compile_function(
     constants: Mapping[Path, Any],
     attrs: Mapping[Path, Sequence[Sequence[Any]]],
     features: TargetFeatures,
-    options: FrontendOptions = FrontendOptions(),
+    options: FrontendOptions,
     name: str | None = None,
 ) -> ModuleOp:
     """Compile a kernel to a module of `tt` functions.
@@ -229,11 +229,6 @@ def compile_function(
         for i, (parameter, kind) in enumerate(signature.items())
     }
     generator = ModuleGenerator(features, options)
-    try:
-        with emitter.activate(generator.builder):
-            generator.entry(function, types, attrs, name)
-    except CompilationError as error:
-        if not options.debugging:
-            hide_frontend_frames(error)
-        raise
+    with emitter.activate(generator.builder):
+        generator.entry(function, types, attrs, name)
     return generator.finish()

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from tritium import language as tl
+from tritium.language.base import base_type, base_value, is_builtin
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
-from tritium.language.base import base_type, base_value, is_builtin
 
 BUILTINS: Mapping[str, Any] = {
     "len": len,

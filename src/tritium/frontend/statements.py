@@ -8,8 +8,8 @@ from typing import Any
 from tritium import language as tl
 from tritium.frontend.expressions import Expressions
 from tritium.frontend.values import is_dynamic, wrap
-from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.base import base_value
+from tritium.language.constexpr import constexpr, unwrap
 
 _HINTS = {
     "With": "`with` has no meaning in a kernel",
@@ -19,7 +19,7 @@ _HINTS = {
     "Raise": "exceptions do not exist on the device; use `tl.device_assert` or `tl.static_assert`",
     "Import": "import modules outside of the kernel",
     "ImportFrom": "import modules outside of the kernel",
-    "FunctionDef": "nested function definition is not supported; define it outside with @triton.jit",
+    "FunctionDef": "nested function definition is not supported; define it outside, with @jit",
     "AsyncFunctionDef": "a kernel cannot be asynchronous",
     "ClassDef": "define classes outside of the kernel",
     "Global": "a kernel cannot change global variables; return the value instead",
@@ -45,7 +45,8 @@ class Statements(Expressions):
     def visit(self, node: ast.AST) -> Any:
         hint = _HINTS.get(type(node).__name__)
         if hint is not None:
-            raise self.unsupported(node, f"unsupported AST node type: {type(node).__name__}: {hint}")
+            kind = type(node).__name__
+            raise self.unsupported(node, f"unsupported AST node type: {kind}: {hint}")
         return super().visit(node)
 
     def visit_Pass(self, node: ast.Pass) -> None:
@@ -70,7 +71,7 @@ class Statements(Expressions):
         """What a call calls, looked up again without emitting anything; None if unknown."""
         try:
             owner: Any = None
-            names = []
+            names: list[str] = []
             func: ast.expr = call.func
             while isinstance(func, ast.Attribute):
                 names.append(func.attr)
@@ -108,7 +109,9 @@ class Statements(Expressions):
             value = self.visit(node.value)
         if is_constexpr_annotation(node.annotation):
             if name in self.scope.locals:
-                raise self.error(node, f"{name} is already defined. constexpr cannot be reassigned.")
+                raise self.error(
+                    node, f"{name} is already defined. constexpr cannot be reassigned."
+                )
             if is_dynamic(value):
                 raise self.error(node, f"{name} is declared constexpr; its value {value!r} is not")
             value = value if isinstance(value, constexpr) else constexpr(unwrap(value))
@@ -164,7 +167,8 @@ class Statements(Expressions):
             value = wrap(value.value)
         if not isinstance(value, (tl.tuple, tuple, list)):
             raise self.error(target, f"cannot unpack {value!r}; a tuple is required")
-        values, names = list(value), target.elts
+        values: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        names = target.elts
         star = next((i for i, t in enumerate(names) if isinstance(t, ast.Starred)), None)
         if star is None and len(values) != len(names):
             raise self.error(

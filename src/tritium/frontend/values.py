@@ -21,8 +21,10 @@ def wrap(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str, base_type)):
         return constexpr(value)
     if isinstance(value, (tuple, list)):
-        wrapped = [wrap(v) for v in value]
-        return tl.tuple(wrapped, tuple_type(map(type_of, wrapped), getattr(value, "_fields", None)))
+        members: Sequence[Any] = value
+        wrapped = [wrap(v) for v in members]
+        names = getattr(members, "_fields", None)
+        return tl.tuple(wrapped, tuple_type(map(type_of, wrapped), names))
     return value
 
 
@@ -31,7 +33,8 @@ def is_dynamic(value: Any) -> bool:
     if isinstance(value, constexpr):
         return False
     if isinstance(value, (tuple, list)):
-        return any(is_dynamic(v) for v in value)
+        members: Sequence[Any] = value
+        return any(is_dynamic(v) for v in members)
     return isinstance(value, base_value) and bool(value.flatten())
 
 
@@ -54,7 +57,7 @@ def make_dynamic(value: Any, like: base_type | None = None) -> Any:
         members = getattr(like, "types", None)
         if members is None or len(members) != len(value.values):
             members = [None] * len(value.values)
-        values = [make_dynamic(v, m) for v, m in zip(value.values, members)]
+        values = [make_dynamic(v, m) for v, m in zip(value.values, members, strict=True)]
         return tl.tuple(values, tuple_type(map(type_of, values), value.type.fields))
     if is_number(value):
         number = unwrap(value)
@@ -87,12 +90,16 @@ def same(left: Any, right: Any) -> bool:
 
 def flatten(values: Sequence[Any]) -> list[Any]:
     """The IR handles of several values, one after the other."""
-    return [handle for value in values for handle in value.flatten()]
+    handles: list[Any] = []
+    for value in values:
+        handles += value.flatten()
+    return handles
 
 
 def unflatten(types: Sequence[base_type], handles: Sequence[Any]) -> list[Any]:
     """Values of the given types made of the handles, the inverse of `flatten`."""
-    values, cursor = [], 0
+    values: list[Any] = []
+    cursor = 0
     for type_ in types:
         value, cursor = type_.unflatten(handles, cursor)
         values.append(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,8 @@ class FrontendOptions:
     """What the user may change about the frontend.
 
     Attributes:
-        allow_non_constexpr_globals: let kernels read any global (TRITON_ALLOW_NON_CONSTEXPR_GLOBALS).
+        allow_non_constexpr_globals: let kernels read any global
+            (TRITON_ALLOW_NON_CONSTEXPR_GLOBALS).
         debugging: do not wrap errors or hide the compiler's frames (TRITON_FRONT_END_DEBUGGING).
     """
 
@@ -69,8 +70,8 @@ class Visitor:
 
     def place(self, node: ast.AST) -> None:
         """New ops come from this node."""
-        line: int = node.lineno  # pyright: ignore[reportAttributeAccessIssue]
-        column: int = node.col_offset  # pyright: ignore[reportAttributeAccessIssue]
+        line: int = getattr(node, "lineno", 1)
+        column: int = getattr(node, "col_offset", 0)
         self.builder.set_position(
             self.function.file_name, self.function.first_line + line - 1, column
         )
@@ -100,7 +101,7 @@ class Visitor:
         return UnsupportedLanguageConstruct(self.function.src, node, message)
 
     @contextmanager
-    def in_loop(self, kind: str, node: ast.AST) -> Iterator[None]:
+    def in_loop(self, kind: str, node: ast.AST) -> Generator[None]:
         """Statements visited inside are in the body of a loop that runs on the device."""
         self.loops.append(LoopContext(kind, node))
         try:
