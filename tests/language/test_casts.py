@@ -161,6 +161,13 @@ def test_wrong_casts():
             block([1.0], tl.float32).to(tl.float8e4nv)
 
 
+def test_constants_become_tensors():
+    with eager():
+        found = tl.constexpr(300).to(tl.uint8)
+        assert found.dtype == tl.uint8 and int(found) == 44
+        assert tl.constexpr(1.5).to(tl.float16).dtype == tl.float16
+
+
 def test_pointer_casts():
     with eager():
         p = block([16, 32], tl.int64).to(tl.pointer_type(tl.float32))

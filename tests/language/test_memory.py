@@ -173,6 +173,23 @@ def test_descriptor_gather_scatter_and_atomics():
     assert total.tolist() == [[3] * 4 + [5] * 4] * 2
 
 
+@pytest.mark.parametrize("code", ["u4", "i4", "u8"])
+def test_descriptor_extremes_follow_the_sign(code):
+    @jit
+    def kernel(p, values):
+        v = tl.load(values + tl.arange(0, 4))
+        desc = tl.make_tensor_descriptor(p, [8], [1], [4])
+        desc.atomic_max([0], v)
+        desc.atomic_min([4], v)
+
+    start = np.array([1, 2**31 + 5, 7, 0] * 2, np.int64).astype(code)
+    values = np.array([2**31 + 1, 3, 7, 2**32 - 1], np.int64).astype(code)
+    p = start.copy()
+    both(kernel, p=p, values=values)
+    np.testing.assert_array_equal(p[:4], np.maximum(start[:4], values))
+    np.testing.assert_array_equal(p[4:], np.minimum(start[4:], values))
+
+
 def test_descriptor_messages():
     with eager():
         p = pointer(tl.float16)

@@ -210,8 +210,6 @@ def _atomic(kind: str) -> None:
     def method(self: Any, offsets: Any, value: Any) -> None:
         d = _check(self)
         check_atomic_dtype(kind, d.dtype)
-        if isinstance(d.handle, Evaluated) and kind in ("min", "max") and d.dtype.is_int_unsigned():
-            raise NotImplementedError(f"descriptor atomic_{kind} of {d.dtype} in the interpreter")
         emit_many(
             ttir.DescriptorReduceOp, d.handle, _block(d, value).handle, _indices(d, offsets),
             kind=DescriptorReduceKind[kind.upper()],

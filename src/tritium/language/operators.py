@@ -8,7 +8,7 @@ from typing import Any
 
 from tritium.language import arithmetic, casts, emitter, types
 from tritium.language.base import as_tuple, base_value, class_of, mark_builtin
-from tritium.language.constexpr import unwrap
+from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.tensor import tensor
 from tritium.ops import ttir
@@ -174,6 +174,17 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any 
 def _to(self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
     """The same as `tl.cast(self, ...)`."""
     return convert(self, dtype, fp_downcast_rounding, bitcast)
+
+
+def _constant_to(
+    self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
+) -> tensor:
+    """A compile-time number as a scalar tensor of `dtype`, so that programs need not know which
+    arguments and loop variables are constants."""
+    return convert(self, dtype, fp_downcast_rounding, bitcast)
+
+
+constexpr.to = builtin(_constant_to)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @tensor_member

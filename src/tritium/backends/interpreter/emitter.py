@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Region
+from xdsl.ir import Block, Region
 
 from tritium.errors import OpError
 from tritium.ir.types import Type, is_pointer
@@ -18,7 +18,7 @@ from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
 from tritium.language.function import KernelParam
 from tritium.ops.base import Effects, Op
 from tritium.ops.evaluation import Memory
-from tritium.ops.ttir import IntToPtrOp, LoadOp
+from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp
 
 
 class PythonRegion(Region):
@@ -82,6 +82,9 @@ class EagerEmitter:
         fields = cls.attr_fields
         op = _create(
             cls,
+            # The one op whose meaning depends on a type that neither its results nor its values
+            # have: the sign of a descriptor's elements.
+            operands=list(Block(arg_types=_flat(types)).args) if cls is DescriptorReduceOp else (),
             result_types=cls.result_types_for(types, attrs, result),
             properties={
                 n: fields[n].encode(v)
@@ -156,6 +159,11 @@ class EagerEmitter:
     def print(self, text: str) -> None:
         """Output of `tl.device_print`."""
         print(text)
+
+
+def _flat(types: Sequence[Any]) -> list[Type]:
+    """The types of operands that are there, those of variadic ones one after the other."""
+    return [t for group in types for t in (group if isinstance(group, tuple) else [group]) if t]
 
 
 def bind_arguments(
