@@ -1,0 +1,218 @@
+"""NVIDIA GPUs as devices: properties, loading, current device and stream, timing.
+
+Devices, streams and memory are torch's where the program has imported torch; else the primary
+context of device 0 (or of the current context) and the default stream.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tritium.backends.base import DriverBase
+from tritium.backends.nvidia.launcher import CudaLauncher
+from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
+from tritium.errors import OutOfResources
+from tritium.target import GPUTarget
+
+_DEFAULT_SHARED = 48 * 1024
+
+
+class CudaUtils:
+    """What the runtime asks of a device."""
+
+    def __init__(self) -> None:
+        self._properties: dict[int, dict[str, int]] = {}
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """Figures of a device: bytes of shared memory a program can have, registers, clock rates
+        (kHz), bus width (bits)."""
+        if device not in self._properties:
+            driver = library()
+            names = {
+                "max_shared_mem": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+                "max_num_regs": "MAX_REGISTERS_PER_BLOCK",
+                "multiprocessor_count": "MULTIPROCESSOR_COUNT",
+                "warpSize": "WARP_SIZE",
+                "sm_clock_rate": "CLOCK_RATE",
+                "mem_clock_rate": "MEMORY_CLOCK_RATE",
+                "mem_bus_width": "GLOBAL_MEMORY_BUS_WIDTH",
+            }
+            handle = check(driver.cuDeviceGet(device))
+            kinds = driver.CUdevice_attribute
+            self._properties[device] = {
+                name: check(driver.cuDeviceGetAttribute(
+                    getattr(kinds, f"CU_DEVICE_ATTRIBUTE_{kind}"), handle
+                ))
+                for name, kind in names.items()
+            }  # fmt: skip
+        return self._properties[device]
+
+    def load_binary(
+        self, name: str, kernel: bytes, shared: int, device: int
+    ) -> tuple[int, int, int, int, int]:
+        """(module, function, registers, spilled words, most threads a program) of a cubin (or PTX
+        with a zero byte at its end). Raises `OutOfResources` for too much shared memory."""
+        driver = library()
+        limit = self.get_device_properties(device)["max_shared_mem"]
+        if shared > limit:
+            raise OutOfResources(shared, limit, "shared memory")
+        ensure_context(device)
+        module = check(driver.cuModuleLoadData(kernel))
+        function = check(driver.cuModuleGetFunction(module, name.encode()))
+        kinds = driver.CUfunction_attribute
+        registers, spilled, threads = (
+            check(driver.cuFuncGetAttribute(getattr(kinds, f"CU_FUNC_ATTRIBUTE_{kind}"), function))
+            for kind in ("NUM_REGS", "LOCAL_SIZE_BYTES", "MAX_THREADS_PER_BLOCK")
+        )
+        if shared > _DEFAULT_SHARED:
+            kind = kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            check(driver.cuFuncSetAttribute(function, kind, shared))
+        return int(module), int(function), registers, spilled // 4, threads
+
+
+def ensure_context(device: int) -> None:
+    """Make the device's primary context (the one that torch uses) current, if none is."""
+    driver = library()
+    if int(check(driver.cuCtxGetCurrent())) == 0:
+        context = check(driver.cuDevicePrimaryCtxRetain(check(driver.cuDeviceGet(device))))
+        check(driver.cuCtxSetCurrent(context))
+
+
+def _torch() -> Any:
+    """torch, if the program uses its GPU support."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and torch.cuda.is_available() else None
+
+
+class CudaDriver(DriverBase):
+    """Launches kernels on NVIDIA GPUs."""
+
+    def __init__(self) -> None:
+        self.utils = CudaUtils()
+        self.launcher_cls = CudaLauncher
+        self._raw_stream: Callable[[int], int] | None = None
+        self._torch_device: Callable[[], int] | None = None
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return device_count() > 0 and has_bindings()
+
+    def get_current_device(self) -> int:
+        """The number of the current device."""
+        if self._torch_device is not None:
+            return self._torch_device()
+        torch = _torch()
+        if torch is not None:
+            self._torch_device = torch.cuda.current_device
+            return torch.cuda.current_device()
+        driver = library()
+        if int(check(driver.cuCtxGetCurrent())) == 0:
+            ensure_context(0)
+        return int(check(driver.cuCtxGetDevice()))
+
+    def set_current_device(self, device: int) -> None:
+        """Work on another device from now on."""
+        torch = _torch()
+        if torch is not None:
+            torch.cuda.set_device(device)
+            return
+        driver = library()
+        context = check(driver.cuDevicePrimaryCtxRetain(check(driver.cuDeviceGet(device))))
+        check(driver.cuCtxSetCurrent(context))
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        """The stream that launches go to: torch's current one, else the default stream 0."""
+        if self._raw_stream is None:
+            torch = _torch()
+            if torch is None:
+                return 0
+            raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+            self._raw_stream = raw or (lambda d: torch.cuda.current_stream(d).cuda_stream)
+        return self._raw_stream(self.get_current_device() if device is None else device)
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        """(9, 0) for Hopper."""
+        driver = library()
+        handle = check(driver.cuDeviceGet(self.get_current_device() if device is None else device))
+        kinds = driver.CUdevice_attribute
+        major = kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+        minor = kinds.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+        return (
+            check(driver.cuDeviceGetAttribute(major, handle)),
+            check(driver.cuDeviceGetAttribute(minor, handle)),
+        )
+
+    def get_current_target(self) -> GPUTarget:
+        major, minor = self.get_device_capability()
+        return GPUTarget("cuda", major * 10 + minor, 32)
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        if ty.startswith("*"):
+            return "CUdeviceptr"
+        if ty.startswith("tensordesc"):
+            return "CUtensorMap"
+        names = {"fp16": "double", "bf16": "double", "fp32": "double", "fp64": "double",
+                 "i1": "int8_t", "u1": "uint8_t", "nvTmaDesc": "CUtensorMap"}  # fmt: skip
+        sizes = (8, 16, 32, 64)
+        names |= {f"i{n}": f"int{n}_t" for n in sizes} | {f"u{n}": f"uint{n}_t" for n in sizes}
+        if ty not in names:
+            raise TypeError(f"kernel type {ty!r} has no C type; known are *T, {', '.join(names)}")
+        return names[ty]
+
+    def get_active_torch_device(self) -> Any:
+        torch = sys.modules.get("torch")
+        device = f"cuda:{self.get_current_device()}"
+        return device if torch is None else torch.device(device)
+
+    def get_device_interface(self) -> Any:
+        """Synchronization and timing: `torch.cuda`. Raises `RuntimeError` without torch."""
+        return self._torch_cuda("timing").cuda
+
+    @staticmethod
+    def _torch_cuda(what: str) -> Any:
+        torch = _torch()
+        if torch is None:
+            raise RuntimeError(f"{what} on a GPU needs torch with CUDA; `import torch` first")
+        return torch
+
+    def get_benchmarker(self) -> Any:
+        return self._benchmark
+
+    def _benchmark(
+        self, kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
+    ) -> list[float]:
+        """Quantiles of a call's time on the device in milliseconds, the caches cold (see
+        `Benchmarker`). Keywords: `warmup` and `rep`, in milliseconds."""
+        torch = self._torch_cuda("benchmarking")
+        cache = self.get_empty_cache_for_benchmark()
+
+        def timed(count: int) -> list[float]:
+            events = [
+                [torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)
+            ]
+            for start, end in events:
+                cache.zero_()
+                start.record()
+                kernel_call()
+                end.record()
+            torch.cuda.synchronize()
+            return [start.elapsed_time(end) for start, end in events]
+
+        kernel_call()
+        torch.cuda.synchronize()
+        estimate = max(sum(timed(5)) / 5, 1e-3)
+        timed(max(1, int(kwargs.get("warmup", 25) / estimate)))
+        times = timed(max(1, int(kwargs.get("rep", 100) / estimate)))
+        ordered = torch.tensor(times, dtype=torch.float64)
+        return torch.quantile(ordered, torch.tensor(list(quantiles), dtype=torch.float64)).tolist()
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """A buffer larger than the second-level cache (256 MB); writing it evicts what is there."""
+        torch = self._torch_cuda("benchmarking")
+        return torch.empty(256 << 20, dtype=torch.int8, device="cuda")
+
+    def clear_cache(self, cache: Any) -> None:
+        """Evict all data from the caches."""
+        cache.zero_()

@@ -1,0 +1,236 @@
+"""From Python arguments to a launch: values packed as the kernel's parameters, `cuLaunchKernelEx`.
+
+What can be prepared once is: each launcher keeps records (`_Slot`) with space for all parameters
+and a launch configuration. A launch takes one, fills it in, and puts it back, so that threads that
+launch at the same time never share one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tritium.backends.nvidia.libcuda import check, library
+from tritium.errors import OutOfResources
+
+_FORMATS = {
+    "i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
+    "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
+}  # fmt: skip
+_IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+SLOT_BYTES = 8
+
+
+def _pack_bf16(slot: Any, offset: int, value: Any) -> None:
+    slot[offset : offset + 2] = np.asarray(value, ml_dtypes.bfloat16).tobytes()
+
+
+def address_of(arg: Any, position: int) -> int:
+    """The device address of a pointer argument: a tensor (`data_ptr()`), an array that has
+    `__cuda_array_interface__`, an int, or None.
+
+    Raises: `TypeError` for anything else, `ValueError` for memory that the device cannot access.
+    """
+    if getattr(arg, "is_cuda", False):
+        return arg.data_ptr()
+    if arg is None:
+        return 0
+    interface = getattr(arg, "__cuda_array_interface__", None)
+    if interface is not None:
+        return interface["data"][0]
+    if hasattr(arg, "data_ptr"):
+        address = arg.data_ptr()
+    elif type(arg) is int:
+        return arg
+    elif isinstance(arg, np.ndarray):
+        address = arg.__array_interface__["data"][0]
+    elif hasattr(arg, "__dlpack__"):
+        return _from_dlpack(arg, position)
+    else:
+        raise TypeError(
+            f"Pointer argument (at {position}) doesn't have `data_ptr` method; "
+            f"got {type(arg).__name__}"
+        )
+    if address == 0:
+        return 0
+    return _accessible(address, position)
+
+
+def _accessible(address: int, position: int) -> int:
+    """The address by which the device sees some memory (pinned host memory has one)."""
+    driver = library()
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+    status, found = driver.cuPointerGetAttribute(attribute, address)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise ValueError(
+            f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?)"
+        )
+    return int(found)
+
+
+def _from_dlpack(arg: Any, position: int) -> int:
+    kind, _ = arg.__dlpack_device__()
+    if kind not in (2, 3, 13):  # CUDA, CUDA host, CUDA managed
+        raise ValueError(
+            f"Pointer argument (at {position}) cannot be accessed from Triton (cpu tensor?)"
+        )
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    capsule = arg.__dlpack__()
+    tensor = get(capsule, b"dltensor")
+    data = ctypes.c_uint64.from_address(tensor).value
+    offset = ctypes.c_uint64.from_address(tensor + 40).value
+    return data + offset
+
+
+class _Slot:
+    """Space for the parameters of one launch, and its configuration."""
+
+    def __init__(self, count: int, warps: int, shared: int, pdl: bool, cooperative: bool):
+        driver = library()
+        self.values = bytearray(SLOT_BYTES * max(count, 1))
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.values))
+        self.pointers = (ctypes.c_void_p * max(count, 1))(
+            *(start + SLOT_BYTES * i for i in range(count))
+        )
+        self.address = ctypes.addressof(self.pointers)
+        self.config = driver.CUlaunchConfig()
+        self.config.blockDimX, self.config.blockDimY, self.config.blockDimZ = 32 * warps, 1, 1
+        self.config.sharedMemBytes = shared
+        attributes: list[Any] = []
+        if pdl:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION  # noqa: E501
+            attribute.value.programmaticStreamSerializationAllowed = 1
+            attributes.append(attribute)
+        if cooperative:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            attribute.value.cooperative = 1
+            attributes.append(attribute)
+        self.config.attrs, self.config.numAttrs = attributes, len(attributes)
+
+
+class CudaLauncher:
+    """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
+
+    def __init__(self, src: Any, metadata: Any, function: int):
+        self._driver = library()
+        self._name, self._metadata = metadata.name, metadata
+        self._function = self._driver.CUfunction(function)
+        signature = getattr(src, "signature", None)
+        if signature is None:  # a file of IR: the types of the kernel's own parameters
+            signature = {f"arg{i}": t for i, t in enumerate(metadata.kernel_signature)}
+        constants = getattr(src, "constants", {})
+        self._nested = any(isinstance(t, (tuple, list)) for t in signature.values())
+        self._params: list[tuple[str, str] | None] = []
+        for i, (name, kind) in enumerate(signature.items()):
+            self._add(name, kind, (i,), constants)
+        self._packers = self._make_packers()
+        self._slots: list[_Slot] = []
+        self._check_threads()
+
+    def _check_threads(self) -> None:
+        driver = self._driver
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        limit = check(driver.cuFuncGetAttribute(attribute, self._function))
+        if 32 * self._metadata.num_warps > limit:
+            raise OutOfResources(32 * self._metadata.num_warps, limit, "threads")
+
+    def _add(self, name: str, kind: Any, path: tuple[int, ...], constants: Any) -> None:
+        if isinstance(kind, (tuple, list)):
+            for i, member in enumerate(kind):
+                self._add(f"{name}[{i}]", member, (*path, i), constants)
+        elif kind == "constexpr" or path in constants:
+            self._params.append(None)
+        else:
+            self._params.append((name, _IR_NAMES.get(kind, kind)))
+
+    def _make_packers(self) -> list[tuple[int, int, Callable[..., None] | None, str]]:
+        """(position of the argument, offset, how to pack a scalar or None for a pointer, name)."""
+        packers: list[tuple[int, int, Callable[..., None] | None, str]] = []
+        for position, param in enumerate(self._params):
+            if param is None:
+                continue
+            name, kind = param
+            offset = SLOT_BYTES * len(packers)
+            if kind.startswith("*"):
+                packers.append((position, offset, None, name))
+            elif kind == "bf16":
+                packers.append((position, offset, _pack_bf16, name))
+            elif kind in _FORMATS:
+                packers.append((position, offset, struct.Struct(_FORMATS[kind]).pack_into, name))
+            else:
+                raise NotImplementedError(f"arguments of type {kind!r} ('{name}')")
+        return packers
+
+    def __call__(
+        self,
+        gx: int,
+        gy: int,
+        gz: int,
+        stream: int,
+        function: Any,
+        packed_metadata: Any,
+        launch_metadata: Any,
+        enter_hook: Callable[[Any], None] | None,
+        exit_hook: Callable[[Any], None] | None,
+        *args: Any,
+    ) -> None:
+        if enter_hook:
+            enter_hook(launch_metadata)
+        if gx * gy * gz > 0:
+            self._launch(gx, gy, gz, stream, _leaves(args) if self._nested else args)
+        if exit_hook:
+            exit_hook(launch_metadata)
+
+    def _launch(self, gx: int, gy: int, gz: int, stream: int, args: Sequence[Any]) -> None:
+        if len(args) != len(self._params):
+            raise TypeError(
+                f"kernel '{self._name}' takes {len(self._params)} arguments; got {len(args)}"
+            )
+        slot = self._slots.pop() if self._slots else self._new_slot()
+        values = slot.values
+        for position, offset, pack, name in self._packers:
+            arg = args[position]
+            if pack is None:
+                address = arg.data_ptr() if getattr(arg, "is_cuda", False) else \
+                    address_of(arg, position)  # fmt: skip
+                _PACK_ADDRESS(values, offset, address)
+            else:
+                try:
+                    pack(values, offset, arg)
+                except (struct.error, OverflowError, ValueError) as error:
+                    raise TypeError(
+                        f"kernel '{self._name}': argument '{name}' is {arg!r:.80}: {error}"
+                    ) from None
+        config = slot.config
+        config.gridDimX, config.gridDimY, config.gridDimZ = gx, gy, gz
+        config.hStream = stream
+        (status,) = self._driver.cuLaunchKernelEx(config, self._function, slot.address, 0)
+        self._slots.append(slot)
+        if status != 0:
+            check((status,))
+
+    def _new_slot(self) -> _Slot:
+        metadata = self._metadata
+        return _Slot(
+            len(self._packers), metadata.num_warps, metadata.shared,
+            metadata.launch_pdl, metadata.launch_cooperative_grid,
+        )  # fmt: skip
+
+
+_PACK_ADDRESS = struct.Struct("Q").pack_into
+
+
+def _leaves(values: Sequence[Any]) -> list[Any]:
+    """The members of nested tuples, in order."""
+    flat: list[Any] = []
+    for value in values:
+        flat.extend(_leaves(value) if isinstance(value, tuple) else [value])
+    return flat

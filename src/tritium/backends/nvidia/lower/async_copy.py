@@ -1,0 +1,100 @@
+"""Copies from global to shared memory that go on while the program computes (`cp.async`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.nvidia.lower.access import (
+    distinct_registers,
+    grouped,
+    plan,
+    store_words,
+    to_memory,
+)
+from tritium.backends.nvidia.lower.context import Context, layout_of
+from tritium.backends.nvidia.lower.shared import memory_layout, place_of, runs
+from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value
+from tritium.lowering.registry import lowers
+from tritium.ops import ttgir
+from tritium.ops.ttir import CacheModifier
+
+NVIDIA = "nvidia"
+
+
+def _is_zero(values: tuple[Value, ...]) -> bool:
+    return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
+
+
+@lowers(NVIDIA, ttgir.AsyncCopyGlobalToLocalOp)
+def async_copy(c: Context, op: Any) -> None:
+    """Each thread copies its elements, 4 to 16 bytes at a time. Where the mask is false, zeros
+    are written by the copy itself, or `other` by a store."""
+    memory, type = c.memory(op.result), op.src.type
+    pointee: Any = ir.element_type(type)
+    size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
+    tile = layout_of(type)
+    place = place_of(tile, memory_layout(memory.type))
+    access = plan(c, op.src, op.mask, least=op.contiguity)
+    width = min(len(access.groups[0]), len(runs(c, tile, place, size).groups[0]))
+    if width * size < 4:
+        raise c.unsupported(op, f"copies of {width * size} bytes; 4 are the least")
+    bits = [b for b in range(32) if access.groups[0][-1] >> b & 1][: width.bit_length() - 1]
+    groups = grouped(distinct_registers(tile), bits)
+    pointers = c.tile(op.src)
+    masks = None if op.mask is None else c.tile(op.mask)
+    others = None if op.other is None else c.tile(op.other)
+    zero = others is None or _is_zero(others)
+    for group, offset in zip(groups, c.positions(place, [g[0] for g in groups])):
+        to = c.address(
+            c.f.emit(SHARED, f"getelementptr {element}, {memory.address}, {offset}")
+        )
+        mask = None if masks is None else masks[group[0]]
+        copy(c, to, pointers[group[0]], width * size, mask if zero else None,
+             op.cache is CacheModifier.CA, access.owner if zero else _both(c, mask, access.owner))  # fmt: skip
+        if not zero and mask is not None:
+            assert others is not None
+            unset = c.f.op("xor", mask, Value("i1", "true"))
+            parts = [to_memory(c, others[r]) for r in group]
+            store_words(c, to, parts, _both(c, unset, access.owner), "st.shared", "r")
+    c.set(op.results[0], None)
+
+
+def _both(c: Context, a: Value | None, b: Value | None) -> Value | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return c.f.op("and", a, b)
+
+
+def copy(
+    c: Context, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
+    condition: Value | None,
+) -> None:  # fmt: skip
+    """One `cp.async` of `size` bytes, under a condition; zeros where `filled` is false. With
+    `keep` also into the first-level cache (always for less than 16 bytes)."""
+    kind = "ca" if keep or size < 16 else "cg"
+    text = f"cp.async.{kind}.shared.global [ $0 ], [ $1 ], {size}"
+    arguments, constraints = [to, source], ["r", "l"]
+    if filled is not None:
+        text += ", $2"
+        arguments.append(c.f.select(filled, c.i32(size), c.i32(0)))
+        constraints.append("r")
+    if condition is not None:
+        text = f"@${len(arguments)} {text}"
+        arguments.append(condition)
+        constraints.append("b")
+    c.asm("void", text + ";", ",".join([*constraints, "~{memory}"]), *arguments)
+
+
+@lowers(NVIDIA, ttgir.AsyncCommitGroupOp)
+def commit(c: Context, op: Any) -> None:
+    c.asm("void", "cp.async.commit_group;", "~{memory}")
+    c.set(op.results[0], None)
+
+
+@lowers(NVIDIA, ttgir.AsyncWaitOp)
+def wait(c: Context, op: Any) -> None:
+    """Until all but the `num` newest groups of this thread's copies are there."""
+    c.asm("void", f"cp.async.wait_group {op.num};", "~{memory}")
+    c.set(op.results[0], None)

@@ -1,0 +1,1 @@
+"""mbarriers and the bulk copy engine (TMA)."""

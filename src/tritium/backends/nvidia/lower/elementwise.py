@@ -1,0 +1,275 @@
+"""Elementwise ops as LLVM instructions on scalars; `emit` applies a rule to every register.
+
+A rule takes the context, the op and one value for each operand, and returns the result's value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritium.backends.nvidia.lower.context import Context
+from tritium.backends.nvidia.lower.types import memory_bytes, memory_type, value_type
+from tritium.ir import types as ir
+from tritium.lowering import elementwise as table
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers, rules
+from tritium.ops import arith, math, ttir
+from tritium.ops.base import Op
+
+ELEMENTWISE = "nvidia.elementwise"
+_NARROW = frozenset({"half", "bfloat"})
+
+
+def emit(c: Context, op: Any) -> bool:
+    """Lower an elementwise op; false if it is none. Registers with equal operands (those of a
+    splat, say) are computed once."""
+    rule = rules(ELEMENTWISE).get(type(op))
+    if rule is None:
+        return False
+    operands = [c.tile(v) for v in op.operands]
+    count = max((len(o) for o in operands), default=1)
+    known: dict[tuple[Value, ...], Value] = {}
+    results: list[Value] = []
+    for i in range(count):
+        values = tuple(o[i] if len(o) > 1 else o[0] for o in operands)
+        if values not in known:
+            known[values] = rule(c, op, *values)
+        results.append(known[values])
+    c.set(op.results[0], results)
+    return True
+
+
+def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
+    """`compute` on 16-bit operands as floats, the result rounded to their type again."""
+    narrow = values[0].type
+    if narrow not in _NARROW:
+        return compute(*values)
+    result = compute(*(c.f.cast("fpext", v, "float") for v in values))
+    return c.f.cast("fptrunc", result, narrow) if result.type == "float" else result
+
+
+def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
+    return lambda c, op, a, b: c.f.op(opcode, a, b, flags)
+
+
+for _op, _opcode in (table.BINARY | table.SHIFTS | table.DIVISIONS).items():
+    lowers(ELEMENTWISE, _op)(_binary(_opcode))
+
+
+@lowers(ELEMENTWISE, *table.MIN_MAX)
+def min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """min and max: with NaN as either the result (minimum) or as absent (minnum)."""
+    name = table.MIN_MAX[type(op)]
+    if a.type == "double":
+        return c.f.intrinsic(name, a, b)
+    return in_float(c, (a, b), lambda x, y: c.f.intrinsic(name, x, y))
+
+
+@lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
+def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """Division rounded down or up: truncated, then corrected by one where something is left."""
+    f, kind = c.f, op.name.removeprefix("arith.")
+    signed, up = kind.endswith("si"), kind.startswith("ceil")
+    quotient = f.op("sdiv" if signed else "udiv", a, b)
+    rest = f.op("sub", a, f.op("mul", quotient, b))
+    inexact = f.icmp("ne", rest, const(a.type, 0))
+    if signed:
+        different = f.icmp("slt", f.op("xor", rest, b), const(a.type, 0))
+        if up:
+            different = f.op("xor", different, const("i1", 1))
+        inexact = f.op("and", inexact, different)
+    corrected = f.op("add" if up else "sub", quotient, const(a.type, 1))
+    return f.select(inexact, corrected, quotient)
+
+
+@lowers(ELEMENTWISE, arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.RemFOp)
+def float_binary(c: Context, op: Op, a: Value, b: Value) -> Value:
+    opcode = table.FLOAT_BINARY[type(op)]
+    if opcode == "frem":
+        return in_float(c, (a, b), lambda x, y: c.f.op(opcode, x, y))
+    return c.f.op(opcode, a, b, c.contract)
+
+
+@lowers(ELEMENTWISE, arith.DivFOp)
+def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """float: within 2 ulp (`div.full.f32`), the language's `/`; `tt.precise_divf` is exact."""
+    if a.type == "double":
+        return c.f.op("fdiv", a, b)
+    return in_float(c, (a, b), lambda x, y: c.f.call("float", "llvm.nvvm.div.full", x, y))
+
+
+@lowers(ELEMENTWISE, ttir.PreciseDivFOp)
+def divide_precisely(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return in_float(c, (a, b), lambda x, y: c.f.op("fdiv", x, y))
+
+
+@lowers(ELEMENTWISE, arith.NegFOp)
+def negate(c: Context, op: Op, a: Value) -> Value:
+    return c.f.fneg(a)
+
+
+@lowers(ELEMENTWISE, arith.CmpIOp)
+def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
+    return c.f.icmp(op.predicate.name.lower(), a, b)
+
+
+@lowers(ELEMENTWISE, arith.CmpFOp)
+def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
+    predicate = op.predicate.name.lower()
+    return in_float(c, (a, b), lambda x, y: c.f.fcmp(predicate, x, y))
+
+
+@lowers(ELEMENTWISE, arith.SelectOp)
+def select(c: Context, op: Op, condition: Value, a: Value, b: Value) -> Value:
+    return c.f.select(condition, a, b)
+
+
+@lowers(ELEMENTWISE, *table.CASTS)
+def integer_cast(c: Context, op: Op, a: Value) -> Value:
+    return c.f.cast(table.CASTS[type(op)], a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, arith.IndexCastOp)
+def index_cast(c: Context, op: Op, a: Value) -> Value:
+    to = value_type(op.results[0].type)
+    return c.f.cast("trunc" if int(to[1:]) < int(a.type[1:]) else "sext", a, to)
+
+
+@lowers(ELEMENTWISE, arith.SIToFPOp, arith.UIToFPOp)
+def to_float(c: Context, op: Op, a: Value) -> Value:
+    opcode = "sitofp" if isinstance(op, arith.SIToFPOp) else "uitofp"
+    return c.f.cast(opcode, a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, arith.FPToSIOp, arith.FPToUIOp)
+def to_integer(c: Context, op: Op, a: Value) -> Value:
+    """Toward zero; undefined where it does not fit."""
+    opcode = "fptosi" if isinstance(op, arith.FPToSIOp) else "fptoui"
+    return c.f.cast(opcode, a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp)
+def float_cast(c: Context, op: Any, a: Value) -> Value:
+    source, target = a.type, value_type(op.results[0].type)
+    if "i8" in (source, target):
+        raise c.unsupported(op, "fp8 conversions")
+    mode = getattr(op, "roundingmode", None) or getattr(op, "rounding", None)
+    if mode is not None and mode.name not in ("TO_NEAREST_EVEN", "RTNE"):
+        raise c.unsupported(op, f"rounding {mode.name.lower()}")
+    wider = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
+    if wider[source] == wider[target]:
+        middle = c.f.cast("fpext", a, "float") if source != target else a
+        return c.f.cast("fptrunc", middle, target) if source != target else a
+    return c.f.cast("fpext" if wider[source] < wider[target] else "fptrunc", a, target)
+
+
+@lowers(ELEMENTWISE, arith.BitcastOp, ttir.BitcastOp, ttir.PtrToIntOp, ttir.IntToPtrOp)
+def bitcast(c: Context, op: Op, a: Value) -> Value:
+    return c.as_type(a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, ttir.AddPtrOp)
+def add_pointer(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
+    """Offsets are signed; elements of one bit take a byte."""
+    pointee: Any = ir.element_type(op.results[0].type)
+    if memory_bytes(pointee.pointee) * 8 < ir.bit_width(pointee.pointee):
+        raise c.unsupported(op, f"pointers to {pointee.pointee}")
+    wide = c.f.cast("sext", offset, "i64") if offset.type != "i64" else offset
+    return c.f.emit(
+        pointer.type, f"getelementptr {memory_type(pointee.pointee)}, {pointer}, {wide}"
+    )
+
+
+@lowers(ELEMENTWISE, ttir.MulHiUIOp)
+def multiply_high(c: Context, op: Op, a: Value, b: Value) -> Value:
+    bits = int(a.type[1:])
+    wide = f"i{2 * bits}"
+    product = c.f.op("mul", c.f.cast("zext", a, wide), c.f.cast("zext", b, wide))
+    return c.f.cast("trunc", c.f.op("lshr", product, const(wide, bits)), a.type)
+
+
+@lowers(ELEMENTWISE, ttir.ClampFOp)
+def clamp(c: Context, op: Any, x: Value, low: Value, high: Value) -> Value:
+    names = ("maximum", "minimum") if op.propagateNan.name == "ALL" else ("maxnum", "minnum")
+
+    def compute(x: Value, low: Value, high: Value) -> Value:
+        return c.f.intrinsic(names[1], c.f.intrinsic(names[0], x, low), high)
+
+    return in_float(c, (x, low, high), compute)
+
+
+def _float_function(name: str) -> Callable[..., Value]:
+    """An LLVM intrinsic that the target has instructions for in every precision it is used in."""
+
+    def rule(c: Context, op: Op, *values: Value) -> Value:
+        return in_float(c, values, lambda *v: c.f.intrinsic(name, *v))
+
+    return rule
+
+
+for _op, _name in (
+    (math.AbsFOp, "fabs"), (math.CeilOp, "ceil"), (math.FloorOp, "floor"),
+    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"), (math.FmaOp, "fma"),
+    (ttir.PreciseSqrtOp, "sqrt"),
+):  # fmt: skip
+    lowers(ELEMENTWISE, _op)(_float_function(_name))
+
+
+@lowers(ELEMENTWISE, math.AbsIOp)
+def absolute_integer(c: Context, op: Op, a: Value) -> Value:
+    return c.f.intrinsic("smax", a, c.f.op("sub", const(a.type, 0), a))
+
+
+_LOG2_E, _LN_2, _LOG10_2 = 1.4426950408889634, 0.6931471805599453, 0.30102999566398120
+
+
+def _approx(c: Context, instruction: str, x: Value) -> Value:
+    return c.asm("float", f"{instruction} $0, $1;", "=f,f", x, effects=False)
+
+
+@lowers(ELEMENTWISE, math.ExpOp, math.Exp2Op)
+def exponential(c: Context, op: Op, a: Value) -> Value:
+    """2^(x log2 e) by `ex2.approx` (2 ulp of 2^y; the product adds |x| / 2^24 relatively)."""
+    if a.type == "double":
+        raise c.unsupported(op, "double precision needs libdevice")
+
+    def compute(x: Value) -> Value:
+        if isinstance(op, math.ExpOp):
+            x = c.f.op("fmul", x, const("float", _LOG2_E))
+        return _approx(c, "ex2.approx.f32", x)
+
+    return in_float(c, (a,), compute)
+
+
+@lowers(ELEMENTWISE, math.LogOp, math.Log2Op, math.Log10Op)
+def logarithm(c: Context, op: Op, a: Value) -> Value:
+    """log2(x) by `lg2.approx`, scaled."""
+    if a.type == "double":
+        raise c.unsupported(op, "double precision needs libdevice")
+    factor = {math.LogOp: _LN_2, math.Log10Op: _LOG10_2}.get(type(op))
+
+    def compute(x: Value) -> Value:
+        result = _approx(c, "lg2.approx.f32", x)
+        return result if factor is None else c.f.op("fmul", result, const("float", factor))
+
+    return in_float(c, (a,), compute)
+
+
+@lowers(ELEMENTWISE, math.SqrtOp, math.RsqrtOp)
+def square_root(c: Context, op: Op, a: Value) -> Value:
+    name = "sqrt" if isinstance(op, math.SqrtOp) else "rsqrt"
+    if a.type == "double":
+        if name == "rsqrt":
+            return c.f.op("fdiv", const("double", 1.0), c.f.intrinsic("sqrt", a))
+        return c.f.intrinsic("sqrt", a)
+    return in_float(c, (a,), lambda x: _approx(c, f"{name}.approx.f32", x))
+
+
+@lowers(ELEMENTWISE, math.SinOp, math.CosOp, math.TanhOp)
+def approximate(c: Context, op: Op, a: Value) -> Value:
+    """The hardware's own approximations (absolute error 2^-21 in [-pi, pi] for sin and cos)."""
+    if a.type == "double":
+        raise c.unsupported(op, "double precision needs libdevice")
+    name = op.name.removeprefix("math.")
+    return in_float(c, (a,), lambda x: _approx(c, f"{name}.approx.f32", x))

@@ -1,0 +1,243 @@
+"""`ttng.warp_group_dot`: wgmma on operands in shared memory (the left one may be in registers).
+
+The whole product is one piece of inline assembly, and the accumulators are tied through it and
+through the wait that follows: ptxas serializes wgmma when it sees them touched in flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tritium.backends.nvidia.lower.context import Context, Memory, layout_of
+from tritium.backends.nvidia.lower.shape import register_coordinates
+from tritium.backends.nvidia.lower.shared import memory_layout
+from tritium.backends.nvidia.lower.types import memory_bytes
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import NVMMASharedEncoding
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers
+from tritium.ops import ttgir
+
+NVIDIA = "nvidia"
+
+_NAMES: dict[Any, str] = {
+    ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",
+    ir.f8e4m3fn: "e4m3", ir.f8e5m2: "e5m2",
+}  # fmt: skip
+_SWIZZLE_MODE = {0: 0, 128: 1, 64: 2, 32: 3}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand in shared memory, as matrix descriptors see it.
+
+    Attributes:
+        start: its address (i32).
+        base: the descriptor without the address.
+        where: the byte offset of a coordinate.
+        k_major: whether neighbours along k are neighbours in memory.
+    """
+
+    start: Value
+    base: int
+    where: Any
+    k_major: bool
+
+
+def describe(c: Context, memory: Memory, k_axis: int) -> Operand:
+    """The descriptor's fields, read off the memory's layout.
+
+    The layout must be one of the tensor core's: rows of `swizzlingByteWidth` bytes in blocks of
+    8, with 16-byte groups permuted.
+    """
+    encoding = memory.type.encoding
+    if not isinstance(encoding, NVMMASharedEncoding):
+        raise NotImplementedError(f"wgmma on shared memory in the layout {encoding}")
+    swizzle, size = encoding.get("swizzlingByteWidth"), memory_bytes(memory.type.element_type)
+    inner = 0 if encoding.get("transposed") else 1
+    k_major, shape = inner == k_axis, tuple(memory.type.get_shape())
+    where = byte_offsets(memory_layout(memory.type), size)
+    chunk = max(swizzle, 16) // size
+    outer_step = where(**{f"dim{1 - inner}": 8}) if shape[1 - inner] > 8 else 0
+    inner_step = where(**{f"dim{inner}": chunk}) if shape[inner] > chunk else 0
+    if swizzle == 0 and k_major:
+        lead, stride = inner_step, outer_step
+    elif k_major:
+        lead, stride = 16, outer_step
+    else:
+        lead, stride = inner_step, outer_step
+    base = _SWIZZLE_MODE[swizzle] << 62 | (stride >> 4) << 32 | (lead >> 4) << 16
+    return Operand(c.address(memory.address), base, where, k_major)
+
+
+def byte_offsets(layout: LinearLayout, size: int) -> Any:
+    """A function from coordinates (`dim0=.., dim1=..`) to the byte offset of the element."""
+    inverse = layout.inverse()
+
+    def where(**coordinates: int) -> int:
+        return int(inverse.apply(coordinates)["offset"]) * size
+
+    return where
+
+
+@lowers(NVIDIA, ttgir.WarpGroupDotOp)
+def warp_group_dot(c: Context, op: Any) -> None:
+    result = op.results[0].type
+    encoding = result.encoding
+    plan = _Plan(c, op, encoding)
+    acc = list(c.tile(op.c))
+    zeroed = op.useC is not None
+    builder = _Asm(acc)
+    if zeroed:
+        predicate = builder.argument(c.f.cast("zext", c.scalar(op.useC), "i32"), "r")
+        builder.lines.append(f"setp.ne.b32 use, {predicate}, 0;")
+    builder.lines.append("wgmma.fence.sync.aligned;")
+    for m, n, registers in plan.tiles:
+        for k in range(0, plan.depth, plan.step):
+            use = "use" if zeroed and k == 0 else "1"
+            plan.instruction(builder, m, n, k, registers, use)
+    builder.lines.append("wgmma.commit_group.sync.aligned;")
+    if not op.isAsync:
+        builder.lines.append("wgmma.wait_group.sync.aligned 0;")
+    c.set(op.results[0], builder.emit(c))
+
+
+class _Asm:
+    """Inline assembly over tied accumulators: `$0..` are these, arguments follow."""
+
+    def __init__(self, acc: list[Value]):
+        self.acc, self.lines = acc, list[str]()
+        self.arguments: list[Value] = []
+        self.codes: list[str] = []
+
+    def argument(self, value: Value, code: str) -> str:
+        """The operand's name; the same value is passed once."""
+        if value not in self.arguments:
+            self.arguments.append(value)
+            self.codes.append(code)
+        return f"${len(self.acc) + self.arguments.index(value)}"
+
+    def emit(self, c: Context) -> list[Value]:
+        kind, n = self.acc[0].type, len(self.acc)
+        code = "f" if kind == "float" else "r"
+        constraints = [f"={code}"] * n + self.codes + [str(i) for i in range(n)] + ["~{memory}"]
+        struct = kind if n == 1 else "{ " + ", ".join([kind] * n) + " }"
+        text = "{ .reg .pred use; .reg .b64 da, db; " + " ".join(self.lines) + " }"
+        done = c.asm(struct, text, ",".join(constraints), *self.arguments, *self.acc)
+        return c.members(done, [kind] * n)
+
+
+class _Plan:
+    """The instructions of one product: which part of the tile each computes, and its operands."""
+
+    def __init__(self, c: Context, op: Any, encoding: Any):
+        self.c, self.op = c, op
+        self.a_type, self.b_type = op.a.type, op.b.type
+        element = self.b_type.element_type
+        if element not in _NAMES:
+            raise c.unsupported(op, f"wgmma of {element}")
+        if ir.element_type(op.results[0].type) not in (ir.f32, ir.i32):
+            raise c.unsupported(op, "accumulators that are not 32 bits")
+        self.types = [_NAMES[element if t is self.b_type else t.element_type]
+                      for t in (self.a_type, self.b_type)]  # fmt: skip
+        self.step = 256 // ir.bit_width(element)
+        self.depth = self.b_type.get_shape()[0]
+        self.width = encoding.get("instrShape")[1]
+        warps = encoding.get("warpsPerCTA")
+        self.b = describe(c, c.memory(op.b), 0)
+        in_memory = isinstance(c.values[op.a], Memory)
+        self.a = describe(c, c.memory(op.a), 1) if in_memory else None
+        self.a_registers = None if in_memory else {
+            p: i for i, p in enumerate(register_coordinates(layout_of(self.a_type)))
+        }  # fmt: skip
+        places = register_coordinates(layout_of(op.results[0].type))
+        self.tiles = self._tiles(places, 16 * warps[0], self.width * warps[1])
+        self._start_addresses(warps)
+
+    def _tiles(
+        self, places: list[tuple[int, ...]], rows: int, columns: int
+    ) -> list[tuple[int, int, list[int]]]:
+        """(first row, first column, registers in the instruction's order), for the first thread."""
+        found: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}
+        for register, (m, n) in enumerate(places):
+            key = m // rows * rows, n // columns * columns
+            order = ((n - key[1]) // 8, m % 16 // 8, n % 2)
+            found.setdefault(key, []).append((order, register))
+        return [(m, n, [r for _, r in sorted(v)]) for (m, n), v in sorted(found.items())]
+
+    def _start_addresses(self, warps: tuple[int, ...]) -> None:
+        """The encoded addresses of this warp group's part of the operands. Consecutive warps go
+        down the rows: 4 make up the 64 rows of an instruction."""
+        c, f = self.c, self.c.f
+        groups_m = warps[0] // 4
+        group = f.op("lshr", c.uniform_warp, c.i32(2))
+        down = f.op("and", group, c.i32(groups_m - 1)) if groups_m > 1 else None
+        right = f.op("lshr", group, c.i32(groups_m.bit_length() - 1)) if warps[1] > 1 else None
+        if self.a is not None:
+            self.a_start = self._encoded(self.a, down, self.a.where(dim0=64) if down else 0)
+        self.b_start = self._encoded(self.b, right, self.b.where(dim1=self.width) if right else 0)
+
+    def _encoded(self, operand: Operand, number: Value | None, stride: int) -> Value:
+        c, f = self.c, self.c.f
+        start = operand.start
+        if number is not None:
+            start = f.op("add", start, f.op("mul", number, c.i32(stride)))
+        start = f.op("lshr", f.op("and", start, c.i32(0x3FFFF)), c.i32(4))
+        base = operand.base if operand.base < 1 << 63 else operand.base - (1 << 64)
+        return f.op("or", f.cast("zext", start, "i64"), const("i64", base), "disjoint")
+
+    def instruction(
+        self, asm: _Asm, m: int, n: int, k: int, registers: list[int], use: str
+    ) -> None:
+        """One wgmma, with the computation of its descriptors."""
+        kind = {"float": "f32", "i32": "s32"}[asm.acc[0].type]
+        name = (
+            f"wgmma.mma_async.sync.aligned.m64n{self.width}k{self.step}.{kind}."
+            f"{self.types[0]}.{self.types[1]}"
+        )
+        wide = self.types[0] in ("f16", "bf16")
+        acc = "{" + ", ".join(f"${r}" for r in registers) + "}"
+        flags = ", 1, 1" if kind == "f32" else ""
+        if self.a is None:
+            left = "{" + ", ".join(self._from_registers(asm, m, k)) + "}"
+        else:
+            left = "da"
+            offset = self.a.where(dim0=m, dim1=k) >> 4
+            asm.lines.append(f"add.s64 da, {asm.argument(self.a_start, 'l')}, {offset};")
+            flags += f", {int(not self.a.k_major)}" if wide else ""
+        offset = self.b.where(dim0=k, dim1=n) >> 4
+        asm.lines.append(f"add.s64 db, {asm.argument(self.b_start, 'l')}, {offset};")
+        flags += f", {int(not self.b.k_major)}" if wide else ""
+        asm.lines.append(f"{name} {acc}, {left}, db, {use}{flags};")
+
+    def _from_registers(self, asm: _Asm, m: int, k: int) -> list[str]:
+        """The four registers of the left operand's fragment."""
+        assert self.a_registers is not None
+        c, values, pair = self.c, self.c.tile(self.op.a), self.step // 8
+        names: list[str] = []
+        for column in (k, k + self.step // 2):
+            for row in (m, m + 8):
+                parts = [values[self.a_registers[row, column + i]] for i in range(pair)]
+                names.append(asm.argument(c.pack(parts, "i32")[0], "r"))
+        return names
+
+
+@lowers(NVIDIA, ttgir.WarpGroupDotWaitOp)
+def warp_group_dot_wait(c: Context, op: Any) -> None:
+    """Accumulators go through the wait, so that nothing reads them before it."""
+    tiles = [v for v in op.inputs if isinstance(c.values[v], tuple)]
+    parts = [value for v in tiles for value in c.tile(v)]
+    builder = _Asm(parts)
+    builder.lines.append(f"wgmma.wait_group.sync.aligned {op.pendings};")
+    done = builder.emit(c) if parts else []
+    if not parts:
+        c.asm("void", builder.lines[0], "~{memory}")
+    for source, result in zip(op.inputs, op.results, strict=True):
+        if source in tiles:
+            count = len(c.tile(source))
+            c.set(result, done[:count])
+            done = done[count:]
+        else:
+            c.set(result, Memory(c.memory(source).address, result.type))

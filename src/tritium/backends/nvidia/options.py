@@ -1,0 +1,115 @@
+"""What a kernel for an NVIDIA GPU can be compiled with."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tritium import knobs
+
+
+@dataclass(frozen=True)
+class CUDAOptions:
+    """Options of a kernel.
+
+    Attributes:
+        num_warps: warps of a program, a power of two.
+        num_ctas: programs of a cluster.
+        num_stages: stages of software pipelining.
+        maxnreg: most registers a thread may have; None leaves it to ptxas.
+        cluster_dims: how the programs of a cluster are arranged.
+        ptx_version: PTX version to write, 87 for 8.7; None for the newest that ptxas reads.
+        ptx_options: further arguments of ptxas.
+        ir_override: a file that replaces a stage's result.
+        enable_fp_fusion: let a multiplication and an addition become one fused operation.
+        launch_cooperative_grid: all programs run at the same time and may wait for each other.
+        launch_pdl: the kernel may start before the one before it has ended.
+        extern_libs: (name, path) of LLVM bitcode to link.
+        debug: compile in `device_assert`.
+        sanitize_overflow: with `debug`, check integer arithmetic for overflow.
+        arch: what to compile as: `sm80` chooses that pipeline on a newer device.
+    """
+
+    num_warps: int = 4
+    num_ctas: int = 1
+    num_stages: int = 3
+    warp_size: int = 32
+    maxnreg: int | None = None
+    cluster_dims: tuple[int, int, int] = (1, 1, 1)
+    ptx_version: int | None = None
+    ptx_options: str | None = None
+    ir_override: str | None = None
+    enable_fp_fusion: bool = True
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e4b15")
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "tf32"
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+    max_num_imprecise_acc_default: int = 0
+    extern_libs: tuple[tuple[str, str], ...] = ()
+    debug: bool = False
+    backend_name: str = "cuda"
+    sanitize_overflow: bool = True
+    arch: str | None = None
+    instrumentation_mode: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("num_warps", "num_ctas"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}; a positive int is required")
+        if not isinstance(self.num_stages, int) or self.num_stages < 0:
+            raise ValueError(f"num_stages is {self.num_stages!r}; an int from 0 on is required")
+        if self.num_warps & (self.num_warps - 1):
+            raise AssertionError(f"num_warps must be a power of 2; got {self.num_warps}")
+        if self.maxnreg is not None and not 1 <= self.maxnreg <= 255:
+            raise ValueError(f"maxnreg is {self.maxnreg!r}; 1 to 255 is required")
+
+    def hash(self) -> str:
+        """A digest of all options and of the contents of the linked libraries."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values["extern_libs"] = tuple(
+            (name, hashlib.sha256(Path(path).read_bytes()).hexdigest())
+            for name, path in self.extern_libs
+        )
+        text = "_".join(f"{name}-{value}" for name, value in sorted(values.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+_ARCH = re.compile(r"sm(\d+)")
+
+
+def pipeline_arch(text: str | None, real: int) -> int:
+    """The capability to choose the pipeline by. Raises `ValueError`."""
+    if text is None:
+        return real
+    match = _ARCH.fullmatch(text)
+    if match is None:
+        raise ValueError(f"TRITON_OVERRIDE_ARCH must have the form ^sm(\\d+)$; got {text!r}")
+    return int(match[1])
+
+
+def make_options(given: dict[str, Any], arch: int) -> CUDAOptions:
+    """Options from keywords (unknown ones are left out), with the target's defaults."""
+    known = {n: v for n, v in given.items() if n in CUDAOptions.__dataclass_fields__}
+    for name in ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion"):
+        if known.get(name, 0) is None:
+            del known[name]
+    known.setdefault("enable_fp_fusion", knobs.language.default_fp_fusion)
+    known["arch"] = knobs.runtime.override_arch or known.get("arch")
+    arch = pipeline_arch(known["arch"], arch)
+    if "supported_fp8_dtypes" not in known:
+        newer = ("fp8e4nv",) if arch >= 89 else ()
+        known["supported_fp8_dtypes"] = tuple(sorted({*CUDAOptions.supported_fp8_dtypes, *newer}))
+    if "deprecated_fp8_dot_operand_dtypes" not in known and arch >= 90:
+        known["deprecated_fp8_dot_operand_dtypes"] = ("fp8e4b15",)
+    known.setdefault("max_num_imprecise_acc_default", 2**30 if arch == 90 else 0)
+    if known.get("ptx_version") is None:
+        known["ptx_version"] = knobs.nvidia.override_ptx_version
+    libraries = dict(known.get("extern_libs") or {})
+    known["extern_libs"] = tuple(sorted(libraries.items()))
+    return CUDAOptions(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})

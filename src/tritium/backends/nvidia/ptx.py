@@ -1,0 +1,167 @@
+"""LLVM IR text to PTX (LLVM's NVPTX target, by llvmlite), and PTX to a cubin (`ptxas`).
+
+Without `ptxas` the last stage keeps the PTX, as text with a final zero byte: the driver's own
+assembler takes that in the place of a cubin (`cuModuleLoadData`), in about the same time.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from tritium import knobs
+from tritium.errors import PTXASError
+
+TRIPLE = "nvptx64-nvidia-cuda"
+DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
+_NEWEST_PTX = 90  # that LLVM 22 knows
+_lock = threading.RLock()
+
+
+class PerformanceWarning(UserWarning):
+    """ptxas had to do something slow: it serialized wgmma, say."""
+
+
+def cpu_name(arch: int) -> str:
+    """`sm_90a` for 90: from Hopper on with the features of exactly that architecture."""
+    return f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
+
+
+def ptx_version(tool_version: str | None) -> int:
+    """The PTX version (87 for 8.7) that a `ptxas` of a CUDA version reads; 87 when unknown."""
+    if tool_version is None:
+        return 87
+    major, minor = (int(part) for part in tool_version.split(".")[:2])
+    if major < 12:
+        raise PTXASError(f"ptxas is of CUDA {tool_version}; 12.0 or later is required")
+    return min(80 + minor if major == 12 else 10 * (major - 4) + minor, _NEWEST_PTX)
+
+
+@functools.cache
+def _machine(arch: int, version: int) -> Any:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(TRIPLE)
+    return target.create_target_machine(
+        cpu=cpu_name(arch), features=f"+ptx{version}", opt=3, reloc="default", codemodel="default"
+    )
+
+
+def emit_ptx(text: str, arch: int, version: int, *, optimize: bool = True) -> str:
+    """PTX for a module.
+
+    Args:
+        text: LLVM IR.
+        arch: the compute capability, 90 for example.
+        version: the PTX version, 87 for 8.7; LLVM writes for the nearest one that it knows.
+        optimize: run IR passes; instruction selection always runs at its highest level (at the
+            lowest, wgmma is serialized).
+
+    Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override).
+    """
+    with _lock:
+        machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
+        try:
+            module = llvm.parse_assembly(text, context=llvm.create_context())
+            module.verify()
+        except RuntimeError as error:
+            raise RuntimeError(f"invalid LLVM IR: {error}") from None
+        if optimize:
+            _optimize(module, machine)
+        ptx = machine.emit_assembly(module)
+    return re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
+
+
+def _optimize(module: Any, machine: Any) -> None:
+    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
+    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+
+
+def ptxas_arguments(
+    arch: int, *, enable_fp_fusion: bool = True, line_info: bool = True, options: str | None = None
+) -> list[str]:
+    """The command line's options."""
+    arguments = [f"--gpu-name={cpu_name(arch)}", "-v"]
+    if line_info:
+        arguments.append("-lineinfo")
+    if not enable_fp_fusion:
+        arguments.append("--fmad=false")
+    if knobs.nvidia.disable_ptxas_opt:
+        arguments += ["--opt-level", "0"]
+    for text in (options, knobs.nvidia.ptxas_options):
+        arguments += (text or "").split()
+    return arguments
+
+
+def assemble(ptx: str, arguments: Sequence[str]) -> tuple[bytes, str]:
+    """(cubin, what ptxas reported) for PTX text; without ptxas (PTX with a zero byte, "").
+
+    Raises: `PTXASError`, with the tool's output and a command that repeats it.
+    """
+    tool = knobs.nvidia.ptxas
+    if tool is None:
+        return ptx.encode() + b"\0", ""
+    with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
+        source, target = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(ptx)
+        command = [tool.path, *arguments, source, "-o", target]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        log = done.stdout + done.stderr
+        if done.returncode != 0:
+            raise PTXASError(_failure(done.returncode, log, ptx, command, source))
+        with open(target, "rb") as file:
+            cubin = file.read()
+    if knobs.nvidia.dump_ptxas_log:
+        print(log)
+    return cubin, log
+
+
+def _failure(code: int, log: str, ptx: str, command: Sequence[str], source: str) -> str:
+    """What to tell the user; the PTX is kept in a file so that the command can be repeated."""
+    if code == 255:
+        what = "Internal Triton PTX codegen error"
+    elif code in (-11, 128 + 11):
+        what = "`ptxas` raised SIGSEGV"
+    else:
+        what = f"`ptxas` failed with error code {code}"
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx", delete=False, encoding="utf-8") as file:
+        file.write(ptx)
+    kept = " ".join(command).replace(source, file.name)
+    return f"{what}\n`ptxas` stderr:\n{log}\nRepro command: {kept}\n"
+
+
+_WARNING = re.compile(r"\(C(75\d\d)\)\s*(.*)")
+_USED = re.compile(r"Used (\d+) registers")
+_SPILLED = re.compile(r"(\d+) bytes spill stores")
+
+
+def report(log: str) -> dict[str, int]:
+    """Registers a thread and bytes spilled, from ptxas' log."""
+    used, spilled = _USED.search(log), _SPILLED.search(log)
+    return {
+        "n_regs": int(used[1]) if used else 0,
+        "n_spills": int(spilled[1]) // 4 if spilled else 0,
+    }
+
+
+def performance_warnings(log: str) -> list[str]:
+    """What ptxas said of code that it had to make slow (messages C75xx)."""
+    return [f"C{m[1]}: {m[2].strip()}" for m in _WARNING.finditer(log)]
+
+
+def warn_of_performance(name: str, log: str) -> None:
+    """Turn ptxas' performance messages into Python warnings."""
+    for message in performance_warnings(log):
+        warnings.warn(f"kernel '{name}': {message}", PerformanceWarning, stacklevel=2)
