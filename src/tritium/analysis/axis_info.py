@@ -88,11 +88,13 @@ def join(a: AxisInfo, b: AxisInfo) -> AxisInfo:
 class AxisAnalysis:
     """The facts about all values of a function, computed at the first question.
 
-    `AxisAnalysis(func).of(value)`.
+    `AxisAnalysis(func).of(value)`. With `trust`, index arithmetic that is divided is taken not to
+    be negative, as the reference takes it: right for addresses (a negative remainder would lead
+    out of the array), not for numbers that are stored.
     """
 
-    def __init__(self, function: Operation):
-        self._function = function
+    def __init__(self, function: Operation, trust: bool = False):
+        self._function, self._trust = function, trust
         self._info: dict[SSAValue, AxisInfo] | None = None
 
     def of(self, value: SSAValue) -> AxisInfo:
@@ -134,11 +136,14 @@ class AxisAnalysis:
             for block in region.blocks:
                 self._block(block)
         rule = _RULES.get(op.name)
+        operands = [self._get(v) for v in op.operands]
+        if self._trust and op.name in _SIGNED_DIVISIONS:
+            operands = [replace(o, natural=True) for o in operands]
         for result in op.results:
             if rule is not None:
-                info = rule(op, [self._get(v) for v in op.operands])
+                info = rule(op, operands)
             else:
-                info = _default(op, result.type, [self._get(v) for v in op.operands])
+                info = _default(op, result.type, operands)
             self._info[result] = _hinted(info, op.attributes)
 
     def _loop(self, op: Any) -> None:
@@ -213,6 +218,8 @@ _ELEMENTWISE = frozenset({
     "tt.load", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int", "tt.fp_to_fp", "tt.clampf",
     "tt.mulhiui",
 })  # fmt: skip
+
+_SIGNED_DIVISIONS = frozenset({"arith.divsi", "arith.remsi", "arith.floordivsi"})
 
 Rule = Callable[[Any, list[AxisInfo]], AxisInfo]
 _RULES: dict[str, Rule] = {}

@@ -33,7 +33,8 @@ class Context:
         scratch: pointer to this function's buffers.
         program: pointers and numbers of the kernel ABI (`pid.x`, `grid.x`, `fault`, ...).
         contract: fast-math flags that let a product and a sum become one operation, or "".
-        axis_info: what is known of alignment, by value.
+        axis_info: what is known of alignment, by value; `address_info` what is assumed besides
+            of values that addresses are made of.
         entry: a section that dominates the whole body.
         callees: LLVM names of the functions that can be called.
         run: writes the steps of a block (`control.lower_steps`).
@@ -48,6 +49,7 @@ class Context:
     program: dict[str, Value]
     contract: str
     axis_info: Callable[[SSAValue], Any]
+    address_info: Callable[[SSAValue], Any]
     entry: Section
     callees: dict[str, str]
     run: Callable[[Context, Body], None]

@@ -84,7 +84,7 @@ def pointed(
     def address(f: Function, r: Value, k: Value) -> Value:
         return address_of(c, pointer, (k, r) if swapped else (r, k))
 
-    run = c.axis_info(pointer).contiguity[0 if swapped else 1]
+    run = c.address_info(pointer).contiguity[0 if swapped else 1]
     return Chunks(element, address, run, row if is_b else column, convert=convert)
 
 

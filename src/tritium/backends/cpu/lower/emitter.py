@@ -197,8 +197,14 @@ class Emitter:
                 return result
         if not uniform and op.name in _ALIGNABLE:
             aligned = self._by_alignment(value, at)
-            if aligned is not None:
+            if isinstance(aligned, Uniform):
                 return aligned
+            if aligned is not None:
+
+                def lanes_of(number: int = value.index) -> Value:
+                    return self.vec(self.apply(op, rule, arguments, False, number))
+
+                return aligned._replace(exact=("lanes", lanes_of))
         return self.apply(op, rule, arguments, uniform, value.index)
 
     def apply(
@@ -216,8 +222,11 @@ class Emitter:
         result = results[number] if type(results) is tuple else results
         return (Uniform if uniform else Vec)(result, level, pinned)
 
-    def _by_alignment(self, value: SSAValue, at: At) -> Lanes | None:
-        """Use what is known of alignment: equal or consecutive elements within the chunk."""
+    def _by_alignment(self, value: SSAValue, at: At) -> Uniform | Linear | None:
+        """Use what is known of alignment: equal or consecutive elements within the chunk.
+
+        Consecutive ones are trusted for addresses only (see `AxisAnalysis`); whoever wants the
+        numbers computes them."""
         for dim, index in enumerate(at):
             if index.kind == Kind.LANES:
                 break
@@ -229,7 +238,8 @@ class Emitter:
             found = self.emit(value, first)
             assert isinstance(found, Uniform)
             return found._replace(pinned=True)
-        if info.contiguity[dim] % self.width == 0 and ir.element_type(value.type) != ir.i1:
+        trusted = self.context.address_info(value)
+        if trusted.contiguity[dim] % self.width == 0 and ir.element_type(value.type) != ir.i1:
             found = self.emit(value, first)
             assert isinstance(found, Uniform)
             stride = 1
@@ -257,6 +267,8 @@ class Emitter:
         """The numbers by the arithmetic that the progression was made with."""
         assert value.exact is not None
         opcode, *sources = value.exact
+        if opcode == "lanes":
+            return sources[0]()
         level = max(value.level, value.index_level)
         operands = [
             self.vec(s._replace(shift=value.shift) if isinstance(s, Linear) else s)

@@ -137,7 +137,8 @@ class _Functions:
         features = frozenset(self.host.features)
         c = Context(
             f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
-            values, "contract" if self.fuse else "", AxisAnalysis(function.op).of, f.section(),
+            values, "contract" if self.fuse else "", AxisAnalysis(function.op).of,
+            AxisAnalysis(function.op, trust=True).of, f.section(),
             callees, lower_steps,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments):
