@@ -45,8 +45,12 @@ class _Timer:
     def finished_stage(self, stage: str) -> None:
         self.stages.append((stage, self._lap()))
 
-    def end(self) -> knobs.CompileTimes:
-        return knobs.CompileTimes(self.ir_initialization, self.stages, self._lap())
+    def end(self, hit: bool) -> knobs.CompileTimes:
+        """The times; a cache hit is all initialization."""
+        last = self._lap()
+        if hit:
+            return knobs.CompileTimes(last, [], 0)
+        return knobs.CompileTimes(self.ir_initialization, self.stages, last)
 
 
 def _as_text(value: Any) -> str | bytes:
@@ -61,9 +65,9 @@ def _as_text(value: Any) -> str | bytes:
 def _report(src: Any, metadata: Mapping[str, Any], group: Any, timer: _Timer, hit: bool) -> None:
     listener = knobs.compilation.listener
     if listener is not None:
-        listener(
-            src=src, metadata=dict(metadata), metadata_group=group, times=timer.end(), cache_hit=hit
-        )
+        times = timer.end(hit)
+        data = dict(metadata)
+        listener(src=src, metadata=data, metadata_group=group, times=times, cache_hit=hit)
 
 
 def compile(
@@ -97,11 +101,14 @@ def compile(
     inspection = knobs.runtime.add_stages_inspection_hook
     if inspection is not None:
         text += inspection()[0]
+    text += _replacements(src, parsed)
     key = hashlib.sha256(text.encode()).hexdigest()
     name = src.name[:_MAX_NAME]
     cache = get_cache_manager(key)
     group = cache.get_group(f"{name}.json")
-    if group is not None and not knobs.compilation.always_compile:
+    needed = (f"{name}.json", f"{name}.{backend.binary_ext}")
+    complete = group is not None and all(file in group for file in needed)
+    if group is not None and complete and not knobs.compilation.always_compile:
         _report(src, _stored(group, name), group, timer, hit=True)
         return CompiledKernel(src, group, key)
     metadata = {
@@ -118,6 +125,21 @@ def compile(
     cache.put_group(f"{name}.json", written)
     _report(src, metadata, written, timer, hit=False)
     return CompiledKernel(src, written, key)
+
+
+def _replacements(src: Any, options: Any) -> str:
+    """What tells apart compilations with files in place of stages: those files' contents."""
+    paths: list[Path] = []
+    if getattr(options, "ir_override", None):
+        paths.append(Path(options.ir_override))
+    if knobs.compilation.override:
+        folder = get_override_manager(_source_hash(src)).get_file("")
+        paths += sorted(Path(folder).iterdir()) if folder is not None else []
+    return "".join(f"-{p.name}:{hashlib.sha256(p.read_bytes()).hexdigest()}" for p in paths)
+
+
+def _source_hash(src: Any) -> str:
+    return hashlib.sha256(src.hash().encode()).hexdigest()
 
 
 def _stored(group: Mapping[str, str], name: str) -> dict[str, Any]:
@@ -156,7 +178,7 @@ def _run_stages(
     first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
     module = src.make_ir(backend, options)
     timer.finished_ir()
-    source_hash = hashlib.sha256(src.hash().encode()).hexdigest()
+    source_hash = _source_hash(src)
     override = get_override_manager(source_hash) if knobs.compilation.override else None
     dump = get_dump_manager(source_hash) if knobs.compilation.dump_ir else None
     written: dict[str, str] = {}

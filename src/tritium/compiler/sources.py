@@ -50,13 +50,22 @@ class ASTSource:
         self.fn = fn
         self.name = fn.__name__
         if isinstance(signature, str):
-            signature = dict(zip(fn.arg_names, (s.strip() for s in signature.split(","))))
+            types = [s.strip() for s in signature.split(",")]
+            if len(types) > len(fn.arg_names):
+                raise TypeError(
+                    f"{self.name}: the signature has {len(types)} types for "
+                    f"{len(fn.arg_names)} parameters"
+                )
+            signature = dict(zip(fn.arg_names, types))
         if not all(isinstance(name, str) for name in signature):
             raise TypeError("Signature keys must be string")
         unknown = [name for name in signature if name not in fn.arg_names]
         if unknown:
             raise TypeError(f"{self.name} has no parameter named {unknown[0]!r}")
         constants = {self._path(k): v for k, v in (constexprs or {}).items()}
+        for path in constants:
+            if not path or not 0 <= path[0] < len(fn.arg_names):
+                raise TypeError(f"{self.name} has no parameter {path}: it has {len(fn.arg_names)}")
         self.constants = constants
         self.attrs = {tuple(k): [list(v) for v in vs] for k, vs in (attrs or {}).items()}
         self.signature = {
@@ -118,8 +127,9 @@ class ASTSource:
         return {}
 
 
+_POINTER = re.compile(r"^!tt\.ptr<(.*?)(?:, \d+)?>$")
 _ENTRY = {
-    "llir": re.compile(r"define .*@([\w$.]+)\("),
+    "llir": re.compile(r"^define (?!internal|private)[^@]*@\"?([\w$.]+)\"?\(", re.MULTILINE),
     "ptx": re.compile(r"\.(?:visible|weak|extern)\s+\.entry\s+([\w$.]+)\s*\("),
 }
 
@@ -137,21 +147,39 @@ class IRSource:
         self.src = self.path.read_text()
         self.backend = backend
         self.module = None
+        self.constants: dict[ArgPath, Any] = {}
+        self._signature: dict[int, str] | None = None
         if self.ext in ("ttir", "ttgir"):
             from tritium.ir.parsing import parse_module  # as above
 
             self.module = parse_module(self.src, str(self.path))
-            self.name = self._entry_function()
+            entry = self._entry_function()
+            self.name = entry.sym_name
+            types = [str(t) for t in entry.function_type.inputs]
+            self._signature = {i: _POINTER.sub(r"*\1", t) for i, t in enumerate(types)}
         else:
             pattern = _ENTRY.get(self.ext)
             match = pattern.search(self.src) if pattern else None
             self.name = match[1] if match else self.path.stem
 
-    def _entry_function(self) -> str:
+    @property
+    def signature(self) -> dict[int, str]:
+        """The types of the entry function's arguments ("*f32", "i32"), by position.
+
+        Raises `NotImplementedError` for stages whose text does not tell them.
+        """
+        if self._signature is None:
+            raise NotImplementedError(
+                f"{self.path}: the types of the kernel's arguments cannot be had from .{self.ext}; "
+                "launch from .ttir, or through @jit with this file as the option ir_override"
+            )
+        return self._signature
+
+    def _entry_function(self) -> Any:
         assert self.module is not None
         for op in self.module.body.block.ops:
             if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
-                return op.sym_name  # pyright: ignore[reportAttributeAccessIssue]
+                return op
         raise ValueError(f"{self.path}: the module has no public tt.func")
 
     def hash(self) -> str:

@@ -121,7 +121,7 @@ class CPUBackend(BaseBackend):
         from tritium.backends.cpu import stages as cpu
 
         stages["ttir"] = cpu.make_ttir
-        stages["tile"] = lambda module, metadata: cpu.make_tiles(module, options)
+        stages["tile"] = lambda module, metadata: cpu.make_tiles(module, metadata, options)
         stages["llir"] = cpu.make_llir
         stages["obj"] = cpu.make_object
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -52,6 +53,10 @@ class CPUUtils:
         return image, LoadedKernel(image[name], image), 0, 0, 1
 
 
+_IR_FLOAT = re.compile(r"^(\*?)f(16|32|64)$")
+"""Types as IR files name them."""
+
+
 class CPULauncher:
     """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
 
@@ -62,7 +67,7 @@ class CPULauncher:
         self._nested = any(isinstance(t, (tuple, list)) for t in self._kinds)
         self._slot = 0
         for i, (name, kind) in enumerate(src.signature.items()):
-            self._add(name, kind, (i,), src.constants, written)
+            self._add(str(name), kind, (i,), src.constants, written)
         self._launch = make_launcher(
             function.address, self._params, metadata.scratch_bytes, name=metadata.name,
             keep=function.image, store=CachedObjects("launcher"),
@@ -78,6 +83,7 @@ class CPULauncher:
         if kind == "constexpr" or path in constants:
             self._params.append(Param(name, "constexpr"))
             return
+        kind = _IR_FLOAT.sub(r"\1fp\2", kind)
         self._params.append(Param(name, kind, writes=self._slot in written))
         self._slot += 1
 

@@ -19,22 +19,22 @@ from tritium.passes import PassManager, dump_before, pipelines
 
 
 def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
-    """Inline and simplify; finds out which pointer arguments are written through."""
+    """Inline and simplify."""
     dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
     with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
         hook = dump_before(stream, None if dump == "1" else dump) if dump else None
         PassManager(pipelines.ttir(), before=hook).run(module)
     module.verify()
+    return module
+
+
+def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Any:
+    """Fuse into loop nests over tiles; finds out which pointer arguments are written through."""
     kernel = next(
         op for op in module.body.block.ops
         if isinstance(op, FuncOp) and op.sym_visibility != "private"
     )  # fmt: skip
     metadata["written_args"] = sorted(written_arguments(kernel))
-    return module
-
-
-def make_tiles(module: ModuleOp, options: Any) -> Any:
-    """Fuse into loop nests over tiles."""
     return lower_to_tiles(module, options)
 
 
@@ -47,4 +47,4 @@ def make_llir(program: Any, metadata: dict[str, Any]) -> str:
 
 def make_object(text: str, metadata: dict[str, Any]) -> bytes:
     """Compile for the host."""
-    return compile_ir(text, opt=metadata["llvm_opt"])
+    return compile_ir(text, opt=metadata.get("llvm_opt"))
