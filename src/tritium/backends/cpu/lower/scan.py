@@ -11,7 +11,7 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.reduce import combine_region
 from tritium.backends.cpu.lower.types import memory_bytes
-from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Vec
+from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.lowering.llvm import Value, const, lanes
 
@@ -64,7 +64,8 @@ class _Scan:
     def _keep(self, values: list[Value], at: At) -> None:
         for buffer, value in zip(self.root.buffers, values, strict=True):
             if buffer is not None:
-                store_buffer(self.e, buffer, at, Vec(value, self.e.depth))
+                kind = Uniform if self.width == 1 else Vec
+                store_buffer(self.e, buffer, at, kind(value, self.e.depth))
 
     def _position(self, number: Value, size: int) -> Value:
         """The position of step `number`: from the end when the scan is reversed."""

@@ -66,6 +66,9 @@ class Steps:
         return self._arithmetic(owner, dim)
 
     def _arithmetic(self, op: Any, dim: int | None) -> Step | None:
+        shape = ir.shape_of(op.results[0].type)
+        if any(ir.shape_of(v.type) not in ((), shape) for v in op.operands):
+            return None
         steps = [self.along(v, dim) for v in op.operands]
         if any(s is None for s in steps):
             return None
