@@ -11,6 +11,7 @@ shared-memory encodings (offset, block), offsets counted in elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
@@ -65,6 +66,7 @@ def _print_plain(printer: Printer, attribute: Attribute) -> None:
         printer.print_attribute(attribute)
 
 
+@dataclass(frozen=True, init=False)  # so that the dictionary is part of equality in subclasses
 class Encoding(ParametrizedAttribute):
     """Base of encodings: a dictionary of parameters. `KEYS` are their names, in printing order;
     `DEFAULTS` are left out when printed."""
