@@ -6,6 +6,7 @@ A GPU driver that is usable wins over the CPU, which always is; `TRITON_CPU_BACK
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from tritium import knobs
@@ -19,12 +20,15 @@ class DriverConfig:
     def __init__(self) -> None:
         self._default: DriverBase | None = None
         self._active: DriverBase | None = None
+        self._choosing = threading.Lock()
 
     @property
     def default(self) -> DriverBase:
         """The driver found on this machine. Raises `RuntimeError` when several GPUs' are."""
         if self._default is None:
-            self._default = _find()
+            found = _find()
+            with self._choosing:  # the first of several threads decides for all
+                self._default = self._default or found
         return self._default
 
     @property

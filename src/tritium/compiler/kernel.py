@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,20 @@ class AsmDict(dict[str, Any]):
     def get(self, stage: str, default: Any = None) -> Any:
         return self[stage] if stage in self or stage in self._views else default
 
+    # Python reads a dict past `__getitem__` unless all of these are replaced.
+
+    def __iter__(self) -> Iterator[str]:
+        return super().__iter__()
+
+    def values(self) -> ValuesView[Any]:
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:
+        return ItemsView(self)
+
+    def copy(self) -> dict[str, Any]:
+        return {stage: self[stage] for stage in self}
+
 
 class CompiledKernel:
     """A kernel ready to launch: `kernel[grid](*args)`, or `run` with everything spelled out.
@@ -108,7 +122,7 @@ class CompiledKernel:
 
     def _init_handles(self) -> None:
         """Load the binary on the current device."""
-        if self.module is not None:
+        if self._run is not None:
             return
         active = driver.active
         device = active.get_current_device()
@@ -119,6 +133,7 @@ class CompiledKernel:
             self.name, self.kernel, getattr(self.metadata, "shared", 0), device
         )
         self.module, self.function, self.n_regs, self.n_spills, self.n_max_threads = loaded
+        # Last: another thread that sees it launches.
         self._run = active.launcher_cls(self.src, self.metadata, self.function)
         knobs.runtime.kernel_load_end_hook(
             self.module, self.function, self.name, self.metadata_group, self.hash
@@ -145,8 +160,10 @@ class CompiledKernel:
         return data
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        if not isinstance(grid, (tuple, list)) or not 1 <= len(grid) <= 3:
+            raise TypeError(f"the grid must be a tuple of 1 to 3 ints; got {grid!r}")
         launch = self.run
-        gx, gy, gz = (*grid, 1, 1, 1)[:3]
+        gx, gy, gz = (*grid, 1, 1)[:3]
 
         def runner(*args: Any, stream: Any = None) -> None:
             active = driver.active

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -48,6 +47,17 @@ def get_device_key() -> str:
     """The current device as text: `cpu:0`."""
     active = driver.active
     return f"{active.get_current_target().backend}:{active.get_current_device()}"
+
+
+class _DeviceCaches(dict[Any, DeviceCache]):
+    """Makes what is missing; threads that ask at once get the same."""
+
+    def __init__(self, make: Callable[[], DeviceCache]):
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, device: Any) -> DeviceCache:
+        return self.setdefault(device, self._make())
 
 
 class JitFunctionInfo:
@@ -114,10 +124,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
     @property
     def device_caches(self) -> dict[Any, DeviceCache]:
         """The kernels compiled so far, by device of the active driver."""
-        caches = self._caches.get(driver.active)
+        active = driver.active
+        caches = self._caches.get(active)
         if caches is None:
             # Another driver may give its devices the same numbers, and launches in its own way.
-            caches = self._caches[driver.active] = defaultdict(self.create_binder)
+            caches = self._caches.setdefault(active, _DeviceCaches(self.create_binder))
         return caches
 
     def create_binder(self) -> DeviceCache:

@@ -61,9 +61,9 @@ class CPULauncher:
     """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
 
     def __init__(self, src: Any, metadata: Any, function: LoadedKernel):
+        self._kinds = list(src.signature.values())
         written = frozenset(metadata.written_args)
         self._params: list[Param] = []
-        self._kinds = list(src.signature.values())
         self._nested = any(isinstance(t, (tuple, list)) for t in self._kinds)
         self._slot = 0
         for i, (name, kind) in enumerate(src.signature.items()):

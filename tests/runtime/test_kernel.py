@@ -1,0 +1,87 @@
+"""`CompiledKernel`: loaded when it is first used, launched directly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.launching import StubDriver, add_kernel
+
+import tritium
+from tritium.compiler import ASTSource
+from tritium.compiler.kernel import AsmDict
+
+SIGNATURE = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}
+
+
+def compiled() -> Any:
+    return tritium.compile(ASTSource(add_kernel, SIGNATURE, {"BLOCK": 8}))
+
+
+def test_loaded_when_used() -> None:
+    kernel = compiled()
+    assert kernel.module is None and kernel.function is None
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    kernel[(1, 1, 1)](x, x, out, 5, 8)
+    assert kernel.module is not None
+    assert out.tolist() == [2] * 5 + [0] * 3
+
+
+@pytest.mark.parametrize("grid", [(2,), (2, 1), (2, 1, 1)])
+def test_grids_of_any_length(stub: StubDriver, grid: tuple[int, ...]) -> None:
+    kernel = compiled()
+    kernel[grid](1, 2, 3, 4, 5)
+    kernel[grid](1, 2, 3, 4, 5, stream=77)
+    assert [launch.grid for launch in stub.launches] == [(2, 1, 1)] * 2
+    assert [launch.stream for launch in stub.launches] == [100, 77]
+    assert stub.launches[0].args == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("grid", [(), (1, 2, 3, 4), 5, "abc"])
+def test_bad_grids(stub: StubDriver, grid: Any) -> None:
+    with pytest.raises(TypeError, match="the grid must be a tuple of 1 to 3 ints"):
+        compiled()[grid]
+
+
+def test_run_spelled_out() -> None:
+    kernel = compiled()
+    launch = kernel.run
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    launch(
+        1, 1, 1, 0, kernel.function, kernel.packed_metadata, None, None, None, x, x, out, 8, 8
+    )  # fmt: skip
+    assert (out == 2).all()
+
+
+def test_from_the_cache_it_is_the_same(fresh_cache: Path) -> None:
+    first, second = compiled(), compiled()
+    assert first is not second
+    assert first.metadata == second.metadata and first.kernel == second.kernel
+    assert dict(first.asm.items()).keys() == dict(second.asm.items()).keys()
+
+
+def test_asm_is_complete_in_every_way_of_reading() -> None:
+    asm = compiled().asm
+    assert all(value is not None for value in asm.values())
+    assert all(value is not None for _, value in asm.items())
+    assert {**asm}["ttir"] == asm["ttir"] == asm.get("ttir")
+    assert asm.copy()["llir"] == asm["llir"]
+
+
+def test_views_of_the_binary(tmp_path: Path) -> None:
+    path = tmp_path / "k.bin"
+    path.write_bytes(b"\x01\x02")
+    calls: list[bytes] = []
+
+    def sass(binary: bytes) -> str:
+        calls.append(binary)
+        return "listing"
+
+    asm = AsmDict({"bin": str(path)}, "bin", {"sass": sass})
+    assert list(asm) == ["bin"] and not calls
+    assert asm["sass"] == "listing" and asm["sass"] == "listing" and calls == [b"\x01\x02"]
+    assert asm.get("ptx", 5) == 5
+    with pytest.raises(KeyError):
+        asm["ptx"]
