@@ -19,6 +19,7 @@ from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.program import Axis, GetProgramIdOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, SplatOp, TransOp
 
+
 def holds(info: AxisInfo, values: np.ndarray) -> None:
     """Check the claims about a tile of numbers."""
     values = np.asarray(values, np.int64)

@@ -142,7 +142,7 @@ def compare(
     theirs = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
     run_reference(module, theirs, grid)
     kernel = run_native(module, ours, grid)
-    for number, (a, b) in enumerate(zip(ours, theirs)):
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if not isinstance(a, np.ndarray):
             continue
         if rtol or atol:

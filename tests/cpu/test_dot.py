@@ -42,12 +42,13 @@ def dot(type: str, out: str, m: int, n: int, k: int, transposed: bool, masked: b
 
     def tile(name: str, shape: tuple[int, int], element: str) -> str:
         rows, columns = shape
-        total = rows * columns
+        total, shaped = rows * columns, f"tensor<{rows}x{columns}x"
         return f"""
       %{name}r = tt.make_range {{end = {total} : i32, start = 0 : i32}} : tensor<{total}xi32>
-      %{name}i = tt.reshape %{name}r : tensor<{total}xi32> -> tensor<{rows}x{columns}xi32>
-      %{name}s = tt.splat %{name} : !tt.ptr<{element}> -> tensor<{rows}x{columns}x!tt.ptr<{element}>>
-      %{name}p = tt.addptr %{name}s, %{name}i : tensor<{rows}x{columns}x!tt.ptr<{element}>>, tensor<{rows}x{columns}xi32>"""
+      %{name}i = tt.reshape %{name}r : tensor<{total}xi32> -> {shaped}i32>
+      %{name}s = tt.splat %{name} : !tt.ptr<{element}> -> {shaped}!tt.ptr<{element}>>
+      %{name}p = tt.addptr %{name}s, %{name}i
+          : {shaped}!tt.ptr<{element}>>, {shaped}i32>"""
 
     mask = f"""
       %lim = tt.splat %n : i32 -> tensor<{m}x{k}xi32>
@@ -64,7 +65,8 @@ def dot(type: str, out: str, m: int, n: int, k: int, transposed: bool, masked: b
       %bv = tt.load %bp : tensor<{b_shape[0]}x{b_shape[1]}x!tt.ptr<{type}>>
       {turn}
       %cv = tt.load %cp : tensor<{m}x{n}x!tt.ptr<{out}>>
-      %d = tt.dot %av, %bb, %cv : tensor<{m}x{k}x{type}> * tensor<{k}x{n}x{type}> -> tensor<{m}x{n}x{out}>
+      %d = tt.dot %av, %bb, %cv
+          : tensor<{m}x{k}x{type}> * tensor<{k}x{n}x{type}> -> tensor<{m}x{n}x{out}>
       tt.store %cp, %d : tensor<{m}x{n}x!tt.ptr<{out}>>
       tt.return
     }}

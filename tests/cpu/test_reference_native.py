@@ -10,7 +10,8 @@ from tests.cpu.support import Kernel
 from tests.ir.test_reference_runs import CASES, REFERENCE
 
 NOT_NATIVE = {
-    "indirect_pointers": "checks of memory", "inline_asm": "PTX", "library": "libdevice", "print_assert": "prints by printf",
+    "indirect_pointers": "uses the evaluator", "inline_asm": "PTX", "library": "libdevice",
+    "print_assert": "prints by printf",
 }  # fmt: skip
 
 

@@ -110,7 +110,7 @@ class AxisAnalysis:
         function: Any = self._function
         blocks = list(function.regions[0].blocks)
         attrs = list(function.arg_attrs) or [{}] * len(blocks[0].args)
-        for argument, entries in zip(blocks[0].args, attrs):
+        for argument, entries in zip(blocks[0].args, attrs, strict=False):
             self._info[argument] = _hinted(unknown(argument.type), entries)
         for block in blocks:
             self._block(block)
@@ -156,13 +156,14 @@ class AxisAnalysis:
         )
         carried = [self._get(v) for v in op.inits]
         while True:
-            self._info.update(zip(body.args[1:], carried))
+            self._info.update(zip(body.args[1:], carried, strict=False))
             self._block(body)
-            merged = [join(c, self._get(v)) for c, v in zip(carried, body.last_op.operands)]
+            following = [self._get(v) for v in body.last_op.operands]
+            merged = [join(c, v) for c, v in zip(carried, following, strict=True)]
             if merged == carried:
                 break
             carried = merged
-        self._info.update(zip(op.results, carried))
+        self._info.update(zip(op.results, carried, strict=False))
 
     def _branches(self, op: Any) -> None:
         assert self._info is not None
@@ -187,7 +188,7 @@ def _hinted(info: AxisInfo, attributes: Any) -> AxisInfo:
             if len(stated) == 1:
                 stated = stated * len(known)
             changes[name] = tuple(
-                max(k, s & -s if s else MOST) for k, s in zip(known, stated)
+                max(k, s & -s if s else MOST) for k, s in zip(known, stated, strict=False)
             )
     return replace(info, **changes) if changes else info  # pyright: ignore
 
@@ -281,7 +282,9 @@ def _expand_dims(op: Any, operands: list[AxisInfo]) -> AxisInfo:
 def _broadcast(op: Any, operands: list[AxisInfo]) -> AxisInfo:
     (a,), shape = operands, _shape(op.results[0].type)
     before = _shape(op.operands[0].type)
-    constancy = tuple(s if b != s else c for b, s, c in zip(before, shape, a.constancy))
+    constancy = tuple(
+        s if b != s else c for b, s, c in zip(before, shape, a.constancy, strict=True)
+    )
     return replace(a, constancy=constancy)
 
 

@@ -17,8 +17,8 @@ after:
       scf.yield %n
     }
 
-For tiles of pointers or integers that grow by the same, invariant amount in all elements. Targets on
-which a tile of pointers is memory and not registers want this: addresses stay index arithmetic.
+For tiles of pointers or integers that grow by the same, invariant amount in all elements. Targets
+on which a tile of pointers is memory and not registers want this: addresses stay index arithmetic.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _rewrite(loop: ForOp) -> bool:
     terminator: Any = body.last_op
     steps = [
         _step(loop, argument, following)
-        for argument, following in zip(body.args[1:], terminator.operands)
+        for argument, following in zip(body.args[1:], terminator.operands, strict=False)
     ]
     if not any(step is not None for step in steps):
         return False
@@ -72,7 +72,7 @@ def _rewrite(loop: ForOp) -> bool:
             inits[number] = before.add(ConstantOp.of(0, amount.type, loop.location)).result
     block = Block(arg_types=[body.args[0].type, *(v.type for v in inits)])
     start = _Appender(block)
-    for number, (old, new) in enumerate(zip(body.args, block.args)):
+    for number, (old, new) in enumerate(zip(body.args, block.args, strict=False)):
         new.name_hint = old.name_hint
         if number and amounts[number - 1] is not None:
             replacement = start.moved(loop.inits[number - 1], new, loop)
@@ -104,7 +104,7 @@ def _replace(loop: ForOp, new: ForOp, amounts: list[Any]) -> None:
     assert parent is not None
     parent.insert_op_before(new, loop)
     after = _Inserter(loop)
-    for number, (old, result) in enumerate(zip(loop.results, new.results)):
+    for number, (old, result) in enumerate(zip(loop.results, new.results, strict=False)):
         result.name_hint = old.name_hint
         if amounts[number] is None:
             old.replace_all_uses_with(result)

@@ -35,7 +35,7 @@ def buffer_pointer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
     base, level = e.context.address(buffer), 0
     spread: Value | None = None
     progress: tuple[Index, int] | None = None
-    for index, stride in zip(at, strides):
+    for index, stride in zip(at, strides, strict=False):
         if index.kind == Kind.LANES:
             assert progress is None, "two dimensions run over the lanes"
             progress = (index, stride)

@@ -15,7 +15,6 @@ from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Section, Value, const
 
-
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
 STREAM = "stream"

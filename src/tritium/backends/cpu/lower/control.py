@@ -11,8 +11,8 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
 from tritium.backends.cpu.lower.nest import lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
-from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
 from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import rules

@@ -40,7 +40,9 @@ def _escape(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _conversion(c: Context, op: Any, value: Value, type: ir.Type, signed: bool) -> tuple[str, Value]:
+def _conversion(
+    c: Context, op: Any, value: Value, type: ir.Type, signed: bool
+) -> tuple[str, Value]:
     """The printf conversion of an element, and the element as it is passed."""
     f, element = c.f, ir.element_type(type)
     if value.type == "ptr":
@@ -86,7 +88,7 @@ def print_element(e: Emitter, op: PrintOp, root: Root, at: At) -> None:
 def print_scalars(c: Context, op: PrintOp, *values: Value) -> tuple[()]:
     if not values:
         _printf(c, f"pid (%d, %d, %d){_escape(op.prefix)}\n", *_program(c))
-    for number, (value, source) in enumerate(zip(values, op.arguments)):
+    for number, (value, source) in enumerate(zip(values, op.arguments, strict=False)):
         _print(c, op, number, value, source.type, [])
     return ()
 

@@ -7,8 +7,14 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from tritium.backends.cpu.dot import Chunks, View, emit_batched_dot, emit_dot, emit_dot_loop
-from tritium.backends.cpu.dot import make_plan
+from tritium.backends.cpu.dot import (
+    Chunks,
+    View,
+    emit_batched_dot,
+    emit_dot,
+    emit_dot_loop,
+    make_plan,
+)
 from tritium.backends.cpu.dot.operand import Step, scale, static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise import FORMATS
@@ -61,7 +67,7 @@ def operand(c: Context, steps: Steps, step: Dot, is_b: bool) -> Operand:
     convert = _converter(c, value.type)
     held = c.filled.get(value)
     if held is not None:
-        rows, columns = held.shape
+        _rows, columns = held.shape
         strides = (1, columns) if swapped else (columns, 1)
         return View(element, c.address(held), *strides, convert=convert)
     load: Any = value.owner
@@ -125,7 +131,7 @@ def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -
 
     def operands(f: Function, index: Value) -> tuple[View, View]:
         views: list[View] = []
-        for value, buffer in zip((op.a, op.b), held):
+        for value, buffer in zip((op.a, op.b), held, strict=False):
             _, rows, columns = buffer.shape
             size = rows * columns * buffer.element_bytes
             known = static(index)
@@ -230,7 +236,7 @@ def _first_turn(c: Context, step: For) -> None:
     """Compute the scalars of the body as in the first turn."""
     op: Any = step.op
     c.scalars[op.body.args[0]] = c.scalars[op.lower]
-    for argument, init in zip(op.body.args[1:], op.inits):
+    for argument, init in zip(op.body.args[1:], op.inits, strict=False):
         if not isinstance(init.type, ir.TensorType):
             c.scalars[argument] = c.scalars[init]
     for inner in step.body.steps:

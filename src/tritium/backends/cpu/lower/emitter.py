@@ -25,8 +25,17 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Loop, Section, Value, const, const_vector, lanes
-from tritium.lowering.llvm import scalar, vector
+from tritium.lowering.llvm import (
+    Function,
+    Loop,
+    Section,
+    Value,
+    const,
+    const_vector,
+    lanes,
+    scalar,
+    vector,
+)
 from tritium.lowering.registry import rules
 
 if TYPE_CHECKING:
@@ -227,11 +236,10 @@ class Emitter:
 
         Consecutive ones are trusted for addresses only (see `AxisAnalysis`); whoever wants the
         numbers computes them."""
-        for dim, index in enumerate(at):
-            if index.kind == Kind.LANES:
-                break
-        else:
+        dim = next((d for d, i in enumerate(at) if i.kind == Kind.LANES), None)
+        if dim is None:
             return None
+        index = at[dim]
         info = self.context.axis_info(value)
         first = (*at[:dim], index._replace(kind=Kind.SCALAR), *at[dim + 1 :])
         if info.constancy[dim] % self.width == 0:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.backends.cpu.dot.plan import Host as DotHost
+from tritium.backends.cpu.host import Host
 
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import (
@@ -31,8 +33,6 @@ from tritium.backends.cpu.lower import (
     shape,
     special,
 )
-from tritium.backends.cpu.dot.plan import Host as DotHost
-from tritium.backends.cpu.host import Host
 from tritium.backends.cpu.lower.context import GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
 from tritium.backends.cpu.lower.streaming import stored_bytes
@@ -120,7 +120,7 @@ class _Functions:
         tiles = [isinstance(a.type, ir.TensorType) for a in entry.args]
         arguments = [
             ("ptr" if tile else value_type(a.type), f"a{i}", "")
-            for i, (a, tile) in enumerate(zip(entry.args, tiles))
+            for i, (a, tile) in enumerate(zip(entry.args, tiles, strict=False))
         ]
         results = [] if function.public else [
             ("ptr", f"result{i}", "") for i in range(len(function.results))
@@ -133,7 +133,7 @@ class _Functions:
             attributes=_attributes(self.host),
         )  # fmt: skip
         names = [n for _, n, _ in (*grid, *rest)]
-        values = dict(zip(names, f.arguments[len(arguments) :]))
+        values = dict(zip(names, f.arguments[len(arguments) :], strict=False))
         features = frozenset(self.host.features)
         c = Context(
             f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
@@ -141,7 +141,7 @@ class _Functions:
             AxisAnalysis(function.op, trust=True).of, f.section(),
             callees, lower_steps,
         )  # fmt: skip
-        for argument, tile, value in zip(entry.args, tiles, f.arguments):
+        for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:
                 c.external[id(function.buffers[argument])] = value
                 c.fill(argument)
@@ -184,7 +184,8 @@ def _wrapper(module: Module, kernel: TileFunction, body: Function, host: Host) -
     f.label(loop)
     program = f.phi("i64", [(begin, run)])
     x, y, z = (f.phi("i32", [(v, run)]) for v in first)
-    f.call("void", body.name, *values, x.value, y.value, z.value, nx, ny, nz, scratch, fault, stream)
+    rest = [nx, ny, nz, scratch, fault, stream]
+    f.call("void", body.name, *values, x.value, y.value, z.value, *rest)
     one = const("i32", 1)
     following = f.op("add", program.value, const("i64", 1))
     next_x = f.op("add", x.value, one)

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.access import load_buffer, store, store_buffer
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.each import each
+from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.scan import lower_scan
 from tritium.backends.cpu.lower.shape_choice import Shape, choose
@@ -157,7 +157,7 @@ class _Loops:
             e.emit(r.values[0], at) if r.source is None else load_buffer(e, r.source, at)
             for r in copies
         ]
-        for root, value in zip(copies, values):
+        for root, value in zip(copies, values, strict=False):
             buffer = root.buffers[0]
             assert buffer is not None
             store_buffer(e, buffer, at, value)
@@ -184,7 +184,7 @@ class _Loops:
         size, step = self.nest.domain[shape.lane], shape.width * shape.unroll
         accumulators = self._accumulate(size, step, range(shape.unroll), self._along)
         at = [i for d, i in enumerate(self.at) if d != shape.lane]
-        for reduction, found in zip(self.reductions, accumulators):
+        for reduction, found in zip(self.reductions, accumulators, strict=False):
             reduction.finish(e, reduction.lanes(e, reduction.fold(e, found)), tuple(at))
 
     def _along(self, value: Value | None, unrolled: int) -> At:
@@ -203,8 +203,8 @@ class _Loops:
 
         size = self.nest.domain[axis]
         accumulators = self._accumulate(size, 1, range(len(starts)), place)
-        for reduction, found in zip(self.reductions, accumulators):
-            for start, one in zip(starts, found):
+        for reduction, found in zip(self.reductions, accumulators, strict=False):
+            for start, one in zip(starts, found, strict=False):
                 at = [i for d, i in enumerate(self._position(start)) if d != axis]
                 reduction.finish(self.e, one, tuple(at))
 

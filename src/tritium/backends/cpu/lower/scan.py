@@ -130,7 +130,8 @@ class _Scan:
             combined = self._combine(shifted, values)
             valid = [0 <= i - step < width for i in range(width)]
             picks = [i if ok else width + i for i, ok in enumerate(valid)]
-            values = [f.shuffle(new, old, picks) for new, old in zip(combined, values)]
+            pairs = zip(combined, values, strict=True)
+            values = [f.shuffle(new, old, picks) for new, old in pairs]
             assert lanes(values[0].type) == width
             distance *= 2
         return values

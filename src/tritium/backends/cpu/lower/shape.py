@@ -111,7 +111,7 @@ def unsplat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 def broadcast(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     source = op.operands[0]
     shape = ir.shape_of(source.type)
-    return e.emit(source, tuple(ZERO if s == 1 else i for s, i in zip(shape, at)))
+    return e.emit(source, tuple(ZERO if s == 1 else i for s, i in zip(shape, at, strict=False)))
 
 
 @lowers("cpu.tile", ExpandDimsOp)
@@ -137,8 +137,8 @@ def reshape(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 def remap(e: Emitter, at: At, shape: tuple[int, ...], inner: tuple[int, ...]) -> At:
     """Positions in a tile of shape `inner` that holds the elements of one of `shape` in the same
     row-major order."""
-    at = tuple(ZERO if s == 1 else i for s, i in zip(shape, at))
-    kept = [(s, i) for s, i in zip(shape, at) if s > 1]
+    at = tuple(ZERO if s == 1 else i for s, i in zip(shape, at, strict=False))
+    kept = [(s, i) for s, i in zip(shape, at, strict=False) if s > 1]
     wanted = [s for s in inner if s > 1]
     if [s for s, _ in kept] == wanted:
         positions = iter(kept)
@@ -150,7 +150,7 @@ def flatten(e: Emitter, at: At, shape: tuple[int, ...]) -> Lanes:
     """The row-major number of a position, i64."""
     total: Lanes = Uniform(const("i64", 0), 0)
     step = 1
-    for index, size in zip(reversed(at), reversed(shape)):
+    for index, size in zip(reversed(at), reversed(shape), strict=False):
         if size > 1:
             total = _add_scaled(e, total, e.position(index), step)
         step *= size

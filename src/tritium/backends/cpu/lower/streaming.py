@@ -12,13 +12,13 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
-from tritium.backends.cpu.dot.operand import static
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
 

@@ -55,10 +55,10 @@ class Uniform(NamedTuple):
 class Linear(NamedTuple):
     """`base + stride * (index + shift + lane)`, an integer or a pointer (stride in bytes).
 
-    `stride` is an int, or a scalar (of the base's type; i64 for a pointer). `exact` is the opcode and
-    operands that it was made from where it matters: what is assumed of addresses, that they do not wrap
-    around within a tile, must not be assumed of numbers. `pinned`: holds for this chunk only,
-    not for all chunks along the dimension.
+    `stride` is an int, or a scalar (of the base's type; i64 for a pointer). `exact` is the opcode
+    and operands that it was made from where it matters: what is assumed of addresses, that they do
+    not wrap around within a tile, must not be assumed of numbers. `pinned`: holds for this chunk
+    only, not for all chunks along the dimension.
     """
 
     base: Value

@@ -221,7 +221,7 @@ class Builder:
 
     def _dot(self, body: Body, op: DotOp, position: float) -> None:
         views = self._views(op)
-        for value, view in zip((op.a, op.b), views):
+        for value, view in zip((op.a, op.b), views, strict=False):
             if not view:
                 flat = len(ir.shape_of(value.type)) == 2
                 source = peel(value, self.function.buffers)[0] if flat else value
@@ -267,9 +267,9 @@ class Builder:
     def _accumulator(self, op: DotOp, position: float) -> tuple[Buffer, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""
         constant: Any = op.c.owner
-        if getattr(constant, "name", "") == "arith.constant":
-            if not any(bytes(constant.value.data.data)):
-                return self.grouping.new_buffer(op.result), True
+        is_constant = getattr(constant, "name", "") == "arith.constant"
+        if is_constant and not any(bytes(constant.value.data.data)):
+            return self.grouping.new_buffer(op.result), True
         held = self.function.buffers.get(op.c)
         if held is not None and len(list(op.c.uses)) == 1 and self._owned(op.c, op):
             return held, False
@@ -323,7 +323,7 @@ class Builder:
 
     def _for(self, body: Body, op: scf.ForOp, position: float) -> None:
         buffers: list[Buffer | None] = []
-        for init, argument, result in zip(op.inits, op.body.args[1:], op.results):
+        for init, argument, result in zip(op.inits, op.body.args[1:], op.results, strict=False):
             if not is_tile(init):
                 buffers.append(None)
                 continue
@@ -345,11 +345,11 @@ class Builder:
     def _while(self, body: Body, op: Any, position: float) -> None:
         before, after = (r.blocks[0] for r in op.regions)
         first = [self.buffer(a) if is_tile(a) else None for a in before.args]
-        for init, buffer in zip(op.operands, first):
+        for init, buffer in zip(op.operands, first, strict=False):
             if buffer is not None:
                 self.copy(init, buffer, position - 0.5)
         second: list[Buffer | None] = []
-        for argument, result in zip(after.args, op.results):
+        for argument, result in zip(after.args, op.results, strict=False):
             buffer = self.buffer(argument) if is_tile(argument) else None
             if buffer is not None:
                 self.function.buffers[result] = buffer
@@ -364,7 +364,7 @@ class Builder:
             if is_tile(value):
                 self.copy(value, self.function.buffers[target], position)
         if op.name == "tt.return":
-            for value, buffer in zip(op.operands, self.function.results):
+            for value, buffer in zip(op.operands, self.function.results, strict=False):
                 if buffer is not None:
                     self.copy(value, buffer, position)
 
@@ -373,16 +373,16 @@ def targets(op: Any) -> list[tuple[SSAValue, SSAValue]]:
     """What each operand of a terminator becomes."""
     parent: Any = op.parent.parent_op()
     if op.name == "scf.condition":
-        return list(zip(op.values, parent.regions[1].blocks[0].args))
+        return list(zip(op.values, parent.regions[1].blocks[0].args, strict=False))
     if op.name == "scf.yield":
         if parent.name == "scf.for":
-            return list(zip(op.operands, op.parent.args[1:]))
+            return list(zip(op.operands, op.parent.args[1:], strict=False))
         if parent.name == "scf.while":
-            return list(zip(op.operands, parent.regions[0].blocks[0].args))
-        return list(zip(op.operands, parent.results))
+            return list(zip(op.operands, parent.regions[0].blocks[0].args, strict=False))
+        return list(zip(op.operands, parent.results, strict=False))
     if op.name == "cf.br":
-        return list(zip(op.values, op.successors[0].args))
+        return list(zip(op.values, op.successors[0].args, strict=False))
     if op.name == "cf.cond_br":
-        pairs = zip((op.then_values, op.else_values), op.successors)
-        return [pair for values, block in pairs for pair in zip(values, block.args)]
+        pairs = zip((op.then_values, op.else_values), op.successors, strict=False)
+        return [pair for values, block in pairs for pair in zip(values, block.args, strict=False)]
     return []
