@@ -49,6 +49,10 @@ def test_strided_and_negative_views():
     y = np.arange(8, dtype=np.int32)
     launch(y[::-1][:3], 3, -1)
     assert y.tolist() == [0, 1, 2, 3, 4, 6, 7, 8]
+    memory = np.zeros(4, np.int32).tobytes()
+    z = np.ndarray((4,), np.int32, bytearray(memory), offset=12, strides=(-4,))
+    launch(z[:3], 3, -1)
+    assert z.tolist() == [1, 1, 1, 0]
 
 
 def test_arguments_share_memory():

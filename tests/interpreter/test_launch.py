@@ -156,7 +156,7 @@ def test_namedtuples_carry_functions():
     assert out[0] == 15
 
 
-def test_side_effects_in_combine_functions():
+def test_side_effects_in_combine_functions(capsys):
     @jit
     def add(a, b):
         tl.device_print("adding", a)
@@ -168,6 +168,9 @@ def test_side_effects_in_combine_functions():
     out = np.zeros(1, np.int32)
     run(kernel, out)
     assert out[0] == 6
+    # One scalar a call, though calls without effects are evaluated all at once.
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and all("idx () adding: " in line for line in lines)
 
 
 def test_debug_switch(monkeypatch):
