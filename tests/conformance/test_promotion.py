@@ -1,0 +1,211 @@
+"""Operators on every pair of dtypes, in both orders and with Python numbers: types and values."""
+
+import operator
+
+import numpy as np
+import pytest
+
+from tests.conformance.support import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    SIGNED,
+    Batch,
+    is_float,
+    samples,
+)
+
+SIZE = 16
+ALL = ("int1", *NUMBERS)
+WIDTH = {name: 1 if name == "int1" else 8 * DTYPES[name].itemsize for name in ALL}
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+BITS = {"&": operator.and_, "|": operator.or_, "^": operator.xor}
+COMPARISONS = {
+    "<": operator.lt, "<=": operator.le, "==": operator.eq,
+    "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+def common(a, b, divides=False):
+    """The type of `a op b` for two blocks, as the language's rules say in prose: the widest
+    float, but a division of 16-bit floats in 32; bf16 with anything else in fp32; the wider
+    integer; of equally wide ones the unsigned one."""
+    pair = {a, b}
+    for wide in ("float64", "float32"):
+        if wide in pair:
+            return wide
+    if "float16" in pair:
+        return "float32" if divides else "float16"
+    if "bfloat16" in pair:
+        return "bfloat16" if pair == {"bfloat16"} and not divides else "float32"
+    if WIDTH[a] != WIDTH[b]:
+        return a if WIDTH[a] > WIDTH[b] else b
+    return a if a == b or a not in SIGNED else b
+
+
+def divisible(a, b):
+    """Whether `/` takes these types: integers must agree in sign (int1 counts as unsigned)."""
+    return a in FLOATS or b in FLOATS or (a in SIGNED) == (b in SIGNED)
+
+
+def convert(array, name):
+    """The array in another dtype; integers wrap."""
+    if array.dtype == DTYPES[name]:
+        return array
+    if is_float(array.dtype) and array.dtype != np.float64:
+        array = array.astype(np.float64)  # exact
+    with np.errstate(all="ignore"):
+        return array.astype(DTYPES[name])
+
+
+def truncated(a, b):
+    """C's quotient and remainder of integers."""
+    pairs = [(int(x), int(y)) for x, y in zip(a, b, strict=True)]
+    quotients = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in pairs]
+    rest = [x - y * q for (x, y), q in zip(pairs, quotients, strict=True)]
+    return np.array(quotients, a.dtype), np.array(rest, a.dtype)
+
+
+def boolean(function, x, y):
+    """Arithmetic of one bit wraps."""
+    if function in (operator.add, operator.sub):
+        return x ^ y
+    return x & y if function is operator.mul else function(x, y)
+
+
+def compute(function, x, y):
+    """`function` on arrays of one dtype, computed in it."""
+    with np.errstate(all="ignore"):
+        return boolean(function, x, y) if x.dtype == np.bool_ else function(x, y)
+
+
+def divisors(name, seed):
+    """Non-zero numbers, and no -1 (whose quotient with the smallest integer overflows)."""
+    values = samples(name, SIZE, seed)
+    if name in FLOATS:
+        return values
+    values[values == 0] = 1
+    if name in SIGNED:
+        values[values == -1] = 3
+    return values
+
+
+def add_pair(batch, a, b, x, y, d, s):
+    """Checks of `x op y` for blocks named x, y (d: divisors, s: shift amounts, of y's dtype)."""
+    type_ = common(a, b)
+    left, right = (convert(batch.inputs[n], type_) for n in (x, y))
+    for sign, function in ARITHMETIC.items():
+        batch.add(f"{x} {sign} {y}", type_, compute(function, left, right))
+    for sign, function in COMPARISONS.items():
+        with np.errstate(invalid="ignore"):
+            batch.add(f"{x} {sign} {y}", "int1", function(left, right))
+    condition = batch.inputs["c"]
+    batch.add(f"tl.where(c, {x}, {y})", type_, np.where(condition, left, right))
+    if divisible(a, b):
+        add_division(batch, a, b, x, d)
+    if a in FLOATS or b in FLOATS:
+        return
+    for sign, function in BITS.items():
+        batch.add(f"{x} {sign} {y}", type_, function(left, right))
+    if "int1" not in (a, b):
+        amounts = convert(batch.inputs[s], type_)
+        batch.add(f"{x} << {s}", type_, left << amounts)
+        batch.add(f"{x} >> {s}", type_, left >> amounts)
+
+
+def add_division(batch, a, b, x, d):
+    type_ = common(a, b, divides=True)
+    real = type_ if type_ in FLOATS else "float32"
+    n, m = (convert(batch.inputs[v], type_) for v in (x, d))
+    with np.errstate(all="ignore"):
+        expected = convert(n, real) / convert(m, real)
+        batch.add(f"{x} / {d}", real, expected, 2e-7 if real == "float32" else 0.0)
+    if type_ in FLOATS:
+        with np.errstate(all="ignore"):
+            batch.add(f"{x} % {d}", type_, np.fmod(n, m))
+    elif type_ != "int1":
+        quotient, rest = truncated(n, m)
+        batch.add(f"{x} // {d}", type_, quotient)
+        batch.add(f"{x} % {d}", type_, rest)
+
+
+def batch_for(a, others):
+    inputs = {"x": samples(a, SIZE, 1), "c": samples("int1", SIZE, 5)}
+    for b in others:
+        inputs[f"y_{b}"] = samples(b, SIZE, 2)
+        inputs[f"d_{b}"] = divisors(b, 3)
+        inputs[f"s_{b}"] = (np.arange(SIZE) % 7).astype(DTYPES[b])
+    batch = Batch(inputs)
+    for b in others:
+        add_pair(batch, a, b, "x", f"y_{b}", f"d_{b}", f"s_{b}")
+    return batch
+
+
+SOME = ("int1", "int8", "uint8", "int32", "uint32", "int64", "float16", "bfloat16", "float32")
+
+
+@pytest.mark.parametrize("a", ALL)
+def test_a_representative_partner_of_each(a):
+    """One partner for each type in the fast suite, chosen so that all pairs of kinds occur."""
+    at = ALL.index(a)
+    batch_for(a, [ALL[(at * 5 + 3) % len(ALL)], ALL[(at * 3 + 7) % len(ALL)]]).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("b", ALL)
+@pytest.mark.parametrize("a", ALL)
+def test_every_pair(a, b):
+    batch_for(a, [b]).run()
+
+
+def weak_type(name, number, divides=False):
+    """The type of `block op number`: the block's, unless the number is of a higher kind."""
+    kinds = {bool: 0, int: 1, float: 2}
+    kind = 0 if name == "int1" else 1 if name in INTEGERS else 2
+    if kinds[type(number)] > kind:
+        return "float32" if isinstance(number, float) else "int32"
+    return "float32" if divides and name in ("float16", "bfloat16") else name
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_python_numbers(name):
+    x = samples(name, SIZE, 4)
+    batch = Batch({"x": x})
+    for number in (True, 3, 2.5):
+        type_ = weak_type(name, number)
+        left = convert(x, type_)
+        right = np.full(SIZE, number).astype(DTYPES[type_])
+        for sign, function in ARITHMETIC.items():
+            batch.add(f"x {sign} {number}", type_, compute(function, left, right))
+            batch.add(f"{number} {sign} x", type_, compute(function, right, left))
+        for sign, function in COMPARISONS.items():
+            with np.errstate(invalid="ignore"):
+                batch.add(f"x {sign} {number}", "int1", function(left, right))
+                batch.add(f"{number} {sign} x", "int1", function(right, left))
+        if number == 3 and name in INTEGERS:
+            quotient, rest = truncated(left, right)
+            batch.add("x // 3", type_, quotient)
+            batch.add("x % 3", type_, rest)
+            batch.add("x << 3", type_, left << right)
+            batch.add("x >> 3", type_, left >> right)
+            batch.add("-x", type_, np.zeros_like(left) - left)
+            batch.add("~x", type_, ~left)
+    if name in FLOATS:
+        wide = weak_type(name, 3, divides=True)
+        with np.errstate(all="ignore"):
+            batch.add("x / 3", wide, convert(x, wide) / DTYPES[wide].type(3), 2e-7)
+            batch.add("3 / x", wide, DTYPES[wide].type(3) / convert(x, wide), 2e-7)
+        batch.add("-x", name, -x)
+    batch.run()
+
+
+def test_scalars_of_a_kernel_promote_as_blocks():
+    """A loaded scalar is not weak, unlike a Python number."""
+    inputs = {"x": np.int8([1, -2, 3, 4]), "s": np.array([300], np.int32)[0:1].reshape(())}
+    batch = Batch(inputs)
+    batch.add("x + s", "int32", np.int32([301, 298, 303, 304]))
+    batch.add("s * x", "int32", np.int32([300, -600, 900, 1200]))
+    batch.add("s + 1", "int32", np.int32(301))
+    batch.add("s > x", "int1", np.ones(4, bool))
+    batch.run()
