@@ -65,7 +65,7 @@ def check_division(x, y, left, right):
     integers = a.is_int() and b.is_int()
     if integers and a.is_int_signed() != b.is_int_signed():
         for operation in (lambda: x / y, lambda: x // y, lambda: x % y):
-            with pytest.raises(TypeError, match="Cannot use /, //, or %.*signedness"):
+            with pytest.raises(TypeError, match=r"Cannot use /, //, or %.*signedness"):
                 operation()
         return
     common = result_type(a, b, True)
@@ -79,7 +79,7 @@ def check_division(x, y, left, right):
         assert (x & y).dtype == common and (x << 1).dtype == a
         np.testing.assert_array_equal((x ^ y).value, (left ^ right).astype(NUMPY[common]))
     else:
-        with pytest.raises(TypeError, match="unexpected type .*// takes integers"):
+        with pytest.raises(TypeError, match=r"unexpected type .*// takes integers"):
             _ = x // y
 
 
@@ -119,7 +119,7 @@ def test_numbers_that_do_not_fit():
             block([1], tl.int8) + 300
         with pytest.raises(ValueError, match="Scalar 256 is out of range for type uint8"):
             256 * block([1], tl.uint8)
-        with pytest.raises(ValueError, match="unsigned tensor .* and a negative scalar"):
+        with pytest.raises(ValueError, match=r"unsigned tensor .* and a negative scalar"):
             block([1], tl.uint32) + -1
         with pytest.raises(ValueError, match="Nonrepresentable integer"):
             tl.to_tensor(1 << 64)
@@ -181,12 +181,14 @@ def test_pointer_arithmetic():
         assert (unsigned.to(tl.int64).value - 0x1000).tolist() == [4 * 0xFFFFFFFF]
         with pytest.raises(TypeError, match="cannot add pointers together"):
             base + base
-        with pytest.raises(TypeError, match="invalid operands of type pointer<fp32> and .*float32"):
+        with pytest.raises(
+            TypeError, match=r"invalid operands of type pointer<fp32> and .*float32"
+        ):
             base + block([1.0], tl.float32)
         with pytest.raises(TypeError, match="invalid operands"):
             base * 2
         with pytest.raises(ValueError, match="unary minus"):
-            -base
+            _ = -base
 
 
 def test_broadcasting():
@@ -315,5 +317,5 @@ def test_bfloat16_rounds_each_step():
 
 def test_outside_of_a_kernel():
     for call in (lambda: tl.arange(0, 4), lambda: tl.zeros([4], tl.int32), lambda: tl.exp(1.0)):
-        with pytest.raises(ValueError, match="did you forget to add @triton.jit"):
+        with pytest.raises(ValueError, match=r"did you forget to add @triton.jit"):
             call()

@@ -71,7 +71,8 @@ def test_constexpr_function():
 def test_tuples():
     t = tl.tuple([1, C(2), (3, None)])
     assert len(t) == 3 and t[0] == 1 and t[C(1)].value == 2 and t[2][0] == 3
-    assert [v for v in t[1:]][0].value == 2 and len(t + (4,)) == 4 and len((4,) + t) == 4
+    four = (4,)
+    assert t[1:][0].value == 2 and len(t + four) == 4 and len(four + t) == 4
     assert len(t * 2) == 6 and (tl.tuple([1, 2]) == (1, 2)).value
     assert not (tl.tuple([1, 2]) == (1, 3)).value and (tl.tuple([1]) != (1, 2)).value
     with pytest.raises(TypeError, match="compile-time integer"):

@@ -41,7 +41,7 @@ def test_exact_functions():
         assert (tl.fdiv(x, y, ieee_rounding=True).value == x.value / y.value).all()
         assert (tl.sqrt_rn(y).value == np.sqrt(y.value)).all()
         assert tl.fma(x, y, 1.0).value.tolist() == [4, 15]
-        with pytest.raises(ValueError, match="Expected dtype .'fp32'. but got fp64"):
+        with pytest.raises(ValueError, match=r"Expected dtype .'fp32'. but got fp64"):
             tl.sqrt_rn(block([1.0], tl.float64))
         with pytest.raises(TypeError, match="floating scalar type"):
             tl.fdiv(block([1]), block([2]))
@@ -67,7 +67,7 @@ def test_libdevice():
             found = libdevice.pow(x, 2.0)
             np.testing.assert_allclose(found.value, x.value**2, rtol=tolerance)
             assert found.dtype == dtype
-        with pytest.raises(ValueError, match="input arg type does not match. .*fp32.*got int32"):
+        with pytest.raises(ValueError, match=r"input arg type does not match. .*fp32.*got int32"):
             libdevice.asin(block([1]))
 
 

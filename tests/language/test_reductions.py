@@ -54,7 +54,7 @@ def test_result_dtypes():
             assert tl.sum(x, dtype=tl.float32).dtype == tl.float32
         with pytest.raises(CompileTimeAssertionFailure, match="only supported for integers"):
             tl.xor_sum(block([1.0], tl.float32), 0)
-        with pytest.raises(ValueError, match="invalid axis 2. Expected -1 <= axis < 1"):
+        with pytest.raises(ValueError, match=r"invalid axis 2. Expected -1 <= axis < 1"):
             tl.sum(block([1, 2]), 2)
 
 
@@ -86,7 +86,7 @@ def test_welford_as_custom_reduction():
     @jit
     def kernel(x, out):
         v = tl.load(x + tl.arange(0, 4)[:, None] * 32 + tl.arange(0, 32)[None, :])
-        mean, m2, count = tl.reduce((v, tl.zeros_like(v), v * 0 + 1), 1, combine)
+        _, m2, count = tl.reduce((v, tl.zeros_like(v), v * 0 + 1), 1, combine)
         tl.store(out + tl.arange(0, 4), m2 / count)
 
     x = RNG.normal(size=(4, 32)).astype(np.float32)
@@ -281,7 +281,7 @@ def test_swizzle2d_golden():
 
 def test_small_helpers():
     with eager():
-        assert tl.cdiv(block([7, 8, 9] + [0]), 4).value.tolist() == [2, 2, 3, 0]
+        assert tl.cdiv(block([7, 8, 9, 0]), 4).value.tolist() == [2, 2, 3, 0]
         assert tl.cdiv(7, 2) == 4
         x = block([-1.0, 0.0, 2.0, 9.0], tl.float32)
         np.testing.assert_allclose(x.sigmoid().value, 1 / (1 + np.exp(-x.value)), rtol=1e-6)

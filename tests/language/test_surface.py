@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.language.support import block, both, eager
-from tests.support.frontend import text_of
 
 import tritium.language as tl
+from tests.language.support import block, both, eager
+from tests.support.frontend import text_of
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import CompilationError, CompileTimeAssertionFailure, InterpreterError
 from tritium.language.base import is_builtin
@@ -123,7 +123,7 @@ def test_inline_assembly():
 
     text = text_of(kernel, x=np.zeros(8, np.int32))
     assert "tt.elementwise_inline_asm" in text and "tensor<8xi32>, tensor<8xi16>" in text
-    with pytest.raises(InterpreterError, match="NotImplementedError.*inline assembly"):
+    with pytest.raises(InterpreterError, match=r"NotImplementedError.*inline assembly"):
         InterpretedKernel(kernel.fn)[(1,)](np.zeros(8, np.int32))
 
 
@@ -157,9 +157,9 @@ def test_unused_results():
         tl.advance(p, (4,))
 
     x = np.zeros(8, np.float32)
-    with pytest.raises(CompilationError, match="The result of cube is not being used. assign it"):
+    with pytest.raises(CompilationError, match=r"The result of cube is not being used. assign it"):
         text_of(drops, x=x)
-    with pytest.raises(CompilationError, match="result of tl.advance is not being used"):
+    with pytest.raises(CompilationError, match=r"result of tl.advance is not being used"):
         text_of(advances, x=x)
 
 
@@ -239,7 +239,7 @@ def test_aggregate_messages():
             Half(3)
         with pytest.raises(AttributeError, match="Counter has no field 'other'"):
             Counter(block(1), 2).other = 3
-    with pytest.raises(TypeError, match="__init__ cannot be a @triton.jit function"):
+    with pytest.raises(TypeError, match=r"__init__ cannot be a @triton.jit function"):
 
         @tl.core._aggregate
         class Jitted:
