@@ -24,6 +24,8 @@ DIALECTS: dict[str, str] = {
     "llvm": "tritium.ops.llvm",
     "gpu": "tritium.ops.gpu",
     "tt": "tritium.ops.ttir",
+    "ttg": "tritium.ops.ttgir",
+    "ttng": "tritium.ops.ttgir.nvidia",
 }
 """The module that defines each dialect."""
 

@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import alias_of
 from tritium.ir.locations import location_text, name_of, parts_of
 
 
@@ -58,6 +59,7 @@ class IRPrinter(Printer):
         self._location_ids: dict[int, str] = {}
         self._aliases: dict[Attribute, str] = {}
         self._early: set[str] = set()
+        self._encodings: dict[Attribute, str] = {}
 
     def text(self) -> str:
         """What has been printed."""
@@ -65,8 +67,10 @@ class IRPrinter(Printer):
 
     def finish(self) -> None:
         """Add the definitions of the location aliases: those that block arguments use first
-        (MLIR resolves these as it reads them), the others at the end."""
-        before: list[str] = []
+        (MLIR resolves these as it reads them), the others at the end. Those of encodings come
+        before all."""
+        before = [f"{alias} = {self._texts[e]}\n" for e, alias in
+                  sorted(self._encodings.items(), key=lambda item: item[1])]  # fmt: skip
         self._parts.append("\n")
         for location, alias in self._aliases.items():
             line = f"{alias} = loc({location_text(location, self._reference)})\n"
@@ -126,6 +130,24 @@ class IRPrinter(Printer):
         if isinstance(attribute, LocationAttr):
             self._print_location(attribute)
             return
+        alias = alias_of(attribute)
+        if alias is not None:
+            self._print_alias(attribute, alias)
+            return
+        self._print_text(attribute)
+
+    def _print_alias(self, attribute: Attribute, alias: str) -> None:
+        known = self._encodings.get(attribute)
+        if known is None:
+            start = len(self._parts)
+            self._print_text(attribute)
+            del self._parts[start:]
+            count = sum(name.rstrip("0123456789") == f"#{alias}" for name in
+                        self._encodings.values())  # fmt: skip
+            known = self._encodings[attribute] = f"#{alias}{count or ''}"
+        self._parts.append(known)
+
+    def _print_text(self, attribute: Attribute) -> None:
         known = self._texts.get(attribute)
         if known is None:
             start = len(self._parts)

@@ -14,7 +14,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -22,6 +22,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.errors import TritonError
 from tritium.ops.base import Op
+
+T = TypeVar("T")
 
 
 class EvaluationError(TritonError):
@@ -140,6 +142,11 @@ class Context(Protocol):
         """Output of `tt.print`."""
         ...
 
+    def state(self, kind: type[T]) -> T:
+        """What the ops of a dialect keep from one op to the next of a program: an instance of
+        `kind`, made (without arguments) at its first use."""
+        ...
+
 
 @dataclass(frozen=True)
 class Jump:
@@ -165,6 +172,7 @@ class Evaluator:
         self.program_id = (0, 0, 0)
         self.num_programs = (1, 1, 1)
         self._environment: dict[SSAValue, Any] = {}
+        self._states: dict[type, Any] = {}
         self._functions: Mapping[str, Operation] = {
             op.properties["sym_name"].data: op  # pyright: ignore[reportAttributeAccessIssue]
             for op in module.body.block.ops
@@ -179,6 +187,7 @@ class Evaluator:
             for y in range(ny):
                 for x in range(nx):
                     self.program_id = (x, y, z)
+                    self._states = {}
                     self.call(function, *arguments)
 
     def call(self, symbol: str, *arguments: Any) -> tuple[Any, ...]:
@@ -255,6 +264,9 @@ class Evaluator:
 
     def print(self, text: str) -> None:
         print(text)
+
+    def state(self, kind: type[T]) -> T:
+        return self._states.setdefault(kind, kind())
 
 
 class _Nowhere:

@@ -107,6 +107,8 @@ class AttrField(Generic[T]):
         self.encode, self.decode, self.default = encode, decode, default
         self.words = words
         self.name = ""
+        self.typed = True
+        """Whether a custom syntax shows the attribute's type (`1 : i32` rather than `1`)."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -139,6 +141,13 @@ class _Flag(AttrField[bool]):
 def i32_attr(default: int = MISSING) -> Any:
     """A 32-bit integer: `axis = 0 : i32`."""
     return AttrField[int](lambda v: integer_attr(v, i32), lambda a: a.value.data, default)
+
+
+def plain_i32_attr(default: int = MISSING) -> Any:
+    """A 32-bit integer whose type a custom syntax leaves out: `$count` is `1`."""
+    field = i32_attr(default)
+    field.typed = False
+    return field
 
 
 def i64_attr(default: int = MISSING) -> Any:

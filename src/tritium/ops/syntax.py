@@ -7,8 +7,8 @@ A `syntax` string is made of:
     [, $x]      present only if the first `$x` in the brackets is present (and not its default)
     flags(x)    a set of flags, absent when empty: `fastmath<nnan, ninf>`
     attrs       the dictionary of all remaining attributes, sorted by name
-    type(x)     the type of operand x or (x = `result`) of the only result; for a variadic operand
-                or `results` a list
+    type(x)     the type of operand x or (x = `result`, unless an operand is called so) of the only
+                result; for a variadic operand or `results` a list
     functional  `(operand types) -> result types`, a single result without parentheses
     pointee(x)  the type of the pointer x without its `!tt.ptr`: `<f32>`
     'word'      literal text, also without quotes for punctuation: , : -> * ( ) < >
@@ -171,7 +171,7 @@ def _flags_word(name: str) -> str:
 
 
 def _types(op: Op, name: str) -> list[Attribute]:
-    if name in ("result", "results"):
+    if name in ("result", "results") and name not in op.operand_names():
         return [r.type for r in op.results]
     if name in op.result_names:
         return [op.results[op.result_names.index(name)].type]
@@ -184,6 +184,9 @@ def _print_value(op: Op, name: str, printer: Printer) -> None:
     if spec.words is not None:
         value = spec.get(op)
         printer.print_string(next(w for w, member in spec.words.items() if member == value))
+        return
+    if not spec.typed:
+        printer.print_string(str(spec.get(op)))
         return
     attribute = op.properties.get(name)
     if attribute is None:
@@ -373,6 +376,8 @@ def _parse_value(cls: type[Op], name: str, parser: Parser) -> Attribute:
             allowed = ", ".join(spec.words)
             parser.raise_error(f"{cls.name}: '{word}' is no value of {name}: {allowed}", at)
         return spec.encode(spec.words[word])
+    if not spec.typed:
+        return spec.encode(parser.parse_integer())
     numbers = parser.parse_optional_comma_separated_list(
         parser.Delimiter.SQUARE, lambda: parser.parse_integer()
     )

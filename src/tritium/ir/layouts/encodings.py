@@ -421,6 +421,17 @@ def linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
     return encoding.to_linear(shape)
 
 
+_ALIASES: dict[type[Attribute], str] = {
+    BlockedEncoding: "blocked", NvidiaMmaEncoding: "mma", LinearEncoding: "linear",
+    SwizzledSharedEncoding: "shared", NVMMASharedEncoding: "shared", SharedMemorySpace: "smem",
+}  # fmt: skip
+
+
+def alias_of(attribute: Attribute) -> str | None:
+    """The stem of the alias under which an encoding is printed, if it is given one."""
+    return _ALIASES.get(type(attribute))
+
+
 ENCODINGS: tuple[type[ParametrizedAttribute], ...] = (
     BlockedEncoding, SliceEncoding, NvidiaMmaEncoding, DotOperandEncoding, LinearEncoding,
     SwizzledSharedEncoding, NVMMASharedEncoding, SharedMemorySpace,

@@ -1,0 +1,105 @@
+"""Asynchronous copies from global to shared memory (`cp.async`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import describe
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
+from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.types import TOKEN, AsyncTokenType, check_memory, check_same_tile
+from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, check_access
+
+
+def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
+    """All must be async tokens."""
+    if any(not isinstance(t, AsyncTokenType) for t in types):
+        raise OpError(f"{name}: operands are {describe(*types)}; async tokens are required")
+
+
+class AsyncCopyGlobalToLocalOp(Op):
+    """Start copying the elements at the addresses `src` into the memory `result`.
+
+    Where the mask is false `other` (or zero) is written. `contiguity`: how many neighbours along
+    the fastest axis are known to be neighbours in memory, with one mask. The copy is part of the
+    next `async_commit_group`, and done after a wait for that.
+    """
+
+    name = "ttg.async_copy_global_to_local"
+    effects = frozenset({Effects.READ, Effects.WRITE})
+    syntax = (
+        "$src, $result [mask $mask] [other $other] [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : type(src) -> pointee(result)"
+    )
+    src = operand()
+    result = operand()
+    mask = optional()
+    other = optional()
+    cache = enum_attr(CacheModifier, CacheModifier.NONE)
+    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
+    isVolatile = bool_attr(False)
+    contiguity = i32_attr(1)
+
+    @classmethod
+    def infer(
+        cls, src: ir.Type, target: ir.Type, mask: ir.Type | None, other: ir.Type | None,
+        **attrs: Any,
+    ) -> ir.Type:  # fmt: skip
+        if other is not None and mask is None:
+            raise OpError(f"{cls.name}: `other` cannot be provided without `mask`")
+        accessed = check_access(cls.name, src, mask, other)
+        check_same_tile(cls.name, accessed, check_memory(cls.name, target, mutable=True))
+        return TOKEN
+
+    def evaluate(self, context: Context, src: Any, result: Buffer, mask: Any, other: Any) -> None:
+        state = state_of(context)
+        loaded = context.memory.load(src, result.data.dtype, mask)
+        values = loaded if other is None else np.where(mask, loaded, other)
+        state.issued.append(Copy(state.check_write(result), values))
+
+
+class AsyncCommitGroupOp(Op):
+    """The copies started since the last one become a group, for which one can wait."""
+
+    name = "ttg.async_commit_group"
+    effects = frozenset({Effects.WRITE})
+    syntax = "[tokens $inputTokens] attrs"
+    inputTokens = variadic()
+
+    @classmethod
+    def infer(cls, tokens: Sequence[ir.Type]) -> ir.Type:
+        check_tokens(cls.name, tokens)
+        return TOKEN
+
+    def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
+        state_of(context).commit()
+
+
+class AsyncWaitOp(Op):
+    """Until all but the `num` newest groups are done."""
+
+    name = "ttg.async_wait"
+    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    syntax = "$asyncToken attrs"
+    asyncToken = variadic()
+    num = i32_attr()
+
+    @classmethod
+    def infer(cls, tokens: Sequence[ir.Type], *, num: int) -> ir.Type:
+        check_tokens(cls.name, tokens)
+        if num < 0:
+            raise OpError(f"{cls.name}: num is {num}; 0 or more is required")
+        return TOKEN
+
+    def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
+        state_of(context).wait_copies(self.num)
+
+
+OPS: tuple[type[Op], ...] = (AsyncCopyGlobalToLocalOp, AsyncCommitGroupOp, AsyncWaitOp)

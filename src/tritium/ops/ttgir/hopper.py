@@ -1,0 +1,121 @@
+"""`ttng`: dots on shared memory by warp groups (wgmma), and fences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
+from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import describe
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
+from tritium.ops.ttgir.model import Buffer, Pending, state_of
+from tritium.ops.ttgir.types import MemDescType, check_memory
+from tritium.ops.ttir.dot import InputPrecision, check_product
+
+
+def _tile(type: ir.Type) -> ir.Type:
+    """The tile that an operand in memory stands for."""
+    if isinstance(type, MemDescType):
+        return ir.tensor_of(type.get_shape(), type.element_type)
+    return type
+
+
+class WarpGroupDotOp(Op):
+    """`a @ b + c` by warp groups: `b` in shared memory, `a` there or in registers as a dot operand.
+
+    With `useC` false, `a @ b`. With `isAsync` the dot only starts: the result may be used, and the
+    operands' memory written, after a `warp_group_dot_wait`. `evaluate` as that of `tt.dot`.
+    """
+
+    name = "ttng.warp_group_dot"
+    effects = frozenset({Effects.READ})
+    syntax = "$a, $b, $c [, $useC] attrs : type(a) * type(b) -> type(result)"
+    a = operand()
+    b = operand()
+    c = operand()
+    useC = optional()
+    inputPrecision = enum_attr(InputPrecision, InputPrecision.IEEE)
+    maxNumImpreciseAcc = i32_attr(0)
+    isAsync = bool_attr(False)
+
+    @classmethod
+    def infer(
+        cls, a: ir.Type, b: ir.Type, c: ir.Type, use: ir.Type | None, **attrs: Any
+    ) -> ir.Type:
+        check_memory(cls.name, b)
+        left, right = _tile(a), _tile(b)
+        check_product(cls.name, ir.shape_of(left), ir.shape_of(right), a, b, c)
+        encoding: Any = c.encoding if isinstance(c, ir.TensorType) else None
+        if not isinstance(encoding, NvidiaMmaEncoding) or encoding.version != 3:
+            raise OpError(f"{cls.name}: accumulator {describe(c)}; #ttg.nvidia_mma version 3 needed")
+        if isinstance(a, ir.TensorType) and not isinstance(a.encoding, DotOperandEncoding):
+            raise OpError(f"{cls.name}: {describe(a)} is in registers; #ttg.dot_op is required")
+        if use is not None and use != ir.i1:
+            raise OpError(f"{cls.name}: useC is {describe(use)}; i1 is required")
+        return c
+
+    def evaluate(self, context: Context, a: Any, b: Buffer, c: Any, use: Any) -> Any:
+        state = state_of(context)
+        memories = [v for v in (a, b) if isinstance(v, Buffer)]
+        left, right = (
+            state.check_read(v) if isinstance(v, Buffer) else np.asarray(v) for v in (a, b)
+        )
+        before = c.value if isinstance(c, Pending) else np.asarray(c)
+        wide = np.int32 if ir.is_integer(self.result_types[0]) else np.float64
+        product = np.matmul(left.astype(wide), right.astype(wide))
+        if use is None or use:
+            product = product + before.astype(wide)
+        value = product.astype(before.dtype)
+        number = state.start_dot([m.data for m in memories])
+        if not self.isAsync:
+            state.wait_dots(0)
+            return value
+        return Pending(value, number)
+
+
+class WarpGroupDotWaitOp(Op):
+    """Until all but the `pendings` newest dots are done. Results are the inputs: accumulators, and
+    operands' memory that must live until then."""
+
+    name = "ttng.warp_group_dot_wait"
+    effects = frozenset({Effects.READ, Effects.OTHER})
+    syntax = "$inputs attrs : type(inputs)"
+    inputs = variadic()
+    pendings = i32_attr()
+
+    @classmethod
+    def infer(cls, inputs: Sequence[ir.Type], *, pendings: int) -> Sequence[ir.Type]:
+        if pendings < 0 or not inputs:
+            raise OpError(f"{cls.name}: pendings is {pendings}, with {len(inputs)} operands")
+        return tuple(inputs)
+
+    def evaluate(self, context: Context, inputs: tuple[Any, ...]) -> Any:
+        state = state_of(context)
+        state.wait_dots(self.pendings)
+        results = tuple(state.finished(v) for v in inputs)
+        return results[0] if len(results) == 1 else results
+
+
+class FenceAsyncSharedOp(Op):
+    """What threads wrote to shared memory is seen by the tensor cores and by bulk copies."""
+
+    name = "ttng.fence_async_shared"
+    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    syntax = "attrs"
+    bCluster = bool_attr()
+
+    @classmethod
+    def infer(cls, *, bCluster: bool) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context) -> None:
+        """Nothing: there is one view of memory in the model."""
+
+
+OPS: tuple[type[Op], ...] = (WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp)

@@ -1,0 +1,287 @@
+"""Changes of layout, and shared memory: allocation, loads, stores, views."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import NVMMASharedEncoding, SwizzledSharedEncoding
+from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import describe
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import i32_array_attr, operand, optional
+from tritium.ops.ttgir.model import Buffer, Pending, state_of
+from tritium.ops.ttgir.types import (
+    AsyncTokenType,
+    MemDescType,
+    check_memory,
+    check_same_tile,
+    memdesc_of,
+)
+
+
+class ConvertLayoutOp(Op):
+    """The same tile, distributed over threads in another way."""
+
+    name = "ttg.convert_layout"
+    syntax = "$src attrs : type(src) -> type(result)"
+    src = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
+        same = ir.shape_of(src) == ir.shape_of(result)
+        if not same or ir.element_type(src) != ir.element_type(result):
+            raise OpError(
+                f"{cls.name}: from {describe(src)} to {describe(result)}; only the encoding may "
+                "differ"
+            )
+        return result
+
+    def evaluate(self, context: Context, src: Any) -> Any:
+        return src
+
+
+class LocalAllocOp(Op):
+    """Shared memory that lives until its `local_dealloc` or its last use; filled with `src`."""
+
+    name = "ttg.local_alloc"
+    effects = frozenset({Effects.WRITE})
+    syntax = "[$src] attrs : functional"
+    src = optional()
+
+    @classmethod
+    def infer(cls, src: ir.Type | None, *, result: Any) -> ir.Type:
+        memory = check_memory(cls.name, result)
+        if src is not None:
+            check_same_tile(cls.name, src, memory)
+        elif not memory.mutable:
+            raise OpError(f"{cls.name}: {describe(memory)} is never written; make it mutable")
+        return memory
+
+    def evaluate(self, context: Context, src: Any) -> Buffer:
+        type = self.result_types[0]
+        assert isinstance(type, MemDescType)
+        buffer = Buffer.new(type.get_shape(), ir.numpy_dtype(type.element_type))
+        if src is not None:
+            buffer.data[...] = src
+        return buffer
+
+
+class LocalDeallocOp(Op):
+    """Ends the life of shared memory."""
+
+    name = "ttg.local_dealloc"
+    effects = frozenset({Effects.WRITE})
+    syntax = "$src attrs : type(src)"
+    src = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type) -> tuple[ir.Type, ...]:
+        check_memory(cls.name, src)
+        return ()
+
+    def evaluate(self, context: Context, src: Buffer) -> None:
+        state_of(context).check_write(src)
+        src.allocation.live = False
+
+
+class LocalLoadOp(Op):
+    """The tile in shared memory. `token`: what the load must come after."""
+
+    name = "ttg.local_load"
+    effects = frozenset({Effects.READ})
+    syntax = "$src [token $token] attrs : type(src) -> type(result)"
+    src = operand()
+    token = optional()
+
+    @classmethod
+    def infer(cls, src: ir.Type, token: ir.Type | None, *, result: ir.Type) -> ir.Type:
+        check_same_tile(cls.name, result, check_memory(cls.name, src))
+        if token is not None and not isinstance(token, AsyncTokenType):
+            raise OpError(f"{cls.name}: token is {describe(token)}; an async token is required")
+        return result
+
+    def evaluate(self, context: Context, src: Buffer, token: Any) -> Any:
+        return state_of(context).check_read(src).copy()
+
+
+class LocalStoreOp(Op):
+    """Write a tile to shared memory."""
+
+    name = "ttg.local_store"
+    effects = frozenset({Effects.WRITE})
+    syntax = "$src, $dst attrs : type(src) -> type(dst)"
+    src = operand()
+    dst = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, dst: ir.Type) -> tuple[ir.Type, ...]:
+        check_same_tile(cls.name, src, check_memory(cls.name, dst, mutable=True))
+        return ()
+
+    def evaluate(self, context: Context, src: Any, dst: Buffer) -> None:
+        assert not isinstance(src, Pending)
+        state_of(context).check_write(dst)[...] = src
+
+
+class MemDescIndexOp(Op):
+    """One of the buffers along the first axis."""
+
+    name = "ttg.memdesc_index"
+    syntax = "$src ~ '[' $index ']' attrs : type(src) -> type(result)"
+    src = operand()
+    index = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, index: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
+        memory = check_memory(cls.name, src)
+        if index != ir.i32 or len(memory.get_shape()) < 2:
+            raise OpError(
+                f"{cls.name}: {describe(src)}, index {describe(index)}; memory of two or more axes "
+                "and an i32 are required"
+            )
+        inferred = memdesc_of(
+            memory.get_shape()[1:], memory.element_type, memory.encoding, memory.mutable,
+            space=memory.memory_space,
+        )  # fmt: skip
+        return _check_view(cls.name, inferred, result, encoding=True)
+
+    def evaluate(self, context: Context, src: Buffer, index: Any) -> Buffer:
+        at = int(index)
+        if not 0 <= at < src.data.shape[0]:
+            raise OpError(f"{self.name}: index {at} of {src.data.shape[0]} buffers")
+        return src.view(src.data[at])
+
+
+def _check_view(
+    name: str, inferred: MemDescType, result: ir.Type | None, encoding: bool
+) -> MemDescType:
+    """The type asked for, which must be the inferred one; with `encoding` in that too."""
+    if result is None:
+        return inferred
+    given = check_memory(name, result)
+    same = given.get_shape() == inferred.get_shape() and given.mutable == inferred.mutable
+    same = same and given.element_type == inferred.element_type
+    if not same or (encoding and given.encoding != inferred.encoding):
+        raise OpError(f"{name}: result is {describe(result)}; {describe(inferred)} is required")
+    return given
+
+
+def transposed_encoding(encoding: Any, order: tuple[int, ...]) -> Any:
+    """The encoding of memory whose axes are seen in another order."""
+    if isinstance(encoding, NVMMASharedEncoding):
+        if tuple(order) == tuple(range(len(order))):
+            return encoding
+        return _changed(encoding, transposed=not encoding.get("transposed"))
+    if isinstance(encoding, SwizzledSharedEncoding):
+        where = {axis: i for i, axis in enumerate(order)}
+        return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")))
+    raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")
+
+
+def _changed(encoding: Any, **values: Any) -> Any:
+    kept = {k: encoding.get(k) for k in encoding.parameters_dict.data}
+    return type(encoding).make(**{**kept, **values})
+
+
+class MemDescTransOp(Op):
+    """The same memory with its axes in another order: result axis i is operand axis `order[i]`."""
+
+    name = "ttg.memdesc_trans"
+    syntax = "$src attrs : type(src) -> type(result)"
+    src = operand()
+    order = i32_array_attr()
+
+    @classmethod
+    def infer(
+        cls, src: ir.Type, *, order: tuple[int, ...], result: ir.Type | None = None
+    ) -> ir.Type:
+        memory = check_memory(cls.name, src)
+        if sorted(order) != list(range(len(memory.get_shape()))):
+            raise OpError(f"{cls.name}: order {tuple(order)} does not permute {describe(src)}")
+        inferred = memdesc_of(
+            tuple(memory.get_shape()[i] for i in order), memory.element_type,
+            transposed_encoding(memory.encoding, tuple(order)), memory.mutable,
+            tuple(memory.allocation_shape()[i] for i in order), memory.memory_space,
+        )  # fmt: skip
+        return _check_view(cls.name, inferred, result, encoding=True)
+
+    def evaluate(self, context: Context, src: Buffer) -> Buffer:
+        return src.view(src.data.transpose(self.order))
+
+
+class MemDescSubsliceOp(Op):
+    """A part of the memory, of the result's shape, from `offsets` on."""
+
+    name = "ttg.memdesc_subslice"
+    syntax = "$src ~ $offsets attrs : type(src) -> type(result)"
+    src = operand()
+    offsets = i32_array_attr()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, offsets: tuple[int, ...], result: ir.Type) -> ir.Type:
+        memory, part = check_memory(cls.name, src), check_memory(cls.name, result)
+        shape, size = memory.get_shape(), part.get_shape()
+        fits = len(shape) == len(size) == len(offsets) and all(
+            o >= 0 and o + n <= s for o, n, s in zip(offsets, size, shape, strict=True)
+        )
+        if not fits or part.element_type != memory.element_type:
+            raise OpError(
+                f"{cls.name}: {describe(part)} at {tuple(offsets)} is not within {describe(memory)}"
+            )
+        return part
+
+    def evaluate(self, context: Context, src: Buffer) -> Buffer:
+        type = self.result_types[0]
+        assert isinstance(type, MemDescType)
+        part = tuple(
+            slice(o, o + n) for o, n in zip(self.offsets, type.get_shape(), strict=True)
+        )
+        return src.view(src.data[part])
+
+
+class MemDescReshapeOp(Op):
+    """The same memory with another shape, elements in row-major order."""
+
+    name = "ttg.memdesc_reshape"
+    syntax = "$src attrs : type(src) -> type(result)"
+    src = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
+        before, after = check_memory(cls.name, src), check_memory(cls.name, result)
+        same = prod(before.get_shape()) == prod(after.get_shape())
+        if not same or before.element_type != after.element_type:
+            raise OpError(f"{cls.name}: from {describe(src)} to {describe(result)}")
+        return after
+
+    def evaluate(self, context: Context, src: Buffer) -> Buffer:
+        type = self.result_types[0]
+        assert isinstance(type, MemDescType)
+        reshaped = src.data.reshape(type.get_shape())
+        if not np.shares_memory(reshaped, src.data):
+            raise NotImplementedError(f"{self.name} of a transposed or sliced view")
+        return src.view(reshaped)
+
+
+class MemDescReinterpretOp(Op):
+    """The same bytes as memory of another shape, element type and encoding."""
+
+    name = "ttg.memdesc_reinterpret"
+    syntax = "$src attrs : type(src) -> type(result)"
+    src = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
+        check_memory(cls.name, src)
+        return check_memory(cls.name, result)
+
+
+OPS: tuple[type[Op], ...] = (
+    ConvertLayoutOp, LocalAllocOp, LocalDeallocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp,
+    MemDescTransOp, MemDescSubsliceOp, MemDescReshapeOp, MemDescReinterpretOp,
+)  # fmt: skip

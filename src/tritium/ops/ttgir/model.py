@@ -1,0 +1,189 @@
+"""What `evaluate` knows of shared memory and of work that goes on asynchronously.
+
+A memdesc's value is a `Buffer`, a view of a NumPy array. Asynchronous work is done as late as the
+program allows: what a copy brings is written when the program waits for it, and every access that
+comes too early raises `EvaluationError`, so that a missing wait is an error and not luck:
+
+- reading memory into which a copy is in flight (no `async_wait`, or too few groups waited for),
+- writing memory that a dot or a bulk store still reads,
+- using an accumulator before its `warp_group_dot_wait`,
+- waiting for a barrier that nothing will complete (a deadlock),
+- any use of memory after its `local_dealloc`.
+
+New memory is filled with ones (NaN, -1), so that reading what nobody wrote shows. Which threads
+do the work, and so the barriers between them, is not modelled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tritium.ops.evaluation import Context, EvaluationError
+
+
+@dataclass
+class Allocation:
+    """Shared memory between its allocation and its `local_dealloc`."""
+
+    live: bool = True
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """The value of a memdesc: `data` is a view into the array of `allocation`."""
+
+    data: np.ndarray
+    allocation: Allocation
+
+    @staticmethod
+    def new(shape: tuple[int, ...], dtype: np.dtype) -> Buffer:
+        """Memory of which all bits are ones."""
+        data = np.empty(shape, dtype)
+        data.reshape(-1).view(np.uint8).fill(1 if dtype == np.bool_ else 0xFF)
+        return Buffer(data, Allocation())
+
+    def view(self, data: np.ndarray) -> Buffer:
+        """A part of this memory, or another view of it."""
+        return Buffer(data, self.allocation)
+
+
+class Pending:
+    """An accumulator of a dot in flight: not to be looked at, only handed to further dots and to
+    the wait."""
+
+    def __init__(self, value: np.ndarray, number: int):
+        self.value, self.number = value, number
+
+    def __array__(self, *arguments: Any, **options: Any) -> np.ndarray:
+        raise EvaluationError("an accumulator is used before the wait for its dot")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy in flight: `values` will be written to `target`."""
+
+    target: np.ndarray
+    values: np.ndarray
+
+    def finish(self) -> None:
+        self.target[...] = self.values
+
+
+@dataclass
+class Barrier:
+    """An mbarrier: a phase is complete when `count` arrivals and all expected bytes are there."""
+
+    count: int
+    phase: int = 0
+    arrivals: int = 0
+    expected: int = 0
+    copies: list[Copy] = field(default_factory=list[Copy])
+
+    def settle(self) -> bool:
+        """Finish the copies and, if that completes the phase, begin the next; whether it did."""
+        if self.arrivals < self.count or self.expected != sum(c.values.nbytes for c in self.copies):
+            return False
+        for copy in self.copies:
+            copy.finish()
+        self.phase, self.arrivals, self.expected, self.copies = self.phase ^ 1, 0, 0, []
+        return True
+
+    def arrive(self, count: int = 1) -> None:
+        """Threads arrive, perhaps for the next phase when this one only lacks copies' ends."""
+        if self.arrivals + count > self.count and not self.settle():
+            raise EvaluationError(f"more than {self.count} arrivals in one phase of a barrier")
+        self.arrivals += count
+
+
+@dataclass
+class AsyncState:
+    """The asynchronous work of one program."""
+
+    issued: list[Copy] = field(default_factory=list[Copy])
+    groups: deque[list[Copy]] = field(default_factory=deque[list[Copy]])
+    barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
+    dots: deque[tuple[int, list[np.ndarray]]] = field(
+        default_factory=deque[tuple[int, list[np.ndarray]]]
+    )
+    stores: deque[np.ndarray] = field(default_factory=deque[np.ndarray])
+    started: int = 0
+
+    def in_flight(self) -> list[Copy]:
+        """Copies that may not have arrived."""
+        grouped = [copy for group in self.groups for copy in group]
+        tied = [copy for barrier in self.barriers.values() for copy in barrier.copies]
+        return [*self.issued, *grouped, *tied]
+
+    def check_read(self, buffer: Buffer) -> np.ndarray:
+        """The contents, if they are there."""
+        if not buffer.allocation.live:
+            raise EvaluationError("shared memory is used after its deallocation")
+        if any(np.shares_memory(copy.target, buffer.data) for copy in self.in_flight()):
+            raise EvaluationError("shared memory is read while a copy into it is in flight")
+        return buffer.data
+
+    def check_write(self, buffer: Buffer) -> np.ndarray:
+        """The array to write to, if nothing that is in flight uses it."""
+        self.check_read(buffer)
+        readers = [data for _, used in self.dots for data in used] + list(self.stores)
+        if any(np.shares_memory(data, buffer.data) for data in readers):
+            raise EvaluationError("shared memory is written while a dot or a store reads it")
+        return buffer.data
+
+    def commit(self) -> None:
+        """The copies issued since the last commit become a group."""
+        self.groups.append(self.issued)
+        self.issued = []
+
+    def wait_copies(self, pending: int) -> None:
+        """Finish all groups but the `pending` newest."""
+        while len(self.groups) > pending:
+            for copy in self.groups.popleft():
+                copy.finish()
+
+    def start_dot(self, operands: list[np.ndarray]) -> int:
+        """A dot that reads shared memory from now on; its number."""
+        self.started += 1
+        self.dots.append((self.started, operands))
+        return self.started
+
+    def wait_dots(self, pending: int) -> None:
+        """Finish all dots but the `pending` newest."""
+        while len(self.dots) > pending:
+            self.dots.popleft()
+
+    def finished(self, value: Any) -> Any:
+        """An accumulator as it may be used now."""
+        if not isinstance(value, Pending) or any(n == value.number for n, _ in self.dots):
+            return value
+        return value.value
+
+    def barrier(self, buffer: Buffer) -> Barrier:
+        """The barrier kept in a piece of memory."""
+        found = self.barriers.get(_address(buffer))
+        if found is None:
+            raise EvaluationError("a barrier is used that was not initialized")
+        return found
+
+    def new_barrier(self, buffer: Buffer, count: int) -> None:
+        """Initialize the barrier in a piece of memory."""
+        self.barriers[_address(buffer)] = Barrier(count)
+
+    def drop_barrier(self, buffer: Buffer) -> None:
+        """The memory is no barrier any more."""
+        if self.barrier(buffer).copies:
+            raise EvaluationError("a barrier is invalidated while copies are in flight")
+        del self.barriers[_address(buffer)]
+
+
+def _address(buffer: Buffer) -> int:
+    return buffer.data.__array_interface__["data"][0]
+
+
+def state_of(context: Context) -> AsyncState:
+    """The asynchronous work of the program that is being evaluated."""
+    return context.state(AsyncState)

@@ -1,0 +1,6 @@
+"""The `ttng` dialect: what NVIDIA's GPUs from Hopper on have."""
+
+from tritium.ops.ttgir import hopper, tma
+
+OPS = (*hopper.OPS, *tma.OPS)
+ATTRIBUTES = ()

@@ -1,0 +1,273 @@
+"""`ttng`: barriers in shared memory (mbarrier), and bulk copies of tiles (TMA)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import describe
+from tritium.ops.evaluation import Context, EvaluationError
+from tritium.ops.fields import (
+    bool_attr,
+    enum_attr,
+    i32_attr,
+    operand,
+    optional,
+    plain_i32_attr,
+    variadic,
+)
+from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.types import MemDescType, check_memory
+from tritium.ops.ttir.descriptor import block_of, check_indices
+from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, PaddingOption, Tile
+
+_BARRIER = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+
+
+def check_barrier(name: str, type: ir.Type) -> None:
+    """Barriers are one i64 in mutable memory."""
+    memory = check_memory(name, type, mutable=True)
+    if memory.get_shape() != (1,) or memory.element_type != ir.i64:
+        raise OpError(f"{name}: barrier is {describe(type)}; a memdesc of 1xi64 is required")
+
+
+def check_flag(name: str, type: ir.Type | None) -> None:
+    """A predicate, where there is one, must be an i1."""
+    if type is not None and type != ir.i1:
+        raise OpError(f"{name}: predicate is {describe(type)}; i1 is required")
+
+
+class InitBarrierOp(Op):
+    """Make a barrier of which a phase ends after `count` arrivals and all bytes expected."""
+
+    name = "ttng.init_barrier"
+    effects = _BARRIER
+    syntax = "$alloc, $count attrs : type(alloc)"
+    alloc = operand()
+    count = plain_i32_attr()
+
+    @classmethod
+    def infer(cls, alloc: ir.Type, *, count: int) -> tuple[ir.Type, ...]:
+        check_barrier(cls.name, alloc)
+        if count < 1:
+            raise OpError(f"{cls.name}: count is {count}; 1 or more is required")
+        return ()
+
+    def evaluate(self, context: Context, alloc: Buffer) -> None:
+        state_of(context).new_barrier(alloc, self.count)
+
+
+class InvalBarrierOp(Op):
+    """The memory is no barrier any more."""
+
+    name = "ttng.inval_barrier"
+    effects = _BARRIER
+    syntax = "$alloc attrs : type(alloc)"
+    alloc = operand()
+
+    @classmethod
+    def infer(cls, alloc: ir.Type) -> tuple[ir.Type, ...]:
+        check_barrier(cls.name, alloc)
+        return ()
+
+    def evaluate(self, context: Context, alloc: Buffer) -> None:
+        state_of(context).drop_barrier(alloc)
+
+
+class BarrierExpectOp(Op):
+    """Arrive, and let the phase end only after `size` more bytes, if `pred`."""
+
+    name = "ttng.barrier_expect"
+    effects = _BARRIER
+    syntax = "$alloc, $size, $pred attrs : type(alloc)"
+    alloc = operand()
+    pred = operand()
+    size = plain_i32_attr()
+
+    @classmethod
+    def infer(cls, alloc: ir.Type, pred: ir.Type, *, size: int) -> tuple[ir.Type, ...]:
+        check_barrier(cls.name, alloc)
+        check_flag(cls.name, pred)
+        return ()
+
+    def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
+        if pred:
+            barrier = state_of(context).barrier(alloc)
+            barrier.arrive()
+            barrier.expected += self.size
+
+
+class ArriveBarrierOp(Op):
+    """Arrive `count` times, if `pred`."""
+
+    name = "ttng.arrive_barrier"
+    effects = _BARRIER
+    syntax = "$alloc, $count [, $pred] attrs : type(alloc)"
+    alloc = operand()
+    pred = optional()
+    count = plain_i32_attr()
+
+    @classmethod
+    def infer(
+        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int
+    ) -> tuple[ir.Type, ...]:
+        check_barrier(cls.name, alloc)
+        check_flag(cls.name, pred)
+        return ()
+
+    def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
+        if pred is None or pred:
+            state_of(context).barrier(alloc).arrive(self.count)
+
+
+class WaitBarrierOp(Op):
+    """Until the phase of parity `phase` has ended, if `pred`. `deps`: memory that is in use by
+    what the barrier stands for until then."""
+
+    name = "ttng.wait_barrier"
+    effects = _BARRIER
+    syntax = "$alloc, $phase [, $pred] [deps $deps] attrs : type(alloc) [, type(deps)]"
+    alloc = operand()
+    phase = operand()
+    pred = optional()
+    deps = variadic()
+
+    @classmethod
+    def infer(
+        cls, alloc: ir.Type, phase: ir.Type, pred: ir.Type | None, deps: Sequence[ir.Type]
+    ) -> tuple[ir.Type, ...]:
+        check_barrier(cls.name, alloc)
+        check_flag(cls.name, pred)
+        if phase != ir.i32:
+            raise OpError(f"{cls.name}: phase is {describe(phase)}; i32 is required")
+        return ()
+
+    def evaluate(
+        self, context: Context, alloc: Buffer, phase: Any, pred: Any, deps: tuple[Any, ...]
+    ) -> None:
+        barrier = state_of(context).barrier(alloc)
+        waits = (pred is None or pred) and barrier.phase == int(phase) & 1
+        if waits and not barrier.settle():
+            raise EvaluationError(
+                f"waiting for a barrier's phase {int(phase)} that nothing ends: "
+                f"{barrier.arrivals} of {barrier.count} arrivals"
+            )
+
+
+def _check_block(name: str, desc: ir.Type, memory: MemDescType) -> None:
+    block: Any = block_of(name, desc)
+    shape = memory.get_shape()
+    same = block.get_shape()[-len(shape) :] == shape
+    if not same or block.element_type != memory.element_type:
+        raise OpError(f"{name}: blocks {describe(block)} and memory {describe(memory)} differ")
+
+
+def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
+    block = (1,) * (len(coordinates) - data.ndim) + data.shape
+    addresses, inside = desc.at(coordinates).addresses(
+        block, data.dtype.itemsize, range(len(block))
+    )
+    return addresses.reshape(data.shape), inside.reshape(data.shape)
+
+
+class AsyncTMACopyGlobalToLocalOp(Op):
+    """Start copying the block at `coord` into the memory `result`, if `pred`. Its bytes count for
+    the barrier, which says when they are there."""
+
+    name = "ttng.async_tma_copy_global_to_local"
+    effects = frozenset({Effects.READ, Effects.WRITE})
+    syntax = (
+        "$desc ~ '[' $coord ']' $result, $barrier, $pred [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : type(desc), type(barrier) -> type(result)"
+    )
+    desc = operand()
+    coord = variadic()
+    barrier = operand()
+    result = operand()
+    pred = operand()
+    cache = enum_attr(CacheModifier, CacheModifier.NONE)
+    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
+    isVolatile = bool_attr(False)
+
+    @classmethod
+    def infer(
+        cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
+        pred: ir.Type, **attrs: Any,
+    ) -> tuple[ir.Type, ...]:  # fmt: skip
+        check_indices(cls.name, desc, coord)
+        check_barrier(cls.name, barrier)
+        check_flag(cls.name, pred)
+        _check_block(cls.name, desc, check_memory(cls.name, target, mutable=True))
+        return ()
+
+    def evaluate(
+        self, context: Context, desc: Tile, coord: tuple[Any, ...], barrier: Buffer,
+        result: Buffer, pred: Any,
+    ) -> None:  # fmt: skip
+        if not pred:
+            return
+        state = state_of(context)
+        data = state.check_write(result)
+        addresses, inside = _place(desc, coord, data)
+        values = context.memory.load(addresses, data.dtype, inside)
+        if desc.padding is PaddingOption.PAD_NAN:
+            values = np.where(inside, values, np.asarray(np.nan, data.dtype))
+        state.barrier(barrier).copies.append(Copy(data, values))
+
+
+class AsyncTMACopyLocalToGlobalOp(Op):
+    """Start writing a block at `coord` from shared memory, which must keep it until a
+    `async_tma_store_wait`."""
+
+    name = "ttng.async_tma_copy_local_to_global"
+    effects = frozenset({Effects.READ, Effects.WRITE})
+    syntax = "$desc ~ '[' $coord ']' $src attrs : type(desc), type(src)"
+    desc = operand()
+    coord = variadic()
+    src = operand()
+
+    @classmethod
+    def infer(
+        cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type
+    ) -> tuple[ir.Type, ...]:
+        check_indices(cls.name, desc, coord)
+        _check_block(cls.name, desc, check_memory(cls.name, src))
+        return ()
+
+    def evaluate(
+        self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
+    ) -> None:
+        state = state_of(context)
+        data = state.check_read(src)
+        addresses, inside = _place(desc, coord, data)
+        context.memory.store(addresses, data, inside)
+        state.stores.append(data)
+
+
+class AsyncTMAStoreWaitOp(Op):
+    """Until all but the `pendings` newest stores have read their shared memory."""
+
+    name = "ttng.async_tma_store_wait"
+    effects = _BARRIER
+    syntax = "attrs"
+    pendings = i32_attr()
+
+    @classmethod
+    def infer(cls, *, pendings: int) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context) -> None:
+        stores = state_of(context).stores
+        while len(stores) > self.pendings:
+            stores.popleft()
+
+
+OPS: tuple[type[Op], ...] = (
+    InitBarrierOp, InvalBarrierOp, BarrierExpectOp, ArriveBarrierOp, WaitBarrierOp,
+    AsyncTMACopyGlobalToLocalOp, AsyncTMACopyLocalToGlobalOp, AsyncTMAStoreWaitOp,
+)  # fmt: skip

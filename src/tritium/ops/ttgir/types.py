@@ -1,0 +1,135 @@
+"""The types of the `ttg` dialect, and what `infer` methods ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import SharedMemorySpace
+from tritium.ops.elementwise import describe
+
+
+@irdl_attr_definition
+class MemDescType(ParametrizedAttribute, TypeAttribute):
+    """`!ttg.memdesc<3x128x64xf16, #shared, #ttg.shared_memory, mutable>`: a piece of on-chip memory.
+
+    Axes in front of those that the encoding has are buffers, one after the other.
+
+    Attributes:
+        element_type, encoding, memory_space.
+        is_mutable: whether it may be written after its allocation.
+        allocation: the shape of the tile that this is a slice of, if it is one; else the shape.
+    """
+
+    name = "ttg.memdesc"
+    dimensions: ArrayAttr[IntAttr] = param_def()
+    element_type: Attribute = param_def()
+    encoding: Attribute = param_def()
+    memory_space: Attribute = param_def()
+    is_mutable: BoolAttr = param_def()
+    allocation: ArrayAttr[IntAttr] = param_def()
+
+    def get_shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(d.data for d in self.dimensions.data)
+
+    def allocation_shape(self) -> tuple[int, ...]:
+        """The shape whose layout tells where elements are."""
+        return tuple(d.data for d in self.allocation.data)
+
+    @property
+    def mutable(self) -> bool:
+        """Whether it may be written after its allocation."""
+        return bool(self.is_mutable.value.data)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string("".join(f"{size}x" for size in self.get_shape()))
+            printer.print_attribute(self.element_type)
+            for parameter in (self.encoding, self.memory_space):
+                printer.print_string(", ")
+                printer.print_attribute(parameter)
+            if self.mutable:
+                printer.print_string(", mutable")
+            if self.allocation != self.dimensions:
+                printer.print_string(", " + "x".join(map(str, self.allocation_shape())))
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            shape, element = parser.parse_ranked_shape()
+            parser.parse_punctuation(",")
+            encoding = parser.parse_attribute()
+            parser.parse_punctuation(",")
+            space = parser.parse_attribute()
+            mutable, allocation = False, list(shape)
+            while parser.parse_optional_punctuation(","):
+                if parser.parse_optional_keyword("mutable") is not None:
+                    mutable = True
+                else:
+                    allocation = parser.parse_dimension_list()
+        return [
+            _sizes(tuple(shape)), element, encoding, space, BoolAttr.from_bool(mutable),
+            _sizes(tuple(allocation)),
+        ]  # fmt: skip
+
+
+@irdl_attr_definition
+class AsyncTokenType(ParametrizedAttribute, TypeAttribute):
+    """`!ttg.async.token`: orders what reads shared memory after the copy that fills it."""
+
+    name = "ttg.async.token"
+
+
+def _sizes(shape: tuple[int, ...]) -> ArrayAttr[IntAttr]:
+    return ArrayAttr([IntAttr(size) for size in shape])
+
+
+@lru_cache(maxsize=4096)
+def memdesc_of(
+    shape: tuple[int, ...],
+    element: ir.Type,
+    encoding: Attribute,
+    mutable: bool = True,
+    allocation: tuple[int, ...] | None = None,
+    space: Attribute | None = None,
+) -> MemDescType:
+    """The type of a piece of memory; shared memory unless `space` says otherwise."""
+    return MemDescType(
+        _sizes(shape), element, encoding, space or SharedMemorySpace(),
+        BoolAttr.from_bool(mutable), _sizes(shape if allocation is None else allocation),
+    )  # fmt: skip
+
+
+TOKEN = AsyncTokenType()
+
+
+def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
+    """The operand must be memory; with `mutable`, memory that may be written."""
+    if not isinstance(type, MemDescType):
+        raise OpError(f"{name}: operand has type {describe(type)}; a memdesc is required")
+    if mutable and not type.mutable:
+        raise OpError(f"{name}: {describe(type)} is written; a mutable memdesc is required")
+    return type
+
+
+def check_same_tile(name: str, tile: ir.Type, memory: MemDescType) -> None:
+    """A tile and the memory that it is copied from or to must have one shape and element type."""
+    same = ir.shape_of(tile) == memory.get_shape()
+    if not same or ir.element_type(tile) != memory.element_type:
+        raise OpError(f"{name}: tile {describe(tile)} and memory {describe(memory)} do not match")
+
+
+def bytes_of(type: MemDescType) -> int:
+    """The size of the memory that a descriptor stands for, in bytes."""
+    return prod(type.get_shape()) * max(ir.bit_width(type.element_type) // 8, 1)
