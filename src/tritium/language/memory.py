@@ -148,6 +148,10 @@ def load(
             "of pointers or a scalar, whose bounds are unknown; use `mask`, or a block pointer "
             "made by `make_block_ptr`"
         )
+    return _load_pointers(pointer, mask, other, options)
+
+
+def _load_pointers(pointer: tensor, mask: Any, other: Any, options: Mapping[str, Any]) -> tensor:
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty
     casts.check_dtype_supported(element)
