@@ -13,6 +13,7 @@ from xdsl.ir import Block, Region
 
 from tritium.errors import OpError
 from tritium.ir.types import Type, is_pointer
+from tritium.language.base import as_tuple
 from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
 from tritium.language.function import KernelParam
@@ -163,7 +164,7 @@ class EagerEmitter:
 
 def _flat(types: Sequence[Any]) -> list[Type]:
     """The types of operands that are there, those of variadic ones one after the other."""
-    return [t for group in types for t in (group if isinstance(group, tuple) else [group]) if t]
+    return [t for group in types for t in as_tuple(group) if t is not None]
 
 
 def bind_arguments(
