@@ -1,0 +1,163 @@
+"""Which driver is active, and what programs ask it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.launching import StubDriver
+
+import tritium
+from tritium.backends import active
+from tritium.backends.base import Backends, BaseBackend, DriverBase, GPUDriver
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu.driver import CPUDriver
+from tritium.runtime import driver
+from tritium.runtime.driver import DriverConfig
+
+
+class Usable(CPUDriver):
+    @classmethod
+    def is_active(cls) -> bool:
+        return True
+
+
+class Unusable(Usable):
+    @classmethod
+    def is_active(cls) -> bool:
+        return False
+
+
+class Second(Usable):
+    pass
+
+
+def _installed(monkeypatch: pytest.MonkeyPatch, *drivers: type[DriverBase]) -> DriverConfig:
+    found = Backends()
+    found._packages = {"cpu": "tritium.backends.cpu"} | {d.__name__: "nowhere" for d in drivers}
+    known = {d.__name__: d for d in drivers}
+    monkeypatch.setattr(found, "driver", known.__getitem__)
+    monkeypatch.setattr(active, "backends", found)
+    return DriverConfig()
+
+
+def test_nothing_is_looked_for_before_use() -> None:
+    code = (
+        "import sys, tritium; from tritium.runtime import driver\n"
+        "assert driver._active is None and driver._default is None\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert driver.active.get_current_target().backend == 'cpu'\n"
+        "assert driver._active is driver._default is not None\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_usable_gpu_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(_installed(monkeypatch).active) is CPUDriver
+    assert type(_installed(monkeypatch, Unusable).active) is CPUDriver
+    assert type(_installed(monkeypatch, Unusable, Usable).active) is Usable
+    monkeypatch.setenv("TRITON_CPU_BACKEND", "1")
+    assert type(_installed(monkeypatch, Usable).active) is CPUDriver
+
+
+def test_several_usable_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = _installed(monkeypatch, Usable, Second)
+    with pytest.raises(RuntimeError, match=r"2 active drivers \(\['Usable', 'Second'\]\). There sh"):
+        _ = config.active
+    config.set_active_to_cpu()
+    assert type(config.active) is CPUDriver
+
+
+def test_set_and_reset() -> None:
+    before = driver.active
+    stub = StubDriver()
+    driver.set_active(stub)
+    assert driver.active is stub
+    driver.reset_active()
+    assert driver.active is before
+
+
+def test_questions() -> None:
+    current = driver.active
+    target = current.get_current_target()
+    assert isinstance(target, GPUTarget) and target.backend == "cpu" and target.warp_size == 1
+    assert current.get_current_device() == 0 and current.get_current_stream(0) == 0
+    current.set_current_device(0)
+    with pytest.raises(ValueError, match="device is 3; the CPU is device 0"):
+        current.set_current_device(3)
+    assert str(current.get_active_torch_device()) == "cpu"
+    properties = current.utils.get_device_properties(0)
+    assert properties["multiprocessor_count"] >= 1 and properties["warpSize"] == 1
+    assert properties["max_shared_mem"] >= 1 << 16 and properties["max_num_regs"] >= 16
+    device: Any = current.get_device_interface()
+    device.synchronize()
+    start, end = device.Event(enable_timing=True), device.Event(enable_timing=True)
+    start.record()
+    end.record()
+    assert 0 <= start.elapsed_time(end) < 10_000
+    assert device.current_device() == 0 and device.device_count() == 1 and device.is_available()
+    buffer = current.get_empty_cache_for_benchmark()
+    assert buffer.nbytes >= 64 << 20
+    current.clear_cache(buffer)
+
+
+def test_benchmarker() -> None:
+    calls: list[int] = []
+    bench = driver.active.get_benchmarker()
+    low, high = bench(lambda: calls.append(1), quantiles=[0.2, 0.8], warmup=1, rep=2)
+    assert 0 < low <= high and len(calls) > 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "c"),
+    [("*fp32", "void*"), ("i32", "int32_t"), ("u8", "uint8_t"), ("fp32", "float"), ("i1", "int8_t")],
+)
+def test_c_types(type_: str, c: str) -> None:
+    assert driver.active.map_python_to_cpp_type(type_) == c
+
+
+def test_unknown_c_type() -> None:
+    with pytest.raises(TypeError, match="kernel type 'fp7' has no C type"):
+        driver.active.map_python_to_cpp_type("fp7")
+
+
+def test_contracts_are_enforced() -> None:
+    class Half(DriverBase):
+        @classmethod
+        def is_active(cls) -> bool:
+            return True
+
+    with pytest.raises(TypeError, match="get_benchmarker"):
+        Half()  # pyright: ignore[reportAbstractUsage]
+
+    class HalfBackend(BaseBackend):
+        pass
+
+    with pytest.raises(TypeError, match="add_stages"):
+        HalfBackend(GPUTarget("cpu", "x", 1))  # pyright: ignore[reportAbstractUsage]
+    assert issubclass(GPUDriver, DriverBase)
+
+
+def test_targets_are_values() -> None:
+    assert GPUTarget("a", 1, 32) == GPUTarget("a", 1, 32) and hash(GPUTarget("a", 1, 32))
+    with pytest.raises(AttributeError):
+        GPUTarget("a", 1, 32).arch = 5  # pyright: ignore
+
+
+def test_set_active_to_cpu_launches_here() -> None:
+    driver.set_active_to_cpu()
+    try:
+        import tritium.language as tl
+
+        @tritium.jit
+        def fill(out):
+            tl.store(out, 7)
+
+        out = np.zeros(1, np.int32)
+        fill[(1,)](out)
+        assert out[0] == 7
+    finally:
+        driver.reset_active()
