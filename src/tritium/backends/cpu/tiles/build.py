@@ -39,6 +39,7 @@ from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
+from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 
 _EACH = frozenset({
@@ -55,6 +56,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
 
     Raises NotImplementedError, naming op and line, for what the backend does not support.
     """
+    TensorPointers().run(module)
     UniformAdvance().run(module)
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:

@@ -1,0 +1,313 @@
+"""Block pointers and tensor descriptors as plain addresses.
+
+before:
+    %p = tt.make_tensor_ptr %a, [%M, %N], [%s, %one], [%i, %j] {...} : <tensor<16x16xf32>>
+    %v = tt.load %p {boundaryCheck = array<i32: 0, 1>} : !tt.ptr<tensor<16x16xf32>>
+after:
+    %rows = (%i + range) as a column, %columns = (%j + range) as a row
+    %at = tt.addptr (splat %a), %rows * %s + %columns * %one
+    %inside = 0 <= %rows < %M and 0 <= %columns < %N
+    %v = tt.load %at, %inside, 0
+
+For targets without hardware that copies blocks. A block pointer that a loop carries becomes one i32
+for each axis. Descriptors must be made in the function that uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import nan
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Region, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
+from tritium.ops.base import Op
+from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, MemScope, MemSemantic
+from tritium.ops.ttir.descriptor import (
+    DescriptorGatherOp,
+    DescriptorLoadOp,
+    DescriptorReduceOp,
+    DescriptorScatterOp,
+    DescriptorStoreOp,
+    MakeTensorDescOp,
+)
+from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.memory import (
+    AddPtrOp,
+    AdvanceOp,
+    LoadOp,
+    MakeTensorPtrOp,
+    PaddingOption,
+    StoreOp,
+)
+from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
+from tritium.passes.base import Pass
+
+_ACCESSES = (
+    DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp, DescriptorScatterOp,
+    DescriptorReduceOp,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorPointers(Pass):
+    """Block pointers and tensor descriptors as plain addresses."""
+
+    name: ClassVar[str] = "tensor-pointers"
+    title: ClassVar[str] = "RewriteTensorPointers"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in list(module.walk()):
+            if isinstance(function, FuncOp):
+                rewriter = _Rewriter()
+                for block in function.regions[0].blocks:
+                    rewriter.block(block)
+                rewriter.finish()
+                changed |= bool(rewriter.dead)
+        return changed
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A tensor in memory, and for a block pointer where the block is (i32 for each axis)."""
+
+    base: SSAValue
+    shape: tuple[SSAValue, ...]
+    strides: tuple[SSAValue, ...]
+    offsets: tuple[SSAValue, ...]
+    padding: PaddingOption | None = None
+
+
+def _is_block_pointer(type: Any) -> bool:
+    return isinstance(type, ir.PointerType) and isinstance(type.pointee, ir.TensorType)
+
+
+class _Rewriter:
+    """Goes through the ops in order; `places` are the block pointers and descriptors so far."""
+
+    def __init__(self) -> None:
+        self.places: dict[SSAValue, _Place] = {}
+        self.dead: list[Op] = []
+        self.at: Any = None
+
+    def finish(self) -> None:
+        for op in reversed(self.dead):
+            op.detach()
+            op.erase()
+
+    def add(self, op: Any) -> SSAValue:
+        """Insert an op before the current one; returns its first result."""
+        self.at.parent.insert_op_before(op, self.at)
+        return op.results[0] if op.results else None
+
+    def block(self, block: Block) -> None:
+        for op in list(block.ops):
+            self.at = op
+            self.op(op)
+
+    def op(self, op: Any) -> None:
+        if isinstance(op, MakeTensorPtrOp):
+            self.places[op.result] = _Place(op.base, op.shape, op.strides, op.offsets)
+            self.dead.append(op)
+        elif isinstance(op, MakeTensorDescOp):
+            shape = tuple(self.wide(v) for v in op.shape)
+            self.places[op.result] = _Place(op.base, shape, op.strides, (), op.padding)
+            self.dead.append(op)
+        elif isinstance(op, AdvanceOp):
+            place = self.place(op, op.ptr)
+            moved = [self.add(AddIOp.build(o, d)) for o, d in zip(place.offsets, op.offsets, strict=False)]
+            self.places[op.result] = replace(place, offsets=tuple(moved))
+            self.dead.append(op)
+        elif isinstance(op, (LoadOp, StoreOp)) and _is_block_pointer(op.ptr.type):
+            self.block_access(op)
+        elif isinstance(op, _ACCESSES):
+            self.descriptor_access(op)
+        elif isinstance(op, ForOp) and any(_is_block_pointer(v.type) for v in op.inits):
+            self.loop(op)
+        else:
+            for region in op.regions:
+                for block in region.blocks:
+                    self.block(block)
+
+    def place(self, op: Op, value: SSAValue) -> _Place:
+        found = self.places.get(value)
+        if found is None:
+            raise NotImplementedError(
+                f"{op.name} of a block pointer or descriptor that was not made in this function, "
+                f"or that a branch passes on, at {op.location}"
+            )
+        return found
+
+    # Index arithmetic
+
+    def wide(self, value: SSAValue) -> SSAValue:
+        return self.add(ExtSIOp.build(value, result=ir.i64))
+
+    def line(self, offset: SSAValue, size: int) -> SSAValue:
+        """offset, offset + 1, ... as i64."""
+        tile = ir.tensor_of((size,), ir.i64)
+        numbers = self.add(MakeRangeOp.build(start=0, end=size))
+        numbers = self.add(ExtSIOp.build(numbers, result=tile))
+        start = self.add(SplatOp.build(self.wide(offset), result=tile))
+        return self.add(AddIOp.build(start, numbers))
+
+    def spread(self, line: SSAValue, axis: int, rank: int) -> SSAValue:
+        """A line along an axis of `rank`, the others of size 1."""
+        for other in range(rank):
+            if other != axis:
+                line = self.add(ExpandDimsOp.build(line, axis=other))
+        return line
+
+    def addresses(
+        self, place: _Place, lines: Sequence[SSAValue], checked: Sequence[int]
+    ) -> tuple[SSAValue, SSAValue | None]:
+        """Addresses of the block at these lines of indices, and which are inside the tensor."""
+        rank = len(lines)
+        shape = tuple(ir.shape_of(line.type)[0] for line in lines)
+        full = ir.tensor_of(shape, ir.i64)
+        total: SSAValue | None = None
+        mask: SSAValue | None = None
+        for axis, line in enumerate(lines):
+            index = self.spread(line, axis, rank)
+            stride = self.add(SplatOp.build(place.strides[axis], result=index.type))
+            part = self.add(BroadcastOp.build(self.add(MulIOp.build(index, stride)), result=full))
+            total = part if total is None else self.add(AddIOp.build(total, part))
+            if axis not in checked:
+                continue
+            limit = self.add(SplatOp.build(place.shape[axis], result=index.type))
+            zero = self.add(ConstantOp.of(0, index.type))
+            low = self.add(CmpIOp.build(index, zero, predicate=CmpIPredicate.SGE))
+            high = self.add(CmpIOp.build(index, limit, predicate=CmpIPredicate.SLT))
+            within = self.add(AndIOp.build(low, high))
+            within = self.add(BroadcastOp.build(within, result=ir.tensor_of(shape, ir.i1)))
+            mask = within if mask is None else self.add(AndIOp.build(mask, within))
+        assert total is not None
+        base = self.add(SplatOp.build(place.base, result=ir.tensor_of(shape, place.base.type)))
+        return self.add(AddPtrOp.build(base, total)), mask
+
+    def load(
+        self, place: _Place, lines: Sequence[SSAValue], checked: Sequence[int], result: ir.Type,
+        **attrs: Any,
+    ) -> SSAValue:  # fmt: skip
+        pointers, mask = self.addresses(place, lines, checked)
+        shape = ir.shape_of(pointers.type)
+        other = None
+        if mask is not None:
+            number = nan if place.padding is PaddingOption.PAD_NAN else 0
+            other = self.add(ConstantOp.of(number, ir.tensor_of(shape, ir.element_type(result))))
+        loaded = self.add(LoadOp.build(pointers, mask, other, **attrs))
+        same = shape == ir.shape_of(result)
+        return loaded if same else self.add(ReshapeOp.build(loaded, result=result))
+
+    def shaped(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
+        if ir.shape_of(value.type) == shape:
+            return value
+        wanted = ir.tensor_of(shape, ir.element_type(value.type))
+        return self.add(ReshapeOp.build(value, result=wanted))
+
+    # Accesses
+
+    def block_access(self, op: Any) -> None:
+        place = self.place(op, op.ptr)
+        sizes = ir.shape_of(op.ptr.type.pointee)
+        lines = [self.line(o, s) for o, s in zip(place.offsets, sizes, strict=False)]
+        attrs = {"cache": op.cache, "evict": op.evict}
+        if isinstance(op, LoadOp):
+            place = replace(place, padding=op.padding)
+            found = self.load(place, lines, op.boundaryCheck, op.result.type, **attrs)
+            op.result.replace_all_uses_with(found)
+        else:
+            pointers, mask = self.addresses(place, lines, op.boundaryCheck)
+            self.add(StoreOp.build(pointers, op.value, mask, **attrs))
+        self.dead.append(op)
+
+    def descriptor_access(self, op: Any) -> None:
+        place = self.place(op, op.desc)
+        sizes = op.desc.type.block.get_shape()
+        checked = range(len(sizes))
+        if isinstance(op, (DescriptorGatherOp, DescriptorScatterOp)):
+            rows = op.x_offsets
+            if ir.element_type(rows.type) != ir.i64:
+                rows = self.add(ExtSIOp.build(rows, result=ir.with_element(rows.type, ir.i64)))
+            lines = [rows, self.line(op.y_offset, sizes[1])]
+        else:
+            lines = [self.line(o, s) for o, s in zip(op.indices, sizes, strict=False)]
+        if isinstance(op, (DescriptorLoadOp, DescriptorGatherOp)):
+            found = self.load(place, lines, checked, op.result.type)
+            op.result.replace_all_uses_with(found)
+        else:
+            pointers, mask = self.addresses(place, lines, checked)
+            value = self.shaped(op.src, ir.shape_of(pointers.type))
+            if isinstance(op, DescriptorReduceOp):
+                self.add(AtomicRMWOp.build(
+                    pointers, value, mask, atomic_rmw_op=_kind(op, value),
+                    sem=MemSemantic.RELAXED, scope=MemScope.GPU,
+                ))  # fmt: skip
+            else:
+                self.add(StoreOp.build(pointers, value, mask))
+        self.dead.append(op)
+
+    # Loops
+
+    def loop(self, op: ForOp) -> None:
+        """Carry offsets instead of block pointers."""
+        places = [self.place(op, v) if _is_block_pointer(v.type) else None for v in op.inits]
+        inits: list[SSAValue] = []
+        for value, place in zip(op.inits, places, strict=False):
+            inits += [value] if place is None else place.offsets
+        block = Block(arg_types=[op.body.args[0].type, *(v.type for v in inits)])
+        self._spread(op.body.args[1:], places, block.args[1:])
+        op.body.args[0].replace_all_uses_with(block.args[0])
+        for inner in list(op.body.ops):
+            inner.detach()
+            block.add_op(inner)
+        self.block(block)
+        terminator: Any = block.last_op
+        values: list[SSAValue] = []
+        for value, place in zip(terminator.operands, places, strict=False):
+            if place is None:
+                values.append(value)
+                continue
+            following = self.place(op, value)
+            if following.base is not place.base or following.strides != place.strides:
+                raise NotImplementedError(f"a loop that exchanges block pointers, at {op.location}")
+            values += following.offsets
+        block.insert_op_before(YieldOp.build(values, location=terminator.location), terminator)
+        terminator.detach()
+        terminator.erase()
+        new = ForOp.build(
+            op.lower, op.upper, op.step, inits, regions=[Region(block)],
+            unsignedCmp=op.unsignedCmp, attributes=dict(op.attributes), location=op.location,
+        )  # fmt: skip
+        self.at = op
+        self.add(new)
+        self._spread(op.results, places, new.results)
+        self.dead.append(op)
+
+    def _spread(self, old: Any, places: Sequence[_Place | None], new: Any) -> None:
+        """Values of the old loop by those of the new one."""
+        start = 0
+        for value, place in zip(old, places, strict=False):
+            count = 1 if place is None else len(place.offsets)
+            if place is None:
+                new[start].name_hint = value.name_hint
+                value.replace_all_uses_with(new[start])
+            else:
+                self.places[value] = replace(place, offsets=tuple(new[start : start + count]))
+            start += count
+
+
+def _kind(op: DescriptorReduceOp, value: SSAValue) -> AtomicKind:
+    name = op.kind.name
+    if ir.is_float(value.type) and name == "ADD":
+        return AtomicKind.FADD
+    unsigned = "ui" in str(op.desc.type)
+    if unsigned and name in ("MIN", "MAX"):
+        name = f"U{name}"
+    return AtomicKind[name]
