@@ -165,7 +165,9 @@ class Backend:
     driver: type[DriverBase]
 
 
-_OWN = {"cpu": "tritium.backends.cpu"}
+_OWN = {"cpu": "tritium.backends.cpu", "nvidia": "tritium.backends.nvidia"}
+_TARGETS = {"cpu": "cpu", "nvidia": "cuda", "amd": "hip"}
+"""What our own backends compile for."""
 _GROUPS = ("tritium.backends", "triton.backends")
 
 
@@ -260,8 +262,9 @@ backends = Backends()
 
 def make_backend(target: GPUTarget) -> BaseBackend:
     """The backend for a target. Raises `RuntimeError` unless exactly one supports it."""
-    own = [b.compiler for b in (backends[n] for n in _OWN) if b.compiler.supports_target(target)]
-    found = own or [b.compiler for b in backends.values() if b.compiler.supports_target(target)]
+    # Our own are asked by name, so that no other backend's modules are loaded.
+    names = [n for n in backends if _TARGETS.get(n, target.backend) == target.backend]
+    found = [c for c in (backends[n].compiler for n in names) if c.supports_target(target)]
     if len(found) != 1:
         raise RuntimeError(
             f"{len(found)} compatible backends for target ({target.backend}) "
