@@ -41,12 +41,12 @@ class Context(ctypes.Structure):
 
 
 class Kernel:
-    """A module compiled for the host."""
+    """A module compiled for the host (or as for `machine`, of which the host has all features)."""
 
-    def __init__(self, module: ModuleOp | str, options: Any = Strict):
+    def __init__(self, module: ModuleOp | str, options: Any = Strict, machine: Any = None):
         self.module = parse_module(module) if isinstance(module, str) else module
         self.tiles = lower_to_tiles(self.module, options)
-        self.llir, self.facts = lower_to_llvm(self.tiles, host())
+        self.llir, self.facts = lower_to_llvm(self.tiles, machine or host())
         self.image = load_object(compile_ir(self.llir), [self.facts["name"]])
         prototype = ctypes.CFUNCTYPE(
             None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64

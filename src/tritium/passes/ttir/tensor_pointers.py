@@ -121,7 +121,8 @@ class _Rewriter:
             self.dead.append(op)
         elif isinstance(op, AdvanceOp):
             place = self.place(op, op.ptr)
-            moved = [self.add(AddIOp.build(o, d)) for o, d in zip(place.offsets, op.offsets, strict=False)]
+            pairs = zip(place.offsets, op.offsets, strict=True)
+            moved = [self.add(AddIOp.build(o, d)) for o, d in pairs]
             self.places[op.result] = replace(place, offsets=tuple(moved))
             self.dead.append(op)
         elif isinstance(op, (LoadOp, StoreOp)) and _is_block_pointer(op.ptr.type):

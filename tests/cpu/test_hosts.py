@@ -1,0 +1,41 @@
+"""Code for processors with narrower vectors than this one's, which this one runs as well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cpu.support import Kernel, Strict
+from tests.ir.test_reference_runs import CASES, REFERENCE
+from tritium.backends.cpu.host import Host, host
+from tritium.ir.parsing import parse_module
+
+NARROW = {
+    "256 bits": {"sse2", "avx", "avx2", "fma", "f16c"},
+    "128 bits": {"sse2"},
+}
+NAMES = ("softmax", "matmul", "reductions", "scans", "casts", "attention", "random_numbers")
+
+
+def machine(features: set[str]) -> Host:
+    known = tuple(f for f in host().features if f in features)
+    return replace(host(), features=known)
+
+
+@pytest.mark.parametrize("features", NARROW.values(), ids=list(NARROW))
+@pytest.mark.parametrize("name", NAMES)
+def test_narrow_vectors(name: str, features: set[str]) -> None:
+    module = parse_module((REFERENCE / f"{name}.ttir").read_text())
+    for op in module.body.block.ops:
+        op.properties.pop("arg_attrs", None)
+    kernel = Kernel(module, Strict, machine(features))
+
+    def call(*arguments: Any, grid: tuple[int, ...] = (1,)) -> None:
+        kernel.run(arguments, grid)
+
+    CASES[name](call)
+    assert "avx512" not in kernel.llir and "<16 x float>" not in kernel.llir
+    assert np.all(kernel.facts["scratch_bytes"] >= 0)
