@@ -7,11 +7,12 @@ VENV   ?= .venv
 JOBS   ?= 2
 WITH   ?=
 ARGS   ?=
+MINUTES ?= 2
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all lint format types bench docs clean
+.PHONY: help demo setup test test-all fuzz lint format types bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +44,9 @@ test: $(VENV)/.dev  ## the test suite, without the long sweeps
 
 test-all: $(VENV)/.dev  ## the test suite with the long sweeps
 	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
+
+fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, for MINUTES
+	$(PY) tools/fuzz.py --minutes $(MINUTES) $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff on all Python
 	$(BIN)/ruff check src tests tutorials benchmarks

@@ -182,6 +182,26 @@ def _offsets(shape: tuple[int, ...]) -> str:
     return "(" + " + ".join(terms) + ")"
 
 
+WIDTH = {name: 1 if name == "int1" else 8 * DTYPES[name].itemsize for name in DTYPES}
+
+
+def promoted(a: str, b: str, divides: bool = False) -> str:
+    """The type of `a op b` for two blocks, as the language's rules say in prose: the widest
+    float, but a division of 16-bit floats in 32; bf16 with anything else in fp32; the wider
+    integer; of equally wide ones the unsigned one."""
+    pair = {a, b}
+    for wide in ("float64", "float32"):
+        if wide in pair:
+            return wide
+    if "float16" in pair:
+        return "float32" if divides else "float16"
+    if "bfloat16" in pair:
+        return "bfloat16" if pair == {"bfloat16"} and not divides else "float32"
+    if WIDTH[a] != WIDTH[b]:
+        return a if WIDTH[a] > WIDTH[b] else b
+    return a if a == b or a not in SIGNED else b
+
+
 def samples(name: str, size: int, seed: int = 0) -> np.ndarray:
     """Values of a dtype with its extremes, zeros of both signs, NaN and infinities among them."""
     rng = np.random.default_rng([seed, *name.encode()])

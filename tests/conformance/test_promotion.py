@@ -13,35 +13,18 @@ from tests.conformance.support import (
     SIGNED,
     Batch,
     is_float,
+    promoted,
     samples,
 )
 
 SIZE = 16
 ALL = ("int1", *NUMBERS)
-WIDTH = {name: 1 if name == "int1" else 8 * DTYPES[name].itemsize for name in ALL}
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 BITS = {"&": operator.and_, "|": operator.or_, "^": operator.xor}
 COMPARISONS = {
     "<": operator.lt, "<=": operator.le, "==": operator.eq,
     "!=": operator.ne, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-
-
-def common(a, b, divides=False):
-    """The type of `a op b` for two blocks, as the language's rules say in prose: the widest
-    float, but a division of 16-bit floats in 32; bf16 with anything else in fp32; the wider
-    integer; of equally wide ones the unsigned one."""
-    pair = {a, b}
-    for wide in ("float64", "float32"):
-        if wide in pair:
-            return wide
-    if "float16" in pair:
-        return "float32" if divides else "float16"
-    if "bfloat16" in pair:
-        return "bfloat16" if pair == {"bfloat16"} and not divides else "float32"
-    if WIDTH[a] != WIDTH[b]:
-        return a if WIDTH[a] > WIDTH[b] else b
-    return a if a == b or a not in SIGNED else b
 
 
 def divisible(a, b):
@@ -93,7 +76,7 @@ def divisors(name, seed):
 
 def add_pair(batch, a, b, x, y, d, s):
     """Checks of `x op y` for blocks named x, y (d: divisors, s: shift amounts, of y's dtype)."""
-    type_ = common(a, b)
+    type_ = promoted(a, b)
     left, right = (convert(batch.inputs[n], type_) for n in (x, y))
     for sign, function in ARITHMETIC.items():
         batch.add(f"{x} {sign} {y}", type_, compute(function, left, right))
@@ -115,7 +98,7 @@ def add_pair(batch, a, b, x, y, d, s):
 
 
 def add_division(batch, a, b, x, d):
-    type_ = common(a, b, divides=True)
+    type_ = promoted(a, b, divides=True)
     real = type_ if type_ in FLOATS else "float32"
     n, m = (convert(batch.inputs[v], type_) for v in (x, d))
     with np.errstate(all="ignore"):
