@@ -147,7 +147,8 @@ class FileCacheManager(CacheManager):
 
     def get_file(self, filename: str) -> str | None:
         path = self._make_path(filename)
-        return path if os.path.exists(path) else _memory.paths.get(path)
+        # Memory first: what is there is newer than what could not be replaced on disk.
+        return _memory.paths.get(path) or (path if os.path.exists(path) else None)
 
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
         """Store a file atomically; `binary` is accepted for the reference's sake."""

@@ -119,7 +119,9 @@ def compile(
         "triton_version": REFERENCE_VERSION,
     }
     metadata["name"] = src.name
-    written = _run_stages(src, backend, parsed, metadata, name, cache, timer)
+    results = _run_stages(src, backend, parsed, metadata, name, timer)
+    # Stored only now, and the group last: an interrupted compilation leaves nothing to be found.
+    written = {filename: cache.put(result, filename) for filename, result in results.items()}
     data = json.dumps(metadata, default=_plain)
     written[f"{name}.json"] = cache.put(data, f"{name}.json", binary=False)
     cache.put_group(f"{name}.json", written)
@@ -161,10 +163,9 @@ def _run_stages(
     options: Any,
     metadata: dict[str, Any],
     name: str,
-    cache: Any,
     timer: _Timer,
-) -> dict[str, str]:
-    """Run all stages after the source's own; returns the stored files by name."""
+) -> dict[str, str | bytes]:
+    """Run all stages after the source's own; returns the files to store, by name."""
     stages: dict[str, Stage] = {}
     backend.add_stages(stages, options, src.language)
     inspection = knobs.runtime.add_stages_inspection_hook
@@ -181,17 +182,17 @@ def _run_stages(
     source_hash = _source_hash(src)
     override = get_override_manager(source_hash) if knobs.compilation.override else None
     dump = get_dump_manager(source_hash) if knobs.compilation.dump_ir else None
-    written: dict[str, str] = {}
+    results: dict[str, str | bytes] = {}
 
-    def store(stage: str, value: Any) -> None:
+    def keep(stage: str, value: Any) -> None:
         filename = f"{name}.{stage}"
         text = _as_text(value)
         if not knobs.compilation.store_binary_only or stage == backend.binary_ext:
-            written[filename] = cache.put(text, filename)
+            results[filename] = text
         if dump is not None:
             dump.put(text, filename)
 
-    store("source" if isinstance(src, ASTSource) else src.ext, module)
+    keep("source" if isinstance(src, ASTSource) else src.ext, module)
     for stage in order[first:]:
         module = stages[stage](module, metadata)
         replacement = _replacement(f"{name}.{stage}", stage, options, override)
@@ -199,9 +200,9 @@ def _run_stages(
             data = Path(replacement).read_bytes()
             text: Any = data if stage == backend.binary_ext else data.decode()
             module = backend.parse_stage(stage, text, options)
-        store(stage, module)
+        keep(stage, module)
         timer.finished_stage(stage)
-    return written
+    return results
 
 
 def _replacement(filename: str, stage: str, options: Any, override: Any) -> str | None:

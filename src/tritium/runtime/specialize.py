@@ -74,17 +74,21 @@ def int_type(value: int) -> str:
     raise OverflowError(f"integer argument {value} does not fit in 64 bits")
 
 
-def address_of(arg: Any) -> int:
-    """The address of a tensor-like argument's first element."""
-    if type(arg) is np.ndarray:
-        return arg.__array_interface__["data"][0]
+def address_of(arg: Any) -> int | None:
+    """The address of a tensor-like argument's first element; None where this process cannot tell
+    (memory of a device, by DLPack)."""
     if hasattr(arg, "data_ptr"):
         return arg.data_ptr()
     for protocol in ("__array_interface__", "__cuda_array_interface__"):
         interface = getattr(arg, protocol, None)
         if interface is not None:
             return interface["data"][0]
+    if arg.__dlpack_device__()[0] != _DLPACK_CPU:
+        return None
     return np.from_dlpack(arg).__array_interface__["data"][0]
+
+
+_DLPACK_CPU = 1
 
 
 class Specializer:
@@ -204,7 +208,8 @@ class Specializer:
         dtype = getattr(arg, "dtype", None)
         if dtype is None:
             dtype = np.from_dlpack(arg).dtype
-        aligned = self.by_alignment and address_of(arg) % 16 == 0
+        address = address_of(arg) if self.by_alignment else None
+        aligned = address is not None and address % 16 == 0
         return self._pointer(dtype), "D" if aligned else ""
 
 
