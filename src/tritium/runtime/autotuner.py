@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import json
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,8 @@ from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfRes
 from tritium.runtime.cache import get_cache_manager
 from tritium.runtime.interface import KernelInterface
 from tritium.runtime.jit import JITFunction
+from tritium.runtime.locks import ForkSafeLock
+from tritium.runtime.specialize import constexpr_key
 
 Hook = Callable[..., Any]
 _OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
@@ -72,7 +75,8 @@ class Config:
         return [*self.kwargs.items(), *options]
 
     def _identity(self) -> tuple[Any, ...]:
-        return (*sorted(self._items(), key=lambda kv: kv[0]), self.ir_override, self.pre_hook)
+        items = constexpr_key(dict(sorted(self._items())), "a meta-parameter")
+        return items, self.ir_override, self.pre_hook
 
     def __hash__(self) -> int:
         return hash(self._identity())
@@ -112,7 +116,9 @@ class Autotuner(KernelInterface[Any]):
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.cache_results = cache_results or knobs.autotuning.cache
-        self.nargs: dict[str, Any] | None = None
+        self._local = threading.local()
+        self._tuning = ForkSafeLock()
+        self._failure: Exception | None = None
         self._check_names()
         self._saved: dict[str, Any] = {}
         self.user_defined_pre_hook = pre_hook is not None
@@ -131,6 +137,15 @@ class Autotuner(KernelInterface[Any]):
                 stacklevel=2,
             )
         self._do_bench = do_bench
+
+    @property
+    def nargs(self) -> dict[str, Any] | None:
+        """The positional arguments of this thread's launch, by name, while it runs."""
+        return getattr(self._local, "nargs", None)
+
+    @nargs.setter
+    def nargs(self, value: dict[str, Any] | None) -> None:
+        self._local.nargs = value
 
     def _check_names(self) -> None:
         for option, names in (("key", self.keys), ("reset_to_zero", self.reset_to_zero),
@@ -176,13 +191,7 @@ class Autotuner(KernelInterface[Any]):
     # Measuring
 
     def _bench(self, *args: Any, config: Config, **meta: Any) -> list[float]:
-        conflicts = meta.keys() & config.kwargs.keys()
-        if conflicts:
-            raise ValueError(
-                f"Conflicting meta-parameters: {', '.join(sorted(conflicts))}. "
-                "Make sure that you don't re-define auto-tuned symbols."
-            )
-        current = {**meta, **config.all_kwargs()}
+        current = _with_config(meta, config)
         named = {**(self.nargs or {}), **current}
 
         def kernel_call() -> None:
@@ -203,6 +212,7 @@ class Autotuner(KernelInterface[Any]):
         try:
             return self.do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))
         except (OutOfResources, CompileTimeAssertionFailure, PTXASError) as error:
+            self._failure = error
             if knobs.autotuning.print:
                 print(f"Autotuning failed with {error}")
             return [float("inf")] * 3
@@ -252,25 +262,20 @@ class Autotuner(KernelInterface[Any]):
         Raises `AutotunerError` when no configuration works.
         """
         self.nargs = dict(zip(self.arg_names, args))
-        measured = False
-        if len(self.configs) > 1:
-            key = self._key(kwargs)
-            if key not in self.cache:
-                measured = self._tune(key, args, kwargs)
-            config = self.cache[key]
-        else:
+        try:
             config = self.configs[0]
-        self.best_config = config
-        if measured and knobs.autotuning.print:
-            print(
-                f"Triton autotuning for function {self.base_fn.__name__},\nwith key as {key},\n"  # pyright: ignore
-                f"finished after {self.bench_time:.2f}s,\nbest config selected: {config};"
-            )
-        if config.pre_hook is not None:
-            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-        result = self.fn.run(*args, **kwargs, **config.all_kwargs())
-        self.nargs = None
-        return result
+            if len(self.configs) > 1:
+                key = self._key(kwargs)
+                if key not in self.cache:
+                    self._tune(key, args, kwargs)
+                config = self.cache[key]
+            self.best_config = config
+            current = _with_config(kwargs, config)
+            if config.pre_hook is not None:
+                config.pre_hook({**self.nargs, **current})
+            return self.fn.run(*args, **current)
+        finally:
+            self.nargs = None
 
     def _key(self, kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         named = {**(self.nargs or {}), **kwargs}
@@ -279,9 +284,8 @@ class Autotuner(KernelInterface[Any]):
         key += [str(v.dtype) for v in values.values() if hasattr(v, "dtype")]
         return tuple(key)
 
-    def _tune(self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Find the fastest configuration for a key; whether anything was measured."""
-        configs = self.prune_configs(kwargs)
+    def _tune(self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Find the fastest configuration for a key, unless another thread just has."""
 
         def measure() -> None:
             start = time.time()
@@ -290,16 +294,28 @@ class Autotuner(KernelInterface[Any]):
             best = builtins.min(timings, key=lambda c: timings[c][0])
             if timings[best][0] == float("inf"):
                 raise AutotunerError(
-                    f"none of the {len(configs)} configurations of {self.base_fn.__name__} works"
-                )
+                    f"none of the {len(configs)} configurations of {self.base_fn.__name__} works; "
+                    f"the last one failed with: {self._failure}"
+                ) from self._failure
             self.cache[key] = best
             self.configs_timings = timings
             self.pre_hook({**(self.nargs or {}), **kwargs, **best.all_kwargs()}, reset_only=True)
 
-        if self.cache_results:
-            return not self.check_disk_cache(key, configs, measure)
-        measure()
-        return True
+        with self._tuning:
+            if key in self.cache:
+                return
+            configs = self.prune_configs(kwargs)
+            if self.cache_results:
+                measured = not self.check_disk_cache(key, configs, measure)
+            else:
+                measure()
+                measured = True
+            if measured and knobs.autotuning.print:
+                print(
+                    f"Triton autotuning for function {self.base_fn.__name__},\n"
+                    f"with key as {key},\nfinished after {self.bench_time:.2f}s,\n"
+                    f"best config selected: {self.cache[key]};"
+                )
 
     def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
         """The configurations worth measuring, by the user's pruning functions.
@@ -316,28 +332,42 @@ class Autotuner(KernelInterface[Any]):
                 )
         if self.perf_model is not None:
             top_k = self.configs_top_k
-            if isinstance(top_k, float) and top_k <= 1.0:
-                top_k = int(len(self.configs) * top_k)
-            elif not isinstance(top_k, int):
+            if isinstance(top_k, float) and 0 < top_k <= 1.0:
+                top_k = max(int(len(self.configs) * top_k), 1)
+            elif not isinstance(top_k, int) or top_k < 1:
                 raise TypeError(
                     "Error while pruning configs, top_k must be either 1) a float <= 1.0 or "
-                    f"2) an int; got {top_k!r}"
+                    f"2) an int, and positive; got {top_k!r}"
                 )
             if len(pruned) > top_k:
                 model, named = self.perf_model, {**(self.nargs or {}), **kwargs}
                 estimates = {c: model(**{**named, **c.all_kwargs()}) for c in pruned}
-                pruned = sorted(estimates, key=lambda c: estimates[c])[: max(top_k, 1)]
+                pruned = sorted(estimates, key=lambda c: estimates[c])[:top_k]
         return pruned
 
     def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Compile every configuration; returns the compiled kernels."""
         self.nargs = dict(zip(self.arg_names, args))
-        kernels = [
-            self.fn.warmup(*args, **kwargs, **config.all_kwargs())
-            for config in self.prune_configs(kwargs)
-        ]
-        self.nargs = None
-        return kernels
+        try:
+            return [
+                self.fn.warmup(*args, **_with_config(kwargs, config))
+                for config in self.prune_configs(kwargs)
+            ]
+        finally:
+            self.nargs = None
+
+
+def _with_config(kwargs: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Keyword arguments with a configuration's. Raises `ValueError` where both give one."""
+    chosen = config.all_kwargs()
+    both = {**kwargs, **chosen}
+    if len(both) != len(kwargs) + len(chosen):
+        names = ", ".join(sorted(kwargs.keys() & chosen.keys()))
+        raise ValueError(
+            f"Conflicting meta-parameters: {names}. "
+            "Make sure that you don't re-define auto-tuned symbols."
+        )
+    return both
 
 
 def _fill_zero(tensor: Any) -> None:
