@@ -8,6 +8,8 @@ import tempfile
 
 import pytest
 
+from tritium import knobs
+
 _VARIABLE = "TRITON_CACHE_DIR"
 
 
@@ -18,3 +20,22 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="tritium-test-cache-")
     os.environ[_VARIABLE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="also run tests that need this"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this machine has no means for, and count it as deselected."""
+    missing: list[str] = []
+    if config.getoption("--device") != "cuda":
+        missing.append("gpu")
+    if knobs.nvidia.ptxas is None:
+        missing.append("ptxas")
+    left_out = [item for item in items if any(item.get_closest_marker(m) for m in missing)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]

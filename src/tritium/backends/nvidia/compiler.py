@@ -1,5 +1,7 @@
 """The NVIDIA backend's compiler: the stages ttir -> ttgir -> llir -> ptx -> cubin.
 
+The stages themselves are in `stages`.
+
     ttir    the frontend's IR, inlined and simplified
     ttgir   the same with layouts, shared memory and asynchronous copies
     llir    LLVM IR of one thread (`lower/`)
@@ -9,22 +11,15 @@
 
 from __future__ import annotations
 
-import sys
+import importlib.metadata
 from collections.abc import Mapping
-from contextlib import nullcontext
 from types import ModuleType
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, Stage
-from tritium.backends.nvidia import ptx
-from tritium.backends.nvidia.lower.module import lower_to_llvm
 from tritium.backends.nvidia.options import CUDAOptions, make_options, pipeline_arch
-from tritium.ir.parsing import parse_module
 from tritium.language.emitter import TargetFeatures
-from tritium.passes import PassManager, dump_before, pipelines
 from tritium.target import GPUTarget
 
 
@@ -56,7 +51,7 @@ class NvidiaBackend(BaseBackend):
         mock = knobs.nvidia.mock_ptx_version
         tool = knobs.nvidia.ptxas
         version = mock or (tool.version if tool else "driver")
-        return f"{version}-{'.'.join(map(str, llvm.llvm_version_info))}-{self.arch}"
+        return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> CUDAOptions:
         return make_options(options, self.arch)
@@ -79,52 +74,22 @@ class NvidiaBackend(BaseBackend):
     ) -> None:
         if language is not Language.TRITON:
             raise NotImplementedError("Gluon kernels are not supported by the NVIDIA backend")
-        arch = pipeline_arch(options.arch, self.arch)
-        stages["ttir"] = lambda module, metadata: self._run(module, pipelines.ttir())
-        stages["ttgir"] = lambda module, metadata: self._run(
-            module, pipelines.ttgir(arch, options.num_warps, options.num_stages)
-        )
-        stages["llir"] = lambda module, metadata: self._llir(module, metadata, arch, options)
-        stages["ptx"] = lambda text, metadata: self._ptx(text, metadata, options)
-        stages["cubin"] = lambda text, metadata: self._cubin(text, metadata, options)
+        # Here, because a process that finds its kernels in the cache never needs the lowering.
+        from tritium.backends.nvidia import stages as nvidia
 
-    @staticmethod
-    def _run(module: Any, passes: list[Any]) -> Any:
-        dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
-        with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
-            hook = dump_before(stream, None if dump == "1" else dump) if dump else None
-            PassManager(passes, before=hook).run(module)
-        module.verify()
-        return module
-
-    @staticmethod
-    def _llir(module: Any, metadata: dict[str, Any], arch: int, options: Any) -> str:
-        text, facts = lower_to_llvm(module, arch, options)
-        metadata.update(facts)
-        metadata.setdefault("tensordesc_meta", [])
-        return text
-
-    def _ptx(self, text: str, metadata: dict[str, Any], options: Any) -> str:
-        tool = knobs.nvidia.ptxas
-        version = options.ptx_version or ptx.ptx_version(tool.version if tool else None)
-        metadata["ptx_version"] = version
-        result = ptx.emit_ptx(text, self.arch, version, optimize=not knobs.compilation.disable_llvm_opt)
-        if knobs.nvidia.dump_nvptx:
-            print(result)
-        return result
-
-    def _cubin(self, text: str, metadata: dict[str, Any], options: Any) -> bytes:
-        arguments = ptx.ptxas_arguments(
-            self.arch, enable_fp_fusion=options.enable_fp_fusion,
-            line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,
-        )  # fmt: skip
-        binary, log = ptx.assemble(text, arguments)
-        metadata.update(ptx.report(log))
-        ptx.warn_of_performance(metadata["name"], log)
-        return binary
+        arch, real = pipeline_arch(options.arch, self.arch), self.arch
+        stages["ttir"] = nvidia.make_ttir
+        stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)
+        stages["llir"] = lambda module, facts: nvidia.make_llir(module, facts, arch, options)
+        stages["ptx"] = lambda text, facts: nvidia.make_ptx(text, facts, real, options)
+        stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, real, options)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        return parse_module(text, "<override>") if stage in ("ttir", "ttgir") else text
+        if stage in ("ttir", "ttgir"):
+            from tritium.ir.parsing import parse_module  # as in add_stages
+
+            return parse_module(text, "<override>")
+        return text
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
         return metadata.num_warps, metadata.num_ctas, metadata.shared

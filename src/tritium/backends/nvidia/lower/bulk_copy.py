@@ -1,1 +1,144 @@
-"""mbarriers and the bulk copy engine (TMA)."""
+"""mbarriers and the bulk copy engine (TMA): one thread of the program starts a copy, all wait.
+
+A tensor map's box is at most one swizzled row (128 bytes) wide, so that a block is copied in as
+many pieces as it has columns of that width; `launcher` makes maps of the same width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tritium.backends.nvidia.lower.context import Context, Memory
+from tritium.backends.nvidia.lower.shared import memory_layout
+from tritium.backends.nvidia.lower.types import memory_bytes
+from tritium.backends.nvidia.lower.wgmma import byte_offsets
+from tritium.ir.layouts.encodings import NVMMASharedEncoding
+from tritium.lowering.llvm import Value
+from tritium.lowering.registry import lowers
+from tritium.ops import ttgir
+
+NVIDIA = "nvidia"
+
+
+def _first(c: Context, condition: Value | None = None) -> Value:
+    """Whether this is the thread that acts for the program, and a condition holds."""
+    first = c.f.icmp("eq", c.thread, c.i32(0))
+    return first if condition is None else c.f.op("and", first, condition)
+
+
+def _barrier(c: Context, value: Any) -> Value:
+    return c.address(c.memory(value).address)
+
+
+@lowers(NVIDIA, ttgir.InitBarrierOp)
+def init_barrier(c: Context, op: Any) -> None:
+    text = (
+        f"@$1 mbarrier.init.shared::cta.b64 [$0], {op.count}; "
+        "@$1 fence.mbarrier_init.release.cluster;"
+    )
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
+
+
+@lowers(NVIDIA, ttgir.InvalBarrierOp)
+def inval_barrier(c: Context, op: Any) -> None:
+    text = "@$1 mbarrier.inval.shared::cta.b64 [$0];"
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
+
+
+@lowers(NVIDIA, ttgir.BarrierExpectOp)
+def barrier_expect(c: Context, op: Any) -> None:
+    text = f"@$1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.size};"
+    condition = _first(c, c.scalar(op.pred))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+
+
+@lowers(NVIDIA, ttgir.ArriveBarrierOp)
+def arrive_barrier(c: Context, op: Any) -> None:
+    text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0], {op.count};"
+    condition = _first(c, None if op.pred is None else c.scalar(op.pred))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+
+
+@lowers(NVIDIA, ttgir.WaitBarrierOp)
+def wait_barrier(c: Context, op: Any) -> None:
+    """One piece of assembly, with labels of its own scope: optimizers must not copy the loop."""
+    arguments = [_barrier(c, op.alloc), c.scalar(op.phase)]
+    skip, constraints = "", "r,r,~{memory}"
+    if op.pred is not None:
+        arguments.append(c.scalar(op.pred))
+        skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
+    text = (
+        "{ .reg .pred P; " + skip + "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 P, [$0], $1; "
+        "@P bra DONE; bra AGAIN; DONE: }"
+    )
+    c.asm("void", text, constraints, *arguments)
+
+
+def _pieces(memory: Memory) -> list[tuple[int, int]]:
+    """(column, byte offset) of the parts that one copy each moves."""
+    encoding, shape = memory.type.encoding, tuple(memory.type.get_shape())
+    size = memory_bytes(memory.type.element_type)
+    if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
+        raise NotImplementedError(f"bulk copies of memory in the layout {encoding}")
+    width = min(shape[-1], max(encoding.get("swizzlingByteWidth"), 16) // size)
+    if encoding.get("swizzlingByteWidth") == 0:
+        width = shape[-1]
+    where = byte_offsets(memory_layout(memory.type), size)
+    last = f"dim{len(shape) - 1}"
+    return [(column, where(**{last: column})) for column in range(0, shape[-1], width)]
+
+
+def _coordinates(c: Context, coordinates: Sequence[Any], column: int) -> list[Value]:
+    """The map's coordinates, innermost first."""
+    values = [c.scalar(v) for v in reversed(coordinates)]
+    if column:
+        values[0] = c.f.op("add", values[0], c.i32(column), "nsw")
+    return values
+
+
+def _listed(start: int, count: int) -> str:
+    return "{" + ", ".join(f"${start + i}" for i in range(count)) + "}"
+
+
+@lowers(NVIDIA, ttgir.AsyncTMACopyGlobalToLocalOp)
+def copy_in(c: Context, op: Any) -> None:
+    memory, barrier = c.memory(op.result), _barrier(c, op.barrier)
+    descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
+    start, rank = c.address(memory.address), len(op.coord)
+    text = (
+        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {_listed(4, rank)}], [$2];"
+    )
+    constraints = ",".join(["r", "l", "r", "b", *["r"] * rank, "~{memory}"])
+    for column, offset in _pieces(memory):
+        to = c.f.op("add", start, c.i32(offset)) if offset else start
+        c.asm("void", text, constraints, to, descriptor, barrier, condition,
+              *_coordinates(c, op.coord, column))  # fmt: skip
+
+
+@lowers(NVIDIA, ttgir.AsyncTMACopyLocalToGlobalOp)
+def copy_out(c: Context, op: Any) -> None:
+    memory, condition, rank = c.memory(op.src), _first(c), len(op.coord)
+    start, descriptor = c.address(memory.address), c.scalar(op.desc)
+    text = (
+        f"@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"[$1, {_listed(3, rank)}], [$0];"
+    )
+    constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
+    for column, offset in _pieces(memory):
+        source = c.f.op("add", start, c.i32(offset)) if offset else start
+        c.asm("void", text, constraints, source, descriptor, condition,
+              *_coordinates(c, op.coord, column))  # fmt: skip
+    c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
+
+
+@lowers(NVIDIA, ttgir.AsyncTMAStoreWaitOp)
+def store_wait(c: Context, op: Any) -> None:
+    c.asm("void", f"cp.async.bulk.wait_group.read {op.pendings};", "~{memory}")
+
+
+@lowers(NVIDIA, ttgir.FenceAsyncSharedOp)
+def fence(c: Context, op: Any) -> None:
+    scope = "shared::cluster" if op.bCluster else "shared::cta"
+    c.asm("void", f"fence.proxy.async.{scope};", "~{memory}")

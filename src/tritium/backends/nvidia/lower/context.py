@@ -58,8 +58,7 @@ class Context:
         barriers: ops before which all warps must meet, and whether the tensor cores (the async
             proxy) read what was written.
         entry: a section that dominates the whole body; index arithmetic goes there.
-        thread: the thread's index; `lane` and `warp` are parts of it, `uniform_warp` is the warp
-            in a form that the assembler knows to be the same in all lanes.
+        thread: the thread's index; `lane` and `warp` are parts of it.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
     """
 
@@ -73,11 +72,11 @@ class Context:
     thread: Value
     lane: Value
     warp: Value
-    uniform_warp: Value
     contract: str = "contract"
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
     callees: dict[str, str] = field(default_factory=dict[str, str])
     run: Callable[[Any], None] = lambda block: None
+    _uniform_warp: Value | None = None
     _parts: dict[tuple[tuple[int, ...], ...], tuple[Value, int]] = field(
         default_factory=dict[tuple[tuple[int, ...], ...], tuple[Value, int]]
     )
@@ -185,16 +184,12 @@ class Context:
     def _thread_part(
         self, of_lane: tuple[int, ...], of_warp: tuple[int, ...]
     ) -> tuple[Value, int]:
-        result, reached = None, 0
-        for index, columns in ((self.lane, of_lane), (self.warp, of_warp)):
-            part = self.linear_map(index, columns)
-            if part is not None:
-                bits = 0
-                for column in columns:
-                    bits |= column
-                result = part if result is None else self.merge(result, part, reached & bits != 0)
-                reached |= bits
-        return (self.i32(0) if result is None else result), reached
+        reached = 0
+        for column in (*of_lane, *of_warp):
+            reached |= column
+        columns = (*of_lane, *[0] * (5 - len(of_lane)), *of_warp)
+        part = self.linear_map(self.thread, columns)
+        return (self.i32(0) if part is None else part), reached
 
     def positions(self, layout: LinearLayout, registers: Sequence[int]) -> list[Value]:
         """The layout's (only) output, for each of some registers."""
@@ -223,6 +218,18 @@ class Context:
                 first = self.f.icmp("eq", self.f.op("and", index, self.i32(mask)), self.i32(0))
                 condition = first if condition is None else self.f.op("and", condition, first)
         return condition
+
+    @property
+    def uniform_warp(self) -> Value:
+        """The warp's index in a form that the assembler knows to be the same in all lanes."""
+        if self._uniform_warp is None:
+            lines = self.f.enter(self.entry)
+            name = "llvm.nvvm.shfl.sync.idx.i32"
+            self.f.module.declare(name, "i32", ["i32"] * 4)
+            call = f"call i32 @{name}(i32 -1, {self.warp}, i32 0, i32 31) {self.convergent}"
+            self._uniform_warp = self.f.emit("i32", call)
+            self.f.leave(lines)
+        return self._uniform_warp
 
     # Instructions
 

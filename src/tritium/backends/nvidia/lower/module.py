@@ -46,11 +46,17 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
     out = Module(TRIPLE, DATA_LAYOUT)
     shared = _kernel(out, kernels[0], arch, num_warps, options)
     facts = {
+        "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
         "shared": shared, "num_warps": num_warps, "tmem_size": 0,
         "global_scratch_size": 0, "global_scratch_align": 1,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
     return out.text(), facts
+
+
+def _signature(type: Any) -> str:
+    """What the launcher calls a parameter's type: `*` for pointers, `i32`, `f32`."""
+    return "*" if isinstance(type, ir.PointerType) else str(type)
 
 
 def _number(module: Any, name: str, default: int) -> int:
@@ -119,14 +125,10 @@ def _context(
     thread = f.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x")
     lane = f.op("and", thread, Value("i32", "31"))
     warp = f.op("lshr", thread, Value("i32", "5"))
-    name = "llvm.nvvm.shfl.sync.idx.i32"
-    f.module.declare(name, "i32", ["i32"] * 4)
-    convergent = f.module.attributes("convergent nounwind")
-    uniform = f.emit("i32", f"call i32 @{name}(i32 -1, {warp}, i32 0, i32 31) {convergent}")
     f.leave(lines)
     return Context(
         f, arch, num_warps, AxisAnalysis(op).of,
         {o: place.start for o, place in allocation.places.items()}, {},
-        entry, thread, lane, warp, uniform,
+        entry, thread, lane, warp,
         contract="contract" if options.enable_fp_fusion else "",
     )  # fmt: skip

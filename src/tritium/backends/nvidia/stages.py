@@ -1,0 +1,64 @@
+"""The NVIDIA backend's stages; imported when a kernel is compiled, not when it is launched."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.nvidia import ptx
+from tritium.backends.nvidia.lower.module import lower_to_llvm
+from tritium.backends.nvidia.options import CUDAOptions
+from tritium.passes import PassManager, dump_before, pipelines
+
+
+def _run(module: Any, passes: list[Any]) -> Any:
+    dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
+    with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
+        hook = dump_before(stream, None if dump == "1" else dump) if dump else None
+        PassManager(passes, before=hook).run(module)
+    module.verify()
+    return module
+
+
+def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
+    """Inline and simplify."""
+    return _run(module, pipelines.ttir())
+
+
+def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
+    """Choose layouts, use shared memory and the tensor cores, copy ahead."""
+    return _run(module, pipelines.ttgir(arch, options.num_warps, options.num_stages))
+
+
+def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
+    """LLVM IR of one thread; the metadata gets what launching needs to know."""
+    text, facts = lower_to_llvm(module, arch, options)
+    metadata.update(facts)
+    metadata.setdefault("tensordesc_meta", [])
+    return text
+
+
+def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
+    """PTX of the asked version, or of the newest that ptxas reads."""
+    tool = knobs.nvidia.ptxas
+    version = options.ptx_version or ptx.ptx_version(tool.version if tool else None)
+    metadata["ptx_version"] = version
+    optimize = not knobs.compilation.disable_llvm_opt
+    result = ptx.emit_ptx(text, arch, version, optimize=optimize)
+    if knobs.nvidia.dump_nvptx:
+        print(result)
+    return result
+
+
+def make_cubin(text: str, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> bytes:
+    """Machine code; without ptxas the PTX for the driver (see `ptx`)."""
+    arguments = ptx.ptxas_arguments(
+        arch, enable_fp_fusion=options.enable_fp_fusion,
+        line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,
+    )  # fmt: skip
+    binary, log = ptx.assemble(text, arguments)
+    metadata.update(ptx.report(log))
+    ptx.warn_of_performance(metadata["name"], log)
+    return binary

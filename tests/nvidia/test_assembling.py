@@ -1,0 +1,137 @@
+"""PTX to machine code: every target, ptxas' errors and warnings, the backend's options."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+import tritium
+from tests.nvidia.support import KERNELS
+from tritium import knobs
+from tritium.backends.base import make_backend
+from tritium.backends.nvidia import ptx
+from tritium.errors import PTXASError
+from tritium.target import GPUTarget
+
+needs_ptxas = pytest.mark.ptxas
+SIMPLE = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry f() { ret; }\n"
+
+
+@needs_ptxas
+@pytest.mark.parametrize("arch", [80, 86, 89, 90, 100, 120])
+@pytest.mark.parametrize("name", ["add", "softmax", "matmul_mma"])
+def test_every_target_assembles(arch: int, name: str, fresh_cache: Path):
+    kernel = tritium.compile(KERNELS / f"{name}.ttgir", target=GPUTarget("cuda", arch, 32))
+    assert list(kernel.asm) == ["ttgir", "llir", "ptx", "cubin"]
+    assert f".target {ptx.cpu_name(arch)}" in kernel.asm["ptx"]
+    assert kernel.asm["cubin"][:4] == b"\x7fELF"
+    assert kernel.metadata.num_warps == 4 and kernel.metadata.n_regs > 0
+
+
+@needs_ptxas
+@pytest.mark.parametrize("name", ["matmul_wgmma", "matmul_tma"])
+def test_hopper_kernels_assemble_without_performance_warnings(name: str, fresh_cache: Path):
+    kernel = tritium.compile(KERNELS / f"{name}.ttgir", target=GPUTarget("cuda", 90, 32))
+    assert kernel.metadata.n_spills == 0
+    _, log = ptx.assemble(kernel.asm["ptx"], ptx.ptxas_arguments(90))
+    assert ptx.performance_warnings(log) == []
+
+
+def test_performance_messages_are_read():
+    log = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async is serialized\n"
+    with pytest.warns(ptx.PerformanceWarning, match="'f': C7510: Potential Performance Loss"):
+        ptx.warn_of_performance("f", log)
+
+
+@needs_ptxas
+def test_ptxas_error_has_the_tools_words_and_a_command(tmp_path: Path):
+    with pytest.raises(PTXASError) as error:
+        ptx.assemble(SIMPLE.replace("ret;", "return;"), ptx.ptxas_arguments(80))
+    text = str(error.value)
+    assert "`ptxas` stderr:" in text and "line 4" in text
+    command = text.split("Repro command: ")[1].split()
+    assert "--gpu-name=sm_80" in command
+    source = next(Path(word) for word in command if word.endswith(".ptx"))
+    assert "return;" in source.read_text()
+    source.unlink()
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(255, "Internal Triton PTX codegen error"), (7, "error code 7")]
+)
+def test_failures_are_told_apart(
+    code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tool = tmp_path / "ptxas"
+    tool.write_text(
+        "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'release 12.8, V12.8.1'; exit 0; }\n"
+        f'echo "$@" > {tmp_path}/arguments\nexit {code}\n'
+    )
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(tool))
+    with pytest.raises(PTXASError, match=words) as error:
+        ptx.assemble(SIMPLE, ptx.ptxas_arguments(80, enable_fp_fusion=False, options="--foo 3"))
+    arguments = (tmp_path / "arguments").read_text()
+    assert "--fmad=false" in arguments and "--foo 3" in arguments
+    Path(str(error.value).split("Repro command: ")[1].split()[-3]).unlink()
+
+
+def test_optimization_can_be_turned_off(monkeypatch: pytest.MonkeyPatch):
+    assert "--opt-level" not in ptx.ptxas_arguments(80)
+    monkeypatch.setenv("DISABLE_PTXAS_OPT", "1")
+    assert "--opt-level 0" in " ".join(ptx.ptxas_arguments(80))
+
+
+@pytest.mark.parametrize(
+    ("tool", "version"), [("12.0", 80), ("12.8", 87 + 1), ("13.0", 90), (None, 87)]
+)
+def test_ptx_version_of_a_tool(tool: str | None, version: int):
+    assert ptx.ptx_version(tool) == version
+
+
+def test_without_ptxas_the_driver_gets_ptx(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(type(knobs.nvidia).ptxas, "find", lambda path: None)
+    assert ptx.assemble(SIMPLE, []) == (SIMPLE.encode() + b"\0", "")
+
+
+def options(arch: int = 90, **given: object):
+    return make_backend(GPUTarget("cuda", arch, 32)).parse_options(given)
+
+
+def test_defaults():
+    found = options()
+    assert (found.num_warps, found.num_ctas, found.num_stages) == (4, 1, 3)
+    assert found.maxnreg is None and found.cluster_dims == (1, 1, 1) and found.enable_fp_fusion
+    assert "fp8e4nv" in found.supported_fp8_dtypes
+    assert "fp8e4nv" not in options(80).supported_fp8_dtypes
+    assert found.deprecated_fp8_dot_operand_dtypes == ("fp8e4b15",)
+
+
+def test_hash_covers_the_contents_of_libraries(tmp_path: Path):
+    library = tmp_path / "lib.bc"
+    library.write_bytes(b"1")
+    first = options(extern_libs={"lib": str(library)}).hash()
+    assert first != options().hash()
+    library.write_bytes(b"2")
+    assert first != options(extern_libs={"lib": str(library)}).hash()
+
+
+def test_bad_options():
+    with pytest.raises(AssertionError, match="must be a power of 2"):
+        options(num_warps=3)
+    with pytest.raises(ValueError, match="maxnreg is 300; 1 to 255"):
+        options(maxnreg=300)
+    with pytest.raises(ValueError, match="must be an int from 80 on"):
+        make_backend(GPUTarget("cuda", 75, 32))
+
+
+def test_architecture_can_be_overridden(monkeypatch: pytest.MonkeyPatch):
+    from tritium.backends.nvidia.options import pipeline_arch
+
+    monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "sm80")
+    assert pipeline_arch(options().arch, 90) == 80
+    monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "ampere")
+    with pytest.raises(ValueError, match=r"must have the form \^sm\(\\d\+\)\$; got 'ampere'"):
+        options()
