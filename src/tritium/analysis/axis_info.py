@@ -288,13 +288,22 @@ def _broadcast(op: Any, operands: list[AxisInfo]) -> AxisInfo:
     return replace(a, constancy=constancy)
 
 
+@_rule("ttg.convert_layout")
+def _convert_layout(op: Any, operands: list[AxisInfo]) -> AxisInfo:
+    return operands[0]
+
+
 @_rule("tt.trans")
 def _trans(op: Any, operands: list[AxisInfo]) -> AxisInfo:
     (a,) = operands
-    contiguity, divisibility, constancy = (
-        tuple(values[i] for i in op.order) for values in (a.contiguity, a.divisibility, a.constancy)
+    order: tuple[int, ...] = op.order
+
+    def permute(values: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(values[i] for i in order)
+
+    return AxisInfo(
+        permute(a.contiguity), permute(a.divisibility), permute(a.constancy), a.known, a.natural
     )
-    return replace(a, contiguity=contiguity, divisibility=divisibility, constancy=constancy)
 
 
 @_rule("arith.addi", "tt.addptr")

@@ -64,7 +64,8 @@ def _rewrite(loop: ForOp) -> bool:
     if not any(step is not None for step in steps):
         return False
     before = _Inserter(loop)
-    inits, amounts = list(loop.inits), [None] * len(steps)
+    inits: list[SSAValue] = list(loop.inits)
+    amounts: list[SSAValue | None] = [None] * len(steps)
     for number, step in enumerate(steps):
         if step is not None:
             pointers = ir.is_pointer(inits[number].type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +14,22 @@ from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Section, Value, const
+from tritium.ops.base import Op
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
 STREAM = "stream"
 """Whether the launch writes so much that stores should bypass the caches (i1)."""
+
+
+def class_of(op: Any) -> type[Op]:
+    """An op's class, by which rules are looked up."""
+    return type(op)
+
+
+def as_tuple(results: Any) -> tuple[Value, ...]:
+    """What a rule returned, a single value or a tuple, as a tuple."""
+    return results if isinstance(results, tuple) and not isinstance(results, Value) else (results,)
 
 
 @dataclass(eq=False)
@@ -76,7 +87,7 @@ class Context:
         return self.host
 
     @contextmanager
-    def temporary(self) -> Iterator[Callable[[int], Value]]:
+    def temporary(self) -> Generator[Callable[[int], Value], None, None]:
         """Scratch behind the buffers for one step; yields a function that gives 64-byte-aligned
         memory of so many bytes."""
         base = -(-self.function.scratch_bytes // 64) * 64

@@ -121,7 +121,11 @@ def _converter(c: Context, type: ir.Type) -> Any:
     name = FORMATS.get(ir.element_type(type), "")
     if not name.startswith("fp8"):
         return None
-    return lambda f, value: fp(f, value, name, "fp32", features=c.features)
+
+    def convert(f: Function, value: Value) -> Value:
+        return fp(f, value, name, "fp32", features=c.features)
+
+    return convert
 
 
 def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -> None:

@@ -9,6 +9,7 @@ their precision).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import value_type
@@ -20,7 +21,7 @@ from tritium.lowering.vmath.convert import fp
 from tritium.ops import arith, math
 from tritium.ops.base import Op
 
-FORMATS = {
+FORMATS: dict[ir.Type, str] = {
     ir.f16: "fp16", ir.bf16: "bf16", ir.f32: "fp32", ir.f64: "fp64", ir.f8e5m2: "fp8e5",
     ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
 }  # fmt: skip
@@ -166,7 +167,7 @@ def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
 def _float_binary(opcode: str) -> Callable[..., Value]:
     def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
         flags = c.contract if scalar(a.type) in ("float", "double") else ""
-        return in_float(c, (a, b), lambda x, y: c.f.op(opcode, x, y, flags))
+        return in_float(c, (a, b), partial(c.f.op, opcode, flags=flags))
 
     return rule
 
@@ -179,7 +180,7 @@ for _op, _opcode in (
 
 @lowers("cpu", arith.RemFOp)
 def remainder(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), lambda x, y: call(c.f, "fmod", x, y, features=c.features))
+    return in_float(c, (a, b), partial(call, c.f, "fmod", features=c.features))
 
 
 @lowers("cpu", arith.MinimumFOp, arith.MaximumFOp, arith.MinNumFOp, arith.MaxNumFOp)
@@ -188,7 +189,7 @@ def float_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
     kind = op.name.removeprefix("arith.")
     name = {"minimumf": "minimum", "maximumf": "maximum", "minnumf": "minnum",
             "maxnumf": "maxnum"}[kind]  # fmt: skip
-    return in_float(c, (a, b), lambda x, y: c.f.intrinsic(name, x, y))
+    return in_float(c, (a, b), partial(c.f.intrinsic, name))
 
 
 @lowers("cpu", arith.NegFOp)
@@ -219,7 +220,7 @@ def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
 @lowers("cpu", arith.CmpFOp)
 def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
     predicate = op.predicate.name.lower()
-    return in_float(c, (a, b), lambda x, y: c.f.fcmp(predicate, x, y), back=False)
+    return in_float(c, (a, b), partial(c.f.fcmp, predicate), back=False)
 
 
 @lowers("cpu", arith.SelectOp)
@@ -291,7 +292,7 @@ def bitcast(c: Context, op: Op, a: Value) -> Value:
 
 def _math(name: str) -> Callable[..., Value]:
     def rule(c: Context, op: Op, *values: Value) -> Value:
-        return in_float(c, values, lambda *v: call(c.f, name, *v, features=c.features))
+        return in_float(c, values, partial(call, c.f, name, features=c.features))
 
     return rule
 
@@ -307,7 +308,7 @@ for _op, _name in (
 
 def _unary_intrinsic(name: str) -> Callable[..., Value]:
     def rule(c: Context, op: Op, a: Value) -> Value:
-        return in_float(c, (a,), lambda x: c.f.intrinsic(name, x))
+        return in_float(c, (a,), partial(c.f.intrinsic, name))
 
     return rule
 
@@ -326,4 +327,4 @@ def absolute_integer(c: Context, op: Op, a: Value) -> Value:
 
 @lowers("cpu", math.FmaOp)
 def fused_multiply_add(c: Context, op: Op, a: Value, b: Value, d: Value) -> Value:
-    return in_float(c, (a, b, d), lambda x, y, z: c.f.fma(x, y, z))
+    return in_float(c, (a, b, d), c.f.fma)

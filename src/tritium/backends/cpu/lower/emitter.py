@@ -16,13 +16,14 @@ Values are remembered, and written at the outermost loop level at which they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.access import load_buffer
+from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
 from tritium.lowering.llvm import (
@@ -37,9 +38,6 @@ from tritium.lowering.llvm import (
     vector,
 )
 from tritium.lowering.registry import rules
-
-if TYPE_CHECKING:
-    from tritium.backends.cpu.lower.context import Context
 
 At = tuple[Index, ...]
 
@@ -95,7 +93,7 @@ class Emitter:
 
     @contextmanager
     def loop(self, size: int, step: int = 1, carried: Sequence[Value] = (), *, start: int = 0,
-             at_least_once: bool = True) -> Iterator[Loop]:  # fmt: skip
+             at_least_once: bool = True) -> Generator[Loop, None, None]:  # fmt: skip
         """A loop of the nest, `start` to `size`, and its level. What the body finds to be
         invariant goes before the loop, behind all that has been written so far."""
         if self._sections:
@@ -181,13 +179,13 @@ class Emitter:
         owner: Any = value.owner
         if isinstance(owner, Block):
             raise NotImplementedError(f"a tile of type {value.type} as an argument of this block")
-        rule = _TILE.get(type(owner))
+        rule = _TILE.get(class_of(owner))
         if rule is not None:
             return rule(self, owner, value.index, at)  # pyright: ignore
         return self._elementwise(owner, value, at)
 
     def _elementwise(self, op: Any, value: Any, at: At) -> Lanes:
-        rule = _ELEMENTWISE.get(type(op))
+        rule = _ELEMENTWISE.get(class_of(op))
         if rule is None:
             raise self.context.unsupported(op)
         arguments = [self.emit(o, at if o.type.__class__ is ir.TensorType else ())
@@ -200,7 +198,7 @@ class Emitter:
             elif isinstance(argument, Vec):
                 uniform = False
         if linear:
-            keep = _LINEAR.get(type(op))
+            keep = _LINEAR.get(class_of(op))
             result = None if keep is None else keep(self, op, arguments)
             if result is not None:
                 return result
@@ -228,7 +226,7 @@ class Emitter:
             level = max(self.level_of(a) for a in arguments)
             values = [self.vec(a) for a in arguments]
         results = self.at_level(level, rule, self.context, op, *values)
-        result = results[number] if type(results) is tuple else results
+        result = as_tuple(results)[number]
         return (Uniform if uniform else Vec)(result, level, pinned)
 
     def _by_alignment(self, value: SSAValue, at: At) -> Uniform | Linear | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -69,7 +69,7 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
 
 
 @contextmanager
-def _deep_recursion() -> Iterator[None]:
+def _deep_recursion() -> Generator[None, None, None]:
     """Values are emitted by recursion over their operands; unrolled kernels have long chains."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, _DEEP))

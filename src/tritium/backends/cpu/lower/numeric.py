@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise import FORMATS, in_float
 from tritium.backends.cpu.lower.emitter import Emitter
@@ -65,12 +67,12 @@ def clamp(c: Context, op: ClampFOp, x: Value, low: Value, high: Value) -> Value:
 
 @lowers("cpu", PreciseSqrtOp)
 def precise_sqrt(c: Context, op: Op, a: Value) -> Value:
-    return in_float(c, (a,), lambda x: c.f.intrinsic("sqrt", x))
+    return in_float(c, (a,), partial(c.f.intrinsic, "sqrt"))
 
 
 @lowers("cpu", PreciseDivFOp)
 def precise_divide(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), lambda x, y: c.f.op("fdiv", x, y))
+    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
 
 
 @lowers("cpu", MulHiUIOp)

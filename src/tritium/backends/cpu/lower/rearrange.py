@@ -67,7 +67,8 @@ def cat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 @lowers("cpu.tile", GatherOp)
 def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     """Indices are taken modulo the size of the axis, so that none leads out of the tile."""
-    where, size = e.emit(op.indices, at), ir.shape_of(op.src.type)[op.axis]
+    where = e.emit(op.indices, at)
+    size: int = ir.shape_of(op.src.type)[op.axis]
     if isinstance(where, Uniform):
         value, kind = where.value, Kind.SCALAR
     else:

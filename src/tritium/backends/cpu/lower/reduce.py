@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.access import store_buffer
-from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.context import Context, as_tuple
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import value_type
@@ -69,8 +69,7 @@ def combine_region(
         if rule is None:
             raise context.unsupported(op, f" in {why}")
         results = rule(context, op, *(value_of(v) for v in op.operands))
-        results = results if type(results) is tuple else (results,)
-        known.update(zip(op.results, results, strict=True))
+        known.update(zip(op.results, as_tuple(results), strict=True))
     raise AssertionError("a region without a terminator")
 
 

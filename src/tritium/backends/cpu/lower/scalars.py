@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.backends.cpu.lower.access import from_memory, to_memory
-from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
 from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
 from tritium.lowering.llvm import Value, const
@@ -21,14 +21,13 @@ from tritium.ops.ttir.program import GetNumProgramsOp, GetProgramIdOp
 def scalar_op(c: Context, op: Any) -> None:
     """Write an op on scalars: one of its own, or an elementwise one."""
     values = [c.scalars[v] for v in op.operands]
-    own = rules("cpu.scalar").get(type(op))
-    rule = own or rules("cpu").get(type(op))
+    own = rules("cpu.scalar").get(class_of(op))
+    rule = own or rules("cpu").get(class_of(op))
     if rule is None:
         raise c.unsupported(op)
     results = rule(c, op, *values)
     if op.results:
-        results = results if type(results) is tuple else (results,)
-        c.scalars.update(zip(op.results, results, strict=True))
+        c.scalars.update(zip(op.results, as_tuple(results), strict=True))
 
 
 @lowers("cpu.scalar", ConstantOp)
@@ -68,14 +67,15 @@ def load(c: Context, op: LoadOp, pointer: Value, *rest: Value) -> Value:
 @lowers("cpu.scalar", StoreOp)
 def store(c: Context, op: StoreOp, pointer: Value, value: Value, *rest: Value) -> tuple[()]:
     f, type = c.f, op.value.type
-    if rest:
-        then, done = f.new_label("store"), f.new_label("stored")
-        f.branch_if(rest[0], then, done)
-        f.label(then)
+    if not rest:
+        f.store(to_memory(f, value, type), pointer, memory_bytes(type))
+        return ()
+    then, done = f.new_label("store"), f.new_label("stored")
+    f.branch_if(rest[0], then, done)
+    f.label(then)
     f.store(to_memory(f, value, type), pointer, memory_bytes(type))
-    if rest:
-        f.branch(done)
-        f.label(done)
+    f.branch(done)
+    f.label(done)
     return ()
 
 

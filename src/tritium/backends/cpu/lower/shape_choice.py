@@ -34,13 +34,14 @@ def choose(context: Context, nest: Nest) -> Shape:
     bits, weight = 0, 0
     stack = list(values)
     while stack:
-        value = stack.pop()
-        if value in seen or not isinstance(value.type, ir.TensorType):
+        value: Any = stack.pop()
+        if value in seen or not ir.shape_of(value.type):
             continue
         seen.add(value)
         owner: Any = value.owner
         leaf = isinstance(owner, Block) or value in context.buffers
-        data = leaf or value in values or owner.name == "tt.load" or ir.is_float(value.type)
+        loaded = getattr(owner, "name", "") == "tt.load"
+        data = leaf or value in values or loaded or ir.is_float(value.type)
         if data and not ir.is_pointer(value.type):
             bits = max(bits, _lane_bits(value.type))
         weight += ir.is_float(value.type)

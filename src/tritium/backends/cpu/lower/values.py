@@ -63,7 +63,7 @@ class Linear(NamedTuple):
 
     base: Value
     stride: Value | int
-    index: Value | None
+    index: Value | None  # pyright: ignore[reportIncompatibleMethodOverride]
     shift: int
     level: int
     index_level: int
