@@ -198,7 +198,6 @@ def _numbers(attribute: Any) -> tuple[int, ...]:
         return (attribute.value.data,)
     if isinstance(attribute, DenseArrayBase):
         return tuple(int(v) for v in attribute.get_values())
-    assert isinstance(attribute, DenseIntOrFPElementsAttr)
     return tuple(int(v) for v in attr_value(attribute).reshape(-1))
 
 

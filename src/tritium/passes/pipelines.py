@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from tritium.passes.base import Pass
+from tritium.passes.ttgir import (
+    AccelerateMatmul,
+    AssignLayouts,
+    Coalesce,
+    ConvertTTIRToTTGIR,
+)
 from tritium.passes.ttir import (
     CSE,
     LICM,
@@ -28,4 +34,23 @@ def ttir() -> list[Pass]:
         Canonicalize(),
         CSE(),
         SymbolDCE(),
+    ]
+
+
+def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
+    """From ttir to the ttgir that the NVIDIA backend takes.
+
+    Args:
+        capability: of the GPU: 90 for sm_90.
+        num_warps: how many warps run a program, a power of two.
+        num_stages: how many loads of a loop may be in flight; 1 for none ahead.
+    """
+    return [
+        ConvertTTIRToTTGIR(num_warps=num_warps, capability=capability),
+        Coalesce(),
+        AccelerateMatmul(),
+        AssignLayouts(),
+        CSE(),
+        LICM(),
+        CSE(),
     ]

@@ -10,10 +10,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.errors import TritonError
+from tritium.passes import ttgir, ttir
 from tritium.passes.base import Pass, PassManager
-from tritium.passes.ttir import PASSES
 
-_PASSES: dict[str, type[Pass]] = {cls.name: cls for cls in PASSES}
+_PASSES: dict[str, type[Pass]] = {cls.name: cls for cls in (*ttir.PASSES, *ttgir.PASSES)}
 
 
 class PipelineError(TritonError, LookupError):

@@ -1,0 +1,13 @@
+"""Passes over ttgir, one a file."""
+
+from tritium.passes.base import Pass
+from tritium.passes.ttgir.accelerate_matmul import AccelerateMatmul
+from tritium.passes.ttgir.assign_layouts import AssignLayouts
+from tritium.passes.ttgir.coalesce import Coalesce
+from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
+
+PASSES: tuple[type[Pass], ...] = (
+    AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR,
+)  # fmt: skip
+
+__all__ = ["PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR"]

@@ -1,0 +1,232 @@
+"""Give products to the tensor cores.
+
+before:
+    %d = tt.dot %a, %b, %c : tensor<128x64xf16, #dot_op 0> * ... -> tensor<128x128xf32, #blocked>
+after (sm_90, four warps or a multiple):
+    %0 = ttg.local_alloc %a : (...) -> !ttg.memdesc<128x64xf16, #nvmma_shared, #smem>
+    %1 = ttg.local_alloc %b : (...) -> !ttg.memdesc<64x128xf16, #nvmma_shared, #smem>
+    %d = ttng.warp_group_dot %0, %1, %c : ... -> tensor<128x128xf32, #mma>
+after (sm_80, or what wgmma cannot do):
+    %d = tt.dot %a, %b, %c : tensor<..., #ttg.dot_op<{..., parent = #mma, kWidth = 2}>> * ...
+
+with conversions from and to the former encodings. The left operand of a wgmma stays in registers
+when it was computed from another product. Products that neither can do are left to `fma`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import (
+    DotOperandEncoding,
+    NvidiaMmaEncoding,
+    NVMMASharedEncoding,
+)
+from tritium.ops import ttir
+from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp, memdesc_of
+from tritium.ops.ttir.dot import InputPrecision
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import erase, functions
+from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
+from tritium.passes.ttgir.rules import (
+    capability_of,
+    encoding_of,
+    is_elementwise,
+    is_tile,
+    num_warps_of,
+    order_of,
+)
+
+_BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
+
+
+@dataclass(frozen=True)
+class AccelerateMatmul(Pass):
+    """Give products to the tensor cores."""
+
+    name: ClassVar[str] = "accelerate-matmul"
+    title: ClassVar[str] = "TritonGPUAccelerateMatmul"
+
+    def run(self, module: ModuleOp) -> bool:
+        capability, num_warps = capability_of(module), num_warps_of(module)
+        changed = False
+        for function in functions(module):
+            for op in [op for op in function.walk() if isinstance(op, ttir.DotOp)]:
+                if capability // 10 == 9 and _fits_wgmma(op, num_warps):
+                    _to_wgmma(op, num_warps)
+                elif _fits_mma_sync(op, capability):
+                    _to_mma_sync(op, num_warps)
+                else:
+                    continue
+                changed = True
+        return changed
+
+
+def source_of(value: SSAValue) -> SSAValue:
+    """The value before conversions of its layout."""
+    while isinstance(value.owner, ConvertLayoutOp):
+        value = value.owner.src
+    return value
+
+
+def _fits_wgmma(op: ttir.DotOp, num_warps: int) -> bool:
+    element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
+    m, n = ir.shape_of(op.results[0].type)[-2:]
+    shape = ir.shape_of(op.results[0].type)
+    if len(shape) != 2 or num_warps % 4 or m % 64 or n % 8 or _depth(op) * _bits(op) < 256:
+        return False
+    if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
+        return out == ir.f32 and (_bits(op) == ir.bit_width(op.b.type))
+    if element == ir.f32:
+        return op.inputPrecision is InputPrecision.TF32
+    return element == ir.i8 and out == ir.i32
+
+
+def _fits_mma_sync(op: ttir.DotOp, capability: int) -> bool:
+    element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
+    shape = ir.shape_of(op.results[0].type)
+    m, n = shape[-2:]
+    if len(shape) != 2 or m < 16 or n < 8 or _depth(op) * _bits(op) < 256:
+        return False
+    if element in (ir.f16, ir.bf16):
+        return out == ir.f32 or (element == ir.f16 and out == ir.f16)
+    if element in _BYTE_FLOATS:
+        return out == ir.f32 and capability >= 89
+    if element == ir.f32:
+        return op.inputPrecision is InputPrecision.TF32
+    return element == ir.i8 and out == ir.i32
+
+
+def _depth(op: ttir.DotOp) -> int:
+    return ir.shape_of(op.a.type)[-1]
+
+
+def _bits(op: ttir.DotOp) -> int:
+    return ir.bit_width(op.a.type)
+
+
+def wgmma_encoding(
+    shape: tuple[int, ...], num_warps: int, bits: int
+) -> NvidiaMmaEncoding:
+    """The accumulator's encoding: warp groups go down the rows first."""
+    rows, columns = shape
+    across = max(num_warps // max(rows // 16, 1), 1)
+    widest = max(columns // across, 8)
+    width = next(n for n in range(256, 0, -8) if columns % n == 0 and n <= widest)
+    warps = [4, 1]
+    while warps[0] * warps[1] < num_warps:
+        axis = 0 if rows > 16 * warps[0] else 1
+        warps[axis] *= 2
+    return NvidiaMmaEncoding.make(
+        versionMajor=3, versionMinor=0, warpsPerCTA=tuple(warps),
+        instrShape=(16, width, 256 // bits),
+    )  # fmt: skip
+
+
+def mma_sync_encoding(shape: tuple[int, ...], num_warps: int, chained: bool) -> NvidiaMmaEncoding:
+    """The accumulator's encoding: about square parts for each warp; `chained` products (the result
+    of one is an operand of another) keep rows in one warp."""
+    rows, columns = max(shape[0] // 16, 1), max(shape[1] // 8, 1)
+    warps = [1, 1]
+    while warps[0] * warps[1] < num_warps:
+        tall = chained or rows // warps[0] >= columns // 2 // warps[1]
+        warps[0 if tall and (chained or warps[0] < rows) else 1] *= 2
+    return NvidiaMmaEncoding.make(
+        versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=(16, 8)
+    )
+
+
+def _computed_from_product(value: SSAValue) -> bool:
+    """Whether a tile is computed, element by element, from a product's result."""
+    pending, seen = [value], set[int]()
+    while pending:
+        owner = pending.pop().owner
+        if not isinstance(owner, Operation) or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        if isinstance(owner, (ttir.DotOp, WarpGroupDotOp)):
+            return True
+        if is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
+            pending += [v for v in owner.operands if is_tile(v)]
+    return False
+
+
+def _to_wgmma(op: ttir.DotOp, num_warps: int) -> None:
+    shape, bits = ir.shape_of(op.results[0].type), _bits(op)
+    encoding = wgmma_encoding(shape, num_warps, bits)
+    a: SSAValue
+    if bits == 16 and _computed_from_product(op.a):
+        operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=32 // bits)
+        a = convert(source_of(op.a), operand, op)
+    else:
+        a = _in_shared_memory(op, op.a, 1, bits)
+    b = _in_shared_memory(op, op.b, 0, bits)
+    dot = WarpGroupDotOp.build(
+        a, b, convert(op.c, encoding, op), None, location=op.location,
+        inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
+    )  # fmt: skip
+    _replace(op, dot)
+
+
+def _in_shared_memory(op: Operation, value: SSAValue, k_axis: int, bits: int) -> SSAValue:
+    """The operand in memory that wgmma can read. 16-bit elements may have either axis fastest, the
+    one that they are loaded along; others must have k."""
+    source = source_of(value)
+    shape = ir.shape_of(source.type)
+    fastest = order_of(encoding_of(source.type), shape)[0] if bits == 16 else k_axis
+    row = shape[fastest] * bits // 8
+    encoding = NVMMASharedEncoding.make(
+        swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
+        transposed=fastest == 0, elementBitWidth=bits,
+    )  # fmt: skip
+    alloc = LocalAllocOp.build(
+        source, result=memdesc_of(shape, ir.element_type(source.type), encoding, False),
+        location=op.location,
+    )  # fmt: skip
+    alloc.results[0].name_hint = source.name_hint
+    block = op.parent
+    assert block is not None
+    block.insert_op_before(alloc, op)
+    return alloc.results[0]
+
+
+def _to_mma_sync(op: ttir.DotOp, num_warps: int) -> None:
+    shape = ir.shape_of(op.results[0].type)
+    chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
+    encoding = mma_sync_encoding(shape, num_warps, chained)
+    for index in (0, 1):
+        operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=32 // _bits(op))
+        op.operands[index] = convert(source_of(op.operands[index]), operand, op)
+    convert_operand(op, 2, encoding)
+    convert_result(op.results[0], encoding)
+
+
+def _feeds_product(value: SSAValue) -> bool:
+    """Whether a product's result is, element by element, computed on to an operand of another."""
+    pending, seen = [value], set[int]()
+    while pending:
+        current = pending.pop()
+        for use in current.uses:
+            user = use.operation
+            if isinstance(user, ttir.DotOp) and use.index == 0:
+                return True
+            known = is_elementwise(user) or isinstance(user, ConvertLayoutOp)
+            if known and id(user) not in seen:
+                seen.add(id(user))
+                pending += user.results
+    return False
+
+
+def _replace(op: ttir.DotOp, dot: WarpGroupDotOp) -> None:
+    block = op.parent
+    assert block is not None
+    block.insert_op_before(dot, op)
+    dot.results[0].name_hint = op.results[0].name_hint
+    back = convert(dot.results[0], encoding_of(op.results[0].type), op)
+    op.results[0].replace_all_uses_with(back)
+    erase(op)

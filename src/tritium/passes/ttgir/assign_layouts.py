@@ -1,0 +1,424 @@
+"""Choose the encoding of every tile so that little has to move between threads.
+
+before:
+    %r = tt.make_range {...} : tensor<128xi32, #blocked>
+    %s = tt.splat %base : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>, #blocked>
+    %p = tt.addptr %s, %r : ...
+    %c = ttg.convert_layout %p : ... -> tensor<128x!tt.ptr<f32>, #blocked1>
+    %x = tt.load %c : tensor<128x!tt.ptr<f32>, #blocked1>
+after:
+    %r = tt.make_range {...} : tensor<128xi32, #blocked1>
+    %s = tt.splat %base : !tt.ptr<f32> -> tensor<128x!tt.ptr<f32>, #blocked1>
+    %p = tt.addptr %s, %r : ...
+    %x = tt.load %p : tensor<128x!tt.ptr<f32>, #blocked1>
+
+The whole function is looked at once, existing conversions as if they were not there. Anchors (loads,
+stores, products, ...) keep their encodings. From them two things spread: *demands* backwards, what
+encodings a value is used in; and *homes* forwards, the encoding that a value is computed in: that
+of its dearest operand (a product's before a loaded one's), or of a demand where it is made of
+nothing but scalars and ranges. Where a value is used in another encoding than its home it is computed
+again if that is cheaper than moving it, else converted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import Encoding, SliceEncoding
+from tritium.ops import ttir
+from tritium.ops.arith import ConstantOp
+from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.ttgir import (
+    ConvertLayoutOp,
+    LocalAllocOp,
+    LocalStoreOp,
+    WarpGroupDotOp,
+    WarpGroupDotWaitOp,
+)
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import erase, functions, is_removable
+from tritium.passes.ttgir.accelerate_matmul import source_of
+from tritium.passes.ttgir.rules import (
+    encoding_of,
+    is_follower,
+    is_source,
+    is_tile,
+    operand_encodings,
+    product,
+    result_encoding,
+    retype,
+    retype_constant,
+    weight,
+    with_encoding,
+)
+
+SOFT, CARRIED, LOADED, PRODUCT = range(4)
+"""How dear a value is: made of scalars and ranges; such a one carried by a loop; made of what
+memory or other threads gave; made of a product."""
+
+_ANY_ENCODING = (
+    ttir.ReduceOp, LocalAllocOp, LocalStoreOp, ttir.PrintOp, ttir.AssertOp, WarpGroupDotWaitOp,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AssignLayouts(Pass):
+    """Choose the encoding of every tile so that little has to move between threads."""
+
+    name: ClassVar[str] = "assign-layouts"
+    title: ClassVar[str] = "TritonGPURemoveLayoutConversions"
+
+    def run(self, module: ModuleOp) -> bool:
+        for function in functions(module):
+            homes = _Homes(function)
+            _Rewrite(function, homes).run()
+            remove_unused(function)
+        return True
+
+
+def remove_unused(function: Operation) -> None:
+    """Drop ops whose results nothing uses."""
+    for op in reversed(list(function.walk())):
+        if op is not function and op.parent is not None and is_removable(op):
+            if all(r.first_use is None for r in op.results):
+                erase(op)
+
+
+def terminator(region_block: Block) -> Any:
+    """The last op of a block."""
+    assert region_block.last_op is not None
+    return region_block.last_op
+
+
+class _Homes:
+    """The encoding in which each value of a function is computed (`home`), and how dear it is
+    (`level`)."""
+
+    def __init__(self, function: Operation):
+        self.home: dict[SSAValue, Encoding] = {}
+        self.level: dict[SSAValue, int] = {}
+        self._demands: dict[SSAValue, list[Encoding]] = {}
+        for op in function.walk():
+            for index, value in enumerate(op.operands):
+                encoding = required(op, index)
+                if encoding is not None:
+                    self._want(value, encoding)
+        for region in function.regions:
+            for block in region.blocks:
+                for argument in block.args:
+                    if is_tile(argument):
+                        self._set(argument, encoding_of(argument.type), LOADED)
+            for block in region.blocks:
+                self._block(block)
+
+    # Demands
+
+    def _want(self, value: SSAValue, encoding: Encoding) -> None:
+        pending = [(value, encoding)]
+        while pending:
+            value, encoding = pending.pop()
+            value = source_of(value)
+            demands = self._demands.setdefault(value, [])
+            if encoding in demands:
+                continue
+            demands.append(encoding)
+            pending += [(v, encoding) for v in _same_encoding(value)]
+            owner = value.owner
+            if isinstance(owner, Operation) and is_follower(owner):
+                wanted = operand_encodings(owner, encoding)
+                pending += [
+                    (v, e) for v, e in zip(owner.operands, wanted, strict=True) if e is not None
+                ]
+
+    def _demand(self, value: SSAValue) -> Encoding:
+        """The encoding that a value is first used in, or else the one that it has."""
+        demands = self._demands.get(value)
+        return demands[0] if demands else encoding_of(value.type)
+
+    # Homes
+
+    def of(self, value: SSAValue) -> tuple[int, Encoding]:
+        """(how dear, home) of a tile."""
+        value = source_of(value)
+        return self.level[value], self.home[value]
+
+    def _set(self, value: SSAValue, encoding: Encoding, level: int) -> None:
+        self.home[value], self.level[value] = encoding, level
+
+    def _block(self, block: Block) -> None:
+        for op in block.ops:
+            if isinstance(op, ForOp):
+                self._for(op)
+            elif isinstance(op, WhileOp):
+                self._while(op)
+            elif isinstance(op, IfOp):
+                self._if(op)
+            elif not isinstance(op, ConvertLayoutOp):
+                self._op(op)
+
+    def _op(self, op: Operation) -> None:
+        tiles = [r for r in op.results if is_tile(r)]
+        if not tiles:
+            return
+        if isinstance(op, ttir.ReduceOp):
+            level, parent = self.best(op.operands)
+            for result in tiles:
+                self._set(result, SliceEncoding.make(dim=op.axis, parent=parent), max(level, LOADED))
+        elif isinstance(op, WarpGroupDotWaitOp):
+            for result in tiles:
+                level, home = self.of(op.operands[result.index])
+                self._set(result, home, level)
+        elif is_follower(op):
+            self._follower(op)
+        else:
+            level = SOFT if is_source(op) else LOADED
+            if isinstance(op, (ttir.DotOp, WarpGroupDotOp)):
+                level = PRODUCT
+            for result in tiles:
+                home = self._demand(result) if level == SOFT else encoding_of(result.type)
+                self._set(result, home, level)
+
+    def _follower(self, op: Operation) -> None:
+        level, home = SOFT, None
+        for value in op.operands:
+            if not is_tile(value):
+                continue
+            theirs, encoding = self.of(value)
+            if theirs > level:
+                found = result_encoding(op, encoding)
+                level, home = (theirs, found) if found is not None else (level, home)
+        for result in op.results:
+            self._set(result, home or self._demand(result), level)
+
+    def best(self, values: Any) -> tuple[int, Encoding]:
+        """(how dear, home) of the dearest of some values."""
+        return max((self.of(v) for v in values if is_tile(v)), key=lambda pair: pair[0])
+
+    def _carried(self, value: SSAValue, init: SSAValue) -> None:
+        """A first guess for what a loop carries."""
+        level, home = self.of(init)
+        if level < LOADED:
+            level = CARRIED
+            home = self._demands[value][0] if self._demands.get(value) else home
+        self._set(value, home, level)
+
+    def _raise(self, value: SSAValue, other: SSAValue) -> bool:
+        """Take over the home of a dearer value that will be this one; whether it was dearer."""
+        level, home = self.of(other)
+        if level <= self.level[value]:
+            return False
+        self._set(value, home, level)
+        return True
+
+    def _for(self, op: ForOp) -> None:
+        pairs = [
+            (argument, init, index)
+            for index, (argument, init) in enumerate(zip(op.body.args[1:], op.inits, strict=True))
+            if is_tile(argument)
+        ]
+        for argument, init, _ in pairs:
+            self._carried(argument, init)
+        changed = True
+        while changed:
+            self._block(op.body)
+            yields = terminator(op.body).operands
+            changed = any([self._raise(a, yields[i]) for a, _, i in pairs])
+        for argument, _, index in pairs:
+            self._set(op.results[index], self.home[argument], self.level[argument])
+
+    def _while(self, op: WhileOp) -> None:
+        before, after = (region.block for region in op.regions)
+        for argument, init in zip(before.args, op.inits, strict=True):
+            if is_tile(argument):
+                self._carried(argument, init)
+        changed = True
+        while changed:
+            self._block(before)
+            passed = terminator(before).operands[1:]
+            for values in (after.args, op.results):
+                for value, source in zip(values, passed, strict=True):
+                    if is_tile(value):
+                        level, home = self.of(source)
+                        self._set(value, home, level)
+            self._block(after)
+            changed = any(
+                [self._raise(a, y) for a, y in
+                 zip(before.args, terminator(after).operands, strict=True) if is_tile(a)]
+            )  # fmt: skip
+
+    def _if(self, op: IfOp) -> None:
+        blocks = [region.block for region in op.regions if region.blocks]
+        for block in blocks:
+            self._block(block)
+        for index, result in enumerate(op.results):
+            if is_tile(result):
+                level, home = self.best([terminator(b).operands[index] for b in blocks])
+                self._set(result, self._demand(result) if level == SOFT else home,
+                          max(level, CARRIED))  # fmt: skip
+
+
+def _same_encoding(value: SSAValue) -> list[SSAValue]:
+    """The other values that should have a value's encoding because control flow passes one on as
+    the other."""
+    if isinstance(value, OpResult):
+        op, index = value.op, value.index
+        if isinstance(op, ForOp):
+            return [op.body.args[index + 1]]
+        if isinstance(op, WhileOp):
+            return [terminator(op.regions[0].block).operands[index + 1]]
+        if isinstance(op, IfOp):
+            return [terminator(r.block).operands[index] for r in op.regions if r.blocks]
+        return []
+    assert isinstance(value, BlockArgument)
+    op, index = value.block.parent_op(), value.index
+    if isinstance(op, ForOp) and index > 0:
+        return [op.inits[index - 1], terminator(op.body).operands[index - 1]]
+    if isinstance(op, WhileOp):
+        if value.block is op.regions[0].block:
+            return [op.inits[index], terminator(op.regions[1].block).operands[index]]
+        return [terminator(op.regions[0].block).operands[index + 1]]
+    return []
+
+
+def required(op: Operation, index: int) -> Encoding | None:
+    """The encoding that an anchor needs its operand in: the one that it has. None for operands
+    that may have any, and for ops that are no anchors."""
+    passes = (ConvertLayoutOp, ForOp, WhileOp, IfOp, YieldOp, ConditionOp, *_ANY_ENCODING)
+    value = op.operands[index]
+    if not is_tile(value) or isinstance(op, passes) or is_follower(op):
+        return None
+    return encoding_of(value.type)
+
+
+class _Rewrite:
+    """Brings a function to its homes."""
+
+    def __init__(self, function: Operation, homes: _Homes):
+        self.function, self.homes = function, homes
+        self._made: dict[tuple[SSAValue, Encoding], SSAValue] = {}
+
+    def run(self) -> None:
+        """Change types, then operands, in program order."""
+        ops = [op for op in self.function.walk() if not isinstance(op, ConvertLayoutOp)]
+        needs = [[required(op, i) for i in range(len(op.operands))] for op in ops]
+        for value, home in list(self.homes.home.items()):
+            if isinstance(value.owner, ConstantOp):
+                retype_constant(value.owner, home)
+            else:
+                retype(value, home)
+        for op, needed in zip(ops, needs, strict=True):
+            wanted = self._wanted(op)
+            for index, value in enumerate(op.operands):
+                if is_tile(value):
+                    encoding = needed[index] or wanted[index]
+                    source = source_of(value)
+                    have = encoding or self.homes.of(source)[1]
+                    op.operands[index] = self._request(source, have, op)
+
+    def _wanted(self, op: Operation) -> list[Encoding | None]:
+        """The encodings of operands that follow from homes."""
+        homes = self.homes.home
+        none: list[Encoding | None] = [None] * len(op.operands)
+        if is_follower(op):
+            return operand_encodings(op, homes[op.results[0]])
+        if isinstance(op, ttir.ReduceOp):
+            return [self.homes.best(op.operands)[1]] * len(op.operands)
+        if isinstance(op, ForOp):
+            return [*[None] * 3, *[homes.get(a) for a in op.body.args[1:]]]
+        if isinstance(op, WhileOp):
+            return [homes.get(a) for a in op.regions[0].block.args]
+        parent = op.parent_op()
+        if isinstance(op, ConditionOp) and isinstance(parent, WhileOp):
+            return [None, *[homes.get(r) for r in parent.results]]
+        if isinstance(op, YieldOp):
+            if isinstance(parent, WhileOp):
+                return [homes.get(a) for a in parent.regions[0].block.args]
+            assert parent is not None
+            return [homes.get(r) for r in parent.results]
+        return none
+
+    def _request(self, value: SSAValue, encoding: Encoding, user: Operation) -> SSAValue:
+        """The value in an encoding, made before `user` if it is not there yet."""
+        if self.homes.home[value] == encoding:
+            return value
+        key = value, encoding
+        known = self._made.get(key)
+        if known is None:
+            place = _ancestor(user, value)
+            if self._again(value, encoding, 0) < _moving(value):
+                known = self._recompute(value, encoding, place)
+            else:
+                known = _insert_conversion(value, encoding, place)
+            self.homes.home[known], self.homes.level[known] = encoding, SOFT
+            self._made[key] = known
+        return known
+
+    def _recompute(self, value: SSAValue, encoding: Encoding, place: Operation) -> SSAValue:
+        op: Any = value.owner
+        clone: Operation = op.clone_without_regions()
+        block = place.parent
+        assert block is not None
+        block.insert_op_before(clone, place)
+        if is_follower(op):
+            wanted = operand_encodings(op, encoding)
+            for index, (operand, needed) in enumerate(zip(op.operands, wanted, strict=True)):
+                if needed is not None:
+                    clone.operands[index] = self._request(source_of(operand), needed, clone)
+        if isinstance(clone, ConstantOp):
+            retype_constant(clone, encoding)
+        else:
+            retype(clone.results[0], encoding)
+        clone.results[0].name_hint = value.name_hint
+        return clone.results[0]
+
+    def _again(self, value: SSAValue, encoding: Encoding, depth: int) -> float:
+        """What it costs to have a value in another encoding too."""
+        if self.homes.home[value] == encoding or (value, encoding) in self._made:
+            return 0
+        op = value.owner
+        moving = _moving(value)
+        if not isinstance(op, Operation) or depth > 40:
+            return moving
+        if is_source(op):
+            return 1
+        if not is_follower(op) or len(op.results) != 1:
+            return moving
+        cost: float = weight(op) * product(ir.shape_of(value.type))
+        for operand, needed in zip(op.operands, operand_encodings(op, encoding), strict=True):
+            if needed is not None and cost < moving:
+                cost += self._again(source_of(operand), needed, depth + 1)
+        return min(cost, moving)
+
+
+def _moving(value: SSAValue) -> float:
+    """What it costs to convert a value, in the unit of `weight`: it is written to shared memory
+    and read again, with a barrier between."""
+    words = max(ir.bit_width(value.type) / 32, 0.5)
+    return 4096 + 4 * (1 + words) * product(ir.shape_of(value.type))
+
+
+def _ancestor(user: Operation, value: SSAValue) -> Operation:
+    """The op of the value's block that is or contains `user`."""
+    owner = value.owner
+    block = owner if isinstance(owner, Block) else owner.parent
+    op: Operation | None = user
+    while op is not None and op.parent is not block:
+        op = op.parent_op()
+    assert op is not None, "a value is used where it is not defined"
+    return op
+
+
+def _insert_conversion(value: SSAValue, encoding: Encoding, place: Operation) -> SSAValue:
+    op = ConvertLayoutOp.build(
+        value, result=with_encoding(value.type, encoding), location=place.location
+    )
+    op.results[0].name_hint = value.name_hint
+    block = place.parent
+    assert block is not None
+    block.insert_op_before(op, place)
+    return op.results[0]

@@ -1,0 +1,117 @@
+"""Distribute tiles of pointers so that threads access memory together, in wide pieces.
+
+before (%p known to be 16 contiguous bytes aligned to 16):
+    %x = tt.load %p : tensor<1024x!tt.ptr<f32>, #blocked>       sizePerThread = [1]
+after:
+    %0 = ttg.convert_layout %p : ... -> tensor<1024x!tt.ptr<f32>, #blocked1>     = [4]
+    %1 = tt.load %0 : tensor<1024x!tt.ptr<f32>, #blocked1>
+    %x = ttg.convert_layout %1 : ... -> tensor<1024xf32, #blocked>
+
+The fastest axis is that along which addresses run on longest; a thread takes as many neighbours as
+16 bytes hold, as far as contiguity and alignment of addresses and mask allow, and as there is work
+for all threads. Tiles of one shape whose addresses run along the same axis share the widest choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import BlockedEncoding
+from tritium.ops import ttir
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
+from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
+
+ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicRMWOp, ttir.AtomicCASOp)
+WIDEST = 16
+"""Bytes that one thread may access at once."""
+
+
+@dataclass(frozen=True)
+class Coalesce(Pass):
+    """Choose how loads, stores and atomics are distributed over threads."""
+
+    name: ClassVar[str] = "coalesce"
+    title: ClassVar[str] = "TritonGPUCoalesce"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            analysis = AxisAnalysis(function, trust=True)
+            wishes = {id(op): _wish(op, analysis) for op in _accesses(function)}
+            widest: dict[tuple[Any, ...], int] = {}
+            for wish in wishes.values():
+                widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
+            for op in list(_accesses(function)):
+                wish = wishes[id(op)]
+                width = widest[wish.key] if isinstance(op, ttir.LoadOp) else wish.width
+                changed |= _apply(op, wish, width, num_warps_of(module))
+        return changed
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What one access would like: the axes' order, and how many elements at once."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    bits: int
+    width: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Accesses with the same key should use the same encoding."""
+        return self.shape, self.order
+
+
+def _accesses(function: Operation) -> Iterator[Any]:
+    for op in function.walk():
+        if isinstance(op, ACCESSES) and is_tile(op.operands[0]):
+            yield op
+
+
+def _wish(op: Any, analysis: AxisAnalysis) -> _Wish:
+    pointers = op.ptr.type
+    info = analysis.of(op.ptr)
+    shape = ir.shape_of(pointers)
+    axes = reversed(range(len(shape)))
+    order = tuple(sorted(axes, key=lambda a: -info.contiguity[a]))
+    pointee: Any = ir.element_type(pointers)
+    size = max(ir.bit_width(pointee.pointee) // 8, 1)
+    fastest = order[0]
+    width = min(
+        info.contiguity[fastest], max(info.divisibility[fastest] // size, 1), WIDEST // size,
+        shape[fastest],
+    )  # fmt: skip
+    mask = getattr(op, "mask", None)
+    if mask is not None:
+        width = min(width, analysis.of(mask).constancy[fastest])
+    if isinstance(op, (ttir.AtomicRMWOp, ttir.AtomicCASOp)):
+        width = 1
+    return _Wish(shape, order, 8 * size, max(width, 1))
+
+
+def _apply(op: Any, wish: _Wish, width: int, num_warps: int) -> bool:
+    share = max(product(wish.shape) // (32 * num_warps), 1)
+    width = min(width, share, WIDEST * 8 // wish.bits)
+    per_thread = [1] * len(wish.shape)
+    per_thread[wish.order[0]] = width
+    encoding: BlockedEncoding = blocked_for(
+        wish.shape, tuple(per_thread), wish.order, num_warps
+    )
+    if encoding_of(op.ptr.type) == encoding:
+        return False
+    for index, value in enumerate(op.operands):
+        if is_tile(value):
+            convert_operand(op, index, encoding)
+    for result in op.results:
+        convert_result(result, encoding)
+    return True

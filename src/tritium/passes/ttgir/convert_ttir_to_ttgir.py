@@ -1,0 +1,232 @@
+"""Give every tile an encoding: the default one of its shape.
+
+before:
+    %r = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32>
+    %e = tt.expand_dims %r {axis = 1 : i32} : tensor<128xi32> -> tensor<128x1xi32>
+after:
+    %r = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32, #blocked>
+    %0 = ttg.convert_layout %r : ... -> tensor<128xi32, #ttg.slice<{dim = 1, parent = #blocked1}>>
+    %e = tt.expand_dims %0 {axis = 1 : i32} : ... -> tensor<128x1xi32, #blocked1>
+
+Where an op needs or gives another encoding than the default, conversions are put around it. The
+module gets the attributes that say how many threads run it, and for what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import (
+    BlockedEncoding,
+    DotOperandEncoding,
+    Encoding,
+    LinearEncoding,
+    SliceEncoding,
+    dim,
+    linear,
+)
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ops import ttir
+from tritium.ops.arith import ConstantOp
+from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.rules import (
+    blocked_for,
+    default_encoding,
+    encoding_of,
+    is_tile,
+    product,
+    reshaped,
+    retype,
+    retype_constant,
+    transposed,
+    with_encoding,
+)
+
+
+@dataclass(frozen=True)
+class ConvertTTIRToTTGIR(Pass):
+    """Give every tile the default encoding of its shape.
+
+    `num_warps`: how many warps run a program; `capability`: 90 for sm_90.
+    """
+
+    name: ClassVar[str] = "convert-ttir-to-ttgir"
+    title: ClassVar[str] = "ConvertTritonToTritonGPU"
+    num_warps: int = 4
+    capability: int = 90
+
+    def run(self, module: ModuleOp) -> bool:
+        if self.num_warps < 1 or self.num_warps & (self.num_warps - 1):
+            raise ValueError(f"num_warps is {self.num_warps}; a power of two is required")
+        module.attributes.update(
+            {
+                "ttg.num-ctas": IntegerAttr(1, i32),
+                "ttg.num-warps": IntegerAttr(self.num_warps, i32),
+                "ttg.target": StringAttr(f"cuda:{self.capability}"),
+                "ttg.threads-per-warp": IntegerAttr(32, i32),
+            }
+        )
+        for function in functions(module):
+            ops = [op for op in function.walk() if op is not function]
+            for block in [b for op in function.walk() for r in op.regions for b in r.blocks]:
+                for argument in block.args:
+                    self._default(argument)
+            for op in ops:
+                for result in op.results:
+                    if isinstance(op, ConstantOp) and is_tile(result):
+                        retype_constant(op, default_encoding(ir.shape_of(result.type),
+                                                             self.num_warps))  # fmt: skip
+                    else:
+                        self._default(result)
+            for op in ops:
+                self._fix(op)
+            _update_signature(function, function.regions[0].blocks[0])
+        return True
+
+    def _default(self, value: SSAValue) -> None:
+        if is_tile(value):
+            retype(value, default_encoding(ir.shape_of(value.type), self.num_warps))
+
+    def _fix(self, op: Operation) -> None:
+        """Put conversions around an op whose encodings must belong together."""
+        if not any(is_tile(v) for v in op.operands):
+            return
+        if isinstance(op, ttir.ExpandDimsOp):
+            parent = encoding_of(op.results[0].type)
+            convert_operand(op, 0, SliceEncoding.make(dim=op.axis, parent=parent))
+        elif isinstance(op, ttir.BroadcastOp):
+            convert_operand(op, 0, encoding_of(op.results[0].type))
+        elif isinstance(op, ttir.ReduceOp):
+            parent = encoding_of(op.operands[0].type)
+            for result in op.results:
+                if is_tile(result):
+                    convert_result(result, SliceEncoding.make(dim=op.axis, parent=parent))
+        elif isinstance(op, ttir.TransOp):
+            source = op.operands[0].type
+            convert_result(
+                op.results[0], transposed(encoding_of(source), tuple(op.order), ir.shape_of(source))
+            )
+        elif isinstance(op, ttir.ReshapeOp):
+            source, shape = op.operands[0].type, ir.shape_of(op.results[0].type)
+            convert_result(op.results[0], reshaped(encoding_of(source), ir.shape_of(source), shape))
+        elif isinstance(op, ttir.JoinOp):
+            convert_result(op.results[0], joined(encoding_of(op.lhs.type), ir.shape_of(op.lhs.type)))
+        elif isinstance(op, ttir.SplitOp):
+            self._fix_split(op)
+        elif isinstance(op, ttir.CatOp):
+            _fix_cat(op)
+        elif isinstance(op, ttir.GatherOp):
+            _fix_gather(op)
+        elif isinstance(op, ttir.DotOp):
+            self._fix_dot(op)
+
+    def _fix_split(self, op: Any) -> None:
+        shape = ir.shape_of(op.results[0].type)
+        half = default_encoding(shape, self.num_warps)
+        convert_operand(op, 0, joined(half, shape))
+        for result in op.results:
+            convert_result(result, half)
+
+    def _fix_dot(self, op: ttir.DotOp) -> None:
+        shape = ir.shape_of(op.results[0].type)
+        share = product(shape) // (32 * self.num_warps)
+        side = 4 if share >= 16 else 2 if share >= 4 else 1
+        per_thread = (*[1] * (len(shape) - 2), *[min(side, s) for s in shape[-2:]])
+        parent = blocked_for(
+            shape, per_thread, tuple(reversed(range(len(shape)))), self.num_warps
+        )
+        for index in (0, 1):
+            operand = DotOperandEncoding.make(opIdx=index, parent=parent)
+            convert_operand(op, index, operand)
+        convert_operand(op, 2, parent)
+        convert_result(op.results[0], parent)
+
+
+def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
+    """The encoding of two tiles joined: the new axis is in each thread's lowest register bit."""
+    rank = len(shape)
+    if isinstance(encoding, BlockedEncoding) and len(encoding.parameters_dict.data) == 4:
+        return BlockedEncoding.make(
+            sizePerThread=(*encoding.get("sizePerThread"), 2),
+            threadsPerWarp=(*encoding.get("threadsPerWarp"), 1),
+            warpsPerCTA=(*encoding.get("warpsPerCTA"), 1), order=(rank, *encoding.get("order")),
+        )  # fmt: skip
+    layout = LinearLayout.identity(2, "register", dim(rank)) * linear(encoding, shape)
+    return LinearEncoding.from_layout(layout.transpose_outs([dim(i) for i in range(rank + 1)]))
+
+
+def _fix_cat(op: ttir.CatOp) -> None:
+    """The second tile goes to the registers above those of the first."""
+    source = op.operands[0].type
+    layout = linear(encoding_of(source), ir.shape_of(source))
+    convert_result(
+        op.results[0],
+        LinearEncoding.from_layout(layout * LinearLayout.identity(2, "register", dim(0))),
+    )
+
+
+def _fix_gather(op: ttir.GatherOp) -> None:
+    """The result is where the indices are."""
+    convert_result(op.results[0], encoding_of(op.operands[1].type))
+
+
+def convert(value: SSAValue, encoding: Attribute, before: Operation) -> SSAValue:
+    """The value in another encoding, converted before `before`."""
+    if encoding_of(value.type) == encoding:
+        return value
+    op = ConvertLayoutOp.build(
+        value, result=with_encoding(value.type, encoding), location=before.location
+    )
+    op.results[0].name_hint = value.name_hint
+    block = before.parent
+    assert block is not None
+    block.insert_op_before(op, before)
+    return op.results[0]
+
+
+def convert_operand(op: Operation, index: int, encoding: Attribute) -> None:
+    """Make an operand have this encoding."""
+    op.operands[index] = convert(op.operands[index], encoding, op)
+
+
+def convert_result(result: Any, encoding: Attribute) -> None:
+    """Make an op's result have this encoding, its users still see the former one."""
+    before = encoding_of(result.type)
+    if before == encoding:
+        return
+    op: Operation = result.op
+    retype(result, encoding)
+    converted = ConvertLayoutOp.build(
+        result, result=with_encoding(result.type, before), location=op.location
+    )
+    block = op.parent
+    assert block is not None
+    block.insert_op_after(converted, op)
+    result.replace_uses_with_if(
+        converted.results[0], lambda use: use.operation is not converted
+    )
+
+
+def _update_signature(function: Any, entry: Block) -> None:
+    kind: Any = function.function_type
+    outputs = [
+        with_encoding(t, _returned(function, i)) if isinstance(t, ir.TensorType) else t
+        for i, t in enumerate(kind.outputs)
+    ]
+    function.properties["function_type"] = type(kind).from_lists(
+        [a.type for a in entry.args], outputs
+    )
+
+
+def _returned(function: Any, index: int) -> Any:
+    for op in function.walk():
+        if isinstance(op, ttir.ReturnOp):
+            return encoding_of(op.operands[index].type)
+    return None

@@ -1,0 +1,245 @@
+"""How encodings of operands and results belong together, op by op, and helpers to change them.
+
+Three kinds of ops matter to layouts:
+
+    a source    has no tile operand (constants, splat, make_range): any encoding will do
+    a follower  computes each element from the same thread's operands: the encoding of its result
+                tells those of its operands, and the other way round
+    an anchor   everything else: it has reasons of its own for the encodings it has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import (
+    BlockedEncoding,
+    DotOperandEncoding,
+    Encoding,
+    LinearEncoding,
+    NvidiaMmaEncoding,
+    SliceEncoding,
+    dim,
+    linear,
+)
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ops import ttir
+from tritium.ops.arith import ConstantOp
+from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
+
+SOURCES = frozenset({"arith.constant", "tt.splat", "tt.make_range", "ub.poison"})
+_ELEMENTWISE = frozenset({
+    "tt.addptr", "tt.fp_to_fp", "tt.bitcast", "tt.ptr_to_int", "tt.int_to_ptr", "tt.clampf",
+    "tt.precise_sqrt", "tt.precise_divf", "tt.mulhiui", "tt.extern_elementwise",
+    "tt.elementwise_inline_asm",
+})  # fmt: skip
+_DIVISIONS = frozenset({
+    "arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.floordivsi",
+    "arith.ceildivsi", "arith.ceildivui", "arith.divf", "arith.remf",
+})  # fmt: skip
+
+
+def encoding_of(type: Attribute) -> Any:
+    """The encoding of a tile's type; None for other types, and for tiles without one."""
+    if isinstance(type, ir.TensorType):
+        encoding: Attribute = type.encoding  # pyright: ignore[reportUnknownVariableType]
+        return encoding if isinstance(encoding, Encoding) else None
+    return None
+
+
+def with_encoding(type: Attribute, encoding: Attribute | None) -> Attribute:
+    """A tile's type with another encoding; other types as they are."""
+    if not isinstance(type, ir.TensorType):
+        return type
+    return ir.tensor_of(ir.shape_of(type), ir.element_type(type), encoding)  # pyright: ignore
+
+
+def retype(value: SSAValue, encoding: Attribute) -> None:
+    """Change the encoding of a value's type in place."""
+    value._type = with_encoding(value.type, encoding)  # pyright: ignore
+
+
+def retype_constant(op: Operation, encoding: Attribute) -> None:
+    """Change the encoding in a constant's attribute, and so in its result."""
+    value = op.properties["value"]
+    if isinstance(value, DenseIntOrFPElementsAttr):
+        dense: Any = value
+        op.properties["value"] = DenseIntOrFPElementsAttr(
+            with_encoding(dense.type, encoding),  # pyright: ignore
+            dense.data,
+        )
+    retype(op.results[0], encoding)
+
+
+def is_tile(value: SSAValue) -> bool:
+    """Whether a value is a tile."""
+    return isinstance(value.type, ir.TensorType)
+
+
+def is_source(op: Operation) -> bool:
+    """Whether the op makes a tile out of nothing or of scalars."""
+    return op.name in SOURCES
+
+
+def is_elementwise(op: Operation) -> bool:
+    """Whether each element is computed from the operands' elements at the same place alone."""
+    if op.regions:
+        return False
+    if isinstance(op, ElementwiseInlineAsmOp):
+        return op.packed_element == 1 and op.pure
+    if isinstance(op, ExternElementwiseOp):
+        return op.pure
+    return (
+        op.name.startswith(("arith.", "math.")) and not isinstance(op, ConstantOp)
+    ) or op.name in _ELEMENTWISE
+
+
+def is_follower(op: Operation) -> bool:
+    """Whether the encodings of operands and result determine each other."""
+    return (
+        isinstance(op, (ttir.ExpandDimsOp, ttir.BroadcastOp, ttir.TransOp)) or is_elementwise(op)
+    ) and any(is_tile(r) for r in op.results)
+
+
+def weight(op: Operation) -> int:
+    """What computing one more element costs, about, in simple instructions."""
+    if op.name in ("arith.constant", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans"):
+        return 0
+    if op.name.startswith("math.") or op.name.startswith("tt.e"):
+        return 16
+    return 8 if op.name in _DIVISIONS else 1
+
+
+def operand_encodings(op: Operation, result: Encoding) -> list[Encoding | None]:
+    """What a follower's operands must have for its result to have this encoding."""
+    if isinstance(op, ttir.ExpandDimsOp):
+        return [SliceEncoding.make(dim=op.axis, parent=result)]
+    if isinstance(op, ttir.TransOp):
+        inverse = tuple(op.order.index(i) for i in range(len(op.order)))
+        return [transposed(result, inverse, ir.shape_of(op.results[0].type))]
+    return [result if is_tile(v) else None for v in op.operands]
+
+
+def result_encoding(op: Operation, operand: Encoding) -> Encoding | None:
+    """What a follower's result has if a tile operand has this encoding; None if none fits."""
+    if isinstance(op, ttir.ExpandDimsOp):
+        if isinstance(operand, SliceEncoding) and operand.get("dim") == op.axis:
+            return operand.get("parent")
+        return None
+    if isinstance(op, ttir.TransOp):
+        return transposed(operand, tuple(op.order), ir.shape_of(op.operands[0].type))
+    return operand
+
+
+@lru_cache(maxsize=1024)
+def transposed(encoding: Encoding, order: tuple[int, ...], shape: tuple[int, ...]) -> Encoding:
+    """The encoding of a tile whose axis i was axis `order[i]` of a tile of this shape and encoding:
+    all elements stay where they are."""
+    if isinstance(encoding, BlockedEncoding) and len(encoding.parameters_dict.data) == 4:
+        where = {axis: i for i, axis in enumerate(order)}
+        sizes = {
+            key: tuple(encoding.get(key)[i] for i in order)
+            for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")
+        }
+        return BlockedEncoding.make(**sizes, order=tuple(where[a] for a in encoding.get("order")))
+    layout = linear(encoding, shape)
+    layout = layout.transpose_outs([dim(i) for i in order])
+    layout = layout.rename_outs({dim(axis): dim(i) for i, axis in enumerate(order)})
+    return LinearEncoding.from_layout(layout)
+
+
+def flat(layout: LinearLayout) -> LinearLayout:
+    """The map to the row-major index."""
+    return layout.transpose_outs(layout.out_names[::-1]).flatten_outs(dim(0))
+
+
+@lru_cache(maxsize=1024)
+def reshaped(
+    encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
+) -> LinearEncoding:
+    """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
+    layout = flat(linear(encoding, shape))
+    sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
+    layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
+    return LinearEncoding.from_layout(layout)
+
+
+def product(numbers: Sequence[int]) -> int:
+    """The product of some sizes."""
+    total = 1
+    for number in numbers:
+        total *= number
+    return total
+
+
+@lru_cache(maxsize=4096)
+def blocked_for(
+    shape: tuple[int, ...],
+    per_thread: tuple[int, ...],
+    order: tuple[int, ...],
+    num_warps: int,
+    lanes: int = 32,
+) -> BlockedEncoding:
+    """A blocked encoding that covers a tile of this shape: threads go along the fastest axis as far
+    as it reaches, then on to the next; the slowest takes what is left."""
+    lanes_left, warps_left, threads_left = lanes, num_warps, lanes * num_warps
+    threads, warps = [1] * len(shape), [1] * len(shape)
+    for axis in order[:-1]:
+        here = max(1, min(threads_left, shape[axis] // per_thread[axis]))
+        threads[axis] = min(here, lanes_left)
+        warps[axis] = max(1, min(here // threads[axis], warps_left))
+        lanes_left //= threads[axis]
+        warps_left //= warps[axis]
+        threads_left //= here
+    threads[order[-1]], warps[order[-1]] = lanes_left, warps_left
+    return BlockedEncoding.make(
+        sizePerThread=per_thread, threadsPerWarp=tuple(threads), warpsPerCTA=tuple(warps),
+        order=order,
+    )  # fmt: skip
+
+
+def default_encoding(shape: tuple[int, ...], num_warps: int) -> BlockedEncoding:
+    """One element a thread, rows first."""
+    rank = len(shape)
+    return blocked_for(shape, (1,) * rank, tuple(reversed(range(rank))), num_warps)
+
+
+def is_of_mma(encoding: Any) -> bool:
+    """Whether an encoding is that of a tensor core's result, or a slice of one."""
+    while isinstance(encoding, SliceEncoding):
+        encoding = encoding.get("parent")
+    return isinstance(encoding, NvidiaMmaEncoding)
+
+
+def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of a tile, that along which a thread has neighbours first."""
+    if isinstance(encoding, BlockedEncoding):
+        return encoding.get("order")
+    if isinstance(encoding, DotOperandEncoding):
+        return tuple(reversed(range(len(shape))))
+    rank = len(shape)
+    bases = linear(encoding, shape).bases("register")
+    neighbours = [any(b[a] == 1 and sum(b) == 1 for b in bases) for a in range(rank)]
+    return tuple(sorted(range(rank), key=lambda a: (not neighbours[a], -a)))
+
+
+def num_warps_of(module: Any) -> int:
+    """The warps of a program, from the module's attributes. Raises `ValueError` without them."""
+    found: Any = module.attributes.get("ttg.num-warps")
+    if found is None:
+        raise ValueError('the module has no attribute "ttg.num-warps"; run convert-ttir-to-ttgir')
+    return found.value.data
+
+
+def capability_of(module: Any) -> int:
+    """The compute capability, 90 for `ttg.target = "cuda:90"`. Raises `ValueError`."""
+    found: Any = module.attributes.get("ttg.target")
+    if found is None or not found.data.startswith("cuda:"):
+        raise ValueError('the module has no attribute ttg.target = "cuda:..."')
+    return int(found.data.removeprefix("cuda:"))
