@@ -10,15 +10,16 @@ from tritium.passes.ttir.licm import LICM
 from tritium.passes.ttir.reorder_broadcast import ReorderBroadcast
 from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.symbol_dce import SymbolDCE
+from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
     Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, Structure, SymbolDCE,
-    UniformAdvance, Unroll,
+    TensorPointers, UniformAdvance, Unroll,
 )  # fmt: skip
 
 __all__ = [
     "CSE", "DCE", "LICM", "PASSES", "Canonicalize", "Combine", "Inline", "ReorderBroadcast",
-    "Structure", "SymbolDCE", "UniformAdvance", "Unroll",
+    "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance", "Unroll",
 ]  # fmt: skip
