@@ -295,3 +295,16 @@ def endless(out, n):
 
 def test_an_endless_loop_is_rejected():
     assert "always true" in str(message_of(endless, n=1))
+
+
+def test_nested_conditional_returns_are_limited(tmp_path):
+    lines = ["def kernel(out, n):"]
+    for i in range(9):
+        lines += [f"    if n > {i}:", f"        if n == {i + 20}:", "            return"]
+    path = tmp_path / "nested_returns.py"
+    path.write_text("\n".join([*lines, "    pass", ""]))
+    namespace = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    error = message_of(jit(namespace["kernel"]), n=1)
+    assert isinstance(error, UnsupportedLanguageConstruct)
+    assert "nested conditional returns" in str(error)

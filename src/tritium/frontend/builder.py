@@ -98,7 +98,7 @@ class IRBuilder:
     def region(
         self,
         types: Sequence[Type],
-        body: Callable[..., Sequence[SSAValue]],
+        body: Callable[..., Sequence[Any]],
         terminator: type[Op],
     ) -> Region:
         block = Block(arg_types=types)

@@ -11,7 +11,7 @@ from tritium import language as tl
 from tritium.errors import CompilationError
 from tritium.frontend.control import ControlFlow
 from tritium.frontend.values import is_dynamic, wrap
-from tritium.language.base import base_value, is_builtin
+from tritium.language.base import as_tuple, base_value, is_builtin
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.function import JITCallable
 
@@ -83,9 +83,9 @@ class CodeGenerator(ControlFlow):
         if function in _VALUE_BUILTINS:
             args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
             if function is isinstance and isinstance(args[0], constexpr):
-                classes: tuple[Any, ...] = args[1] if isinstance(args[1], tuple) else (args[1],)
-                plain = isinstance(args[0].value, tuple(c for c in classes if inspect.isclass(c)))
-                return constexpr(plain or isinstance(args[0], args[1]))
+                classes = tuple(c for c in as_tuple(args[1]) if inspect.isclass(c))
+                plain = isinstance(args[0].value, classes)
+                return constexpr(isinstance(args[0], args[1]) or plain)
             return wrap(function(*args, **unwrap(dict(kwargs))))
         if inspect.isclass(function) and hasattr(function, "_fields"):
             return wrap(function(*args, **kwargs))

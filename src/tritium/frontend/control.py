@@ -40,8 +40,14 @@ from tritium.ops.arith import SubIOp
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 
 
+_MAX_COPIES = 64
+
+
 class ControlFlow(Statements):
     """Visits statements that choose what runs next."""
+
+    copies = 0
+    """How often the rest of the function had to be generated once more."""
 
     def visit_block(self, statements: Sequence[ast.stmt]) -> None:
         """Visit statements, none of which returns."""
@@ -83,6 +89,14 @@ class ControlFlow(Statements):
             chosen = node.body if unwrap(condition) else node.orelse
             return self.visit_tail([*chosen, *rest])
         condition = self.condition(condition, node.test)
+        if rest and not always_returns(node.body) and not always_returns(node.orelse):
+            self.copies += 1
+            if self.copies > _MAX_COPIES:
+                raise self.unsupported(
+                    node,
+                    f"more than {_MAX_COPIES} nested conditional returns; what follows each of them "
+                    "is generated twice. Set a variable and return once, at the end",
+                )
         before, position = self.scope.locals, self.builder.location
         blocks = (Block(), Block())
         values: list[Any] = []
@@ -403,6 +417,14 @@ def contains_return(nodes: Sequence[ast.AST]) -> bool:
     return next(returns(nodes), None) is not None
 
 
+def always_returns(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control never reaches what follows the statements."""
+    last = statements[-1] if statements else None
+    if isinstance(last, ast.If):
+        return always_returns(last.body) and always_returns(last.orelse)
+    return isinstance(last, ast.Return)
+
+
 def assigned_names(loop: ast.For | ast.While) -> list[str]:
     """Names that the loop's body (or a `while`'s test) assigns, in order of appearance. Those
     declared `tl.constexpr` are local to one turn and left out."""
@@ -410,9 +432,12 @@ def assigned_names(loop: ast.For | ast.While) -> list[str]:
     constant: set[str] = set()
 
     def collect(node: ast.AST) -> None:
-        if isinstance(node, ast.AnnAssign) and is_constexpr_annotation(node.annotation):
-            if isinstance(node.target, ast.Name):
-                constant.add(node.target.id)
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and is_constexpr_annotation(node.annotation)
+        ):
+            constant.add(node.target.id)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names[node.id] = None
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.ir import Block, Region
@@ -12,7 +12,7 @@ from xdsl.ir import Block, Region
 from tritium import language as tl
 from tritium.frontend.values import is_dynamic, unflatten, wrap
 from tritium.frontend.visitor import Visitor
-from tritium.language.base import base_value
+from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.ops.scf import IfOp, YieldOp
@@ -77,10 +77,9 @@ class Expressions(Visitor):
         value = self.visit(node)
         if isinstance(value, constexpr):
             value = wrap(value.value)
-        if not isinstance(value, (tl.tuple, tuple, list)):
+        if not isinstance(value, tl.tuple) and not is_sequence(value):
             raise self.error(node, f"only a tuple can be unpacked with `*`; got {value!r}")
-        members: Sequence[Any] = value
-        return [wrap(v) for v in members]
+        return [wrap(v) for v in value]
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         if len(node.generators) != 1 or node.generators[0].is_async:
@@ -101,9 +100,8 @@ class Expressions(Visitor):
             bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
             if all(isinstance(b, int) for b in bounds):
                 return [constexpr(i) for i in range(*bounds)]
-        elif isinstance(value, (tl.tuple, tuple, list)):
-            members: Sequence[Any] = value
-            return [wrap(v) for v in members]
+        elif isinstance(value, tl.tuple) or is_sequence(value):
+            return [wrap(v) for v in value]
         raise self.error(node, "a comprehension can only run over a tuple or a constant range")
 
     def bind(self, target: ast.AST, value: Any) -> None:
@@ -167,6 +165,7 @@ class Expressions(Visitor):
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         is_and = isinstance(node.op, ast.And)
         combine = tl.logical_and if is_and else tl.logical_or
+        last: Any = None
         dynamic: Any = None
         for operand in node.values:
             value = self.visit(operand)
@@ -177,7 +176,7 @@ class Expressions(Visitor):
                 last = value
                 continue
             last = dynamic = value if dynamic is None else combine(dynamic, value)
-        return wrap(last) if dynamic is None else dynamic  # pyright: ignore
+        return wrap(last) if dynamic is None else dynamic
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         condition = self.visit(node.test)
@@ -218,7 +217,7 @@ class Expressions(Visitor):
                     "Boolean value of Tensor with more than one value is ambiguous; reduce it "
                     "to a scalar (`tl.max(x)`, say) or use `tl.where`",
                 )
-            value = tl.tensor.item(value)  # pyright: ignore
+            value = value.item()
         return value.to(tl.int1)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:

@@ -24,7 +24,7 @@ from tritium.frontend.values import ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
 from tritium.language import emitter
-from tritium.language.base import base_type
+from tritium.language.base import base_type, is_sequence
 from tritium.language.constexpr import constexpr_type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.function import JITCallable
@@ -130,7 +130,8 @@ class ModuleGenerator:
                 builder.name_hint = None
                 generator.place(tree)
                 start = builder.location
-                arguments = dict(zip(types, unflatten(list(types.values()), block.args), strict=True))
+                values = unflatten(list(types.values()), block.args)
+                arguments = dict(zip(types, values, strict=True))
                 for name, value in arguments.items():
                     generator.named(name, value)
                 for argument in block.args:
@@ -192,10 +193,9 @@ def to_attribute(value: Any) -> Attribute:
 
 def argument_type(signature: Any, constants: Mapping[Path, Any], path: Path) -> base_type:
     """The language type of an argument from its signature ("*fp32", "constexpr", a tuple)."""
-    if isinstance(signature, (tuple, list)):
-        kinds: Sequence[Any] = signature
-        members = [argument_type(k, constants, (*path, i)) for i, k in enumerate(kinds)]
-        return tuple_type(members, getattr(kinds, "_fields", None))
+    if is_sequence(signature):
+        members = [argument_type(k, constants, (*path, i)) for i, k in enumerate(signature)]
+        return tuple_type(members, getattr(signature, "_fields", None))
     if signature == "constexpr" or path in constants:
         return type_of(wrap(constants.get(path)))
     return str_to_ty(signature)

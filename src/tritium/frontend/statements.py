@@ -8,7 +8,7 @@ from typing import Any
 from tritium import language as tl
 from tritium.frontend.expressions import Expressions
 from tritium.frontend.values import is_dynamic, wrap
-from tritium.language.base import base_value
+from tritium.language.base import base_value, is_sequence
 from tritium.language.constexpr import constexpr, unwrap
 
 _HINTS = {
@@ -165,9 +165,9 @@ class Statements(Expressions):
     def _unpack(self, target: ast.Tuple | ast.List, value: Any) -> None:
         if isinstance(value, constexpr):
             value = wrap(value.value)
-        if not isinstance(value, (tl.tuple, tuple, list)):
+        if not isinstance(value, tl.tuple) and not is_sequence(value):
             raise self.error(target, f"cannot unpack {value!r}; a tuple is required")
-        values: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        values: list[Any] = list(value)
         names = target.elts
         star = next((i for i, t in enumerate(names) if isinstance(t, ast.Starred)), None)
         if star is None and len(values) != len(names):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritium import language as tl
-from tritium.language.base import base_type, base_value
+from tritium.language.base import base_type, base_value, is_sequence
 from tritium.language.casts import constant, to_tensor
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.tuples import tuple_type, type_of
@@ -20,10 +20,9 @@ def wrap(value: Any) -> Any:
         return value
     if value is None or isinstance(value, (bool, int, float, str, base_type)):
         return constexpr(value)
-    if isinstance(value, (tuple, list)):
-        members: Sequence[Any] = value
-        wrapped = [wrap(v) for v in members]
-        names = getattr(members, "_fields", None)
+    if is_sequence(value):
+        wrapped = [wrap(v) for v in value]
+        names = getattr(value, "_fields", None)
         return tl.tuple(wrapped, tuple_type(map(type_of, wrapped), names))
     return value
 
@@ -32,9 +31,8 @@ def is_dynamic(value: Any) -> bool:
     """Whether any part of the value exists only when the kernel runs."""
     if isinstance(value, constexpr):
         return False
-    if isinstance(value, (tuple, list)):
-        members: Sequence[Any] = value
-        return any(is_dynamic(v) for v in members)
+    if is_sequence(value):
+        return any(is_dynamic(v) for v in value)
     return isinstance(value, base_value) and bool(value.flatten())
 
 
