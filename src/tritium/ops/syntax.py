@@ -240,6 +240,9 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
         result = result[0]
     if result is None and found.types.get("result"):
         result = found.types["result"][0]
+    if result is None and cls.result_names:
+        # One type written for all results.
+        result = found.types.get(cls.result_names[0])
     try:
         return cls.build(*operands, result=result, attributes=extra, **attrs)
     except OpError as error:

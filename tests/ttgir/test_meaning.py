@@ -1,0 +1,33 @@
+"""The passes to ttgir keep the meaning of programs: the kernels of the reference's corpus are run
+before and after by the reference semantics, which catches missing waits of asynchronous work too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ir.test_reference_runs import CASES, REFERENCE, Kernel
+from tritium.passes import PassManager, pipelines
+
+#: What the GPUs' pipelines do not take; see each.
+UNSUPPORTED = {
+    "indirect_pointers": "its check needs the function's own name",
+}
+
+
+def lowered(name: str, capability: int, num_warps: int, num_stages: int) -> Any:
+    """The kernel of the corpus, brought to ttgir."""
+    kernel = Kernel(REFERENCE / f"{name}.source.ttir")
+    passes = [*pipelines.ttir(), *pipelines.ttgir(capability, num_warps, num_stages)]
+    PassManager(passes, verify_each=True).run(kernel.module)
+    kernel.module.verify()
+    return kernel
+
+
+@pytest.mark.parametrize("capability,num_warps,num_stages", [(90, 4, 3), (80, 8, 2), (90, 1, 1)])
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_ttgir_runs_on_arrays(
+    name: str, capability: int, num_warps: int, num_stages: int
+) -> None:
+    CASES[name](lowered(name, capability, num_warps, num_stages))
