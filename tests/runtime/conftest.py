@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.launching import StubDriver
 
+from tests.support.launching import StubDriver
 from tritium import knobs
 from tritium.runtime import driver
 

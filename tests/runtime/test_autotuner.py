@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import StubDriver
 
 import tritium
 import tritium.language as tl
+from tests.support.launching import StubDriver
 from tritium.errors import (
     AutotunerError,
     CompileTimeAssertionFailure,

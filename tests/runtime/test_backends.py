@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.dummy_backend import COMPILER, DRIVER
 
 import tritium
 import tritium.language as tl
+from tests.runtime.dummy_backend import COMPILER, DRIVER
 from tritium.backends import base
 from tritium.backends.base import Backends, BaseBackend, DriverBase, concrete_subclass, make_backend
 from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource
 from tritium.runtime import driver
 
+OWN = dict(base._OWN)  # pyright: ignore[reportPrivateUsage]
 Install = Callable[..., None]
 
 
@@ -72,7 +73,7 @@ def fill(out, value, N: tl.constexpr):
 def test_discovery(install: Install, group: str) -> None:
     install("pkg_one", group=group)
     found = tritium.backends.backends
-    assert set(found) == {"cpu", "dummy"} and len(found) == 2 and "dummy" in found
+    assert set(found) == {*OWN, "dummy"} and len(found) == len(OWN) + 1 and "dummy" in found
     backend = found["dummy"]
     assert issubclass(backend.compiler, BaseBackend) and backend.compiler.__name__ == "DummyBackend"
     assert issubclass(backend.driver, DriverBase) and backend.driver.__name__ == "DummyDriver"
@@ -82,7 +83,7 @@ def test_discovery(install: Install, group: str) -> None:
 
 def test_an_installed_triton_is_not_ours(install: Install) -> None:
     install("pkg_nvidia", name="nvidia", dist="triton")
-    assert set(tritium.backends.backends) == {"cpu"}
+    assert tritium.backends.backends.packages == OWN
 
 
 def test_ours_cannot_be_replaced(install: Install) -> None:

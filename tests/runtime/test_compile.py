@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import add_kernel
 
 import tritium
 import tritium.language as tl
+from tests.support.launching import add_kernel
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend
@@ -101,11 +101,7 @@ def test_explicit_target() -> None:
         target.arch = 5
 
 
-METADATA = """hash name target arch num_warps num_ctas num_stages cluster_dims shared maxnreg
-    enable_fp_fusion extern_libs supported_fp8_dtypes deprecated_fp8_dot_operand_dtypes
-    allowed_dot_input_precisions default_dot_input_precision max_num_imprecise_acc_default
-    launch_pdl launch_cooperative_grid sanitize_overflow ir_override instrumentation_mode
-    backend_name warp_size debug triton_version""".split()
+METADATA = ["hash", "name", "target", "arch", "num_warps", "num_ctas", "num_stages", "cluster_dims", "shared", "maxnreg", "enable_fp_fusion", "extern_libs", "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "allowed_dot_input_precisions", "default_dot_input_precision", "max_num_imprecise_acc_default", "launch_pdl", "launch_cooperative_grid", "sanitize_overflow", "ir_override", "instrumentation_mode", "backend_name", "warp_size", "debug", "triton_version"]
 
 
 def test_metadata(fresh_cache: Path) -> None:

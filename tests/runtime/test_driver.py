@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import StubDriver
 
 import tritium
+from tests.support.launching import StubDriver
 from tritium.backends import active
 from tritium.backends.base import Backends, BaseBackend, DriverBase, GPUDriver
 from tritium.backends.compiler import GPUTarget

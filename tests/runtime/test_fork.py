@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import add_kernel
 
 import tritium
+from tests.support.launching import add_kernel
 from tritium import knobs
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import module_from
 
 import tritium
 import tritium.language as tl
+from tests.support.launching import module_from
 
 
 def _module(source: str, folder: Path) -> Any:

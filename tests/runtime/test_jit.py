@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import StubDriver, add_kernel, module_from
 
 import tritium
 import tritium.language as tl
+from tests.support.launching import StubDriver, add_kernel, module_from
 from tritium.runtime import Autotuner, JITFunction, KernelInterface, driver
 
 
@@ -204,7 +204,7 @@ def test_repr_names_the_kernel() -> None:
 
 def test_defaults_keywords_and_annotations() -> None:
     @tritium.jit
-    def fill(out, a=2, b: tl.float32 = 3, C: "tl.constexpr" = 4):
+    def fill(out, a=2, b: tl.float32 = 3, C: tl.constexpr = 4):
         tl.store(out, a + b + C)
 
     out = np.zeros(1, np.float32)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import StubDriver, add_kernel
 
 import tritium
+from tests.support.launching import StubDriver, add_kernel
 from tritium.compiler import ASTSource
 from tritium.compiler.kernel import AsmDict
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.support.launching import StubDriver
 
 import tritium
 import tritium.language as tl
+from tests.support.launching import StubDriver
 from tritium import knobs
 from tritium.runtime.jit import MockTensor, TensorWrapper, reinterpret
 from tritium.runtime.specialize import canonical_dtype, int_type
@@ -192,7 +191,7 @@ def test_annotations_fix_types(annotation: Any, value: Any, type_: str) -> None:
 
 def test_const_pointers() -> None:
     @tritium.jit
-    def kernel(x: tl.const, y: "const"):  # noqa: F821  # pyright: ignore
+    def kernel(x: tl.const, y: const):  # noqa: F821  # pyright: ignore
         pass
 
     a = np.zeros(4, np.float32)

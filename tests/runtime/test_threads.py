@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.launching import StubDriver, add_kernel, module_from
 
 import tritium
 import tritium.language as tl
+from tests.support.launching import StubDriver, add_kernel, module_from
 from tritium import knobs
 from tritium.runtime import driver
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, overload
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend, make_backend
-from tritium.compiler import ASTSource, CompiledKernel, compile  # noqa: A004
-from tritium.language.constexpr import constexpr, constexpr_function, unwrap
+from tritium.compiler import ASTSource, CompiledKernel, compile
+from tritium.language.constexpr import constexpr_function, unwrap
 from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
 from tritium.runtime.interface import Grid, KernelInterface, T
@@ -78,7 +78,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         do_not_specialize_on_alignment: Sequence[str | int] | None = None,
         debug: bool | None = None,
         noinline: bool | None = None,
-        repr: Callable[[Any], str] | None = None,  # noqa: A002
+        repr: Callable[[Any], str] | None = None,
         launch_metadata: Callable[..., dict[str, Any]] | None = None,
     ):
         super().__init__(fn)
@@ -377,7 +377,7 @@ def jit(fn: T) -> JITFunction[T]: ...
 def jit(
     *,
     version: Any = None,
-    repr: Callable[[Any], str] | None = None,  # noqa: A002
+    repr: Callable[[Any], str] | None = None,
     launch_metadata: Callable[..., dict[str, Any]] | None = None,
     do_not_specialize: Sequence[str | int] | None = None,
     do_not_specialize_on_alignment: Sequence[str | int] | None = None,
@@ -388,7 +388,7 @@ def jit(
     fn: T | None = None,
     *,
     version: Any = None,
-    repr: Callable[[Any], str] | None = None,  # noqa: A002
+    repr: Callable[[Any], str] | None = None,
     launch_metadata: Callable[..., dict[str, Any]] | None = None,
     do_not_specialize: Sequence[str | int] | None = None,
     do_not_specialize_on_alignment: Sequence[str | int] | None = None,

@@ -110,8 +110,8 @@ class Specializer:
 
     @property
     def function(self) -> Callable[[Any], tuple[Any, Any]]:
-        """(type, specialization) of an argument. Raises `TypeError` naming the parameter."""
-        return self.constant if self.param.is_constexpr else self.__call__
+        """What `__call__` does for this parameter."""
+        return self.constant if self.param.is_constexpr else self.dynamic
 
     def constant(self, arg: Any) -> tuple[Any, Any]:
         """The specialization for a constexpr parameter."""
@@ -121,7 +121,12 @@ class Specializer:
         return "constexpr", constexpr_key(arg, f"argument '{self.name}'")
 
     def __call__(self, arg: Any) -> tuple[Any, Any]:
-        kind = type(arg)
+        """(type, specialization) of an argument. Raises `TypeError` naming the parameter."""
+        return self.function(arg)
+
+    def dynamic(self, arg: Any) -> tuple[Any, Any]:
+        """The specialization for any other parameter."""
+        kind: type = type(arg)
         handler = self._handlers.get(kind)
         if handler is None:
             handler = self._handlers[kind] = self._handler(kind)
@@ -180,7 +185,7 @@ class Specializer:
         if arg is None or isinstance(arg, (str, base_type, constexpr, JITCallable)):
             return self.constant(arg)
         if isinstance(arg, tuple):
-            pairs = [self(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
+            pairs = [self.dynamic(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
             types, specs = (tuple(p[i] for p in pairs) for i in (0, 1))
             if hasattr(arg, "_fields"):  # pyright: ignore[reportUnknownArgumentType]
                 kind: Any = type(arg)  # pyright: ignore[reportUnknownVariableType]
