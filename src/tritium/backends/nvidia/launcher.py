@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from tritium.backends.nvidia import tensormap
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
 
@@ -23,7 +24,7 @@ _FORMATS = {
     "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
 }  # fmt: skip
 _IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
-SLOT_BYTES = 8
+_I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
 
 
 def _pack_bf16(slot: Any, offset: int, value: Any) -> None:
@@ -88,16 +89,50 @@ def _from_dlpack(arg: Any, position: int) -> int:
     return data + offset
 
 
+class _Packer(NamedTuple):
+    """How argument `position` becomes a parameter at `offset`; a pointer where `pack` is None."""
+
+    position: int
+    offset: int
+    pack: Callable[[Any, int, Any], None] | None
+    name: str
+
+
+class _Descriptor:
+    """Packs a host descriptor: its tensor map, then the shape (i32) and the strides (i64). The
+    map is encoded again only when the tensor is another one."""
+
+    def __init__(self, meta: Any, position: int):
+        self._meta, self._position = meta, position
+        self._known: tuple[Any, bytes] = (None, b"")
+
+    def __call__(self, values: Any, offset: int, arg: Any) -> None:
+        address = address_of(arg.base, self._position)
+        key = address, tuple(arg.shape), tuple(arg.strides), getattr(arg, "padding", None)
+        if key != self._known[0]:
+            self._known = key, tensormap.encode(address, arg, self._meta)
+        values[offset : offset + tensormap.BYTES] = self._known[1]
+        offset += tensormap.BYTES
+        for size in key[1]:
+            _I32(values, offset, size)
+            offset += 8
+        for stride in key[2]:
+            _I64(values, offset, stride)
+            offset += 8
+
+
 class _Slot:
     """Space for the parameters of one launch, and its configuration."""
 
-    def __init__(self, count: int, warps: int, shared: int, pdl: bool, cooperative: bool):
+    def __init__(
+        self, layout: Sequence[int], size: int, warps: int, shared: int, pdl: bool,
+        cooperative: bool,
+    ):  # fmt: skip
         driver = library()
-        self.values = bytearray(SLOT_BYTES * max(count, 1))
-        start = ctypes.addressof(ctypes.c_char.from_buffer(self.values))
-        self.pointers = (ctypes.c_void_p * max(count, 1))(
-            *(start + SLOT_BYTES * i for i in range(count))
-        )
+        self._memory = ctypes.create_string_buffer(size + tensormap.ALIGNMENT)
+        start = -(-ctypes.addressof(self._memory) // tensormap.ALIGNMENT) * tensormap.ALIGNMENT
+        self.values = (ctypes.c_char * size).from_address(start)
+        self.pointers = (ctypes.c_void_p * len(layout))(*(start + offset for offset in layout))
         self.address = ctypes.addressof(self.pointers)
         self.config = driver.CUlaunchConfig()
         self.config.blockDimX, self.config.blockDimY, self.config.blockDimZ = 32 * warps, 1, 1
@@ -125,7 +160,7 @@ class CudaLauncher:
         self._function = self._driver.CUfunction(function)
         signature = getattr(src, "signature", None)
         if signature is None:  # a file of IR: the types of the kernel's own parameters
-            signature = {f"arg{i}": t for i, t in enumerate(metadata.kernel_signature)}
+            signature = {f"arg{i}": t for i, t in enumerate(_arguments(metadata))}
         constants = getattr(src, "constants", {})
         self._nested = any(isinstance(t, (tuple, list)) for t in signature.values())
         self._params: list[tuple[str, str] | None] = []
@@ -151,23 +186,40 @@ class CudaLauncher:
         else:
             self._params.append((name, _IR_NAMES.get(kind, kind)))
 
-    def _make_packers(self) -> list[tuple[int, int, Callable[..., None] | None, str]]:
-        """(position of the argument, offset, how to pack a scalar or None for a pointer, name)."""
-        packers: list[tuple[int, int, Callable[..., None] | None, str]] = []
+    def _make_packers(self) -> list[_Packer]:
+        """One for each argument that the kernel takes; also fills in `_layout` and `_size`."""
+        packers: list[_Packer] = []
+        maps = iter(self._metadata.tensordesc_meta)
+        self._layout: list[int] = []
+        self._size = 0
         for position, param in enumerate(self._params):
             if param is None:
                 continue
             name, kind = param
-            offset = SLOT_BYTES * len(packers)
-            if kind.startswith("*"):
-                packers.append((position, offset, None, name))
+            if kind.startswith("tensordesc"):
+                meta = next(maps)
+                offset = self._place(tensormap.BYTES, tensormap.ALIGNMENT)
+                rank = len(meta["block_size"])
+                for size in [4] * rank + [8] * rank:
+                    self._place(size, 8)
+                packers.append(_Packer(position, offset, _Descriptor(meta, position), name))
+            elif kind.startswith("*"):
+                packers.append(_Packer(position, self._place(8, 8), None, name))
             elif kind == "bf16":
-                packers.append((position, offset, _pack_bf16, name))
+                packers.append(_Packer(position, self._place(8, 8), _pack_bf16, name))
             elif kind in _FORMATS:
-                packers.append((position, offset, struct.Struct(_FORMATS[kind]).pack_into, name))
+                pack = struct.Struct(_FORMATS[kind]).pack_into
+                packers.append(_Packer(position, self._place(8, 8), pack, name))
             else:
                 raise NotImplementedError(f"arguments of type {kind!r} ('{name}')")
         return packers
+
+    def _place(self, size: int, alignment: int) -> int:
+        """Space for one of the kernel's parameters."""
+        offset = -(-self._size // alignment) * alignment
+        self._layout.append(offset)
+        self._size = offset + -(-size // 8) * 8
+        return offset
 
     def __call__(
         self,
@@ -220,9 +272,22 @@ class CudaLauncher:
     def _new_slot(self) -> _Slot:
         metadata = self._metadata
         return _Slot(
-            len(self._packers), metadata.num_warps, metadata.shared,
+            self._layout, max(self._size, 8), metadata.num_warps, metadata.shared,
             metadata.launch_pdl, metadata.launch_cooperative_grid,
         )  # fmt: skip
+
+
+def _arguments(metadata: Any) -> list[str]:
+    """The arguments that stand for a kernel's parameters: a descriptor's shape and strides, which
+    follow it, come from the descriptor."""
+    kinds, maps = iter(metadata.kernel_signature), iter(metadata.tensordesc_meta)
+    found: list[str] = []
+    for kind in kinds:
+        found.append(kind)
+        if kind == "tensordesc":
+            for _ in range(2 * len(next(maps)["block_size"])):
+                next(kinds)
+    return found
 
 
 _PACK_ADDRESS = struct.Struct("Q").pack_into

@@ -36,7 +36,6 @@ def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOpt
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
     text, facts = lower_to_llvm(module, arch, options)
     metadata.update(facts)
-    metadata.setdefault("tensordesc_meta", [])
     return text
 
 

@@ -20,6 +20,9 @@ VIEWS = frozenset({
     "ttg.memdesc_reshape", "ttng.warp_group_dot_wait",
 })  # fmt: skip
 _UNTIL_THE_END = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce"})
+SMALL = 1024
+"""Scratch of at most so many bytes is never shared: two reductions in a loop then need no barrier
+between them."""
 ALIGNMENT = 1024  # of tiles that the tensor cores read; 16 for all else
 
 
@@ -57,13 +60,15 @@ def allocate(blocks: list[Block], scratch: Callable[[Any], int]) -> Allocation:
     finder = _Liveness()
     finder.blocks(blocks)
     wanted: list[tuple[Any, int, int, int, int]] = []
+    end = len(finder.position)
     for op, first in finder.position.items():
         if op.name == "ttg.local_alloc":
             last = max(first, finder.last.get(op, first))
             size = buffer_bytes(op.results[0].type)
             wanted.append((op, size, ALIGNMENT if size >= ALIGNMENT else 16, first, last))
         elif (size := scratch(op)) > 0:
-            wanted.append((op, size, 16, first, first))
+            small = size <= SMALL
+            wanted.append((op, size, 16, 0 if small else first, end if small else first))
     places: dict[Any, Range] = {}
     for op, size, alignment, first, last in sorted(wanted, key=lambda w: (-w[1], w[3])):
         busy = sorted(

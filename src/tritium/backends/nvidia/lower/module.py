@@ -23,11 +23,10 @@ from tritium.backends.nvidia.lower.reduce import scratch_bytes
 from tritium.backends.nvidia.lower.shared import conversion_bytes
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
+from tritium.backends.nvidia.tensormap import BYTES, describe
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.ops import ttir
-
-DESCRIPTOR_BYTES = 128
 
 
 def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, Any]]:
@@ -47,6 +46,9 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
     shared = _kernel(out, kernels[0], arch, num_warps, options)
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
+        "tensordesc_meta": [
+            describe(a.type) for a in kernels[0].body.args if isinstance(a.type, ir.TensorDescType)
+        ],
         "shared": shared, "num_warps": num_warps, "tmem_size": 0,
         "global_scratch_size": 0, "global_scratch_align": 1,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
@@ -56,6 +58,8 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
 
 def _signature(type: Any) -> str:
     """What the launcher calls a parameter's type: `*` for pointers, `i32`, `f32`."""
+    if isinstance(type, ir.TensorDescType):
+        return "tensordesc"
     return "*" if isinstance(type, ir.PointerType) else str(type)
 
 
@@ -89,7 +93,7 @@ def _kernel(out: Module, op: Any, arch: int, num_warps: int, options: Any) -> in
         type: Any = argument.type
         if isinstance(type, ir.TensorDescType):
             kind, attributes = (
-                "ptr", f'byval([{DESCRIPTOR_BYTES} x i8]) align 64 "nvvm.grid_constant"'
+                "ptr", f'byval([{BYTES} x i8]) align 64 "nvvm.grid_constant"'
             )  # fmt: skip
         else:
             kind = value_type(type)
