@@ -66,7 +66,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 def test_damaged_entries_are_compiled_again(cache: Path, name: str, damage: str) -> None:
     assert launch() == [False] and launch() == [True]
     DAMAGE[damage](files(cache)[name])
-    with pytest.warns(RuntimeWarning, match="ignoring the damaged cache entry .*fill") as seen:
+    with pytest.warns(RuntimeWarning, match=r"ignoring the damaged cache entry .*fill") as seen:
         assert launch() == [False]
     assert len([w for w in seen if "ignoring the damaged" in str(w.message)]) == 1
     with warnings.catch_warnings():
@@ -80,7 +80,7 @@ def test_a_wrong_digest_that_the_group_believes(cache: Path) -> None:
     path = files(cache)["fill.json"]
     data = json.loads(path.read_text())
     path.write_text(json.dumps({**data, "scratch_bytes": 1 << 40}))
-    with pytest.warns(RuntimeWarning, match="its content is not what was stored"):
+    with pytest.warns(RuntimeWarning, match=r"its content is not what was stored"):
         assert launch() == [False]
 
 
@@ -88,7 +88,8 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     """A file stands where the cache directory should be: kernels run, with one warning."""
     (tmp_path / "file").touch()
     program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent("""
+    program.write_text(
+        textwrap.dedent("""
         import warnings
         import numpy as np
         import tritium, tritium.language as tl
@@ -108,7 +109,8 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
         assert len(texts) == 1 and "cannot be written" in texts[0], texts
         assert "kept in memory" in texts[0]
         print("fine")
-    """))
+    """)
+    )
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "file" / "cache")}
     result = subprocess.run(
         [sys.executable, program], env=environment, capture_output=True, text=True
@@ -123,7 +125,7 @@ def test_a_full_disk(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(FileCacheManager, "_write", full)
-    with pytest.warns(RuntimeWarning, match="cannot be written.*No space left") as seen:
+    with pytest.warns(RuntimeWarning, match=r"cannot be written.*No space left") as seen:
         assert launch() == [False]
         assert launch(5) == [True], "it is found in memory"
     assert len([w for w in seen if "cannot be written" in str(w.message)]) == 1
@@ -174,6 +176,6 @@ def test_a_compilation_error_leaves_nothing(cache: Path) -> None:
     def wrong(out):
         tl.store(out, undefined)  # noqa: F821  # pyright: ignore
 
-    with pytest.raises(tritium.CompilationError, match="undefined"):
+    with pytest.raises(tritium.CompilationError, match=r"undefined"):
         wrong[(1,)](np.zeros(1))
     assert not list(cache.glob("*/wrong.*"))

@@ -27,7 +27,10 @@ class OnDevice:
     dtype = np.dtype(np.float32)
     is_cuda = True
     device = "cuda:0"
-    __cuda_array_interface__ = {"data": (1 << 40, False), "shape": (8,), "typestr": "<f4"}
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"data": (1 << 40, False), "shape": (8,), "typestr": "<f4"}
 
 
 class DeviceTensor(OnDevice):
@@ -50,20 +53,24 @@ def test_device_memory(kind: Any) -> None:
     x, out = arrays()
     for args in ((kind(), out), (x, kind())):
         name = "source" if args[1] is out else "target"
-        with pytest.raises(ValueError, match=f"argument '{name}'.* memory of device .*host memory"):
+        with pytest.raises(
+            ValueError, match=rf"argument '{name}'.* memory of device .*host memory"
+        ):
             copy[(1,)](*args, 8, BLOCK=8)
 
 
 def test_read_only() -> None:
     x, out = arrays()
     out.flags.writeable = False
-    with pytest.raises(ValueError, match="argument 'target'.*read-only and the kernel writes to it"):
+    with pytest.raises(
+        ValueError, match=r"argument 'target'.*read-only and the kernel writes to it"
+    ):
         copy[(1,)](x, out, 8, BLOCK=8)
     x.flags.writeable = False
     out = np.zeros_like(x)
     copy[(1,)](x, out, 8, BLOCK=8)
     assert (out == x).all(), "reading is allowed"
-    with pytest.raises(ValueError, match="argument 'target'"):
+    with pytest.raises(ValueError, match=r"argument 'target'"):
         copy[(1,)](out, x, 8, BLOCK=8)
     assert (x == np.arange(8)).all()
 
@@ -71,7 +78,11 @@ def test_read_only() -> None:
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
-        (np.zeros(8, np.complex64), TypeError, "argument 'source': no kernel type matches .*complex64"),
+        (
+            np.zeros(8, np.complex64),
+            TypeError,
+            "argument 'source': no kernel type matches .*complex64",
+        ),
         (np.zeros(8, ">f4"), TypeError, "argument 'source'.*byte order"),
         (np.zeros(8, "U3"), TypeError, "argument 'source': no kernel type matches"),
         ("text", Exception, "source"),
@@ -108,43 +119,47 @@ def test_counts(args: tuple[Any, ...], kwargs: dict[str, Any], message: str) -> 
 
 def test_unknown_keyword() -> None:
     x, out = arrays()
-    with pytest.raises(KeyError, match="Keyword argument BLOK was specified but unrecognised"):
+    with pytest.raises(KeyError, match=r"Keyword argument BLOK was specified but unrecognised"):
         copy[(1,)](x, out, 8, BLOCK=8, BLOK=8)
 
 
 def test_too_large_an_integer() -> None:
     x, out = arrays()
-    with pytest.raises(OverflowError, match="argument 'n': integer argument .* does not fit"):
+    with pytest.raises(OverflowError, match=r"argument 'n': integer argument .* does not fit"):
         copy[(1,)](x, out, 2**70, BLOCK=8)
 
 
 def test_a_constant_that_cannot_be_one() -> None:
     x, out = arrays()
-    with pytest.raises(TypeError, match="argument 'BLOCK': the value of a constexpr must be hashable"):
+    with pytest.raises(
+        TypeError, match=r"argument 'BLOCK': the value of a constexpr must be hashable"
+    ):
         copy[(1,)](x, out, 8, BLOCK=np.arange(3))
-    with pytest.raises(tritium.CompilationError, match="power of 2|power of two"):
+    with pytest.raises(tritium.CompilationError, match=r"power of 2|power of two"):
         copy[(1,)](x, out, 8, BLOCK=7)
 
 
 def test_the_compiled_kernel_checks_too() -> None:
     x, out = arrays()
     kernel = copy[(1,)](x, out, 8, BLOCK=8)
-    with pytest.raises(TypeError, match="argument 'source' .*fp64; .*compiled for a pointer to fp32"):
+    with pytest.raises(
+        TypeError, match=r"argument 'source' .*fp64; .*compiled for a pointer to fp32"
+    ):
         kernel[(1, 1, 1)](x.astype(np.float64), out, 8, 8)
-    with pytest.raises(TypeError, match="takes the grid .* and 4 arguments"):
+    with pytest.raises(TypeError, match=r"takes the grid .* and 4 arguments"):
         kernel[(1, 1, 1)](x, out, 8)
-    with pytest.raises(OverflowError, match="argument 'n'"):
+    with pytest.raises(OverflowError, match=r"argument 'n'"):
         kernel[(1, 1, 1)](x, out, 2**40, 8)
-    with pytest.raises(TypeError, match="argument 'n'"):
+    with pytest.raises(TypeError, match=r"argument 'n'"):
         kernel[(1, 1, 1)](x, out, "8", 8)
 
 
 def test_torch_tensors_on_a_device() -> None:
     torch = pytest.importorskip("torch")
-    x, out = arrays()
-    with pytest.raises(ValueError, match="argument 'source'.* memory of device meta"):
+    _x, out = arrays()
+    with pytest.raises(ValueError, match=r"argument 'source'.* memory of device meta"):
         copy[(1,)](torch.empty(8, device="meta"), out, 8, BLOCK=8)
-    with pytest.raises(TypeError, match="argument 'source'.*complex64"):
+    with pytest.raises(TypeError, match=r"argument 'source'.*complex64"):
         copy[(1,)](torch.zeros(8, dtype=torch.complex64), out, 8, BLOCK=8)
 
 

@@ -1,6 +1,6 @@
 """The source of a third party's backend: kernels become text, launches are counted."""
 
-COMPILER = '''
+COMPILER = """
 import hashlib
 from dataclasses import dataclass
 
@@ -46,9 +46,9 @@ class DummyBackend(BaseBackend):
 
     def get_module_map(self):
         return {}
-'''
+"""
 
-DRIVER = '''
+DRIVER = """
 from tritium.backends.base import DriverBase
 from tritium.backends.compiler import GPUTarget
 
@@ -92,4 +92,4 @@ class DummyDriver(DriverBase):
         return lambda gx, gy, gz, stream, function, packed, data, enter, exit_, *args: (
             launches.append((gx * gy * gz, function, args))
         )
-'''
+"""

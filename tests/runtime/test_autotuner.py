@@ -145,7 +145,7 @@ def test_really_measured() -> None:
 
 @pytest.mark.parametrize("option", ["warmup", "rep", "use_cuda_graph"])
 def test_deprecated_options(option: str) -> None:
-    with pytest.warns(DeprecationWarning, match="deprecated"):
+    with pytest.warns(DeprecationWarning, match=r"deprecated"):
         kernel = tritium.autotune(configs=BLOCKS, key=["n"], **{option: 1})(tritium.jit(add_one.fn))
     x, out = arrays()
     kernel[grid](x, out, 200)
@@ -153,10 +153,13 @@ def test_deprecated_options(option: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"key": ["m"]}, {"key": [], "reset_to_zero": ["m"]}, {"key": [], "restore_value": ["m"]}]
+    "options",
+    [{"key": ["m"]}, {"key": [], "reset_to_zero": ["m"]}, {"key": [], "restore_value": ["m"]}],
 )
 def test_names_are_checked(options: Any) -> None:
-    with pytest.raises(ValueError, match=r"names 'm'; the kernel's parameters are x, out, n, BLOCK"):
+    with pytest.raises(
+        ValueError, match=r"names 'm'; the kernel's parameters are x, out, n, BLOCK"
+    ):
         tritium.autotune(configs=BLOCKS, **options)(add_one)
 
 
@@ -175,7 +178,7 @@ def test_failing_configurations_lose(error: Exception) -> None:
     def post_hook(args: Any, exception: Any) -> None:
         failures.append(exception)
 
-    kernel, bench = tuned(post_hook=post_hook)
+    kernel, _bench = tuned(post_hook=post_hook)
     run = kernel.fn.run
 
     def failing(*args: Any, **kwargs: Any) -> Any:
@@ -197,13 +200,15 @@ def test_all_configurations_fail() -> None:
     def kernel(out, BLOCK: tl.constexpr):
         tl.static_assert(BLOCK < 32, "too large")
 
-    with pytest.raises(AutotunerError, match="(?s)none of the 3 configurations of kernel works.*too large"):
+    with pytest.raises(
+        AutotunerError, match=r"(?s)none of the 3 configurations of kernel works.*too large"
+    ):
         kernel[(1,)](np.zeros(1))
 
 
 def test_other_errors_are_raised() -> None:
     kernel, _ = tuned()
-    with pytest.raises(ValueError, match="grid"):
+    with pytest.raises(ValueError, match=r"grid"):
         kernel[(-1,)](*arrays(), 200)
     assert kernel.nargs is None
 
@@ -216,7 +221,7 @@ def test_conflicting_meta_parameters() -> None:
     single, _ = tuned(configs=BLOCKS[:1])
     with pytest.raises(ValueError, match=message):
         single[grid](*arrays(), 200, BLOCK=64)
-    with pytest.raises(ValueError, match="Conflicting meta-parameters: num_warps"):
+    with pytest.raises(ValueError, match=r"Conflicting meta-parameters: num_warps"):
         kernel[grid](*arrays(), 200, num_warps=8)
 
 
@@ -301,11 +306,13 @@ def test_early_pruning() -> None:
     assert bench.blocks == [32, 128, 128]
     assert seen[0][0] == BLOCKS and seen[0][1] == {"x", "out"} and seen[0][2] == 200
     kernel, _ = tuned(prune_configs_by={"early_config_prune": lambda *a, **k: []})
-    with pytest.raises(AutotunerError, match="No valid autotuner configs after pruning"):
+    with pytest.raises(AutotunerError, match=r"No valid autotuner configs after pruning"):
         kernel[grid](*arrays(), 200)
 
 
-@pytest.mark.parametrize(("top_k", "blocks"), [(1, [64]), (2, [64, 128]), (0.7, [64, 128]), (5, None)])
+@pytest.mark.parametrize(
+    ("top_k", "blocks"), [(1, [64]), (2, [64, 128]), (0.7, [64, 128]), (5, None)]
+)
 def test_a_performance_model(top_k: Any, blocks: list[int] | None) -> None:
     seen: list[Any] = []
 
@@ -322,7 +329,7 @@ def test_a_performance_model(top_k: Any, blocks: list[int] | None) -> None:
 @pytest.mark.parametrize("top_k", [1.5, "2", None, 0, -1])
 def test_bad_top_k(top_k: Any) -> None:
     kernel, _ = tuned(prune_configs_by={"perf_model": lambda **_: 1, "top_k": top_k})
-    with pytest.raises((TypeError, ValueError), match="top_k must be"):
+    with pytest.raises((TypeError, ValueError), match=r"top_k must be"):
         kernel[grid](*arrays(), 200)
 
 
@@ -366,7 +373,7 @@ def test_damaged_results(fresh_cache: Path, content: str) -> None:
     kernel[grid](*arrays(), 200)
     next(fresh_cache.glob("*/add_one.autotune.json")).write_text(content)
     kernel, bench = tuned(cache_results=True)
-    with pytest.warns(RuntimeWarning, match="damaged"):
+    with pytest.warns(RuntimeWarning, match=r"damaged"):
         kernel[grid](*arrays(), 200)
     assert len(bench.blocks) == 4
 
@@ -394,7 +401,7 @@ def test_heuristics() -> None:
         tl.store(out, BLOCK + EVEN)
 
     out = np.zeros(1, np.int32)
-    with pytest.raises(KeyError, match="BLOCK"):
+    with pytest.raises(KeyError, match=r"BLOCK"):
         kernel[(1,)](out, 64)
 
     @tritium.heuristics({"BLOCK": lambda args: 16 if args["n"] < 100 else 64})
@@ -452,7 +459,7 @@ def test_pre_run_hooks_of_the_kernel_run(stub: StubDriver) -> None:
         raise ValueError("refused")
 
     kernel.base_fn.add_pre_run_hook(refuse)
-    with pytest.raises(ValueError, match="refused"):
+    with pytest.raises(ValueError, match=r"refused"):
         kernel[grid](*arrays(), 200)
 
 
@@ -475,5 +482,3 @@ def test_interpreted_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -
     x, out = arrays()
     kernel[grid](x, out, 200)
     assert (out == x + 1).all()
-
-

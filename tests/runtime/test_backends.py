@@ -110,7 +110,7 @@ def test_exactly_one_class(install: Install, compiler: str, message: str) -> Non
 def test_concrete_subclass_ignores_what_is_imported() -> None:
     module = ModuleType("imported")
     module.CPU = base.backends["cpu"].compiler  # pyright: ignore
-    with pytest.raises(RuntimeError, match="Found 0"):
+    with pytest.raises(RuntimeError, match=r"Found 0"):
         concrete_subclass(module, BaseBackend)
 
 
@@ -119,11 +119,15 @@ def test_make_backend(install: Install) -> None:
     target = GPUTarget("dummy", "v1", 1)
     assert type(make_backend(target)).__name__ == "DummyBackend"
     assert make_backend(target).target == target
-    with pytest.raises(RuntimeError, match=r"0 compatible backends for target \(foo\) \(\[\]\). There"):
+    with pytest.raises(
+        RuntimeError, match=r"0 compatible backends for target \(foo\) \(\[\]\). There"
+    ):
         make_backend(GPUTarget("foo", 0, 1))
     install("pkg_two", name="other")
     tritium.backends.backends._packages = None  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(RuntimeError, match=r"2 compatible backends for target \(dummy\) \(\['Dummy"):
+    with pytest.raises(
+        RuntimeError, match=r"2 compatible backends for target \(dummy\) \(\['Dummy"
+    ):
         make_backend(target)
 
 
@@ -153,7 +157,9 @@ def test_launch(install: Install) -> None:
         count, function, args = dummy.launches[0]
         assert count == 6 and function == compiled.kernel and args[0] is out and args[1:] == (7, 8)
         assert compiled.kernel.startswith(b"sour: ")
-        with pytest.raises(KeyError, match="Keyword argument taste was specified but unrecognised"):
+        with pytest.raises(
+            KeyError, match=r"Keyword argument taste was specified but unrecognised"
+        ):
             kernel[(1,)](out, 7, 8, taste="x")
         kernel[(1,)](out, 7, 8, waves_per_eu=1)
     finally:

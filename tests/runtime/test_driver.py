@@ -65,7 +65,9 @@ def test_a_usable_gpu_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_usable_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     config = _installed(monkeypatch, Usable, Second)
-    with pytest.raises(RuntimeError, match=r"2 active drivers \(\['Usable', 'Second'\]\). There sh"):
+    with pytest.raises(
+        RuntimeError, match=r"2 active drivers \(\['Usable', 'Second'\]\). There sh"
+    ):
         _ = config.active
     config.set_active_to_cpu()
     assert type(config.active) is CPUDriver
@@ -86,7 +88,7 @@ def test_questions() -> None:
     assert isinstance(target, GPUTarget) and target.backend == "cpu" and target.warp_size == 1
     assert current.get_current_device() == 0 and current.get_current_stream(0) == 0
     current.set_current_device(0)
-    with pytest.raises(ValueError, match="device is 3; the CPU is device 0"):
+    with pytest.raises(ValueError, match=r"device is 3; the CPU is device 0"):
         current.set_current_device(3)
     assert str(current.get_active_torch_device()) == "cpu"
     properties = current.utils.get_device_properties(0)
@@ -113,14 +115,20 @@ def test_benchmarker() -> None:
 
 @pytest.mark.parametrize(
     ("type_", "c"),
-    [("*fp32", "void*"), ("i32", "int32_t"), ("u8", "uint8_t"), ("fp32", "float"), ("i1", "int8_t")],
+    [
+        ("*fp32", "void*"),
+        ("i32", "int32_t"),
+        ("u8", "uint8_t"),
+        ("fp32", "float"),
+        ("i1", "int8_t"),
+    ],
 )
 def test_c_types(type_: str, c: str) -> None:
     assert driver.active.map_python_to_cpp_type(type_) == c
 
 
 def test_unknown_c_type() -> None:
-    with pytest.raises(TypeError, match="kernel type 'fp7' has no C type"):
+    with pytest.raises(TypeError, match=r"kernel type 'fp7' has no C type"):
         driver.active.map_python_to_cpp_type("fp7")
 
 
@@ -130,13 +138,13 @@ def test_contracts_are_enforced() -> None:
         def is_active(cls) -> bool:
             return True
 
-    with pytest.raises(TypeError, match="get_benchmarker"):
+    with pytest.raises(TypeError, match=r"get_benchmarker"):
         Half()  # pyright: ignore[reportAbstractUsage]
 
     class HalfBackend(BaseBackend):
         pass
 
-    with pytest.raises(TypeError, match="add_stages"):
+    with pytest.raises(TypeError, match=r"add_stages"):
         HalfBackend(GPUTarget("cpu", "x", 1))  # pyright: ignore[reportAbstractUsage]
     assert issubclass(GPUDriver, DriverBase)
 

@@ -45,7 +45,7 @@ def test_children_compile(fresh_cache: Path, method: str) -> None:
     x = np.arange(48, dtype=np.float32)
     add_kernel[(3,)](x, x, x.copy(), 48, BLOCK=16)  # so that the parent's threads run already
     compiled = fresh_cache.exists()
-    (good, first), (also_good, both) = _run(method)
+    (good, _), (also_good, both) = _run(method)
     assert good and also_good and len(both) == 2
     assert not both[1] or compiled
 

@@ -14,7 +14,9 @@ from tests.support.launching import module_from
 
 
 def _module(source: str, folder: Path) -> Any:
-    return module_from("import tritium\nimport tritium.language as tl\nimport math\n" + source, folder)
+    return module_from(
+        "import tritium\nimport tritium.language as tl\nimport math\n" + source, folder
+    )
 
 
 BASE = """
@@ -49,16 +51,46 @@ def test_the_key_covers_callees(tmp_path: Path) -> None:
 
 
 def test_the_key_covers_functions_as_constants(tmp_path: Path) -> None:
-    source = BASE + """
+    source = (
+        BASE
+        + """
 @tritium.jit
 def apply(out, F: tl.constexpr):
     tl.store(out, F(3))
 """
+    )
     keys = set()
     for text in ("x + 1", "x + 5"):
         module = _module(source.replace("x + 1", text), tmp_path)
         keys.add(module.apply.warmup(np.int32, module.inner, grid=(1,)).hash)
     assert len(keys) == 2
+
+
+def test_the_key_covers_functions_in_tuples(tmp_path: Path) -> None:
+    source = (
+        BASE
+        + """
+@tritium.jit
+def apply(out, FS: tl.constexpr):
+    tl.store(out, FS[0](3))
+"""
+    )
+    keys = set()
+    for text in ("x + 1", "x + 5"):
+        module = _module(source.replace("x + 1", text), tmp_path)
+        keys.add(module.apply.warmup(np.int32, (module.inner, 3), grid=(1,)).hash)
+    assert len(keys) == 2
+
+
+def test_the_version_and_inlining_are_in_the_key() -> None:
+    def kernel(out):
+        tl.store(out, 1)
+
+    hashes = {
+        tritium.jit(**options)(kernel).warmup(np.int32, grid=(1,)).hash
+        for options in ({}, {"version": 1}, {"version": 2}, {"noinline": True}, {"version": None})
+    }
+    assert len(hashes) == 4
 
 
 def test_nested_functions(tmp_path: Path) -> None:
@@ -102,7 +134,7 @@ def second(x):
 def test_the_source_cannot_be_set(tmp_path: Path) -> None:
     module = _module(BASE, tmp_path)
     kernel, inner = module.kernel, module.inner
-    with pytest.raises(AttributeError, match="Cannot set attribute 'src' directly"):
+    with pytest.raises(AttributeError, match=r"Cannot set attribute 'src' directly"):
         inner.src = "def inner(x):\n    return x\n"
     before = kernel.cache_key
     inner._unsafe_update_src(inner.src.replace("x + 1", "x + 100"))
@@ -158,7 +190,9 @@ def test_conflicting_values(tmp_path: Path) -> None:
     out = np.zeros(1, np.int32)
     module.kernel[(1,)](out)
     module.VALUE = tl.constexpr(7)
-    message = "VALUE has value .*7.* compiling both, but inner kernel inner has conflicting value .*42"
+    message = (
+        "VALUE has value .*7.* compiling both, but inner kernel inner has conflicting value .*42"
+    )
     with pytest.raises(RuntimeError, match=message):
         module.both[(1,)](out)
 
@@ -248,11 +282,11 @@ def kernel(out):
         tmp_path,
     )
     out = np.zeros(1, np.int32)
-    with pytest.raises(tritium.CompilationError, match="PLAIN"):
+    with pytest.raises(tritium.CompilationError, match=r"PLAIN"):
         module.kernel[(1,)](out)
     monkeypatch.setenv("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", "1")
     module.kernel[(1,)](out)
     assert out[0] == 42
     module.PLAIN = 43
-    with pytest.raises(RuntimeError, match="PLAIN has changed .*, from 42 to 43"):
+    with pytest.raises(RuntimeError, match=r"PLAIN has changed .*, from 42 to 43"):
         module.kernel[(1,)](out)

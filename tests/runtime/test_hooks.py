@@ -105,12 +105,12 @@ def test_pre_run_hooks(kernel: Any, stub: StubDriver) -> None:
         raise ValueError("no subclasses here")
 
     kernel.add_pre_run_hook(refuse)
-    with pytest.raises(ValueError, match="no subclasses here"):
+    with pytest.raises(ValueError, match=r"no subclasses here"):
         kernel[(1,)](out, 3)
-    with pytest.raises(ValueError, match="no subclasses here"):
+    with pytest.raises(ValueError, match=r"no subclasses here"):
         kernel.warmup(np.float32, 3, grid=(1,))
     assert len(stub.launches) == 1
-    with pytest.raises(TypeError, match="add_pre_run_hook: 5 is not callable"):
+    with pytest.raises(TypeError, match=r"add_pre_run_hook: 5 is not callable"):
         kernel.add_pre_run_hook(5)
 
 

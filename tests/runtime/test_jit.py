@@ -46,14 +46,16 @@ def test_forms_and_attributes() -> None:
 
 
 def test_kernels_are_not_called() -> None:
-    with pytest.raises(RuntimeError, match="Cannot call @triton.jit'd outside of the scope of a k"):
+    with pytest.raises(
+        RuntimeError, match=r"Cannot call @triton.jit'd outside of the scope of a k"
+    ):
         store_kernel(np.zeros(4), 1)
 
 
 def test_only_functions_are_kernels() -> None:
-    with pytest.raises(TypeError, match="@jit can only be applied to a function; got 5"):
+    with pytest.raises(TypeError, match=r"@jit can only be applied to a function; got 5"):
         tritium.jit(5)  # pyright: ignore
-    with pytest.raises(ValueError, match="a `def`"):
+    with pytest.raises(ValueError, match=r"a `def`"):
         tritium.jit(lambda x: x)
 
 
@@ -232,7 +234,7 @@ def test_exec_with_linecache() -> None:
 
 def test_exec_without_a_source() -> None:
     scope: dict[str, Any] = {"jit": tritium.jit, "__name__": "somewhere"}
-    with pytest.raises(ValueError, match="should be defined in a Python file"):
+    with pytest.raises(ValueError, match=r"should be defined in a Python file"):
         exec(compile("@jit\ndef hidden(x):\n    pass\n", "<hidden>", "exec"), scope)
 
 

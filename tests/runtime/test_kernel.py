@@ -41,7 +41,7 @@ def test_grids_of_any_length(stub: StubDriver, grid: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("grid", [(), (1, 2, 3, 4), 5, "abc"])
 def test_bad_grids(stub: StubDriver, grid: Any) -> None:
-    with pytest.raises(TypeError, match="the grid must be a tuple of 1 to 3 ints"):
+    with pytest.raises(TypeError, match=r"the grid must be a tuple of 1 to 3 ints"):
         compiled()[grid]
 
 

@@ -59,7 +59,7 @@ def test_each_combination_is_a_kernel(kernel: Any) -> None:
 
 @pytest.mark.parametrize("name", ["num_warp", "BLOCK", "stream", "_x"])
 def test_unknown_keyword(kernel: Any, name: str) -> None:
-    with pytest.raises(KeyError, match=f"Keyword argument {name} was specified but unrecognised"):
+    with pytest.raises(KeyError, match=rf"Keyword argument {name} was specified but unrecognised"):
         kernel[(1,)](np.zeros(1), 3, **{name: 4})
     assert kernel[(1,)](np.zeros(1), 3) is not None
 
@@ -84,15 +84,15 @@ def test_debug(kernel: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.zeros(1, np.int32)
     kernel[(1,)](out, 200)
     assert out[0] == 200
-    with pytest.raises(RuntimeError, match="too many"):
+    with pytest.raises(RuntimeError, match=r"too many"):
         kernel[(1,)](out, 300, debug=True)
     monkeypatch.setenv("TRITON_DEBUG", "1")
-    with pytest.raises(RuntimeError, match="too many"):
+    with pytest.raises(RuntimeError, match=r"too many"):
         kernel[(1,)](out, 300)
     monkeypatch.delenv("TRITON_DEBUG")
     kernel[(1,)](out, 301)
     debugged = tritium.jit(debug=True)(kernel.fn)
-    with pytest.raises(RuntimeError, match="too many"):
+    with pytest.raises(RuntimeError, match=r"too many"):
         debugged[(1,)](out, 300)
     debugged[(1,)](out, 302, debug=False)
     assert out[0] == 302
@@ -104,7 +104,7 @@ def test_sanitize_overflow() -> None:
         tl.store(out, x + y)
 
     out = np.zeros(1, np.int32)
-    with pytest.raises(RuntimeError, match="overflow"):
+    with pytest.raises(RuntimeError, match=r"overflow"):
         add[(1,)](out, 2**31 - 2, 5, debug=True)
     add[(1,)](out, 2**31 - 2, 5, debug=True, sanitize_overflow=False)
     assert out[0] == -(2**31) + 3
@@ -155,5 +155,3 @@ def test_keyword_only_and_variadic_parameters() -> None:
 
     with pytest.raises(TypeError, match=r"named: a kernel cannot have \*\*others"):
         named[(1,)](out)
-
-

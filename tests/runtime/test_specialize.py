@@ -92,7 +92,7 @@ def test_argument(value: Any, type_: str, aligned: bool) -> None:
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, 10**30])
 def test_integers_beyond_64_bits(value: int) -> None:
-    with pytest.raises(OverflowError, match=f"argument 'x'.*{value}.*64 bits"):
+    with pytest.raises(OverflowError, match=rf"argument 'x'.*{value}.*64 bits"):
         any_kernel[(1,)](value)
     with pytest.raises(OverflowError):
         int_type(value)
@@ -100,13 +100,17 @@ def test_integers_beyond_64_bits(value: int) -> None:
 
 @pytest.mark.parametrize("value", [object(), {}, {1: 2}, 1j, b"bytes", [1, 2]], ids=str)
 def test_what_no_kernel_takes(value: Any) -> None:
-    with pytest.raises(TypeError, match=f"argument 'x' has type {type(value).__name__}; a kernel"):
+    with pytest.raises(TypeError, match=rf"argument 'x' has type {type(value).__name__}; a kernel"):
         any_kernel[(1,)](value)
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, "U4", object, "datetime64[s]", "V8", np.longdouble])
+@pytest.mark.parametrize(
+    "dtype", [np.complex64, "U4", object, "datetime64[s]", "V8", np.longdouble]
+)
 def test_arrays_of_no_kernel_type(dtype: Any) -> None:
-    with pytest.raises(TypeError, match="argument 'x'.*no kernel type matches.*supported are bf16"):
+    with pytest.raises(
+        TypeError, match=r"argument 'x'.*no kernel type matches.*supported are bf16"
+    ):
         any_kernel[(1,)](np.zeros(4, dtype))
 
 
@@ -155,8 +159,6 @@ def test_do_not_specialize(stub: StubDriver) -> None:
     assert variants(pointers) == 2
     assert variants(pointers, do_not_specialize_on_alignment=["i"]) == 1
     assert variants([1, 2, None], do_not_specialize=["i"]) == 2
-
-
 
 
 def test_one_without_specialization_is_a_value(stub: StubDriver) -> None:
@@ -236,7 +238,7 @@ def test_constants_found_again(stub: StubDriver, value: Any) -> None:
 
 
 def test_unhashable_constant() -> None:
-    with pytest.raises(TypeError, match="argument 'X'.*constexpr.*array"):
+    with pytest.raises(TypeError, match=r"argument 'X'.*constexpr.*array"):
         constant_kernel[(1,)](np.zeros(3))
 
 
@@ -263,9 +265,9 @@ def test_reinterpret() -> None:
     copy.base[:] = 60  # 1.0 as e5m2
     view.copy_(copy)
     assert x.tolist() == [60] * 4
-    with pytest.raises(TypeError, match="Cannot reinterpret a <class 'int'>"):
+    with pytest.raises(TypeError, match=r"Cannot reinterpret a <class 'int'>"):
         reinterpret(5, tl.float8e5)
-    with pytest.raises(TypeError, match="no kernel type matches dtype nothing"):
+    with pytest.raises(TypeError, match=r"no kernel type matches dtype nothing"):
         reinterpret(x, "nothing")
 
 

@@ -72,7 +72,7 @@ def test_asynchronous(kernel: Any) -> None:
         futures = [kernel.warmup(np.dtype(d), 32, grid=(1,)) for d in ("f4", "f8", "f4")]
         assert all(isinstance(f, FutureKernel) for f in futures)
         assert futures[0] is futures[2] and len(mode.future_kernels) == 2
-        with pytest.raises(RuntimeError, match="Another AsyncCompileMode is already active"):
+        with pytest.raises(RuntimeError, match=r"Another AsyncCompileMode is already active"):
             AsyncCompileMode(executor).__enter__()
     assert futures[0].name == "fill" and "ttir" in futures[1].asm
     assert kernel.warmup(np.dtype("f4"), 32, grid=(1,)) is futures[0].result()
@@ -98,9 +98,9 @@ def test_errors_of_asynchronous_compilations() -> None:
         tl.store(x, undefined_name)  # noqa: F821  # pyright: ignore
 
     with ThreadPoolExecutor(1) as executor:
-        with pytest.raises(tritium.CompilationError, match="undefined_name"):
-            with AsyncCompileMode(executor):
-                wrong.warmup(np.dtype("f4"), grid=(1,))
+        error = pytest.raises(tritium.CompilationError, match=r"undefined_name")
+        with error, AsyncCompileMode(executor):
+            wrong.warmup(np.dtype("f4"), grid=(1,))
         with AsyncCompileMode(executor, ignore_errors=True):
             future = wrong.warmup(np.dtype("f4"), grid=(1,))
         with pytest.raises(tritium.CompilationError):

@@ -52,8 +52,8 @@ class StubDriver(CPUDriver):
 
     def _launcher(self, src: Any, metadata: Any, function: Any) -> Any:
         def launch(
-            gx: int, gy: int, gz: int, stream: Any, function: Any, packed: Any, launch_metadata: Any,
-            enter: Any, exit_: Any, *args: Any,
+            gx: int, gy: int, gz: int, stream: Any, function: Any, packed: Any,
+            launch_metadata: Any, enter: Any, exit_: Any, *args: Any,
         ) -> None:  # fmt: skip
             if enter is not None:
                 enter(launch_metadata)

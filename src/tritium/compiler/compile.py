@@ -88,19 +88,20 @@ def compile(
     timer = _Timer()
     if target is None:
         target = driver.active.get_current_target()
-    if not isinstance(target, GPUTarget):
+    if not isinstance(target, GPUTarget):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"target must be of GPUTarget type; got {target!r}")
     backend = make_backend(target)
     if isinstance(src, (str, os.PathLike)):
         src = IRSource(src, None, backend)
-    if not isinstance(src, (ASTSource, IRSource)):
+    if not isinstance(src, (ASTSource, IRSource)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"source must be either AST or a filepath; got {src!r}")
     parsed = backend.parse_options({**(options or {}), **src.parse_options()})
     env_vars = cache_invalidating_env_vars() if _env_vars is None else _env_vars
     text = get_cache_key(src, backend, parsed, env_vars)
     inspection = knobs.runtime.add_stages_inspection_hook
     if inspection is not None:
-        text += inspection()[0]
+        key_and_hash: Any = inspection()
+        text += key_and_hash[0]
     text += _replacements(src, parsed)
     key = hashlib.sha256(text.encode()).hexdigest()
     name = src.name[:_MAX_NAME]
@@ -114,7 +115,7 @@ def compile(
     metadata = {
         "hash": key,
         "target": asdict(target),
-        **(asdict(parsed) if is_dataclass(parsed) else parsed.__dict__),
+        **_fields(parsed),
         **env_vars,
         "triton_version": REFERENCE_VERSION,
     }
@@ -148,6 +149,10 @@ def _stored(group: Mapping[str, str], name: str) -> dict[str, Any]:
     if knobs.compilation.listener is None:
         return {}
     return json.loads(Path(group[f"{name}.json"]).read_text())
+
+
+def _fields(options: Any) -> dict[str, Any]:
+    return asdict(options) if is_dataclass(options) else options.__dict__  # pyright: ignore
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections import namedtuple
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tritium import knobs
 from tritium.backends.active import driver
@@ -71,10 +71,10 @@ class AsmDict(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:
         return super().__iter__()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return ValuesView(self)
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return ItemsView(self)
 
     def copy(self) -> dict[str, Any]:
@@ -156,11 +156,11 @@ class CompiledKernel:
         extra = getattr(getattr(self.src, "fn", None), "launch_metadata", None)
         if extra is not None:
             names = self.src.fn.arg_names
-            data.add(extra, (grid, self.metadata, dict(zip(names, args))))
+            data.add(extra, (grid, self.metadata, dict(zip(names, args, strict=False))))
         return data
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        if not isinstance(grid, (tuple, list)) or not 1 <= len(grid) <= 3:
+        if not isinstance(cast(Any, grid), (tuple, list)) or not 1 <= len(grid) <= 3:
             raise TypeError(f"the grid must be a tuple of 1 to 3 ints; got {grid!r}")
         launch = self.run
         gx, gy, gz = (*grid, 1, 1)[:3]

@@ -6,14 +6,26 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language
 from tritium.errors import CompilationError
+from tritium.language.constexpr import unwrap
 from tritium.language.function import JITCallable
 
 ArgPath = tuple[int, ...]
+
+
+def _constant_key(value: Any) -> Any:
+    """What a compile-time value contributes to the digest: of functions, all they depend on."""
+    value = unwrap(value)
+    if isinstance(value, JITCallable):
+        return value.cache_key
+    if isinstance(value, (tuple, list)):
+        members = cast("Sequence[Any]", value)
+        return [type(members).__name__, *map(_constant_key, members)]
+    return repr(value)
 
 
 class Specialization(NamedTuple):
@@ -45,7 +57,7 @@ class ASTSource:
         constexprs: Mapping[Any, Any] | None = None,
         attrs: Mapping[ArgPath, Sequence[Sequence[Any]]] | None = None,
     ):
-        if not isinstance(fn, JITCallable):
+        if not isinstance(fn, JITCallable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"ASTSource: fn is {fn!r}; a function decorated with @jit is required")
         self.fn = fn
         self.name = fn.__name__
@@ -56,8 +68,8 @@ class ASTSource:
                     f"{self.name}: the signature has {len(types)} types for "
                     f"{len(fn.arg_names)} parameters"
                 )
-            signature = dict(zip(fn.arg_names, types))
-        if not all(isinstance(name, str) for name in signature):
+            signature = dict(zip(fn.arg_names, types, strict=False))
+        if not all(isinstance(cast(Any, name), str) for name in signature):
             raise TypeError("Signature keys must be string")
         unknown = [name for name in signature if name not in fn.arg_names]
         if unknown:
@@ -65,12 +77,11 @@ class ASTSource:
         constants = {self._path(k): v for k, v in (constexprs or {}).items()}
         for path in constants:
             if not path or not 0 <= path[0] < len(fn.arg_names):
-                raise TypeError(f"{self.name} has no parameter {path}: it has {len(fn.arg_names)}")
+                count = len(fn.arg_names)
+                raise TypeError(f"{self.name} has no parameter {path}: it has {count}")
         self.constants = constants
         self.attrs = {tuple(k): [list(v) for v in vs] for k, vs in (attrs or {}).items()}
-        self.signature = {
-            name: signature.get(name, "constexpr") for name in fn.arg_names
-        }
+        self.signature = {name: signature.get(name, "constexpr") for name in fn.arg_names}
         missing = [
             name
             for i, name in enumerate(fn.arg_names)
@@ -94,12 +105,16 @@ class ASTSource:
 
     def hash(self) -> str:
         """A digest of the source, the signature, the constants and the attributes."""
-        constants = [
-            (path, getattr(value, "cache_key", None) or repr(value))
-            for path, value in sorted(self.constants.items())
+        fn = self.fn
+        parts = [
+            self.entry,
+            fn.cache_key,
+            f"{getattr(fn, 'version', None)!r} {fn.noinline}",
+            repr(list(self.signature.items())),
+            repr([(path, _constant_key(v)) for path, v in sorted(self.constants.items())]),
+            repr(self.attrs),
         ]
-        text = f"{self.entry}-{self.fn.cache_key}-{list(self.signature.items())}-{constants}-{self.attrs}"
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256("-".join(parts).encode()).hexdigest()
 
     def make_ir(self, backend: BaseBackend, options: Any) -> Any:
         """The module of `tt` functions. Raises `CompilationError`."""

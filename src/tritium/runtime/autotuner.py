@@ -57,7 +57,8 @@ class Config:
         self.ir_override = ir_override
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**{"kwargs": {}, **state})
+        given: dict[str, Any] = {"kwargs": {}, **state}
+        self.__init__(**given)
 
     def all_kwargs(self) -> dict[str, Any]:
         """Meta-parameters and options as keyword arguments of a launch."""
@@ -160,10 +161,10 @@ class Autotuner(KernelInterface[Any]):
     @cached_property
     def base_fn(self) -> Any:
         """The kernel itself, below all decorators."""
-        fn = self.fn
+        fn: Any = self.fn
         while not isinstance(fn, JITFunction) and hasattr(fn, "fn"):
             fn = fn.fn
-        return fn
+        return fn  # pyright: ignore[reportUnknownVariableType]
 
     @cached_property
     def do_bench(self) -> Callable[..., Any]:
@@ -173,7 +174,11 @@ class Autotuner(KernelInterface[Any]):
         bench = driver.active.get_benchmarker()
         given = {"warmup": self.num_warmups, "rep": self.num_reps}
         extra = {name: value for name, value in given.items() if value is not None}
-        return lambda call, quantiles: bench(call, quantiles=quantiles, **extra)
+
+        def measure(call: Callable[[], Any], quantiles: Sequence[float]) -> Any:
+            return bench(call, quantiles=quantiles, **extra)
+
+        return measure
 
     # Values that measuring would spoil
 
@@ -261,7 +266,7 @@ class Autotuner(KernelInterface[Any]):
 
         Raises `AutotunerError` when no configuration works.
         """
-        self.nargs = dict(zip(self.arg_names, args))
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
         try:
             config = self.configs[0]
             if len(self.configs) > 1:
@@ -347,7 +352,7 @@ class Autotuner(KernelInterface[Any]):
 
     def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Compile every configuration; returns the compiled kernels."""
-        self.nargs = dict(zip(self.arg_names, args))
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
         try:
             return [
                 self.fn.warmup(*args, **_with_config(kwargs, config))
@@ -446,7 +451,7 @@ class Heuristics(KernelInterface[Any]):
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the values and launch."""
-        named = dict(zip(self.arg_names, args))
+        named = dict(zip(self.arg_names, args, strict=False))
         for name, function in self.values.items():
             kwargs[name] = function({**named, **kwargs})
         return self.fn.run(*args, **kwargs)
@@ -463,5 +468,3 @@ def heuristics(values: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], He
         return Heuristics(fn, fn.arg_names, values)
 
     return decorator
-
-

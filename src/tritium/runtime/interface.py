@@ -27,4 +27,8 @@ class KernelInterface(Generic[T]):
 
     def __getitem__(self, grid: Grid) -> Any:
         """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            return self.run(*args, grid=grid, warmup=False, **kwargs)
+
+        return launch

@@ -6,7 +6,7 @@ import inspect
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, cast, overload
 
 from tritium import knobs
 from tritium.backends.active import driver
@@ -92,7 +92,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self.launch_metadata = launch_metadata
         self.kernel = None
         self.pre_run_hooks: list[Callable[..., Any]] = []
-        self.params: list[KernelParam] = [  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.params: list[KernelParam] = [  # pyright: ignore[reportIncompatibleVariableOverride]
             KernelParam(
                 i,
                 p,
@@ -186,13 +186,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def grid_of(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
         """The three sizes of the grid. Raises `TypeError` or `ValueError` for a bad one."""
         if callable(grid):
-            grid = grid(dict(zip(self.arg_names, values)))
+            grid = grid(dict(zip(self.arg_names, values, strict=True)))
         if hasattr(grid, "__index__"):
             grid = (grid,)
-        if not isinstance(grid, (tuple, list)) or not 1 <= len(grid) <= 3:
+        if not isinstance(grid, (tuple, list)) or not 1 <= len(cast("Sequence[Any]", grid)) <= 3:
             raise TypeError(f"the grid must be a tuple of 1 to 3 ints or a function; got {grid!r}")
         sizes = [1, 1, 1]
-        for axis, size in enumerate(grid):
+        for axis, size in enumerate(cast("Sequence[Any]", grid)):
             if type(size) is not int:
                 try:
                     size = operator.index(size)
@@ -235,7 +235,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         constants = constants_of(launch.values, types)
         attrs = attributes_of(types, [pair[1] for pair in launch.pairs], cache.backend)
         parsed = cache.backend.parse_options(launch.options)
-        signature = dict(zip(self.arg_names, types))
+        signature = dict(zip(self.arg_names, types, strict=True))
         before, after = knobs.runtime.jit_cache_hook, knobs.runtime.jit_post_compile_hook
         info: dict[str, Any] = {}
         if before is not None or after is not None:
@@ -328,9 +328,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         cache = self.device_caches[driver.active.get_current_device()]
         constants = {
             tuple(path): from_json(value)
-            for path, value in zip(data["constant_keys"], data["constant_vals"])
+            for path, value in zip(data["constant_keys"], data["constant_vals"], strict=True)
         }
-        attrs = {tuple(path): v for path, v in zip(data["attrs_keys"], data["attrs_vals"])}
+        paths: list[tuple[int, ...]] = [tuple(path) for path in data["attrs_keys"]]
+        attrs = dict(zip(paths, data["attrs_vals"], strict=True))
         signature = {name: from_json(t) for name, t in data["signature"].items()}
         source = self.ASTSource(self, signature, constants, attrs)
         options = {k: from_json(v) for k, v in data["options"].items()}
@@ -385,7 +386,7 @@ def jit(
     noinline: bool | None = None,
 ) -> Callable[[T], JITFunction[T]]: ...
 def jit(
-    fn: T | None = None,
+    fn: Callable[..., Any] | None = None,
     *,
     version: Any = None,
     repr: Callable[[Any], str] | None = None,
@@ -410,7 +411,7 @@ def jit(
     Under `TRITON_INTERPRET=1` the kernel runs in the interpreter instead.
     """
 
-    def decorator(fn: T) -> Any:
+    def decorator(fn: Callable[..., Any]) -> Any:
         if not inspect.isfunction(fn):
             raise TypeError(f"@jit can only be applied to a function; got {fn!r}")
         if knobs.runtime.interpret:

@@ -1,11 +1,11 @@
 """Signatures, constants and options as JSON: what compilation hooks are told, for `preload`.
 
-    3, 0.5, None, "text"   themselves
-    (1, 2)                 [1, 2]
-    a named tuple          {"namedtuple": "Pair", "fields": ["x", "y"], "values": [1, 2]}
-    tl.float32             {"dtype": "fp32"}
-    a kernel function      {"jit_function": "module:qualified.name"}
-    anything else          {"constexpr": its text}, which cannot be read back
+3, 0.5, None, "text"   themselves
+(1, 2)                 [1, 2]
+a named tuple          {"namedtuple": "Pair", "fields": ["x", "y"], "values": [1, 2]}
+tl.float32             {"dtype": "fp32"}
+a kernel function      {"jit_function": "module:qualified.name"}
+anything else          {"constexpr": its text}, which cannot be read back
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import namedtuple
-from typing import Any
+from typing import Any, cast
 
 from tritium.language.constexpr import unwrap
 from tritium.language.function import JITCallable
@@ -46,9 +46,9 @@ def from_json(value: Any) -> Any:
         return tuple(from_json(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
         return value
-    data: dict[str, Any] = value
+    data = cast("dict[str, Any]", value)
     if "namedtuple" in data:
-        kind: Any = namedtuple(data["namedtuple"], data["fields"])
+        kind: Any = namedtuple(data["namedtuple"], data["fields"])  # pyright: ignore
         return kind(*map(from_json, data["values"]))
     if "dtype" in data:
         return str_to_ty(data["dtype"])

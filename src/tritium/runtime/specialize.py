@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -42,7 +42,9 @@ type_canonicalisation_dict: dict[str, str] = {
     "float32": "fp32",
     "double": "fp64",
     "float64": "fp64",
-    **{f"{kind}int{bits}": f"{kind or 'i'}{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)},
+    **{
+        f"{kind}int{bits}": f"{kind or 'i'}{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)
+    },
 }
 type_canonicalisation_dict.update({v: v for v in list(type_canonicalisation_dict.values())})
 
@@ -115,7 +117,7 @@ class Specializer:
 
     def constant(self, arg: Any) -> tuple[Any, Any]:
         """The specialization for a constexpr parameter."""
-        kind = type(arg)
+        kind: type[Any] = type(arg)  # pyright: ignore[reportUnknownVariableType]
         if kind is int or kind is str:
             return "constexpr", arg
         return "constexpr", constexpr_key(arg, f"argument '{self.name}'")
@@ -126,7 +128,7 @@ class Specializer:
 
     def dynamic(self, arg: Any) -> tuple[Any, Any]:
         """The specialization for any other parameter."""
-        kind: type = type(arg)
+        kind: type[Any] = type(arg)  # pyright: ignore[reportUnknownVariableType]
         handler = self._handlers.get(kind)
         if handler is None:
             handler = self._handlers[kind] = self._handler(kind)
@@ -187,16 +189,16 @@ class Specializer:
         if isinstance(arg, tuple):
             pairs = [self.dynamic(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
             types, specs = (tuple(p[i] for p in pairs) for i in (0, 1))
-            if hasattr(arg, "_fields"):  # pyright: ignore[reportUnknownArgumentType]
+            if hasattr(cast(Any, arg), "_fields"):
                 kind: Any = type(arg)  # pyright: ignore[reportUnknownVariableType]
                 return kind(*types), kind(*specs)
             return types, specs
         if isinstance(arg, np.bool_):
-            return self._bool(bool(arg))
+            return self._bool(bool(cast(Any, arg)))
         if isinstance(arg, (int, np.integer)):
             return self._int(int(arg))  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(arg, (float, np.floating)):
-            return self._float(arg)  # pyright: ignore[reportUnknownArgumentType]
+            return self._float(float(arg))  # pyright: ignore[reportUnknownArgumentType]
         if hasattr(arg, "block_shape") and hasattr(arg, "base"):
             blocks = list(arg.block_shape)
             return f"tensordesc<{self._pointer(arg.base.dtype).lstrip('*k')}{blocks}>", ""
@@ -231,7 +233,7 @@ def make_binder(function: Any, backend: Any) -> Callable[..., Any]:
     scope: dict[str, Any] = {}
     declared: list[str] = []
     keyword_only = False
-    for i, (param, given) in enumerate(zip(params, parameters)):
+    for i, (param, given) in enumerate(zip(params, parameters, strict=True)):
         if given.kind is inspect.Parameter.VAR_KEYWORD:
             raise TypeError(f"{function.__name__}: a kernel cannot have **{param.name}")
         if given.kind is inspect.Parameter.KEYWORD_ONLY and not keyword_only:
@@ -261,7 +263,7 @@ def constexpr_key(value: Any, what: str = "a constexpr") -> Any:
     other than a list or a dict."""
     if isinstance(value, constexpr):
         value = value.value
-    kind = type(value)
+    kind: type[Any] = type(value)  # pyright: ignore[reportUnknownVariableType]
     if value is None or kind is int or kind is str or isinstance(value, JITCallable):
         return value
     if isinstance(value, float):
@@ -285,10 +287,10 @@ def constants_of(
 ) -> dict[tuple[int, ...], Any]:
     """The values of the arguments whose type is "constexpr", by path."""
     found: dict[tuple[int, ...], Any] = {}
-    for i, (value, type_) in enumerate(zip(values, types)):
+    for i, (value, type_) in enumerate(zip(values, types, strict=True)):
         here = (*path, i)
         if isinstance(type_, tuple):
-            found.update(constants_of(value, type_, here))
+            found.update(constants_of(value, cast("tuple[Any, ...]", type_), here))
         elif type_ == "constexpr":
             found[here] = value.value if isinstance(value, constexpr) else value
     return found
@@ -299,10 +301,10 @@ def attributes_of(
 ) -> dict[tuple[int, ...], list[list[Any]]]:
     """The IR attributes that the specializations stand for, by path."""
     found: dict[tuple[int, ...], list[list[Any]]] = {}
-    for i, (type_, spec) in enumerate(zip(types, specs)):
+    for i, (type_, spec) in enumerate(zip(types, specs, strict=True)):
         here = (*path, i)
         if isinstance(type_, tuple):
-            found.update(attributes_of(type_, spec, backend, here))
+            found.update(attributes_of(cast("tuple[Any, ...]", type_), spec, backend, here))
         elif type_ != "constexpr" and isinstance(spec, str) and spec:
             attrs = backend.parse_attr(spec)
             if attrs:

@@ -16,7 +16,7 @@ class MockTensor:
     @staticmethod
     def wrap_dtype(arg: Any) -> Any:
         """`arg`, or a mock tensor if it is a dtype of torch or of NumPy."""
-        kind = type(arg)
+        kind: type[Any] = type(arg)  # pyright: ignore[reportUnknownVariableType]
         if kind.__name__ == "dtype" and kind.__module__ in ("torch", "numpy"):
             return MockTensor(arg)
         if kind.__module__ == "numpy.dtypes":

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -77,7 +77,7 @@ class CPULauncher:
         self, name: str, kind: Any, path: tuple[int, ...], constants: Any, written: frozenset[int]
     ) -> None:
         if isinstance(kind, (tuple, list)):
-            for i, member in enumerate(kind):
+            for i, member in enumerate(cast("Sequence[Any]", kind)):
                 self._add(f"{name}[{i}]", member, (*path, i), constants, written)
             return
         if kind == "constexpr" or path in constants:
@@ -113,7 +113,11 @@ def _leaves(values: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
     """The members, in order, of those values whose kind is a tuple (a constant stays whole)."""
     flat: list[Any] = []
     for value, kind in zip(values, kinds, strict=True):
-        flat.extend(_leaves(value, kind) if isinstance(kind, (tuple, list)) else [value])
+        flat.extend(
+            _leaves(value, cast("Sequence[Any]", kind))
+            if isinstance(kind, (tuple, list))
+            else [value]
+        )
     return flat
 
 
@@ -245,5 +249,3 @@ def _run_for(kernel_call: Callable[[], Any], milliseconds: float) -> list[float]
         kernel_call()
         times.append((time.perf_counter() - start) * 1e3)
     return times
-
-
