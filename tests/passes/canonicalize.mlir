@@ -221,3 +221,19 @@ tt.func public @blocks(%x: i32) -> i32 {
   %p = ub.poison : i32
   tt.return %p : i32
 }
+
+// CHECK-LABEL: @sums
+// CHECK-NEXT: %{{.*}} = arith.constant 127 : i32
+// CHECK-NEXT: %{{.*}} = arith.constant 129 : i32
+// CHECK-NEXT: %b = arith.addi %x, %c127_i32 : i32
+// CHECK-NEXT: %d = arith.subi %x, %c129_i32 : i32
+// CHECK-NEXT: tt.return %b, %d
+tt.func @sums(%x: i32) -> (i32, i32) {
+  %c128 = arith.constant 128 : i32
+  %c1 = arith.constant 1 : i32
+  %a = arith.addi %x, %c128 : i32
+  %b = arith.subi %a, %c1 : i32
+  %c = arith.subi %x, %c1 : i32
+  %d = arith.subi %c, %c128 : i32
+  tt.return %b, %d : i32, i32
+}

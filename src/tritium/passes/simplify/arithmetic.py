@@ -117,6 +117,25 @@ def combine_constants(op: Op, rewriter: Rewriter) -> bool:
     return rewriter.become(op, type(op), inner.operands[0], total)
 
 
+def combine_sum(op: Op, rewriter: Rewriter) -> bool:
+    """(x + c) - d -> x + (c - d), (x - c) - d -> x - (c + d), (x - c) + d -> x + (d - c)"""
+    left, right = op.operands
+    outer = rewriter.known(right)
+    inner = owner_of(left, AddIOp, SubIOp)
+    if outer is None or inner is None or type(op) is type(inner) is AddIOp:
+        return False
+    first = rewriter.known(inner.operands[1])
+    if first is None:
+        return False
+    with np.errstate(all="ignore"):
+        if type(op) is type(inner):
+            number, kind = first + outer, SubIOp
+        else:
+            number, kind = (first - outer if type(op) is SubIOp else outer - first), AddIOp
+    total = rewriter.constant(number, right, op)
+    return rewriter.become(op, kind, inner.operands[0], total)
+
+
 def neutral_zero(op: Op, rewriter: Rewriter) -> bool:
     """x + 0, x - 0, x | 0, x ^ 0, x << 0, x >> 0 -> x"""
     left, right = op.operands
@@ -382,6 +401,7 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     add(same_gives_same, AndIOp, OrIOp, *_EXTREMES)
     add(all_ones, AndIOp, OrIOp)
     add(combine_constants, *_COMMUTATIVE_INTEGER)
+    add(combine_sum, AddIOp, SubIOp)
     add(compare_same, CmpIOp)
     add(compare_constant_to_right, CmpIOp)
     add(compare_truth, CmpIOp)
