@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any
 
-from xdsl.dialects.builtin import DenseArrayBase, DenseIntOrFPElementsAttr, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tritium.ir import types as ir

@@ -11,7 +11,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.base import DriverBase, backends
-from tritium.backends.cpu import compiler as _compiler  # noqa: F401  (small, and always needed)
+from tritium.backends.cpu import compiler as compiler  # small, and always needed
 from tritium.backends.cpu.driver import CPUDriver
 
 

@@ -150,7 +150,12 @@ class GPUDriver(DriverBase):
         self.get_device_capability = torch.cuda.get_device_capability
         self.get_current_device = torch.cuda.current_device
         self.set_current_device = torch.cuda.set_device
-        self.get_current_stream = lambda index: torch.cuda.current_stream(index).cuda_stream
+        current_stream = torch.cuda.current_stream
+
+        def get_current_stream(index: int) -> int:
+            return current_stream(index).cuda_stream
+
+        self.get_current_stream = get_current_stream
 
     def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
         """Launch arguments with tensor maps in their places; none by default."""

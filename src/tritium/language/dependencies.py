@@ -13,7 +13,7 @@ import hashlib
 from types import ModuleType
 from typing import Any, Protocol, TypeGuard
 
-from tritium.language.base import base_type, is_builtin
+from tritium.language.base import base_type, is_builtin, is_sequence
 from tritium.language.constexpr import constexpr, unwrap
 
 Globals = dict[tuple[str, int], tuple[Any, dict[str, Any]]]
@@ -86,7 +86,8 @@ class _Finder(ast.NodeVisitor):
     def add_defaults(self, fn: Any) -> None:
         """Depend on the values that the parameters' defaults had when the function was defined;
         the names that they came from may change since."""
-        for value in [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]:
+        values: list[Any] = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+        for value in values:
             plain = unwrap(value)
             if is_jit_callable(plain):
                 self._call(plain)
@@ -122,15 +123,17 @@ class _Finder(ast.NodeVisitor):
             value = value.value
         if is_jit_callable(value):
             self._call(value)
-        elif isinstance(value, (tuple, list)) and any(is_jit_callable(v) for v in value):
+        elif is_sequence(value) and any(is_jit_callable(v) for v in value):
             for item in value:
                 self._record(name, item)
         elif not (
             isinstance(value, (ModuleType, type))
             or is_builtin(value)
             or callable(unwrap(value))
-            or (getattr(value, "__module__", "").startswith(_OWN + ".")
-            and not isinstance(value, constexpr))
+            or (
+                getattr(value, "__module__", "").startswith(_OWN + ".")
+                and not isinstance(value, constexpr)
+            )
         ):
             namespace = self.namespace if name in self.namespace else self.scope
             self.globals[name, id(namespace)] = (value, namespace)

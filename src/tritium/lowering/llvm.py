@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -158,7 +158,7 @@ class Module:
 
     def text(self) -> str:
         """The module as LLVM IR."""
-        head = []
+        head: list[str] = []
         if self.data_layout:
             head.append(f'target datalayout = "{self.data_layout}"')
         if self.triple:
@@ -252,7 +252,7 @@ class Function:
         at_least_once: bool = False,
         signed: bool = True,
         metadata: str = "",
-    ) -> Iterator[Loop]:
+    ) -> Generator[Loop]:
         """`for (i = start; i < stop; i += step)` with loop-carried values.
 
         Inside, `loop.index` and `loop.carried` are the phis; set `loop.next` to the values for the
@@ -276,7 +276,7 @@ class Function:
         assert len(loop.next) == len(phis), "loop.next must be set to the carried values"
         following = self.op("add", index.value, step, flags="nsw" if signed else "")
         index.add(following, self.block)
-        for phi, value in zip(phis, loop.next):
+        for phi, value in zip(phis, loop.next, strict=True):
             phi.add(value, self.block)
         again, last = self.icmp(pred, following, stop), self.block
         self.branch_if(again, body, exit_, metadata)
@@ -285,7 +285,8 @@ class Function:
             loop.results = list(loop.next)
         else:
             merged = [
-                self.phi(v.type, [(v, before), (n, last)]) for v, n in zip(carried, loop.next)
+                self.phi(v.type, [(v, before), (n, last)])
+                for v, n in zip(carried, loop.next, strict=True)
             ]
             loop.results = [p.value for p in merged]
 
@@ -379,7 +380,8 @@ class Function:
     def call(self, result: str, name: str, *arguments: Value, flags: str = "") -> Value:
         """Call `@name` (declared on the way); returns its result (of type void: unusable)."""
         self.module.declare(name, result, [a.type for a in arguments])
-        text = f"call {flags + ' ' if flags else ''}{result} @{name}({', '.join(map(str, arguments))})"
+        passed = ", ".join(map(str, arguments))
+        text = f"call {flags + ' ' if flags else ''}{result} @{name}({passed})"
         if result == "void":
             self.line(text)
             return Value("void", "")

@@ -101,8 +101,8 @@ class _Rewriter:
             op.detach()
             op.erase()
 
-    def add(self, op: Any) -> SSAValue:
-        """Insert an op before the current one; returns its first result."""
+    def add(self, op: Any) -> Any:
+        """Insert an op before the current one; returns its first result, where it has any."""
         self.at.parent.insert_op_before(op, self.at)
         return op.results[0] if op.results else None
 
