@@ -292,7 +292,8 @@ class Generator:
             if dtype != "int1":
                 text = self.pick([f"{a.name} << ({b.name} & 7)", f"{a.name} >> ({b.name} & 7)", ""])
                 if text:
-                    return self._result(text, dtype, shape)
+                    amount = "int32" if b.dtype == "int1" else b.dtype
+                    return self._result(text, promoted(a.dtype, amount), shape)
         return self._result(f"{a.name} {self.pick(signs)} {b.name}", dtype, shape)
 
     def _weak(self, depth: int) -> Assign:
