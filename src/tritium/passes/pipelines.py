@@ -8,9 +8,11 @@ from tritium.passes.ttgir import (
     AssignLayouts,
     Coalesce,
     ConvertTTIRToTTGIR,
+    Pipeline,
 )
 from tritium.passes.ttir import (
     CSE,
+    DCE,
     LICM,
     Canonicalize,
     Combine,
@@ -52,5 +54,9 @@ def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
         AssignLayouts(),
         CSE(),
         LICM(),
+        Pipeline(num_stages=num_stages),
+        Canonicalize(),
         CSE(),
+        LICM(),
+        DCE(),
     ]

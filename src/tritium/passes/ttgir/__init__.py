@@ -5,9 +5,10 @@ from tritium.passes.ttgir.accelerate_matmul import AccelerateMatmul
 from tritium.passes.ttgir.assign_layouts import AssignLayouts
 from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
+from tritium.passes.ttgir.pipeline import Pipeline
 
 PASSES: tuple[type[Pass], ...] = (
-    AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR,
+    AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, Pipeline,
 )  # fmt: skip
 
-__all__ = ["PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR"]
+__all__ = ["PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR", "Pipeline"]

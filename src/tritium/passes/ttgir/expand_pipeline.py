@@ -1,0 +1,338 @@
+"""How `pipeline` rewrites a loop whose plan is made: ring buffers, prologue, copies ahead, waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import LocationAttr
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops import ttir
+from tritium.ops.arith import (
+    AddIOp,
+    AndIOp,
+    CmpIOp,
+    CmpIPredicate,
+    ConstantOp,
+    MulIOp,
+    SelectOp,
+)
+from tritium.ops.base import Op
+from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.ttgir import (
+    AsyncCommitGroupOp,
+    AsyncCopyGlobalToLocalOp,
+    AsyncWaitOp,
+    ConvertLayoutOp,
+    LocalAllocOp,
+    LocalDeallocOp,
+    LocalLoadOp,
+    MemDescIndexOp,
+    MemDescTransOp,
+    WarpGroupDotOp,
+    WarpGroupDotWaitOp,
+    memdesc_of,
+)
+from tritium.passes.rewriting import copy_op, erase, outside_values
+from tritium.passes.ttgir.assign_layouts import terminator
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One load to start ahead.
+
+    Attributes:
+        load: the `tt.load`.
+        encoding: of its buffers in shared memory.
+        width: elements that a thread copies at once.
+        buffers: how many there are.
+    """
+
+    load: Any
+    encoding: Any
+    width: int
+    buffers: int
+
+
+class Builder:
+    """Makes ops before another one, at its source location."""
+
+    def __init__(self, before: Operation, location: LocationAttr | None = None):
+        self.before = before
+        self.location = before.location if location is None else location
+
+    def make(self, cls: type[Op], *operands: Any, **attrs: Any) -> Any:
+        """Build an op and insert it."""
+        op = cls.build(*operands, location=self.location, **attrs)
+        block = self.before.parent
+        assert block is not None
+        block.insert_op_before(op, self.before)
+        return op
+
+    def value(self, cls: type[Op], *operands: Any, **attrs: Any) -> SSAValue:
+        """The first result of a new op."""
+        return self.make(cls, *operands, **attrs).results[0]
+
+    def constant(self, number: int, kind: ir.Type) -> SSAValue:
+        """A new constant; equal ones are merged by later passes."""
+        return self.value(ConstantOp, value=ConstantOp.of(number, kind).value)
+
+
+def expand(loop: ForOp, plan: Sequence[Stage], stages: int) -> None:
+    """Rewrite the loop so that the loads of the plan are `stages - 1` turns ahead."""
+    _Expansion(loop, plan, stages).run()
+
+
+class _Expansion:
+    def __init__(self, loop: ForOp, plan: Sequence[Stage], stages: int):
+        self.loop, self.plan, self.stages = loop, plan, stages
+        self.kind = loop.lower.type
+        #: The ops that the copies ahead need, and the carried values: these get companions that
+        #: run ahead.
+        self.ahead, self.carried = _needed(loop, [s.load for s in plan])
+        #: Buffers with the same number share their indices.
+        self.sizes = sorted({s.buffers for s in plan})
+
+    def run(self) -> None:
+        """Ring buffers and prologue before the loop, the loop, and what comes after."""
+        before = Builder(self.loop)
+        rings = [_ring(before, s) for s in self.plan]
+        state: list[SSAValue] = [self.loop.inits[a.index - 1] for a in self.carried]
+        for turn in range(self.stages - 1):
+            counter = self._counter(before, self.loop.lower, turn)
+            going = before.value(CmpIOp, counter, self.loop.upper, predicate=self._less())
+            slots = {n: before.constant(turn % n, ir.i32) for n in self.sizes}
+            state = self._copies(before, rings, slots, counter, going, state)
+        new = self._new_loop(before, state)
+        finals = self._body(new, rings)
+        self._finish(Builder(self.loop), new, rings, finals)
+        erase(self.loop)
+
+    def _less(self) -> CmpIPredicate:
+        return CmpIPredicate.ULT if self.loop.unsignedCmp else CmpIPredicate.SLT
+
+    def _counter(self, at: Builder, start: SSAValue, turns: int) -> SSAValue:
+        """start + turns * step."""
+        if turns == 0:
+            return start
+        step = self.loop.step
+        if turns > 1:
+            step = at.value(MulIOp, step, at.constant(turns, self.kind))
+        return at.value(AddIOp, start, step)
+
+    def _copies(
+        self, at: Builder, rings: Sequence[SSAValue], slots: Mapping[int, SSAValue],
+        counter: SSAValue, going: SSAValue, state: Sequence[SSAValue],
+    ) -> list[SSAValue]:  # fmt: skip
+        """Start the copies of one turn; returns what the carried values are in the next."""
+        body = self.loop.body
+        values: dict[SSAValue, SSAValue] = {body.args[0]: counter}
+        values.update(zip(self.carried, state, strict=True))
+        for op in self.ahead:
+            _clone(op, values, at)
+        tokens = [
+            _start_copy(at, stage, ring, slots[stage.buffers], going, values)
+            for stage, ring in zip(self.plan, rings, strict=True)
+        ]
+        at.make(AsyncCommitGroupOp, tokens)
+        yields = terminator(body).operands
+        return [values.get(yields[a.index - 1], yields[a.index - 1]) for a in self.carried]
+
+    def _new_loop(self, before: Builder, state: Sequence[SSAValue]) -> ForOp:
+        """The loop, empty: it carries what the old one did, the companions, and for each size of
+        ring the indices of the buffers last filled and last read."""
+        old = self.loop
+        filled = [before.constant((self.stages - 2) % n, ir.i32) for n in self.sizes]
+        read = [before.constant(-1, ir.i32) for _ in self.sizes]
+        inits = [*old.inits, *state, *filled, *read]
+        block = Block(arg_types=[old.body.args[0].type, *[v.type for v in inits]])
+        for mine, theirs in zip(block.args, [*old.body.args, *self.carried], strict=False):
+            mine.name_hint = theirs.name_hint
+        block.add_op(YieldOp.build([], location=old.location))
+        new: ForOp = before.make(
+            ForOp, *old.operands[:3], inits, regions=[Region(block)], attributes=old.attributes
+        )
+        new.properties.update(old.properties)
+        return new
+
+    def _body(self, new: ForOp, rings: Sequence[SSAValue]) -> list[int]:
+        """Fill the loop; returns the indices of results that are in flight when it ends."""
+        old, body, count = self.loop, new.body, len(self.loop.inits)
+        end = terminator(body)
+        at = Builder(end, old.location)
+        state = body.args[1 + count : 1 + count + len(self.carried)]
+        indices = body.args[1 + count + len(self.carried) :]
+        filled, read = indices[: len(self.sizes)], indices[len(self.sizes) :]
+        reading = {n: _advanced(at, i, n) for n, i in zip(self.sizes, read, strict=True)}
+        at.make(AsyncWaitOp, [], num=self.stages - 2)
+        views = {
+            stage.load.results[0]: at.value(MemDescIndexOp, ring, reading[stage.buffers])
+            for stage, ring in zip(self.plan, rings, strict=True)
+        }
+        values: dict[SSAValue, SSAValue] = dict(zip(old.body.args, body.args, strict=False))
+        for op in list(old.body.ops)[:-1]:
+            if not _use_buffer(op, views, values, at):
+                _clone(op, values, at)
+        yields = [values.get(v, v) for v in terminator(old.body).operands]
+        flying = self._fly(body, yields, set(views.values()))
+        counter = self._counter(at, body.args[0], self.stages - 1)
+        going = at.value(CmpIOp, counter, new.upper, predicate=self._less())
+        filling = {n: _advanced(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
+        state = self._copies(at, rings, filling, counter, going, state)
+        at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values()])
+        erase(end)
+        return flying
+
+    def _fly(self, body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
+        """Let the loop's only product end in the next turn, if nothing needs it before; returns
+        the index of the value that carries it, if so."""
+        dots = [op for op in body.walk() if isinstance(op, (WarpGroupDotOp, ttir.DotOp))]
+        if len(dots) != 1 or not isinstance(dots[0], WarpGroupDotOp) or dots[0].parent is not body:
+            return []
+        dot = dots[0]
+        index = next((i for i, v in enumerate(yields) if v is dot.results[0]), None)
+        argument: Any = None if index is None else body.args[index + 1]
+        alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
+        if index is None or not alone or not dot.results[0].first_use is None:
+            return []
+        memories = [v for v in (dot.a, dot.b)]
+        if any(_memory_of(v) not in views for v in memories) or yields.count(yields[index]) > 1:
+            return []
+        dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
+        wait = WarpGroupDotWaitOp.build(
+            [dot.results[0], *memories], pendings=1, location=dot.location
+        )
+        wait.results[0].name_hint = dot.results[0].name_hint
+        body.insert_op_after(wait, dot)
+        yields[index] = wait.results[0]
+        return [index]
+
+    def _finish(
+        self, after: Builder, new: ForOp, rings: Sequence[SSAValue], flying: Sequence[int]
+    ) -> None:
+        """Wait for what is in flight, free the buffers, and hand on the results."""
+        for index, old in enumerate(self.loop.results):
+            result: SSAValue = new.results[index]
+            result.name_hint = old.name_hint
+            if index in flying:
+                result = after.value(WarpGroupDotWaitOp, [result], pendings=0)
+                result.name_hint = old.name_hint
+            old.replace_all_uses_with(result)
+        after.make(AsyncWaitOp, [], num=0)
+        for ring in reversed(rings):
+            after.make(LocalDeallocOp, ring)
+
+
+def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[BlockArgument]]:
+    """The ops of the body that the loads' operands are computed by, in this turn and (through what
+    the loop carries) in those before, in order; and the carried values among them."""
+    yields = terminator(loop.body).operands
+    pending: list[SSAValue] = [v for load in loads for v in load.operands]
+    ops, carried = set[Operation](), dict[BlockArgument, None]()
+    while pending:
+        value = pending.pop()
+        owner = value.owner
+        if isinstance(value, BlockArgument):
+            if owner is loop.body and value.index > 0 and value not in carried:
+                carried[value] = None
+                pending.append(yields[value.index - 1])
+        elif isinstance(owner, Operation) and owner.parent is loop.body and owner not in ops:
+            ops.add(owner)
+            pending += list(outside_values(owner))
+    order = sorted(carried, key=lambda a: a.index)
+    return [op for op in loop.body.ops if op in ops], order
+
+
+def _ring(before: Builder, stage: Stage) -> SSAValue:
+    kind = stage.load.results[0].type
+    shape = (stage.buffers, *ir.shape_of(kind))
+    memory = memdesc_of(shape, ir.element_type(kind), stage.encoding)
+    op = LocalAllocOp.build(None, result=memory, location=stage.load.location)
+    block = before.before.parent
+    assert block is not None
+    block.insert_op_before(op, before.before)
+    op.results[0].name_hint = stage.load.results[0].name_hint
+    return op.results[0]
+
+
+def _clone(op: Operation, values: dict[SSAValue, SSAValue], at: Builder) -> None:
+    clone = copy_op(op, values)
+    block = at.before.parent
+    assert block is not None
+    block.insert_op_before(clone, at.before)
+    for old, made in zip(op.results, clone.results, strict=True):
+        made.name_hint = old.name_hint
+
+
+def _start_copy(
+    at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, going: SSAValue,
+    values: Mapping[SSAValue, SSAValue],
+) -> SSAValue:  # fmt: skip
+    """Start a load's copy into a buffer, if the turn that it is for comes."""
+    load = stage.load
+    here = Builder(at.before, load.location)
+    pointer, mask, other = (
+        None if v is None else values.get(v, v) for v in (load.ptr, load.mask, load.other)
+    )
+    flags = here.value(ttir.SplatOp, going, result=ir.with_element(load.ptr.type, ir.i1))
+    if mask is not None:
+        flags = here.value(AndIOp, flags, mask)
+    view = here.value(MemDescIndexOp, ring, slot)
+    return here.value(
+        AsyncCopyGlobalToLocalOp, pointer, view, flags, other, cache=load.cache, evict=load.evict,
+        contiguity=stage.width,
+    )  # fmt: skip
+
+
+def _advanced(at: Builder, index: SSAValue, count: int) -> SSAValue:
+    """The index of the next buffer of a ring."""
+    following = at.value(AddIOp, index, at.constant(1, ir.i32))
+    wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)
+    return at.value(SelectOp, wraps, at.constant(0, ir.i32), following)
+
+
+def _memory_of(value: SSAValue) -> SSAValue:
+    """The memory that a transposed view is of."""
+    while isinstance(value.owner, MemDescTransOp):
+        value = value.owner.src
+    return value
+
+
+def _use_buffer(
+    op: Any, views: Mapping[SSAValue, SSAValue], values: dict[SSAValue, SSAValue], at: Builder
+) -> bool:
+    """Let an op that has to do with a load use its buffer; whether that is all there is to do."""
+    here = Builder(at.before, op.location)
+    if op.results and op.results[0] in views:
+        load = op.results[0]
+        direct = any(not _reads_buffer(u.operation, views[load].type) for u in load.uses)
+        if direct:
+            values[load] = here.value(LocalLoadOp, views[load], None, result=load.type)
+            values[load].name_hint = load.name_hint
+        return True
+    if isinstance(op, MemDescTransOp) and values.get(op.src) is not None:
+        values[op.results[0]] = here.value(MemDescTransOp, values[op.src], order=op.order)
+        return True
+    if isinstance(op, (LocalAllocOp, ConvertLayoutOp)) and op.src in views:
+        view = views[op.src]
+        if not _reads_buffer(op, view.type):
+            return False
+        result = op.results[0]
+        if isinstance(op, LocalAllocOp):
+            values[result] = view
+        else:
+            values[result] = here.value(LocalLoadOp, view, None, result=result.type)
+            values[result].name_hint = result.name_hint
+        return True
+    return False
+
+
+def _reads_buffer(user: Operation, memory: Any) -> bool:
+    """Whether a user of a load can take its buffer instead."""
+    if isinstance(user, LocalAllocOp):
+        wanted: Any = user.results[0].type
+        return wanted.encoding == memory.encoding and not wanted.mutable
+    return isinstance(user, ConvertLayoutOp)

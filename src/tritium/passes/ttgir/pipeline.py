@@ -1,0 +1,186 @@
+"""Start the loads of a loop some turns ahead, into a ring of buffers in shared memory.
+
+before (num_stages = 3):
+    scf.for %i = %lo to %hi step %s iter_args(%p = %p0, %acc = %zero) {
+      %x = tt.load %p, %mask
+      %m = ttg.local_alloc %x : ... -> !ttg.memdesc<128x64xf16, #shared, #smem>
+      %d = ttng.warp_group_dot %m, %w, %acc
+      %q = tt.addptr %p, %step
+      scf.yield %q, %d
+    }
+after:
+    %ring = ttg.local_alloc : () -> !ttg.memdesc<3x128x64xf16, #shared, #smem, mutable>
+    the copies of the first two turns, each group committed
+    scf.for %i = ... iter_args(%p, %acc, %in, %out, ...) {
+      %out1 = %out + 1, or 0 at the ring's end
+      ttg.async_wait {num = 1}
+      %m = ttg.memdesc_index %ring[%out1]
+      %d = ttng.warp_group_dot %m, %w, %acc {isAsync = true}
+      %e:3 = ttng.warp_group_dot_wait %d, %m, %w {pendings = 1}
+      the copy of the turn after the next, if there is one, into %ring[%in1]; commit
+      scf.yield ...
+    }
+    ttng.warp_group_dot_wait {pendings = 0}; ttg.async_wait {num = 0}; ttg.local_dealloc %ring
+
+Loads are taken that feed a product, in loops without nested loops (with the attribute
+`tt.num_stages` on the loop, all loads, and as many stages as that says). What computes their
+addresses and masks is computed ahead as well; it must have no effects and not depend on what is
+loaded. A copy moves at least 4 bytes at a time, so that narrow loads stay. A product's accumulator
+stays in flight over the turn's end if nothing but the next turn's product uses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Operation
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import SwizzledSharedEncoding
+from tritium.ops import ttir
+from tritium.ops.scf import ForOp
+from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import functions, is_volatile, outside_values
+from tritium.passes.ttgir.assign_layouts import terminator
+from tritium.passes.ttgir.expand_pipeline import Stage, expand
+from tritium.passes.ttgir.rules import encoding_of, is_tile, order_of
+
+
+@dataclass(frozen=True)
+class Pipeline(Pass):
+    """Start the loads of loops some turns ahead. `num_stages`: turns under way at once."""
+
+    name: ClassVar[str] = "pipeline"
+    title: ClassVar[str] = "TritonGPUPipeline"
+    num_stages: int = 3
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            loops = [op for op in function.walk() if isinstance(op, ForOp)]
+            for loop in loops:
+                stages = _stages_of(loop, self.num_stages)
+                if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
+                    continue
+                plan = plan_of(loop, AxisAnalysis(function, trust=True), stages)
+                if plan:
+                    expand(loop, plan, stages)
+                    changed = True
+        return changed
+
+
+def _stages_of(loop: ForOp, default: int) -> int:
+    given = loop.attributes.get("tt.num_stages")
+    return int(given.value.data) if isinstance(given, IntegerAttr) else default
+
+
+def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
+    """The loads to start ahead, each with what computes its operands."""
+    told = "tt.num_stages" in loop.attributes
+    if not told and _writes(loop):
+        return []
+    found: list[Stage] = []
+    for op in loop.body.ops:
+        if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or is_volatile(op):
+            continue
+        if not told and not _feeds_product(op):
+            continue
+        width = copy_width(op, analysis)
+        size = ir.bit_width(op.results[0].type) // 8
+        if width * size < 4:
+            continue
+        encoding, buffered = _memory_for(op, stages)
+        found.append(Stage(op, encoding, width, buffered))
+    ahead = [s for s in found if _computable_ahead(loop, s.load)]
+    return ahead
+
+
+def _writes(loop: ForOp) -> bool:
+    """Whether the loop writes to global memory."""
+    return bool(loop.memory_effects() - {"read"}) and any(
+        isinstance(op, (ttir.StoreOp, ttir.AtomicRMWOp, ttir.AtomicCASOp, ttir.DescriptorStoreOp,
+                        ttir.DescriptorReduceOp, ttir.DescriptorScatterOp, ttir.CallOp))
+        for op in loop.body.walk()
+    )  # fmt: skip
+
+
+def _feeds_product(load: Operation) -> bool:
+    """Whether what is loaded becomes, perhaps after computing, an operand of a product."""
+    pending, seen = list(load.results), set[int]()
+    while pending:
+        for use in pending.pop().uses:
+            user = use.operation
+            if id(user) in seen or user.parent is not load.parent:
+                continue
+            seen.add(id(user))
+            if isinstance(user, (ttir.DotOp, WarpGroupDotOp)):
+                return True
+            pending += user.results
+    return False
+
+
+def copy_width(load: Any, analysis: AxisAnalysis) -> int:
+    """How many elements a thread can copy at once."""
+    kind = load.results[0].type
+    shape = ir.shape_of(kind)
+    encoding = encoding_of(kind)
+    axis = order_of(encoding, shape)[0]
+    size = max(ir.bit_width(kind) // 8, 1)
+    info = analysis.of(load.ptr)
+    width = min(
+        info.contiguity[axis], max(info.divisibility[axis] // size, 1), 16 // size, shape[axis]
+    )
+    if load.mask is not None:
+        width = min(width, analysis.of(load.mask).constancy[axis])
+    per_thread = encoding.get("sizePerThread")[axis] if "sizePerThread" in encoding.KEYS else 1
+    return min(width, per_thread)
+
+
+def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
+    """(encoding of the buffers, how many): as a wgmma reads them, or else for loads."""
+    uses = [use.operation for use in load.results[0].uses]
+    for user in uses:
+        if isinstance(user, LocalAllocOp):
+            kind: Any = user.results[0].type
+            return kind.encoding, stages
+    kind = load.results[0].type
+    shape = ir.shape_of(kind)
+    order = order_of(encoding_of(kind), shape)
+    feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
+    if not feeds_dot or len(shape) != 2:
+        plain = SwizzledSharedEncoding.make(vec=1, perPhase=1, maxPhase=1, order=order)
+        return plain, stages - 1
+    size = max(ir.bit_width(kind) // 8, 1)
+    row = shape[order[0]] * size
+    vec, per_phase = 16 // size, max(1, 128 // row)
+    phases = max(1, min(8, row // 16, shape[order[1]]) // (per_phase if row >= 128 else 1))
+    return SwizzledSharedEncoding.make(
+        vec=min(vec, shape[order[0]]), perPhase=per_phase, maxPhase=phases, order=order
+    ), stages - 1
+
+
+def _computable_ahead(loop: ForOp, load: Operation) -> bool:
+    """Whether the load's operands in a later turn can be computed now."""
+    pending, seen = list(load.operands), set[Any]()
+    yields = terminator(loop.body).operands
+    while pending:
+        value = pending.pop()
+        owner = value.owner
+        if value in seen:
+            continue
+        seen.add(value)
+        if owner is loop.body:
+            if value.index > 0:  # pyright: ignore
+                pending.append(yields[value.index - 1])  # pyright: ignore
+            continue
+        if not isinstance(owner, Operation) or owner.parent is not loop.body:
+            continue
+        effects = owner.memory_effects() if hasattr(owner, "memory_effects") else {"other"}  # pyright: ignore
+        if effects:
+            return False
+        pending += list(outside_values(owner)) if owner.regions else list(owner.operands)
+    return True
