@@ -158,8 +158,8 @@ class CudaLauncher:
         self._driver = library()
         self._name, self._metadata = metadata.name, metadata
         self._function = self._driver.CUfunction(function)
-        signature = getattr(src, "signature", None)
-        if signature is None:  # a file of IR: the types of the kernel's own parameters
+        signature = getattr(src, "signature", {})
+        if not hasattr(src, "fn"):  # a file of IR: the types of the kernel's own parameters
             signature = {f"arg{i}": t for i, t in enumerate(_arguments(metadata))}
         constants = getattr(src, "constants", {})
         self._nested = any(isinstance(t, (tuple, list)) for t in signature.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tritium.backends.nvidia.lower import matrix
 from tritium.backends.nvidia.lower.access import (
     distinct_registers,
     from_memory,
@@ -77,7 +78,10 @@ def load_tile(
     c: Context, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
 ) -> list[Value]:
     """Read a tile's registers from shared memory."""
-    run, element = runs(c, tile, place, memory_bytes(type)), memory_type(type)
+    element, how = memory_type(type), matrix.find(tile, place, memory_bytes(type))
+    if how is not None:
+        return matrix.load(c, tile, place, base, element, how)
+    run = runs(c, tile, place, memory_bytes(type))
     loaded: dict[int, Value] = {}
     for group, offset in zip(run.groups, run.offsets):
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
