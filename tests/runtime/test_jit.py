@@ -423,3 +423,18 @@ def test_autograd_function() -> None:
     y = torch.randn(10, requires_grad=True)
     Add.apply(x, y).sum().backward()
     assert (x.grad == 2).all()
+
+
+def test_inside_torch_compile() -> None:
+    torch = pytest.importorskip("torch")
+    kernel = tritium.jit(add_kernel.fn)
+
+    def function(x: Any, y: Any) -> Any:
+        out = torch.empty_like(x)
+        kernel[(1,)](x, y, out, x.numel(), BLOCK=16)
+        return out * 2
+
+    compiled = torch.compile(function, backend="eager")
+    for i in range(2):
+        x = torch.arange(10.0) + i
+        assert torch.equal(compiled(x, x), 4 * x)

@@ -155,3 +155,19 @@ def test_keyword_only_and_variadic_parameters() -> None:
 
     with pytest.raises(TypeError, match=r"named: a kernel cannot have \*\*others"):
         named[(1,)](out)
+
+
+def test_logical_operators_on_blocks() -> None:
+    @tritium.jit
+    def logic(x, y, out, N: tl.constexpr):
+        i = tl.arange(0, N)
+        a, b = tl.load(x + i) > 0, tl.load(y + i) > 0
+        both = a and b
+        either = a or b
+        neither = not either
+        tl.store(out + i, both.to(tl.int32) + 2 * either.to(tl.int32) + 4 * neither.to(tl.int32))
+
+    x, y, out = (np.array(v, np.int32) for v in ([0, 0, 1, 1], [0, 1, 0, 1], [0] * 4))
+    with pytest.warns(UserWarning, match=r"Logical operators 'and' and 'or' are deprecated"):
+        logic[(1,)](x, y, out, 4)
+    assert out.tolist() == [4, 2, 2, 3]

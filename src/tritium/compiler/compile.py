@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -158,7 +158,7 @@ def _fields(options: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Option values that JSON does not know."""
     if isinstance(value, (set, frozenset, tuple)):
-        return list(value)  # pyright: ignore[reportUnknownArgumentType]
+        return list(cast("tuple[Any, ...]", value))
     return str(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast, overload
 
@@ -106,6 +107,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._caches: dict[Any, dict[Any, DeviceCache]] = {}
         self._preloaded: dict[str, CompiledKernel] = {}
         self._compiling = ForkSafeLock()
+        _leave_to_python()
 
     def repr(self, specialization: Any) -> str:
         return self.__name__ if self._repr is None else self._repr(specialization)
@@ -226,6 +228,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             if known is not None:
                 cache.kernels[key] = known
                 return known
+            _leave_to_python()
             return self._compile_new(launch, text)
 
     def _compile_new(self, launch: _Launch, text: str) -> CompiledKernel | None:
@@ -353,6 +356,21 @@ class _Launch(NamedTuple):
 
 
 _ABSENT = object()
+
+
+def _leave_to_python() -> None:
+    """Have `torch.compile`, once it is in use, run our own functions as they are: it cannot look
+    into the compiler or into native launches."""
+    dynamo = sys.modules.get("torch._dynamo")
+    rules: Any = getattr(dynamo, "trace_rules", None)
+    if hasattr(rules, "add") and dynamo not in _told:
+        _told.append(dynamo)
+        rules.add(__name__.partition(".")[0])
+
+
+_told: list[Any] = []
+
+
 _FOREIGN_OPTIONS = frozenset({
     "num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "ptx_version", "ptx_options",
     "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "extern_libs",
