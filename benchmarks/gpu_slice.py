@@ -152,7 +152,7 @@ def launch_cost() -> None:
 def table() -> None:
     print(f"\n{'kernel':42} {'by':16} {'rate':>9} unit     error")
     for row in rows:
-        rate = row.get("failed") or f"{row.get('rate', 0):9.1f} {row['unit']:8}"
+        rate = row.get("failed", f"{row.get('rate', 0):9.1f} {row['unit']:8}")[:60]
         print(f"{row['kernel']:42} {row['by']:16} {rate} {row.get('error', 0):.1e}")
 
 
