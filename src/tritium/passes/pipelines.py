@@ -19,6 +19,7 @@ from tritium.passes.ttir import (
     Inline,
     ReorderBroadcast,
     SymbolDCE,
+    TensorPointers,
     Unroll,
 )
 
@@ -48,6 +49,10 @@ def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
     """
     return [
+        TensorPointers(),
+        Canonicalize(),
+        CSE(),
+        LICM(),
         ConvertTTIRToTTGIR(num_warps=num_warps, capability=capability),
         Coalesce(),
         AccelerateMatmul(),

@@ -25,10 +25,15 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     DotOperandEncoding,
     NvidiaMmaEncoding,
-    NVMMASharedEncoding,
 )
 from tritium.ops import ttir
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp, memdesc_of
+from tritium.ops.ttgir import (
+    ConvertLayoutOp,
+    LocalAllocOp,
+    MemDescTransOp,
+    WarpGroupDotOp,
+    memdesc_of,
+)
 from tritium.ops.ttir.dot import InputPrecision
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
@@ -39,6 +44,7 @@ from tritium.passes.ttgir.rules import (
     is_elementwise,
     is_tile,
     num_warps_of,
+    nvmma_encoding,
     order_of,
 )
 
@@ -175,24 +181,32 @@ def _to_wgmma(op: ttir.DotOp, num_warps: int) -> None:
 
 def _in_shared_memory(op: Operation, value: SSAValue, k_axis: int, bits: int) -> SSAValue:
     """The operand in memory that wgmma can read. 16-bit elements may have either axis fastest, the
-    one that they are loaded along; others must have k."""
+    one that they are loaded along; others must have k. A transpose becomes a view."""
     source = source_of(value)
+    block = op.parent
+    assert block is not None
+    if isinstance(source.owner, ttir.TransOp):
+        inner = source_of(source.owner.src)
+        if bits == 16 or _fastest(inner) == 1 - k_axis:
+            memory = _in_shared_memory(op, inner, 1 - k_axis, bits)
+            view = MemDescTransOp.build(memory, order=(1, 0), location=op.location)
+            block.insert_op_before(view, op)
+            return view.results[0]
     shape = ir.shape_of(source.type)
-    fastest = order_of(encoding_of(source.type), shape)[0] if bits == 16 else k_axis
-    row = shape[fastest] * bits // 8
-    encoding = NVMMASharedEncoding.make(
-        swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
-        transposed=fastest == 0, elementBitWidth=bits,
-    )  # fmt: skip
+    fastest = _fastest(source) if bits == 16 else k_axis
+    encoding = nvmma_encoding(shape, bits, fastest)
     alloc = LocalAllocOp.build(
         source, result=memdesc_of(shape, ir.element_type(source.type), encoding, False),
         location=op.location,
     )  # fmt: skip
     alloc.results[0].name_hint = source.name_hint
-    block = op.parent
-    assert block is not None
     block.insert_op_before(alloc, op)
     return alloc.results[0]
+
+
+def _fastest(value: SSAValue) -> int:
+    """The axis along which a tile's neighbours are in one thread, and so in memory."""
+    return order_of(encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
 def _to_mma_sync(op: ttir.DotOp, num_warps: int) -> None:

@@ -24,6 +24,7 @@ from tritium.ir.layouts.encodings import (
     Encoding,
     LinearEncoding,
     NvidiaMmaEncoding,
+    NVMMASharedEncoding,
     SliceEncoding,
     dim,
     linear,
@@ -208,6 +209,16 @@ def default_encoding(shape: tuple[int, ...], num_warps: int) -> BlockedEncoding:
     """One element a thread, rows first."""
     rank = len(shape)
     return blocked_for(shape, (1,) * rank, tuple(reversed(range(rank))), num_warps)
+
+
+def nvmma_encoding(shape: tuple[int, ...], bits: int, fastest: int) -> NVMMASharedEncoding:
+    """The encoding of shared memory that TMA fills and wgmma reads, with the widest swizzle that
+    rows along the axis `fastest` fill."""
+    row = shape[fastest] * bits // 8
+    return NVMMASharedEncoding.make(
+        swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
+        transposed=fastest == len(shape) - 2, elementBitWidth=bits,
+    )  # fmt: skip
 
 
 def is_of_mma(encoding: Any) -> bool:
