@@ -17,7 +17,7 @@ from tritium.target import GPUTarget
 
 @cache
 def _metadata_class(fields: tuple[str, ...]) -> Any:
-    return namedtuple("KernelMetadata", fields)
+    return namedtuple("KernelMetadata", fields)  # pyright: ignore[reportUntypedNamedTuple]
 
 
 class LazyDict:

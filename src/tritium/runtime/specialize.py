@@ -189,7 +189,7 @@ class Specializer:
         if isinstance(arg, tuple):
             pairs = [self.dynamic(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
             types, specs = (tuple(p[i] for p in pairs) for i in (0, 1))
-            if hasattr(cast(Any, arg), "_fields"):
+            if hasattr(cast("tuple[Any, ...]", arg), "_fields"):
                 kind: Any = type(arg)  # pyright: ignore[reportUnknownVariableType]
                 return kind(*types), kind(*specs)
             return types, specs
