@@ -135,7 +135,8 @@ def test_matmul(M, N, K, transposed, dtype):
     stored = np.ascontiguousarray(b.T) if transposed else b
     result = run_all(
         matmul, (cdiv(M, 32) * cdiv(N, 32),), a=a, b=stored, c=c, M=M, N=N, K=K,
-        **dict(zip(names, strides)), BM=32, BN=32, BK=16, GROUP=2, ACTIVATE=not transposed,
+        **dict(zip(names, strides, strict=True)), BM=32, BN=32, BK=16, GROUP=2,
+        ACTIVATE=not transposed,
         rtol=1e-2 if dtype == np.float16 else 1e-4, atol=1e-2 if dtype == np.float16 else 1e-4,
     )["c"]  # fmt: skip
     expected = a.astype(np.float64) @ b.astype(np.float64)

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
-from tests.support.frontend import evaluate, text_of
 
 import tritium.language as tl
+from tests.support.frontend import evaluate, text_of
 from tritium.errors import CompilationError, UnsupportedLanguageConstruct
 from tritium.language.function import device_function as jit
 
 
 def run(kernel, *values, size=4, dtype=np.int32):
     out = np.full(size, -1, dtype)
-    evaluate(kernel, out=out, **dict(zip(kernel.arg_names[1:], values)))
+    evaluate(kernel, out=out, **dict(zip(kernel.arg_names[1:], values, strict=True)))
     return out.tolist()
 
 
@@ -199,7 +199,7 @@ def test_branches_must_agree():
 @jit
 def mismatched_loop(out, n):
     acc = 0
-    for i in range(n):
+    for _ in range(n):
         acc += 0.5
     tl.store(out, acc)
 
@@ -252,7 +252,8 @@ def one_branch_only(out, n):
 
 
 def test_a_name_assigned_on_one_path_only():
-    assert "x is not defined here: only one branch of the `if`" in str(message_of(one_branch_only, n=1))
+    message = str(message_of(one_branch_only, n=1))
+    assert "x is not defined here: only one branch of the `if`" in message
 
 
 @jit

@@ -5,10 +5,10 @@ import traceback
 
 import numpy as np
 import pytest
-from tests.support.frontend import compile_kernel, text_of
 
 import tritium
 import tritium.language as tl
+from tests.support.frontend import compile_kernel, text_of
 from tritium.errors import (
     CompilationError,
     CompileTimeAssertionFailure,
@@ -30,15 +30,15 @@ def failure(kernel, **args):
 
 @jit
 def bad_arange():
-    x = tl.zeros((4,), tl.float32)
-    y = tl.arange(2, 7)
+    x = tl.zeros((4,), tl.float32)  # noqa: F841
+    y = tl.arange(2, 7)  # noqa: F841
 
 
 def test_the_caret_is_under_the_expression():
     error = failure(bad_arange)
     lines = str(error).split("\n")
     assert lines[0] == "at 3:8:"
-    assert lines[-3] == "    y = tl.arange(2, 7)"
+    assert lines[-3].startswith("    y = tl.arange(2, 7)")
     assert lines[-2] == "        ^"
     assert "arange's range must be a power of 2" in lines[-1]
     assert "arange's range must be a power of 2" in str(error.__cause__)
@@ -147,13 +147,13 @@ def test_captured_variables():
 def statement_kernels():
     @jit
     def with_break(n):
-        for i in range(n):
+        for _ in range(n):
             break
 
     @jit
     def with_try(n):
-        try:
-            n = 1
+        try:  # noqa: SIM105
+            n = 1  # noqa: F841
         except ValueError:
             pass
 

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from tests.support.frontend import evaluate, text_of
 
 import tritium.language as tl
+from tests.support.frontend import evaluate, text_of
 from tritium.language.function import device_function as jit
 
 Pair = collections.namedtuple("Pair", ["first", "second"])
@@ -65,7 +65,7 @@ def test_tuples_and_named_tuples():
         tl.store(out, first)
         tl.store(out + 1, rest[0] + rest[1])
         tl.store(out + 2, pair.first * 10 + pair[1])
-        tl.store(out + 3, len((q, r) + (1,)))
+        tl.store(out + 3, len((q, r) + (1,)))  # noqa: RUF005
 
     assert run(kernel, n=14)[:4].tolist() == [4, 7, 24, 3]
 

@@ -20,7 +20,7 @@ def signature_of(kernel: JITCallable, args: dict[str, Any]) -> tuple[dict[str, A
     signature: dict[str, Any] = {}
     constants: dict[tuple[int, ...], Any] = {}
     for param in kernel.params:
-        value = args[param.name] if param.name in args else param.default
+        value = args.get(param.name, param.default)
         if param.is_constexpr or value is None:
             signature[param.name] = "constexpr"
             constants[(param.num,)] = value
@@ -55,7 +55,7 @@ def evaluate(kernel: JITCallable, grid: tuple[int, ...] = (1,), **args: Any) -> 
     module = compile_kernel(kernel, **args)
     values, ranges = [], []
     for param in kernel.params:
-        value = args[param.name] if param.name in args else param.default
+        value = args.get(param.name, param.default)
         if param.is_constexpr or value is None:
             continue
         if isinstance(value, np.ndarray):

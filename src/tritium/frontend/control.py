@@ -39,7 +39,6 @@ from tritium.language.iterators import common_integer_type
 from tritium.ops.arith import SubIOp
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 
-
 _MAX_COPIES = 64
 
 
@@ -94,8 +93,8 @@ class ControlFlow(Statements):
             if self.copies > _MAX_COPIES:
                 raise self.unsupported(
                     node,
-                    f"more than {_MAX_COPIES} nested conditional returns; what follows each of them "
-                    "is generated twice. Set a variable and return once, at the end",
+                    f"more than {_MAX_COPIES} nested conditional returns; what follows each of "
+                    "them is generated twice. Set a variable and return once, at the end",
                 )
         before, position = self.scope.locals, self.builder.location
         blocks = (Block(), Block())

@@ -113,7 +113,7 @@ def _fma(c: Context, op: Any) -> None:
     for register, (*batch, m, n) in enumerate(register_coordinates(layout_of(result))):
         total = out[register]
         for k in range(depth):
-            left, right = a[places[0][*batch, m, k]], b[places[1][*batch, k, n]]
+            left, right = a[places[0][(*batch, m, k)]], b[places[1][(*batch, k, n)]]
             total = _multiply_add(c, left, right, total)
         out[register] = total
     c.set(op.results[0], out)
@@ -122,7 +122,7 @@ def _fma(c: Context, op: Any) -> None:
 def _multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
     if total.type[0] == "i":
         wide = [c.f.cast("sext", v, total.type) for v in (a, b)]
-        return c.f.op("add", c.f.op("mul", *wide), total)
+        return c.f.op("add", c.f.op("mul", wide[0], wide[1]), total)
     wide = [c.f.cast("fpext", v, total.type) if v.type != total.type else v for v in (a, b)]
     return c.f.fma(wide[0], wide[1], total)
 
