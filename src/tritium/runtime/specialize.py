@@ -190,7 +190,7 @@ class Specializer:
             pairs = [self.dynamic(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
             types, specs = (tuple(p[i] for p in pairs) for i in (0, 1))
             if hasattr(cast("tuple[Any, ...]", arg), "_fields"):
-                kind: Any = type(arg)  # pyright: ignore[reportUnknownVariableType]
+                kind: Any = type(cast(Any, arg))
                 return kind(*types), kind(*specs)
             return types, specs
         if isinstance(arg, np.bool_):
