@@ -29,8 +29,8 @@ BUILTINS: Mapping[str, Any] = {
     "abs": abs,
     "range": tl.range,
     "print": tl.device_print,
-    "min": tl.minimum,
-    "max": tl.maximum,
+    "min": min,
+    "max": max,
 }
 """Python builtins that may be used in kernels, and what they stand for there."""
 
