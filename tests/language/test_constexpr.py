@@ -6,7 +6,7 @@ import pytest
 
 import tritium.language as tl
 from tests.language.support import block, eager
-from tritium.language.constexpr import unwrap
+from tritium.language.constexpr import constexpr_type, unwrap
 from tritium.language.tuples import type_of, wrap
 
 C = tl.constexpr
@@ -102,3 +102,11 @@ def test_flatten_and_unflatten_are_inverse():
         assert again[2][0].handle is handles[1]
         assert [h.type for h in handles] == value.type.flatten_types()
     assert type_of((1, None)).types[1] == tl.constexpr_type(None)
+
+
+def test_types_of_values_that_compile_differently_differ():
+    differ = [(0.0, -0.0), (1, 1.0), (1, True), ((1, 2), (1, 2.0)), ((0.0,), (-0.0,)), ((1,), (1, 2))]
+    for left, right in differ:
+        assert constexpr_type(left) != constexpr_type(right)
+    for value in (0.0, float("nan"), (1, 2.0), "x", None):
+        assert constexpr_type(value) == constexpr_type(value)

@@ -15,6 +15,19 @@ from tritium.ir.types import Type
 from tritium.language.base import base_type, base_value, class_of, mark_builtin
 
 
+def _identical(left: Any, right: Any) -> bool:
+    """Whether two compile-time values compile to the same: equal and of one type, in tuples too;
+    0.0 and -0.0 differ, NaN is itself."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, float):
+        return left.hex() == right.hex()
+    if isinstance(left, (tuple, list)):
+        pairs = zip(left, right, strict=False)  # pyright: ignore[reportUnknownArgumentType]
+        return len(left) == len(right) and all(_identical(a, b) for a, b in pairs)  # pyright: ignore
+    return left is right or bool(left == right)
+
+
 class constexpr_type(base_type):
     """The type of one compile-time value; it has no handles, the value is in the type."""
 
@@ -22,11 +35,7 @@ class constexpr_type(base_type):
         self.value = unwrap(value)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, constexpr_type)
-            and type(self.value) is type(other.value)
-            and bool(self.value == other.value)
-        )
+        return isinstance(other, constexpr_type) and _identical(self.value, other.value)
 
     def __hash__(self) -> int:
         try:
