@@ -8,6 +8,7 @@ from tritium.passes.ttgir import (
     AssignLayouts,
     Coalesce,
     ConvertTTIRToTTGIR,
+    DescriptorsToTMA,
     Pipeline,
 )
 from tritium.passes.ttir import (
@@ -49,7 +50,7 @@ def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
     """
     return [
-        TensorPointers(),
+        TensorPointers(keep_arguments=capability >= 90),
         Canonicalize(),
         CSE(),
         LICM(),
@@ -60,6 +61,7 @@ def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
         CSE(),
         LICM(),
         Pipeline(num_stages=num_stages),
+        DescriptorsToTMA(),
         Canonicalize(),
         CSE(),
         LICM(),

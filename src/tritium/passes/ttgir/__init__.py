@@ -5,10 +5,15 @@ from tritium.passes.ttgir.accelerate_matmul import AccelerateMatmul
 from tritium.passes.ttgir.assign_layouts import AssignLayouts
 from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
+from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
 from tritium.passes.ttgir.pipeline import Pipeline
 
 PASSES: tuple[type[Pass], ...] = (
-    AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, Pipeline,
+    AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
+    Pipeline,
 )  # fmt: skip
 
-__all__ = ["PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR", "Pipeline"]
+__all__ = [
+    "PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR",
+    "DescriptorsToTMA", "Pipeline",
+]  # fmt: skip

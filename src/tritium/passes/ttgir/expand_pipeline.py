@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import SwizzledSharedEncoding
 from tritium.ops import ttir
 from tritium.ops.arith import (
     AddIOp,
@@ -19,19 +21,26 @@ from tritium.ops.arith import (
     ConstantOp,
     MulIOp,
     SelectOp,
+    XOrIOp,
 )
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttgir import (
     AsyncCommitGroupOp,
     AsyncCopyGlobalToLocalOp,
+    AsyncTMACopyGlobalToLocalOp,
     AsyncWaitOp,
+    BarrierExpectOp,
     ConvertLayoutOp,
+    InitBarrierOp,
+    InvalBarrierOp,
     LocalAllocOp,
     LocalDeallocOp,
     LocalLoadOp,
     MemDescIndexOp,
     MemDescTransOp,
+    MemDescType,
+    WaitBarrierOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
     memdesc_of,
@@ -45,7 +54,7 @@ class Stage:
     """One load to start ahead.
 
     Attributes:
-        load: the `tt.load`.
+        load: the `tt.load` or `tt.descriptor_load`.
         encoding: of its buffers in shared memory.
         width: elements that a thread copies at once.
         buffers: how many there are.
@@ -55,6 +64,17 @@ class Stage:
     encoding: Any
     width: int
     buffers: int
+
+    @property
+    def bulk(self) -> bool:
+        """Whether the copy engine (TMA) does the copy, and a barrier tells when it is done."""
+        return isinstance(self.load, ttir.DescriptorLoadOp)
+
+    @property
+    def bytes(self) -> int:
+        """The size of a buffer."""
+        kind = self.load.results[0].type
+        return prod(ir.shape_of(kind)) * max(ir.bit_width(kind) // 8, 1)
 
 
 class Builder:
@@ -95,11 +115,15 @@ class _Expansion:
         self.ahead, self.carried = _needed(loop, [s.load for s in plan])
         #: Buffers with the same number share their indices.
         self.sizes = sorted({s.buffers for s in plan})
+        self.bulk = [s for s in plan if s.bulk]
+        self.barriers: SSAValue | None = None
 
     def run(self) -> None:
         """Ring buffers and prologue before the loop, the loop, and what comes after."""
         before = Builder(self.loop)
         rings = [_ring(before, s) for s in self.plan]
+        if self.bulk:
+            self.barriers = _barriers(before, self.bulk[0].buffers)
         state: list[SSAValue] = [self.loop.inits[a.index - 1] for a in self.carried]
         for turn in range(self.stages - 1):
             counter = self._counter(before, self.loop.lower, turn)
@@ -133,21 +157,30 @@ class _Expansion:
         values.update(zip(self.carried, state, strict=True))
         for op in self.ahead:
             _clone(op, values, at)
-        tokens = [
-            _start_copy(at, stage, ring, slots[stage.buffers], going, values)
-            for stage, ring in zip(self.plan, rings, strict=True)
-        ]
-        at.make(AsyncCommitGroupOp, tokens)
+        barrier: SSAValue | None = None
+        if self.barriers is not None:
+            barrier = at.value(MemDescIndexOp, self.barriers, slots[self.bulk[0].buffers])
+            at.make(BarrierExpectOp, barrier, going, size=sum(s.bytes for s in self.bulk))
+        tokens: list[SSAValue] = []
+        for stage, ring in zip(self.plan, rings, strict=True):
+            slot = slots[stage.buffers]
+            if stage.bulk:
+                _start_bulk_copy(at, stage, ring, slot, barrier, going, values)
+            else:
+                tokens.append(_start_copy(at, stage, ring, slot, going, values))
+        if tokens:
+            at.make(AsyncCommitGroupOp, tokens)
         yields = terminator(body).operands
         return [values.get(yields[a.index - 1], yields[a.index - 1]) for a in self.carried]
 
     def _new_loop(self, before: Builder, state: Sequence[SSAValue]) -> ForOp:
-        """The loop, empty: it carries what the old one did, the companions, and for each size of
-        ring the indices of the buffers last filled and last read."""
+        """The loop, empty: it carries what the old one did, the companions, for each size of ring
+        the indices of the buffers last filled and last read, and the barriers' phase."""
         old = self.loop
         filled = [before.constant((self.stages - 2) % n, ir.i32) for n in self.sizes]
         read = [before.constant(-1, ir.i32) for _ in self.sizes]
-        inits = [*old.inits, *state, *filled, *read]
+        phase = [before.constant(0, ir.i32)] if self.bulk else []
+        inits = [*old.inits, *state, *filled, *read, *phase]
         block = Block(arg_types=[old.body.args[0].type, *[v.type for v in inits]])
         for mine, theirs in zip(block.args, [*old.body.args, *self.carried], strict=False):
             mine.name_hint = theirs.name_hint
@@ -165,9 +198,18 @@ class _Expansion:
         at = Builder(end, old.location)
         state = body.args[1 + count : 1 + count + len(self.carried)]
         indices = body.args[1 + count + len(self.carried) :]
-        filled, read = indices[: len(self.sizes)], indices[len(self.sizes) :]
-        reading = {n: _advanced(at, i, n) for n, i in zip(self.sizes, read, strict=True)}
-        at.make(AsyncWaitOp, [], num=self.stages - 2)
+        rest = len(self.sizes)
+        filled, read, phase = indices[:rest], indices[rest : 2 * rest], list(indices[2 * rest :])
+        reading: dict[int, SSAValue] = {}
+        for n, index in zip(self.sizes, read, strict=True):
+            reading[n], wraps = _advanced(at, index, n)
+            if self.bulk and n == self.bulk[0].buffers:
+                flipped = at.value(XOrIOp, phase[0], at.constant(1, ir.i32))
+                phase = [at.value(SelectOp, wraps, flipped, phase[0])]
+                barrier = at.value(MemDescIndexOp, self.barriers, reading[n])
+                at.make(WaitBarrierOp, barrier, phase[0], None, [])
+        if len(self.bulk) < len(self.plan):
+            at.make(AsyncWaitOp, [], num=self.stages - 2)
         views = {
             stage.load.results[0]: at.value(MemDescIndexOp, ring, reading[stage.buffers])
             for stage, ring in zip(self.plan, rings, strict=True)
@@ -180,9 +222,9 @@ class _Expansion:
         flying = self._fly(body, yields, set(views.values()))
         counter = self._counter(at, body.args[0], self.stages - 1)
         going = at.value(CmpIOp, counter, new.upper, predicate=self._less())
-        filling = {n: _advanced(at, i, n) for n, i in zip(self.sizes, filled, strict=True)}
+        filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
         state = self._copies(at, rings, filling, counter, going, state)
-        at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values()])
+        at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values(), *phase])
         erase(end)
         return flying
 
@@ -221,7 +263,15 @@ class _Expansion:
                 result = after.value(WarpGroupDotWaitOp, [result], pendings=0)
                 result.name_hint = old.name_hint
             old.replace_all_uses_with(result)
-        after.make(AsyncWaitOp, [], num=0)
+        if len(self.bulk) < len(self.plan):
+            after.make(AsyncWaitOp, [], num=0)
+        if self.barriers is not None:
+            for index in range(self.bulk[0].buffers):
+                barrier = after.value(
+                    MemDescIndexOp, self.barriers, after.constant(index, ir.i32)
+                )
+                after.make(InvalBarrierOp, barrier)
+            after.make(LocalDeallocOp, self.barriers)
         for ring in reversed(rings):
             after.make(LocalDeallocOp, ring)
 
@@ -258,6 +308,36 @@ def _ring(before: Builder, stage: Stage) -> SSAValue:
     return op.results[0]
 
 
+def barrier_memory(count: int | None = None) -> MemDescType:
+    """The type of a barrier, or of several."""
+    encoding = SwizzledSharedEncoding.make(vec=1, perPhase=1, maxPhase=1, order=(0,))
+    return memdesc_of((1,) if count is None else (count, 1), ir.i64, encoding)
+
+
+def _barriers(before: Builder, count: int) -> SSAValue:
+    """As many barriers, each for one arrival (that of the thread that starts the copies)."""
+    barriers = before.value(LocalAllocOp, None, result=barrier_memory(count))
+    for index in range(count):
+        barrier = before.value(MemDescIndexOp, barriers, before.constant(index, ir.i32))
+        before.make(InitBarrierOp, barrier, count=1)
+    return barriers
+
+
+def _start_bulk_copy(
+    at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, barrier: Any, going: SSAValue,
+    values: Mapping[SSAValue, SSAValue],
+) -> None:  # fmt: skip
+    """Start the copy of a descriptor's block into a buffer."""
+    load = stage.load
+    here = Builder(at.before, load.location)
+    view = here.value(MemDescIndexOp, ring, slot)
+    coordinates = [values.get(v, v) for v in load.indices]
+    here.make(
+        AsyncTMACopyGlobalToLocalOp, load.desc, coordinates, barrier, view, going,
+        cache=load.cache, evict=load.evict,
+    )  # fmt: skip
+
+
 def _clone(op: Operation, values: dict[SSAValue, SSAValue], at: Builder) -> None:
     clone = copy_op(op, values)
     block = at.before.parent
@@ -287,11 +367,11 @@ def _start_copy(
     )  # fmt: skip
 
 
-def _advanced(at: Builder, index: SSAValue, count: int) -> SSAValue:
-    """The index of the next buffer of a ring."""
+def _advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAValue]:
+    """The index of the next buffer of a ring, and whether it is the first one again."""
     following = at.value(AddIOp, index, at.constant(1, ir.i32))
     wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)
-    return at.value(SelectOp, wraps, at.constant(0, ir.i32), following)
+    return at.value(SelectOp, wraps, at.constant(0, ir.i32), following), wraps
 
 
 def _memory_of(value: SSAValue) -> SSAValue:

@@ -47,7 +47,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions, is_volatile, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
-from tritium.passes.ttgir.rules import encoding_of, is_tile, order_of
+from tritium.passes.ttgir.rules import encoding_of, is_tile, nvmma_encoding, order_of
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
         return []
     found: list[Stage] = []
     for op in loop.body.ops:
+        if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and (told or _feeds_product(op)):
+            found.append(Stage(op, block_encoding(op.desc.type), 1, stages))
         if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or is_volatile(op):
             continue
         if not told and not _feeds_product(op):
@@ -97,6 +99,21 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
     return ahead
+
+
+def is_bulk(op: Any) -> bool:
+    """Whether the copy engine can do a descriptor's load or store: blocks of two or more axes, none
+    of which the tile leaves out, and a descriptor made outside."""
+    kind = op.desc.type
+    tile = op.src.type if isinstance(op, ttir.DescriptorStoreOp) else op.results[0].type
+    shape = kind.block.get_shape()
+    return len(shape) >= 2 and ir.shape_of(tile) == tuple(shape)
+
+
+def block_encoding(kind: Any) -> Any:
+    """The encoding of shared memory for the blocks of a descriptor of this type."""
+    shape = tuple(kind.block.get_shape())
+    return nvmma_encoding(shape, ir.bit_width(ir.element_type(kind.block)), len(shape) - 1)
 
 
 def _writes(loop: ForOp) -> bool:

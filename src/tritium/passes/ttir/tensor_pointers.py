@@ -21,7 +21,7 @@ from math import nan
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
@@ -56,16 +56,18 @@ _ACCESSES = (
 
 @dataclass(frozen=True)
 class TensorPointers(Pass):
-    """Block pointers and tensor descriptors as plain addresses."""
+    """Block pointers and tensor descriptors as plain addresses. With `keep_arguments` descriptors
+    that the function takes are left to the target."""
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
+    keep_arguments: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in list(module.walk()):
             if isinstance(function, FuncOp):
-                rewriter = _Rewriter()
+                rewriter = _Rewriter(self.keep_arguments)
                 for block in function.regions[0].blocks:
                     rewriter.block(block)
                 rewriter.finish()
@@ -91,7 +93,8 @@ def _is_block_pointer(type: Any) -> bool:
 class _Rewriter:
     """Goes through the ops in order; `places` are the block pointers and descriptors so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_arguments: bool = False) -> None:
+        self.keep_arguments = keep_arguments
         self.places: dict[SSAValue, _Place] = {}
         self.dead: list[Op] = []
         self.at: Any = None
@@ -128,7 +131,8 @@ class _Rewriter:
         elif isinstance(op, (LoadOp, StoreOp)) and _is_block_pointer(op.ptr.type):
             self.block_access(op)
         elif isinstance(op, _ACCESSES):
-            self.descriptor_access(op)
+            if not (self.keep_arguments and isinstance(op.desc, BlockArgument)):
+                self.descriptor_access(op)
         elif isinstance(op, ForOp) and any(_is_block_pointer(v.type) for v in op.inits):
             self.loop(op)
         else:
