@@ -118,7 +118,8 @@ def test_reduction_across_warps_meets_once():
 def test_softmax_copies_ahead_and_exponentiates_in_hardware():
     text = to_ptx((KERNELS / "softmax.ttgir").read_text())
     in_order(text, r"cp\.async\.cg\.shared\.global", r"cp\.async\.commit_group",
-             r"cp\.async\.wait_group", r"max\.f32", r"ex2\.approx\.f32", r"div\.full\.f32")  # fmt: skip
+             r"cp\.async\.wait_group", r"max\.f32", r"ex2\.approx\.f32",
+             r"div\.full\.f32")  # fmt: skip
 
 
 def test_wgmma_loop():

@@ -124,13 +124,17 @@ class CudaDriver(DriverBase):
 
     def get_current_stream(self, device: int | None = None) -> int:
         """The stream that launches go to: torch's current one, else the default stream 0."""
-        if self._raw_stream is None:
+        raw = self._raw_stream
+        if raw is None:
             torch = _torch()
             if torch is None:
                 return 0
-            raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-            self._raw_stream = raw or (lambda d: torch.cuda.current_stream(d).cuda_stream)
-        return self._raw_stream(self.get_current_device() if device is None else device)
+
+            def slowly(index: int) -> int:
+                return torch.cuda.current_stream(index).cuda_stream
+
+            raw = self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", slowly)
+        return raw(self.get_current_device() if device is None else device)
 
     def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
         """(9, 0) for Hopper."""

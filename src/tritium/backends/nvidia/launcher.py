@@ -184,7 +184,7 @@ class CudaLauncher:
         elif kind == "constexpr" or path in constants:
             self._params.append(None)
         else:
-            self._params.append((name, _IR_NAMES.get(kind, kind)))
+            self._params.append((name, _IR_NAMES.get(kind) or str(kind)))
 
     def _make_packers(self) -> list[_Packer]:
         """One for each argument that the kernel takes; also fills in `_layout` and `_size`."""

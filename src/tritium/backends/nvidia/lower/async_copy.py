@@ -51,8 +51,9 @@ def async_copy(c: Context, op: Any) -> None:
             c.f.emit(SHARED, f"getelementptr {element}, {memory.address}, {offset}")
         )
         mask = None if masks is None else masks[group[0]]
-        copy(c, to, pointers[group[0]], width * size, mask if zero else None,
-             op.cache is CacheModifier.CA, access.owner if zero else _both(c, mask, access.owner))  # fmt: skip
+        condition = access.owner if zero else _both(c, mask, access.owner)
+        keep = op.cache is CacheModifier.CA
+        copy(c, to, pointers[group[0]], width * size, mask if zero else None, keep, condition)
         if not zero and mask is not None:
             assert others is not None
             unset = c.f.op("xor", mask, Value("i1", "true"))

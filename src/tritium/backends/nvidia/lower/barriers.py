@@ -2,8 +2,8 @@
 access to the same bytes.
 
 Bytes stored by threads are made visible to the tensor cores and the bulk copy engine (the "async
-proxy") by a fence before such a meeting. Bytes that `cp.async` brings need none in practice: CUTLASS
-and the reference have none either, and the fence costs a tenth of a matmul's speed.
+proxy") by a fence before such a meeting. Bytes that `cp.async` brings need none in practice:
+the reference has none either, and the fence costs a tenth of a matmul's speed.
 
 The state is what was read and written since threads last met. Asynchronous work (`cp.async`, wgmma,
 bulk copies) touches memory from its start to the op that waits for it, so that its accesses count
@@ -23,7 +23,9 @@ from tritium.backends.nvidia.lower.allocation import Allocation, Range, is_memor
 Bytes: TypeAlias = "tuple[int, int]"
 
 _ASYNC_READERS = frozenset({"ttng.warp_group_dot", "ttng.async_tma_copy_local_to_global"})
-_ASYNC_WRITERS = frozenset({"ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local"})
+_ASYNC_WRITERS = frozenset({
+    "ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local",
+})  # fmt: skip
 _BARRIER_WRITERS = frozenset({"ttng.init_barrier", "ttng.inval_barrier"})
 _BARRIER_READERS = frozenset({"ttng.barrier_expect", "ttng.wait_barrier", "ttng.arrive_barrier"})
 

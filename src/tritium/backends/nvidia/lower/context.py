@@ -106,7 +106,8 @@ class Context:
     def set(self, value: SSAValue, lowered: Any) -> None:
         """Define a result. A sequence becomes a tile, or a scalar if the type is one."""
         if isinstance(lowered, (list, tuple)) and not isinstance(lowered, Value):
-            lowered = tuple(lowered) if isinstance(value.type, ir.TensorType) else lowered[0]
+            parts: Tile = tuple(lowered)  # pyright: ignore[reportUnknownArgumentType]
+            lowered = parts if isinstance(value.type, ir.TensorType) else parts[0]
         self.values[value] = lowered
 
     def flat(self, value: SSAValue) -> list[Value]:

@@ -67,8 +67,8 @@ def _define(
 def for_loop(c: Context, op: scf.ForOp) -> None:
     inits = list(op.inits)
     forms = _forms(c, inits)
-    bounds = (c.scalar(v) for v in (op.lower, op.upper, op.step))
-    with c.f.loop(*bounds, _flat(c, inits), signed=not op.unsignedCmp) as loop:
+    lower, upper, step = (c.scalar(v) for v in (op.lower, op.upper, op.step))
+    with c.f.loop(lower, upper, step, _flat(c, inits), signed=not op.unsignedCmp) as loop:
         c.set(op.body.args[0], loop.index)
         _define(c, op.body.args[1:], loop.carried, forms)
         lower_block(c, op.body)

@@ -6,6 +6,7 @@ A rule takes the context, the op and one value for each operand, and returns the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tritium.backends.nvidia.lower.context import Context
@@ -32,7 +33,7 @@ def emit(c: Context, op: Any) -> bool:
     known: dict[tuple[Value, ...], Value] = {}
     results: list[Value] = []
     for i in range(count):
-        values = tuple(o[i] if len(o) > 1 else o[0] for o in operands)
+        values: tuple[Value, ...] = tuple(o[i % len(o)] for o in operands)
         if values not in known:
             known[values] = rule(c, op, *values)
         results.append(known[values])
@@ -50,7 +51,10 @@ def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value
 
 
 def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
-    return lambda c, op, a, b: c.f.op(opcode, a, b, flags)
+    def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
+        return c.f.op(opcode, a, b, flags)
+
+    return rule
 
 
 for _op, _opcode in (table.BINARY | table.SHIFTS | table.DIVISIONS).items():
@@ -63,7 +67,7 @@ def min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
     name = table.MIN_MAX[type(op)]
     if a.type == "double":
         return c.f.intrinsic(name, a, b)
-    return in_float(c, (a, b), lambda x, y: c.f.intrinsic(name, x, y))
+    return in_float(c, (a, b), partial(c.f.intrinsic, name))
 
 
 @lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
@@ -87,7 +91,7 @@ def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
 def float_binary(c: Context, op: Op, a: Value, b: Value) -> Value:
     opcode = table.FLOAT_BINARY[type(op)]
     if opcode == "frem":
-        return in_float(c, (a, b), lambda x, y: c.f.op(opcode, x, y))
+        return in_float(c, (a, b), partial(c.f.op, opcode))
     return c.f.op(opcode, a, b, c.contract)
 
 
@@ -96,12 +100,12 @@ def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     """float: within 2 ulp (`div.full.f32`), the language's `/`; `tt.precise_divf` is exact."""
     if a.type == "double":
         return c.f.op("fdiv", a, b)
-    return in_float(c, (a, b), lambda x, y: c.f.call("float", "llvm.nvvm.div.full", x, y))
+    return in_float(c, (a, b), partial(c.f.call, "float", "llvm.nvvm.div.full"))
 
 
 @lowers(ELEMENTWISE, ttir.PreciseDivFOp)
 def divide_precisely(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), lambda x, y: c.f.op("fdiv", x, y))
+    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
 
 
 @lowers(ELEMENTWISE, arith.NegFOp)
@@ -117,7 +121,7 @@ def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
 @lowers(ELEMENTWISE, arith.CmpFOp)
 def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
     predicate = op.predicate.name.lower()
-    return in_float(c, (a, b), lambda x, y: c.f.fcmp(predicate, x, y))
+    return in_float(c, (a, b), partial(c.f.fcmp, predicate))
 
 
 @lowers(ELEMENTWISE, arith.SelectOp)
@@ -203,7 +207,7 @@ def _float_function(name: str) -> Callable[..., Value]:
     """An LLVM intrinsic that the target has instructions for in every precision it is used in."""
 
     def rule(c: Context, op: Op, *values: Value) -> Value:
-        return in_float(c, values, lambda *v: c.f.intrinsic(name, *v))
+        return in_float(c, values, partial(c.f.intrinsic, name))
 
     return rule
 
@@ -247,7 +251,7 @@ def logarithm(c: Context, op: Op, a: Value) -> Value:
     """log2(x) by `lg2.approx`, scaled."""
     if a.type == "double":
         raise c.unsupported(op, "double precision needs libdevice")
-    factor = {math.LogOp: _LN_2, math.Log10Op: _LOG10_2}.get(type(op))
+    factor = {"math.log": _LN_2, "math.log10": _LOG10_2}.get(op.name)
 
     def compute(x: Value) -> Value:
         result = _approx(c, "lg2.approx.f32", x)
@@ -263,7 +267,7 @@ def square_root(c: Context, op: Op, a: Value) -> Value:
         if name == "rsqrt":
             return c.f.op("fdiv", const("double", 1.0), c.f.intrinsic("sqrt", a))
         return c.f.intrinsic("sqrt", a)
-    return in_float(c, (a,), lambda x: _approx(c, f"{name}.approx.f32", x))
+    return in_float(c, (a,), partial(_approx, c, f"{name}.approx.f32"))
 
 
 @lowers(ELEMENTWISE, math.SinOp, math.CosOp, math.TanhOp)
@@ -272,4 +276,4 @@ def approximate(c: Context, op: Op, a: Value) -> Value:
     if a.type == "double":
         raise c.unsupported(op, "double precision needs libdevice")
     name = op.name.removeprefix("math.")
-    return in_float(c, (a,), lambda x: _approx(c, f"{name}.approx.f32", x))
+    return in_float(c, (a,), partial(_approx, c, f"{name}.approx.f32"))

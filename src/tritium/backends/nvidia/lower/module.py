@@ -7,14 +7,7 @@ from typing import Any
 from xdsl.dialects.builtin import IntegerAttr
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.backends.nvidia.lower import (  # noqa: F401  (they register the rules)
-    access,
-    async_copy,
-    bulk_copy,
-    mma,
-    shape,
-    wgmma,
-)
+from tritium.backends.nvidia.lower import rules
 from tritium.backends.nvidia.lower.allocation import allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
 from tritium.backends.nvidia.lower.context import Context
@@ -35,6 +28,7 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
     Returns the text, and facts for the metadata: `shared` (bytes), `num_warps`,
     `global_scratch_size` and the like. Raises `NotImplementedError` naming what is not built.
     """
+    rules.load()
     functions = [op for op in module.body.block.ops if isinstance(op, ttir.FuncOp)]
     kernels = [f for f in functions if f.sym_visibility != "private"]
     if len(kernels) != 1:
@@ -116,8 +110,8 @@ def _kernel(out: Module, op: Any, arch: int, num_warps: int, options: Any) -> in
 
 
 def _divisible(op: Any, number: int) -> bool:
-    attributes = op.arg_attrs[number] if op.arg_attrs else {}
-    found = attributes.get("tt.divisibility")
+    attributes: Any = op.arg_attrs[number] if op.arg_attrs else {}
+    found: Any = attributes.get("tt.divisibility")
     return isinstance(found, IntegerAttr) and found.value.data % 16 == 0
 
 

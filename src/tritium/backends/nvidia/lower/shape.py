@@ -52,7 +52,7 @@ def constant(c: Context, op: ConstantOp) -> None:
         c.set(op.results[0], constant_of(value[()], type))
         return
     first = value.reshape(-1)[0]
-    if not (value.view(np.uint8).tobytes() == np.full_like(value, first).tobytes()):
+    if value.tobytes() != np.full_like(value, first).tobytes():
         raise c.unsupported(op, "a tile of different numbers")
     c.set(op.results[0], [constant_of(first, type)] * register_count(type))
 
@@ -192,8 +192,9 @@ def expand_dims(c: Context, op: ttir.ExpandDimsOp) -> None:
 @lowers(NVIDIA, ttir.ReshapeOp)
 def reshape(c: Context, op: ttir.ReshapeOp) -> None:
     """Both layouts as maps to the row-major index, the last axis in the lowest bits."""
-    flat = [flatten(layout_of(t)) for t in (op.src.type, op.results[0].type)]
-    registers = source_registers(*flat)
+    registers = source_registers(
+        flatten(layout_of(op.src.type)), flatten(layout_of(op.results[0].type))
+    )
     if registers is None:
         raise c.unsupported(op, "elements would move between threads")
     values = c.tile(op.src)

@@ -63,10 +63,10 @@ def runs(c: Context, tile: LinearLayout, place: LinearLayout, size: int, most: i
     return Run(groups, c.positions(place, [g[0] for g in groups]))
 
 
-def store_tile(c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, to: Memory | Value,
-               type: ir.Type) -> None:  # fmt: skip
+def store_tile(
+    c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
+) -> None:
     """Write a tile's registers to shared memory."""
-    base = to.address if isinstance(to, Memory) else to
     run, element, owner = runs(c, tile, place, memory_bytes(type)), memory_type(type), c.owner(tile)
     for group, offset in zip(run.groups, run.offsets):
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
@@ -97,8 +97,8 @@ def allocate(c: Context, op: Any) -> None:
     c.set(op.results[0], memory)
     if op.src is not None:
         tile = layout_of(op.src.type)
-        store_tile(c, c.tile(op.src), tile, place_of(tile, memory_layout(type)), memory,
-                   op.src.type)  # fmt: skip
+        place = place_of(tile, memory_layout(type))
+        store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
 
 
 @lowers(NVIDIA, ttgir.LocalDeallocOp)
@@ -118,7 +118,7 @@ def local_load(c: Context, op: Any) -> None:
 def local_store(c: Context, op: Any) -> None:
     memory, tile = c.memory(op.dst), layout_of(op.src.type)
     place = place_of(tile, memory_layout(memory.type))
-    store_tile(c, c.tile(op.src), tile, place, memory, op.src.type)
+    store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
 
 
 @lowers(NVIDIA, ttgir.MemDescIndexOp)

@@ -9,7 +9,7 @@ from tritium.ir import types as ir
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
 
-_VALUES = {
+_VALUES: dict[ir.Type, str] = {
     ir.f16: "half", ir.bf16: "bfloat", ir.f32: "float", ir.f64: "double",
     ir.f8e5m2: "i8", ir.f8e4m3fn: "i8", ir.f8e4m3fnuz: "i8", ir.f8e5m2fnuz: "i8",
 }  # fmt: skip
