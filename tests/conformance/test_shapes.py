@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.conformance.support import Batch, samples
+from tests.conformance.support import Batch, build, run, samples
 
 NAMES = ("int1", "int8", "int64", "float16", "float8e4nv", "float32")
 
@@ -96,8 +96,6 @@ METHODS = (
 @pytest.mark.parametrize("name", ["int32", "float32"])
 def test_methods_are_the_functions(name):
     """`x.f(...)` is `tl.f(x, ...)`, wherever the dtype takes it."""
-    from tests.conformance.support import build, run
-
     integers = ("xor_sum", "histogram", "cdiv", "reduce_or")
     reals = ("softmax", "sigmoid", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "erf", "floor", "ceil")
     lines, x = [], np.arange(1, 17).astype(name) / 2 if name == "float32" else np.arange(16) % 8
@@ -108,7 +106,7 @@ def test_methods_are_the_functions(name):
         ):
             if plain.startswith((*integers, *reals)):
                 continue
-        free = f"tl.{plain}(x, {rest})" if rest else f"tl.{plain}(x)"
+        free = f"tl.{plain}(x, {rest}" if rest else f"tl.{plain}(x)"
         bound = f"x.{method}" if rest else f"x.{plain}()"
         lines.append(f"    total += tl.sum(({free} != {bound}).to(tl.int32))")
         lines.append("    count += 1")
