@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
+from tritium import knobs
 from tritium.cache import CachedObjects
 from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget
@@ -106,6 +107,27 @@ class BaseBackend(ABC):
     def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
         """The specialization of a tensor argument."""
         return "D" if kwargs.get("align") and arg.data_ptr() % 16 == 0 else ""
+
+
+def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for the fields of a frozen options class from a launch's keywords.
+
+    Unknown names are left out, and counts that are None, so that their defaults hold. Lists become
+    tuples, and linked libraries (name -> path) sorted pairs. The knob decides on `enable_fp_fusion`
+    where the launch does not.
+    """
+    known: dict[str, Any] = {
+        name: tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+        for name, value in given.items()
+        if name in options_class.__dataclass_fields__
+    }
+    for name in ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion"):
+        if known.get(name, 0) is None:
+            del known[name]
+    known.setdefault("enable_fp_fusion", knobs.language.default_fp_fusion)
+    libraries: dict[str, str] = dict(known.get("extern_libs") or ())
+    known["extern_libs"] = tuple(sorted(libraries.items()))
+    return known
 
 
 class Benchmarker(Protocol):

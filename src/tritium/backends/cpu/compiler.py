@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from tritium import knobs
-from tritium.backends.base import BaseBackend, Language, Stage
+from tritium.backends.base import BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.loader import llvm_version
 from tritium.language.emitter import TargetFeatures
@@ -92,14 +91,7 @@ class CPUBackend(BaseBackend):
         return f"{llvm_version()}-{machine.cpu}-{machine.feature_string}-{machine.l2}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
-        known = {n: v for n, v in options.items() if n in CPUOptions.__dataclass_fields__}
-        if known.get("enable_fp_fusion") is None:
-            known["enable_fp_fusion"] = knobs.language.default_fp_fusion
-        for name in ("num_warps", "num_stages", "num_ctas"):
-            if known.get(name, 0) is None:
-                del known[name]
-        known["extern_libs"] = tuple(sorted(dict(known.get("extern_libs") or ()).items()))
-        return CPUOptions(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})
+        return CPUOptions(**option_values(CPUOptions, options))
 
     def target_features(self, options: CPUOptions) -> TargetFeatures:
         return TargetFeatures(

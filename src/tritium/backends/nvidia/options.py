@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tritium import knobs
+from tritium.backends.base import option_values
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,10 @@ class CUDAOptions:
     instrumentation_mode: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("num_warps", "num_ctas"):
+        for name, least in (("num_warps", 1), ("num_ctas", 1), ("num_stages", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}; a positive int is required")
-        if not isinstance(self.num_stages, int) or self.num_stages < 0:
-            raise ValueError(f"num_stages is {self.num_stages!r}; an int from 0 on is required")
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is {value!r}; an int from {least} on is required")
         if self.num_warps & (self.num_warps - 1):
             raise AssertionError(f"num_warps must be a power of 2; got {self.num_warps}")
         if self.maxnreg is not None and not 1 <= self.maxnreg <= 255:
@@ -95,11 +94,7 @@ def pipeline_arch(text: str | None, real: int) -> int:
 
 def make_options(given: dict[str, Any], arch: int) -> CUDAOptions:
     """Options from keywords (unknown ones are left out), with the target's defaults."""
-    known = {n: v for n, v in given.items() if n in CUDAOptions.__dataclass_fields__}
-    for name in ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion"):
-        if known.get(name, 0) is None:
-            del known[name]
-    known.setdefault("enable_fp_fusion", knobs.language.default_fp_fusion)
+    known = option_values(CUDAOptions, given)
     known["arch"] = knobs.runtime.override_arch or known.get("arch")
     arch = pipeline_arch(known["arch"], arch)
     if "supported_fp8_dtypes" not in known:
@@ -110,6 +105,4 @@ def make_options(given: dict[str, Any], arch: int) -> CUDAOptions:
     known.setdefault("max_num_imprecise_acc_default", 2**30 if arch == 90 else 0)
     if known.get("ptx_version") is None:
         known["ptx_version"] = knobs.nvidia.override_ptx_version
-    libraries = dict(known.get("extern_libs") or {})
-    known["extern_libs"] = tuple(sorted(libraries.items()))
-    return CUDAOptions(**{n: tuple(v) if isinstance(v, list) else v for n, v in known.items()})
+    return CUDAOptions(**known)

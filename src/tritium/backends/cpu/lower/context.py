@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
@@ -14,7 +14,6 @@ from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Section, Value, const
-from tritium.ops.base import Op
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
@@ -22,14 +21,16 @@ STREAM = "stream"
 """Whether the launch writes so much that stores should bypass the caches (i1)."""
 
 
-def class_of(op: Any) -> type[Op]:
+def class_of(op: object) -> type[Any]:
     """An op's class, by which rules are looked up."""
     return type(op)
 
 
 def as_tuple(results: Any) -> tuple[Value, ...]:
     """What a rule returned, a single value or a tuple, as a tuple."""
-    return results if isinstance(results, tuple) and not isinstance(results, Value) else (results,)
+    if isinstance(results, Value) or not isinstance(results, tuple):
+        return (results,)
+    return cast("tuple[Value, ...]", results)
 
 
 @dataclass(eq=False)

@@ -75,7 +75,7 @@ def _print(
 @lowers("cpu.each", PrintOp)
 def print_element(e: Emitter, op: PrintOp, root: Root, at: At) -> None:
     source = root.values[0]
-    if not isinstance(source.type, ir.TensorType):
+    if not ir.shape_of(source.type):
         at = ()
     found = e.emit(source, at)
     assert isinstance(found, Uniform)

@@ -68,7 +68,8 @@ def cat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     """Indices are taken modulo the size of the axis, so that none leads out of the tile."""
     where = e.emit(op.indices, at)
-    size: int = ir.shape_of(op.src.type)[op.axis]
+    axis: int = op.axis
+    size = ir.shape_of(op.src.type)[axis]
     if isinstance(where, Uniform):
         value, kind = where.value, Kind.SCALAR
     else:
@@ -78,4 +79,4 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     value = e.f.cast("sext", value, wide) if value.type != wide else value
     value = e.f.op("and", value, const(wide, size - 1))
     place = Index(kind, value, 0, e.depth)
-    return e.emit(op.src, (*at[: op.axis], place, *at[op.axis + 1 :]))
+    return e.emit(op.src, (*at[:axis], place, *at[axis + 1 :]))

@@ -41,7 +41,7 @@ def uniform_constant(op: ConstantOp) -> Value | None:
     """The number in all elements of a constant, if there is one."""
     type = op.results[0].type
     values = attr_value(op.value)
-    if isinstance(type, ir.TensorType):
+    if ir.shape_of(type):
         data = op.value.data.data
         size = values.dtype.itemsize
         if data[:size] * (len(data) // size) != data:
