@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,10 @@ def softmax() -> None:
         for grid in ((132 * 8,), (132 * 16,), (16384,)):
             arguments = (out, x, s, s, 16384, columns)
             options = {"BLOCK": columns, "num_warps": warps}
-            calls: dict[str, Callable[[], Any]] = {
-                "tritium": lambda: ours.softmax[grid](*arguments, **options),
-                "triton": lambda: theirs.softmax[grid](*arguments, **options),
-                "torch": lambda: torch.softmax(x, 1, out=out),
+            calls = {
+                "tritium": partial(ours.softmax[grid], *arguments, **options),
+                "triton": partial(theirs.softmax[grid], *arguments, **options),
+                "torch": partial(torch.softmax, x, 1, out=out),
             }
             for who, call in calls.items():
                 name = f"softmax 16384x{columns}, {grid[0]} programs"
@@ -106,14 +107,15 @@ def matmul() -> None:
                        "num_warps": warps, "num_stages": stages}  # fmt: skip
             for who, kernels in (("tritium", ours), ("triton", theirs)):
                 name = f"matmul fp16 {size}, {bm}x{bn}x{bk}"
-                record(name, who, "TFLOP/s", flops,
-                       lambda: kernels.matmul[grid](*arguments, **options), out, want, 2e-3)  # fmt: skip
+                call = partial(kernels.matmul[grid], *arguments, **options)
+                record(name, who, "TFLOP/s", flops, call, out, want, 2e-3)
         from_ir = tritium.compile(KERNELS / "matmul_wgmma.ttgir")
-        record(f"matmul fp16 {size}, 128x256x64", "tritium, ttgir", "TFLOP/s", flops,
-               lambda: from_ir[(n // 128) * (n // 256), 1, 1](*arguments), out, want, 2e-3)  # fmt: skip
+        call = partial(from_ir[(n // 128) * (n // 256), 1, 1], *arguments)
+        name = f"matmul fp16 {size}, 128x256x64"
+        record(name, "tritium, ttgir", "TFLOP/s", flops, call, out, want, 2e-3)
         _bulk_copies(a, b, out, want, flops)
-        record(f"matmul fp16 {size}", "torch", "TFLOP/s", flops,
-               lambda: torch.matmul(a, b, out=out), out, want, 2e-3)  # fmt: skip
+        call = partial(torch.matmul, a, b, out=out)
+        record(f"matmul fp16 {size}", "torch", "TFLOP/s", flops, call, out, want, 2e-3)
 
 
 def _bulk_copies(
@@ -126,8 +128,9 @@ def _bulk_copies(
         TensorDescriptor.from_tensor(a, [128, 64]), TensorDescriptor.from_tensor(b_t, [128, 64]),
         TensorDescriptor.from_tensor(out, [128, 128]),
     )  # fmt: skip
-    record(f"matmul fp16 {n}, 128x128x64, TMA", "tritium, ttgir", "TFLOP/s", flops,
-           lambda: kernel[(n // 128) ** 2, 1, 1](*descriptors, n, n, n), out, want, 2e-3)  # fmt: skip
+    call = partial(kernel[(n // 128) ** 2, 1, 1], *descriptors, n, n, n)
+    name = f"matmul fp16 {n}, 128x128x64, TMA"
+    record(name, "tritium, ttgir", "TFLOP/s", flops, call, out, want, 2e-3)
 
 
 def launch_cost() -> None:
@@ -135,9 +138,7 @@ def launch_cost() -> None:
     x = torch.randn(1024, device="cuda")
     out = torch.empty_like(x)
     for who, kernels in (("tritium", ours), ("triton", theirs)):
-        def call() -> None:
-            kernels.add[(1,)](x, x, out, 1024, BLOCK=1024)
-
+        call = partial(kernels.add[(1,)], x, x, out, 1024, BLOCK=1024)
         call()
         torch.cuda.synchronize()
         start = time.perf_counter()

@@ -179,7 +179,8 @@ class CudaLauncher:
 
     def _add(self, name: str, kind: Any, path: tuple[int, ...], constants: Any) -> None:
         if isinstance(kind, (tuple, list)):
-            for i, member in enumerate(kind):
+            members: list[Any] = list(kind)  # pyright: ignore[reportUnknownArgumentType]
+            for i, member in enumerate(members):
                 self._add(f"{name}[{i}]", member, (*path, i), constants)
         elif kind == "constexpr" or path in constants:
             self._params.append(None)
@@ -297,5 +298,8 @@ def _leaves(values: Sequence[Any]) -> list[Any]:
     """The members of nested tuples, in order."""
     flat: list[Any] = []
     for value in values:
-        flat.extend(_leaves(value) if isinstance(value, tuple) else [value])
+        if isinstance(value, tuple):
+            flat.extend(_leaves(value))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            flat.append(value)
     return flat

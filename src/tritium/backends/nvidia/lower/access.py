@@ -68,8 +68,8 @@ def distinct_registers(layout: LinearLayout) -> list[int]:
 def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
     """How to access a tile of pointers: as wide as the layout, the addresses' contiguity and
     alignment and the mask allow. `least`: contiguity that is known otherwise."""
-    type = pointer.type
-    if not isinstance(type, ir.TensorType):
+    type: Any = pointer.type
+    if not ir.shape_of(type):
         first = c.f.icmp("eq", c.thread, c.i32(0))
         return Access(((0,),), first)
     layout = layout_of(type)
@@ -143,7 +143,8 @@ def _braced(names: Sequence[str]) -> str:
 def load(c: Context, op: ttir.LoadOp) -> None:
     if isinstance(ir.element_type(op.ptr.type).pointee, ir.TensorType):  # pyright: ignore
         raise c.unsupported(op, "block pointers")
-    pointers, type = c.tile(op.ptr), op.results[0].type
+    type: Any = op.results[0].type
+    pointers = c.tile(op.ptr)
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     access = plan(c, op.ptr, op.mask)
@@ -154,8 +155,8 @@ def load(c: Context, op: ttir.LoadOp) -> None:
             None if masks is None else masks[group[0]],
             None if others is None else [others[r] for r in group], len(group),
         )  # fmt: skip
-        results.update(zip(group, loaded))
-    if isinstance(type, ir.TensorType):
+        results.update(zip(group, loaded, strict=False))
+    if ir.shape_of(type):
         free = layout_of(type).free_variables().get(REGISTER, 0)
         count = layout_of(type).in_size(REGISTER)
         c.set(op.results[0], [results[r & ~free] for r in range(count)])

@@ -129,11 +129,11 @@ class _Liveness:
         for value in memories:
             self._uses.append((self.of[value], op, list(self._loops)))
         if op.name in VIEWS:
-            for operand, result in zip(op.operands, op.results):
+            for operand, result in zip(op.operands, op.results, strict=False):
                 if is_memory(result):
                     self.of[result] = self.of[operand]
         if op.name == "scf.for":
-            for init, argument in zip(op.inits, op.body.args[1:]):
+            for init, argument in zip(op.inits, op.body.args[1:], strict=False):
                 if init in self.of:
                     self.of[argument] = self.of[init]
 
@@ -142,7 +142,7 @@ class _Liveness:
         last: Any = op.regions[0].blocks[0].last_op if op.regions[0].blocks else None
         if last is None or last.name != "scf.yield":
             return
-        for value, result in zip(last.operands, op.results):
+        for value, result in zip(last.operands, op.results, strict=False):
             if value in self.of:
                 self.of[result] = self.of[value]
 

@@ -46,7 +46,7 @@ def async_copy(c: Context, op: Any) -> None:
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     zero = others is None or _is_zero(others)
-    for group, offset in zip(groups, c.positions(place, [g[0] for g in groups])):
+    for group, offset in zip(groups, c.positions(place, [g[0] for g in groups]), strict=False):
         to = c.address(
             c.f.emit(SHARED, f"getelementptr {element}, {memory.address}, {offset}")
         )

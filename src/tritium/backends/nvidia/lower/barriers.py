@@ -51,7 +51,7 @@ class _State:
     def join(self, other: _State) -> bool:
         """Add another state's accesses; whether there were new ones."""
         before = sum(map(len, self._parts()))
-        for mine, theirs in zip(self._parts(), other._parts()):
+        for mine, theirs in zip(self._parts(), other._parts(), strict=False):
             mine |= theirs
         return before != sum(map(len, self._parts()))
 

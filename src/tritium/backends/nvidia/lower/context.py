@@ -106,9 +106,12 @@ class Context:
     def set(self, value: SSAValue, lowered: Any) -> None:
         """Define a result. A sequence becomes a tile, or a scalar if the type is one."""
         if isinstance(lowered, (list, tuple)) and not isinstance(lowered, Value):
-            parts: Tile = tuple(lowered)  # pyright: ignore[reportUnknownArgumentType]
-            lowered = parts if isinstance(value.type, ir.TensorType) else parts[0]
+            lowered = self._parts_of(value, lowered)  # pyright: ignore[reportUnknownArgumentType]
         self.values[value] = lowered
+
+    @staticmethod
+    def _parts_of(value: SSAValue, parts: Sequence[Value]) -> Tile | Value:
+        return tuple(parts) if ir.shape_of(value.type) else parts[0]
 
     def flat(self, value: SSAValue) -> list[Value]:
         """All LLVM values of a value, for phis and calls."""

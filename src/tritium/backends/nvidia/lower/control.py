@@ -85,7 +85,7 @@ def branch(c: Context, op: Any) -> None:
     f.branch_if(c.scalar(op.condition), then, other if len(regions) > 1 else done)
     arrivals: list[tuple[str, list[Value]]] = []
     forms: list[Lowered] = []
-    for label, region in zip((then, other), regions):
+    for label, region in zip((then, other), regions, strict=False):
         f.label(label)
         lower_block(c, region.block)
         yielded = list(region.block.last_op.operands)
@@ -94,8 +94,8 @@ def branch(c: Context, op: Any) -> None:
         f.branch(done)
     f.label(done)
     merged = [
-        f.phi(values[0].type, [(v, a[0]) for v, a in zip(values, arrivals)]).value
-        for values in zip(*(a[1] for a in arrivals))
+        f.phi(values[0].type, [(v, a[0]) for v, a in zip(values, arrivals, strict=False)]).value
+        for values in zip(*(a[1] for a in arrivals), strict=False)
     ]
     _define(c, op.results, merged, forms)
 
@@ -155,7 +155,7 @@ class _Cfg:
         if any(isinstance(a.type, ir.TensorType) for a in block.args):
             raise NotImplementedError("the NVIDIA backend does not pass tiles between blocks")
         phis = [self.c.f.phi(value_type(a.type)) for a in block.args]
-        for argument, phi in zip(block.args, phis):
+        for argument, phi in zip(block.args, phis, strict=False):
             self.c.set(argument, phi.value)
         self.phis[block] = phis
         for values, label in self.early.get(block, []):

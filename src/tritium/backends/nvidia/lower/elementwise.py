@@ -25,7 +25,7 @@ _NARROW = frozenset({"half", "bfloat"})
 def emit(c: Context, op: Any) -> bool:
     """Lower an elementwise op; false if it is none. Registers with equal operands (those of a
     splat, say) are computed once."""
-    rule = rules(ELEMENTWISE).get(type(op))
+    rule = rules(ELEMENTWISE).get(type(op))  # pyright: ignore[reportUnknownArgumentType]
     if rule is None:
         return False
     operands = [c.tile(v) for v in op.operands]

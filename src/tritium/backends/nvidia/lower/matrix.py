@@ -63,7 +63,7 @@ def load(
     inner = sum(1 << b for b in (how.pair, *how.which))
     firsts = [r for r in distinct_registers(tile) if not r & inner]
     loaded: dict[int, Value] = {}
-    for first, offset in zip(firsts, c.positions(addresses, firsts)):
+    for first, offset in zip(firsts, c.positions(addresses, firsts), strict=False):
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
         words = _instruction(c, c.address(pointer), 1 << len(how.which), how.trans)
         for number, word in enumerate(words):

@@ -70,7 +70,7 @@ def _mma_sync(c: Context, op: Any) -> None:
                 left = [word("a", m + i, k + j) for j in (0, half) for i in (0, 8)]
                 right = [word("b", k, n), word("b", k + half, n)]
                 done = _instruction(c, op, left, right, [out[r] for r in where], step)
-                for register, value in zip(where, done):
+                for register, value in zip(where, done, strict=False):
                     out[register] = value
     c.set(op.results[0], out)
 

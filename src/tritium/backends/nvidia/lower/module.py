@@ -21,6 +21,8 @@ from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.ops import ttir
 
+NVIDIA = "nvidia"
+
 
 def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, Any]]:
     """LLVM IR for a ttgir module with one public function, the kernel.
@@ -28,7 +30,7 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
     Returns the text, and facts for the metadata: `shared` (bytes), `num_warps`,
     `global_scratch_size` and the like. Raises `NotImplementedError` naming what is not built.
     """
-    rules.load()
+    rules.check(NVIDIA)
     functions = [op for op in module.body.block.ops if isinstance(op, ttir.FuncOp)]
     kernels = [f for f in functions if f.sym_visibility != "private"]
     if len(kernels) != 1:
@@ -103,7 +105,7 @@ def _kernel(out: Module, op: Any, arch: int, num_warps: int, options: Any) -> in
         out.globals["smem"] = "external addrspace(3) global [0 x i8], align 1024"
     context = _context(f, op, arch, num_warps, options, allocation)
     context.barriers = Barriers(allocation).find(blocks)
-    for argument, value in zip(op.body.args, f.arguments):
+    for argument, value in zip(op.body.args, f.arguments, strict=False):
         context.set(argument, value)
     lower_function(context, blocks)
     return allocation.size

@@ -101,7 +101,7 @@ def reduce(c: Context, op: Any) -> None:
 def _tree(items: list[list[Value]], combine: Any) -> list[Value]:
     """Combine neighbours, halving again and again: short chains, in the order of `evaluate`."""
     while len(items) > 1:
-        items = [combine(a, b) for a, b in zip(items[::2], items[1::2])]
+        items = [combine(a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
     return items[0]
 
 
@@ -156,7 +156,7 @@ def _across_warps(
     for i, source in enumerate(op.inputs):
         size, element = memory_bytes(source.type), memory_type(source.type)
         bases.append(c.shared(start))
-        for position, values in zip(positions, partial):
+        for position, values in zip(positions, partial, strict=False):
             index = f.op("add", f.op("mul", position, c.i32(warps)), number)
             place = f.emit(SHARED, f"getelementptr {element}, {bases[i]}, {index}")
             store_words(c, c.address(place), [to_memory(c, values[i])], owner, "st.shared", "r")

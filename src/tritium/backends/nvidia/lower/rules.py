@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from tritium.backends.nvidia.lower import (
     access,
     async_copy,
@@ -14,12 +16,16 @@ from tritium.backends.nvidia.lower import (
     shared,
     wgmma,
 )
+from tritium.lowering.registry import RULES
 
-MODULES = (
+MODULES: tuple[ModuleType, ...] = (
     access, async_copy, bulk_copy, control, elementwise, mma, reduce, shape, shared, wgmma,
 )  # fmt: skip
 
 
-def load() -> None:
-    """Make sure that every rule is registered (importing this module did it)."""
-    assert MODULES
+def check(backend: str) -> None:
+    """An invariant: each module's rules are in the table of `backend` or a part of it."""
+    known = {rule.__module__ for name, table in RULES.items() if name.startswith(backend)
+             for rule in table.values()}  # fmt: skip
+    missing = [m.__name__ for m in MODULES if m.__name__ not in known]
+    assert not missing, f"{missing} define no rule of {backend}"

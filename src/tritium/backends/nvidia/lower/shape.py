@@ -60,7 +60,7 @@ def constant(c: Context, op: ConstantOp) -> None:
 @lowers(NVIDIA, ub.PoisonOp)
 def poison(c: Context, op: Any) -> None:
     type = op.results[0].type
-    count = register_count(type) if isinstance(type, ir.TensorType) else 1
+    count = register_count(type) if ir.shape_of(type) else 1
     c.set(op.results[0], [Value(value_type(type), "poison")] * count)
 
 
@@ -141,7 +141,7 @@ def _cut(layout: LinearLayout, bits: dict[str, int]) -> LinearLayout:
     """The layout with coordinates beyond these sizes folded to 0 (for broadcasts)."""
     bases = {
         name: [
-            [x if x < 1 << bits[o] else 0 for x, o in zip(basis, layout.out_names)]
+            [x if x < 1 << bits[o] else 0 for x, o in zip(basis, layout.out_names, strict=False)]
             for basis in layout.bases(name)
         ]
         for name in layout.in_names
@@ -218,7 +218,7 @@ def join(c: Context, op: ttir.JoinOp) -> None:
         raise c.unsupported(op, "elements would move between threads")
     sides = c.tile(op.lhs), c.tile(op.rhs)
     which = [side for side, in register_coordinates(last)]
-    c.set(op.results[0], [sides[w][r] for w, r in zip(which, registers)])
+    c.set(op.results[0], [sides[w][r] for w, r in zip(which, registers, strict=False)])
 
 
 @lowers(NVIDIA, ttir.SplitOp)

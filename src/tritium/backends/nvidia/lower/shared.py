@@ -68,7 +68,7 @@ def store_tile(
 ) -> None:
     """Write a tile's registers to shared memory."""
     run, element, owner = runs(c, tile, place, memory_bytes(type)), memory_type(type), c.owner(tile)
-    for group, offset in zip(run.groups, run.offsets):
+    for group, offset in zip(run.groups, run.offsets, strict=False):
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
         parts = [to_memory(c, values[r]) for r in group]
         store_words(c, c.address(pointer), parts, owner, "st.shared", "r")
@@ -83,9 +83,9 @@ def load_tile(
         return matrix.load(c, tile, place, base, element, how)
     run = runs(c, tile, place, memory_bytes(type))
     loaded: dict[int, Value] = {}
-    for group, offset in zip(run.groups, run.offsets):
+    for group, offset in zip(run.groups, run.offsets, strict=False):
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
-        loaded.update(zip(group, _read(c, pointer, element, len(group), type)))
+        loaded.update(zip(group, _read(c, pointer, element, len(group), type), strict=False))
     free = tile.free_variables().get(REGISTER, 0)
     return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 
@@ -217,7 +217,7 @@ def _store_padded(
     size = memory_bytes(type)
     run = runs(c, tile, _linear(tile, memory), size, min(16, size << memory.row_bits))
     element, owner = memory_type(type), c.owner(tile)
-    for group, offset in zip(run.groups, run.offsets):
+    for group, offset in zip(run.groups, run.offsets, strict=False):
         at = _padded_offset(c, offset, memory)
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {at}")
         parts = [to_memory(c, values[r]) for r in group]
@@ -230,10 +230,10 @@ def _load_padded(
     run = runs(c, tile, _linear(tile, memory), size, min(16, size << memory.row_bits))
     element = memory_type(type)
     loaded: dict[int, Value] = {}
-    for group, offset in zip(run.groups, run.offsets):
+    for group, offset in zip(run.groups, run.offsets, strict=False):
         at = _padded_offset(c, offset, memory)
         pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {at}")
-        loaded.update(zip(group, _read(c, pointer, element, len(group), type)))
+        loaded.update(zip(group, _read(c, pointer, element, len(group), type), strict=False))
     free = tile.free_variables().get(REGISTER, 0)
     return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 

@@ -1,0 +1,107 @@
+"""Where threads meet, and where things are in shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.nvidia.support import KERNELS
+from tritium.backends.nvidia.lower.allocation import allocate
+from tritium.backends.nvidia.lower.barriers import Barriers
+from tritium.backends.nvidia.lower.module import _scratch
+from tritium.ir.parsing import parse_module
+
+HEAD = """
+#b = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
+#s = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+#smem = #ttg.shared_memory
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32} {
+  tt.func public @k(%v: tensor<512xf32, #b>, %n: i32) {
+"""
+M = "!ttg.memdesc<512xf32, #s, #smem, mutable>"
+T = "tensor<512xf32, #b>"
+
+
+def analyse(body: str) -> tuple[list[str], Any]:
+    """(ops with a barrier before them, the allocation)."""
+    module = parse_module(f"{HEAD}{body}\n    tt.return\n  }}\n}}\n")
+    return analyse_module(module)
+
+
+def analyse_module(module: Any) -> tuple[list[str], Any]:
+    function = module.body.block.first_op
+    blocks = list(function.regions[0].blocks)
+    allocation = allocate(blocks, _scratch)
+    return [op.name for op in Barriers(allocation).find(blocks)], allocation
+
+
+def test_a_read_after_a_write():
+    barriers, _ = analyse(f"""
+    %m = ttg.local_alloc : () -> {M}
+    ttg.local_store %v, %m : {T} -> {M}
+    %a = ttg.local_load %m : {M} -> {T}
+    %b = ttg.local_load %m : {M} -> {T}""")
+    assert barriers == ["ttg.local_load"]
+
+
+def test_a_write_after_a_read_around_a_loop():
+    barriers, _ = analyse(f"""
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %m = ttg.local_alloc : () -> {M}
+    scf.for %i = %c0 to %n step %c1 : i32 {{
+      ttg.local_store %v, %m : {T} -> {M}
+      %a = ttg.local_load %m : {M} -> {T}
+    }}""")
+    assert sorted(barriers) == ["ttg.local_load", "ttg.local_store"]
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_branches_are_joined(both: bool):
+    other = "} else {\n      %x = arith.addi %n, %n : i32\n    }" if both else "}"
+    barriers, _ = analyse(f"""
+    %c = arith.constant true
+    %m = ttg.local_alloc : () -> {M}
+    scf.if %c {{
+      ttg.local_store %v, %m : {T} -> {M}
+    {other}
+    %a = ttg.local_load %m : {M} -> {T}""")
+    assert barriers == ["ttg.local_load"]
+
+
+def test_memory_is_used_again_and_then_threads_meet():
+    barriers, allocation = analyse(f"""
+    %m = ttg.local_alloc : () -> {M}
+    ttg.local_store %v, %m : {T} -> {M}
+    %a = ttg.local_load %m : {M} -> {T}
+    ttg.local_dealloc %m : {M}
+    %o = ttg.local_alloc : () -> {M}
+    ttg.local_store %v, %o : {T} -> {M}""")
+    assert allocation.size == 2048
+    assert barriers == ["ttg.local_load", "ttg.local_store"]
+
+
+def test_what_lives_at_the_same_time_is_apart():
+    _, allocation = analyse(f"""
+    %m = ttg.local_alloc : () -> {M}
+    %o = ttg.local_alloc : () -> {M}
+    ttg.local_store %v, %m : {T} -> {M}
+    ttg.local_store %v, %o : {T} -> {M}
+    %a = ttg.local_load %m : {M} -> {T}""")
+    places = sorted((p.start, p.end) for p in allocation.places.values())
+    assert places == [(0, 2048), (2048, 4096)]
+
+
+def test_pipelined_loop_meets_twice_in_each_turn():
+    """After the wait for the copies, and before the next copy overwrites what dots read."""
+    module = parse_module((KERNELS / "matmul_wgmma.ttgir").read_text())
+    function: Any = module.body.block.first_op
+    blocks = list(function.regions[0].blocks)
+    found = Barriers(allocate(blocks, _scratch)).find(blocks)
+    loop = next(op for op in blocks[0].ops if op.name == "scf.for")
+    inside = [op for op in found if op.parent_op() is loop]
+    assert [op.name for op in inside] == [
+        "ttng.warp_group_dot", "ttg.async_copy_global_to_local"
+    ]  # fmt: skip
+    assert not any(found[op] for op in inside), "copies need no fence"
