@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from tritium.backends.cpu.lower.access import load_buffer, store, store_buffer
+from tritium.backends.cpu.lower.access import store
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.each import each
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.reduce import Reduction
@@ -81,13 +82,7 @@ class _Loops:
 
     def run(self) -> None:
         nest = self.nest
-        inline = frozenset(
-            root.values[0]
-            for root in nest.roots
-            if root.kind == "copy"
-            and root.source is None
-            and self.context.function.buffers.get(root.values[0]) is root.buffers[0]
-        )
+        inline = inlined(self.context, nest.roots)
         self.e = Emitter(self.context, self.shape.width, inline, self.true)
         self.reductions = [Reduction(self.context, r) for r in nest.roots if r.kind == "reduce"]
         self.at = [ZERO] * len(nest.domain)
@@ -149,18 +144,15 @@ class _Loops:
             self._pointwise(self._position(index))
 
     def _pointwise(self, at: At) -> None:
-        """Copies and stores of one chunk. All is computed before anything is written, so that a
-        tile may be overwritten by a function of itself."""
+        """Copies and stores of one chunk. All is computed before anything is written, so that
+        memory may be overwritten by a function of itself."""
         e = self.e
-        copies = [r for r in self.nest.roots if r.kind == "copy"]
-        values = [
-            e.emit(r.values[0], at) if r.source is None else load_buffer(e, r.source, at)
-            for r in copies
-        ]
-        for root, value in zip(copies, values, strict=False):
-            buffer = root.buffers[0]
-            assert buffer is not None
-            store_buffer(e, buffer, at, value)
+        if len(self.nest.roots) > 1:
+            for root in self.nest.roots:
+                if root.kind in ("store", "reduce"):
+                    for value in root.values:
+                        e.emit(value, at)
+        copy(e, self.nest.roots, at)
         for root in self.nest.roots:
             if root.kind == "store":
                 _store(e, root, at)

@@ -8,6 +8,7 @@ from xdsl.ir import Block
 
 from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.reduce import combine_region
 from tritium.backends.cpu.lower.types import memory_bytes
@@ -17,13 +18,13 @@ from tritium.lowering.llvm import Value, const, lanes
 
 
 def lower_scan(c: Context, nest: Nest) -> None:
-    """Write the loops of a nest whose only root is a scan."""
+    """Write the loops of a nest with one scan, and copies of what it reads."""
     _Scan(c, nest).run()
 
 
 class _Scan:
     def __init__(self, c: Context, nest: Nest):
-        (self.root,) = nest.roots
+        (self.root,) = (r for r in nest.roots if r.kind == "scan")
         op: Any = self.root.op
         if len(op.regions[0].blocks) != 1:
             raise c.unsupported(op, " (control flow in the combine function)")
@@ -33,7 +34,7 @@ class _Scan:
         self.lane = len(self.domain) - 1
         bits = max(memory_bytes(v.type) for v in self.root.values) * 8
         self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
-        self.e = Emitter(c, self.width)
+        self.e = Emitter(c, self.width, inlined(c, nest.roots))
         self.at: list[Index] = [ZERO] * len(self.domain)
 
     def run(self) -> None:
@@ -55,6 +56,7 @@ class _Scan:
             self._outer(rest)
 
     def _values(self, at: At) -> list[Value]:
+        copy(self.e, self.nest.roots, at)
         return [self.e.vec(self.e.emit(v, at)) for v in self.root.values]
 
     def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:

@@ -173,11 +173,14 @@ def _add_scaled(e: Emitter, total: Lanes, part: Lanes, step: int) -> Lanes:
         if isinstance(total, Linear):
             level = max(total.level, part.level)
             return total._replace(base=e.add(total.base, part.value, level), level=level)
+        return Vec(e.f.op("add", total.value, e.vec(part)), e.depth)
     elif isinstance(part, Linear) and isinstance(total, Uniform):
         assert isinstance(part.stride, int)
         return part._replace(base=total.value, stride=part.stride * step, level=total.level)
     wide = e.vec(part)
-    scaled = f.op("mul", wide, const(wide.type, step))
+    scaled = wide if step == 1 else f.op("mul", wide, const(wide.type, step))
+    if isinstance(total, Uniform) and known(total.value) == 0:
+        return Vec(scaled, e.depth)
     return Vec(f.op("add", e.vec(total), scaled), e.depth)
 
 
@@ -201,7 +204,9 @@ def unflatten(e: Emitter, flat: Lanes, shape: tuple[int, ...]) -> At:
         if size == 1:
             result.append(ZERO)
             continue
-        digit = e.f.op("lshr", value, const(value.type, step.bit_length() - 1))
+        digit = value
+        if step > 1:
+            digit = e.f.op("lshr", digit, const(value.type, step.bit_length() - 1))
         digit = e.f.op("and", digit, const(value.type, size - 1))
         result.append(Index(Kind.VECTOR, digit, 0, e.depth))
         step *= size

@@ -184,7 +184,7 @@ class Grouping:
         if is_yield and nest.position != root.position:
             return False
         stores = [r.op for r in nest.roots if r.kind == "store"]
-        if any(not in_step(load, store) for load in loads for store in stores):
+        if any(not self._before(load, store) for load in loads for store in stores):
             return False
         if root.kind == "store":
             other = frozenset[Any]().union(
@@ -202,6 +202,11 @@ class Grouping:
             elif root.kind == "store" and op not in loads:
                 return False
         return True
+
+    def _before(self, load: Any, store: Any) -> bool:
+        """Whether a load can share loops with a store that follows it. (In one that it follows,
+        it would read what the chunk is about to write.)"""
+        return self.positions[load] < self.positions[store] and in_step(load, store)
 
     # Dots
 

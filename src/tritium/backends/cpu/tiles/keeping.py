@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
@@ -20,6 +20,9 @@ _MOVES = frozenset({
 
 User = Nest | Dot
 
+_SLIGHTLY = 2.0**-20
+"""Between the positions of a nest and of one that is put right before it."""
+
 
 def decide(function: TileFunction, grouping: Grouping) -> None:
     """Add copy roots (and nests) for the values that are to be kept."""
@@ -30,6 +33,8 @@ class _Keeping:
     def __init__(self, function: TileFunction, grouping: Grouping):
         self.function, self.grouping = function, grouping
         self.demand: dict[SSAValue, dict[User, bool]] = {}
+        self.joined: set[SSAValue] = set()
+        self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
 
     def run(self) -> None:
         for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
@@ -71,6 +76,8 @@ class _Keeping:
             held = self.function.buffers[op.results[0]]
             fillers = {u: i for u, i in users.items() if _fills(u, op.results[0], held)}
             users = fillers or users
+        if op.name == "tt.join":
+            self.joined.update(op.operands)
         keeps_place = op.name not in _MOVES
         for user, identity in users.items():
             viewed = isinstance(user, Dot) and op.name == "tt.load"
@@ -99,9 +106,19 @@ class _Keeping:
             root = Root("copy", None, (value,), first.domain, first.position)
             first.roots.append(root)
             return first
-        position = self.grouping.positions[op] + 0.25
+        # The first user may have joined loops that come before the op in the text.
+        last = first.position - _SLIGHTLY if here else inf
+        position = min(self.grouping.positions[op] + 0.25, last)
         root = Root("copy", None, (value,), ir.shape_of(value.type), position)
-        return self.grouping.insert(root, block)
+        if not pinned:
+            for nest in self.inserted.get((block, root.domain), []):
+                if position <= nest.position <= last:
+                    nest.roots.append(root)
+                    return nest
+        nest = self.grouping.insert(root, block)
+        if not pinned:
+            self.inserted.setdefault((block, root.domain), []).append(nest)
+        return nest
 
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:
         """Whether one user alone would compute the value again and again."""
@@ -112,7 +129,11 @@ class _Keeping:
             self.grouping.nest_block[user], op.parent
         ):
             return True
-        if identity or op.name == "tt.load":
+        if op.name == "tt.load":
+            return False
+        if value in self.joined:
+            return True  # every element of a join computes both, and uses one
+        if identity:
             return False
         return prod(user.domain) >= 2 * prod(ir.shape_of(value.type))
 
