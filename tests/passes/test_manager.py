@@ -71,7 +71,7 @@ def test_pipeline_text_round_trips() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cse,nonsense", "no pass is called 'nonsense'; there are canonicalize, combine, cse"),
+        ("cse,nonsense", "no pass is called 'nonsense'; there are .*canonicalize.*, cse"),
         ("cse{x=1}", "pass cse has no option 'x'; it has: none"),
         ("unroll{factor=two}", "option factor is 'two'; it must be an integer"),
         ("unroll{factor=2", "cannot read the pipeline"),
