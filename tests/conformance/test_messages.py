@@ -303,7 +303,7 @@ def test_captured_locals():
 @pytest.mark.parametrize("kind", [tl.range, tl.static_range])
 def test_loops_outside_of_kernels(kind):
     with pytest.raises(RuntimeError, match="can only be used in @triton.jit'd functions"):
-        iter(kind(3))
+        list(kind(3))
 
 
 def test_kernels_called_as_functions():
