@@ -1,0 +1,165 @@
+"""The `ttg` and `ttng` ops: their text, what they refuse, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tritium.ir.context import load_all
+from tritium.ir.parsing import ParseError, parse_module
+from tritium.ir.printing import print_module
+from tritium.ops.base import REGISTRY
+from tritium.ops.evaluation import EvaluationError, Evaluator, Memory
+
+load_all()
+
+EXAMPLES: list[tuple[str, str]] = re.findall(
+    r"^// ---- (\S+)\n(.*?)\n(?=\n//|\Z)",
+    (Path(__file__).parent / "examples.ttgir").read_text(),
+    re.MULTILINE | re.DOTALL,
+)
+ALIASES = """\
+#blocked = #ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>
+#blocked1 = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [4, 1], order = [1, 0]}>
+#mma = #ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 64, 16]}>
+#shared = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
+#shared1 = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = true, elementBitWidth = 16}>
+#shared2 = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+#smem = #ttg.shared_memory
+"""
+MEMORY = "!ttg.memdesc<64x64xf16, #shared, #smem, mutable>"
+TILE = "tensor<64x64xf16, #blocked>"
+ARGUMENTS = (
+    f"%t: {TILE}, %p: tensor<64x64x!tt.ptr<f16>, #blocked>, %c: tensor<64x64xi1, #blocked>, "
+    f"%m: {MEMORY}, %ring: !ttg.memdesc<2x64x64xf16, #shared, #smem, mutable>, "
+    "%acc: tensor<64x64xf32, #mma>, %bar: !ttg.memdesc<1xi64, #shared2, #smem, mutable>, "
+    "%k: !ttg.async.token, %i: i32, %b: i1, %d: !tt.tensordesc<tensor<64x64xf16, #shared>>"
+)
+
+
+def wrap(body: str, arguments: str = ARGUMENTS) -> str:
+    """A module of one function that runs `body`."""
+    lines = "".join(f"    {line.strip()}\n" for line in body.strip().split("\n"))
+    return f"{ALIASES}module {{\n  tt.func @k({arguments}) {{\n{lines}    tt.return\n  }}\n}}\n"
+
+
+def without_aliases(text: str) -> str:
+    """The text with each alias of an encoding replaced by what it stands for."""
+    for name, value in re.findall(r"^(#\w+) = (.*)$", text, re.MULTILINE)[::-1]:
+        text = re.sub(rf"(?<!^){name}\b", value, text, flags=re.MULTILINE)
+    return re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)
+
+
+def test_every_op_has_an_example() -> None:
+    ours = {n for n, cls in REGISTRY.items() if cls.__module__.startswith("tritium.ops.ttgir.")}
+    assert ours == {name for name, _ in EXAMPLES}
+
+
+@pytest.mark.parametrize(("name", "body"), EXAMPLES)
+def test_round_trip(name: str, body: str) -> None:
+    text = wrap(body)
+    module = parse_module(text)
+    module.verify()
+    assert without_aliases(print_module(module, locations=False)) == without_aliases(text)
+    generic = print_module(module, locations=False, generic=True)
+    assert f'"{name}"(' in generic
+    again = parse_module(generic)
+    again.verify()
+    assert again.is_structurally_equivalent(module)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (f"%0 = ttg.convert_layout %t : {TILE} -> tensor<64x64xf32, #blocked>",
+         "only the encoding may differ"),
+        ("%0 = ttg.local_alloc : () -> !ttg.memdesc<64x64xf16, #shared, #smem>", "never written"),
+        (f"ttg.local_load %m : {MEMORY} -> tensor<64x32xf16, #blocked>", "do not match"),
+        ("%0 = ttg.local_alloc %t : (" + TILE + ") -> !ttg.memdesc<64x64xf16, #shared, #smem>\n"
+         f"ttg.local_store %t, %0 : {TILE} -> !ttg.memdesc<64x64xf16, #shared, #smem>",
+         "a mutable memdesc is required"),
+        (f"%0 = ttg.memdesc_subslice %m[0, 48] : {MEMORY} -> "
+         "!ttg.memdesc<64x32xf16, #shared, #smem, mutable>", "is not within"),
+        (f"%0 = ttg.memdesc_trans %m {{order = array<i32: 1, 1>}} : {MEMORY} -> {MEMORY}",
+         "does not permute"),
+        (f"%0 = ttg.memdesc_trans %m {{order = array<i32: 1, 0>}} : {MEMORY} -> {MEMORY}",
+         "is required"),
+        (f"ttng.init_barrier %m, 1 : {MEMORY}", "a memdesc of 1xi64 is required"),
+        ("%0 = ttg.async_wait {num = -1 : i32}", "0 or more"),
+        (f"%0 = ttng.warp_group_dot %m, %m, %t : {MEMORY} * {MEMORY} -> {TILE}",
+         "#ttg.nvidia_mma version 3 needed"),
+        (f"%0 = ttng.warp_group_dot %t, %m, %acc : {TILE} * {MEMORY} -> tensor<64x64xf32, #mma>",
+         "#ttg.dot_op is required"),
+    ],
+)  # fmt: skip
+def test_refused(body: str, message: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_module(wrap(body))
+
+
+def run(body: str, **values: Any) -> None:
+    """Evaluate ops on `%ring`, `%p` (pointers to 64x64 zeros), `%i` and so on."""
+    data = np.zeros((64, 64), np.float16)
+    pointers = data.ctypes.data + 2 * np.arange(64 * 64, dtype=np.uint64).reshape(64, 64)
+    arguments = f"%p: tensor<64x64x!tt.ptr<f16>, #blocked>, %t: {TILE}, %b: i1, %i: i32"
+    module = parse_module(wrap(body, arguments))
+    module.verify()
+    memory = Memory([(data.ctypes.data, data.nbytes)])
+    tile = np.ones((64, 64), np.float16)
+    Evaluator(module, memory).call("k", pointers, tile, np.bool_(True), np.int32(0))
+
+
+ALLOC = f"%m = ttg.local_alloc : () -> {MEMORY}\n"
+COPY = ("%c = ttg.async_copy_global_to_local %p, %m : tensor<64x64x!tt.ptr<f16>, #blocked> -> "
+        "<64x64xf16, #shared, #smem, mutable>\n")  # fmt: skip
+LOAD = f"%x = ttg.local_load %m : {MEMORY} -> {TILE}\n"
+STORE = f"ttg.local_store %t, %m : {TILE} -> {MEMORY}\n"
+COMMIT = "%g = ttg.async_commit_group tokens %c\n"
+DOT = (
+    "%zero = arith.constant dense<0.0> : tensor<64x64xf32, #mma>\n"
+    f"%d = ttng.warp_group_dot %m, %m, %zero {{isAsync = true}} : {MEMORY} * {MEMORY} -> "
+    "tensor<64x64xf32, #mma>\n"
+)
+WAIT_DOT = "%e = ttng.warp_group_dot_wait %d {pendings = 0 : i32} : tensor<64x64xf32, #mma>\n"
+BARRIER = (
+    "%bar = ttg.local_alloc : () -> !ttg.memdesc<1xi64, #shared2, #smem, mutable>\n"
+    "ttng.init_barrier %bar, 1 : !ttg.memdesc<1xi64, #shared2, #smem, mutable>\n"
+)
+WAIT = "ttng.wait_barrier %bar, %i : !ttg.memdesc<1xi64, #shared2, #smem, mutable>\n"
+EXPECT = "ttng.barrier_expect %bar, 8, %b : !ttg.memdesc<1xi64, #shared2, #smem, mutable>\n"
+ARRIVE = "ttng.arrive_barrier %bar, 1 : !ttg.memdesc<1xi64, #shared2, #smem, mutable>\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (ALLOC + COPY + LOAD, "while a copy into it is in flight"),
+        (ALLOC + COPY + COMMIT + "%w = ttg.async_wait {num = 1 : i32}\n" + LOAD, "in flight"),
+        (ALLOC + COPY + "%w = ttg.async_wait {num = 0 : i32}\n" + LOAD, "in flight"),
+        (ALLOC + STORE + DOT + STORE, "while a dot or a store reads it"),
+        (ALLOC + STORE + DOT + "%n = arith.negf %d : tensor<64x64xf32, #mma>", "before the wait"),
+        (ALLOC + f"ttg.local_dealloc %m : {MEMORY}\n" + LOAD, "after its deallocation"),
+        (BARRIER + WAIT, "nothing ends: 0 of 1 arrivals"),
+        (BARRIER + EXPECT + WAIT, "nothing ends: 1 of 1 arrivals"),
+        (BARRIER.split("\n")[0] + "\n" + WAIT, "not initialized"),
+    ],
+)
+def test_what_is_not_waited_for_is_an_error(body: str, message: str) -> None:
+    with pytest.raises(EvaluationError, match=message):
+        run(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        ALLOC + COPY + COMMIT + "%w = ttg.async_wait {num = 0 : i32}\n" + LOAD,
+        ALLOC + STORE + DOT + WAIT_DOT + STORE + "%n = arith.negf %e : tensor<64x64xf32, #mma>",
+        BARRIER + ARRIVE + WAIT,
+    ],
+)
+def test_what_is_waited_for_may_be_used(body: str) -> None:
+    run(body)
