@@ -1,0 +1,71 @@
+// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},coalesce,accelerate-matmul,assign-layouts
+
+// What is made of ranges and scalars is made in the encoding that it is used in.
+// CHECK-LABEL: @copy
+// CHECK-NOT: ttg.convert_layout
+// CHECK: tt.load {{.*}} : tensor<1024x!tt.ptr<f32>, #[[W:.*]]>
+// CHECK-NOT: ttg.convert_layout
+// CHECK: tt.store {{.*}} : tensor<1024x!tt.ptr<f32>, #[[W]]>
+tt.func public @copy(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %o: !tt.ptr<f32> {tt.divisibility = 16 : i32}) {
+  %r = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32>
+  %s = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %p = tt.addptr %s, %r : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  %v = tt.load %p : tensor<1024x!tt.ptr<f32>>
+  %t = tt.splat %o : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %q = tt.addptr %t, %r : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  %w = math.exp %v : tensor<1024xf32>
+  tt.store %q, %w : tensor<1024x!tt.ptr<f32>>
+  tt.return
+}
+
+// Row sums: the index of rows and the sums meet without a conversion; the pointers are computed
+// for the slice that the reduction leaves.
+// CHECK-LABEL: @sums
+// CHECK: "tt.reduce"
+// CHECK: -> tensor<16xf32, #ttg.slice<{dim = 1, parent = #[[P:.*]]}>>
+tt.func public @sums(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %o: !tt.ptr<f32>) {
+  %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  %c = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %re = tt.expand_dims %r {axis = 1 : i32} : tensor<16xi32> -> tensor<16x1xi32>
+  %s = arith.constant dense<64> : tensor<16x1xi32>
+  %rs = arith.muli %re, %s : tensor<16x1xi32>
+  %ce = tt.expand_dims %c {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+  %rb = tt.broadcast %rs : tensor<16x1xi32> -> tensor<16x64xi32>
+  %cb = tt.broadcast %ce : tensor<1x64xi32> -> tensor<16x64xi32>
+  %at = arith.addi %rb, %cb : tensor<16x64xi32>
+  %b = tt.splat %x : !tt.ptr<f32> -> tensor<16x64x!tt.ptr<f32>>
+  %p = tt.addptr %b, %at : tensor<16x64x!tt.ptr<f32>>, tensor<16x64xi32>
+  %v = tt.load %p : tensor<16x64x!tt.ptr<f32>>
+  %m = "tt.reduce"(%v) <{axis = 1 : i32}> ({
+  ^bb0(%i: f32, %j: f32):
+    %k = arith.addf %i, %j : f32
+    tt.reduce.return %k : f32
+  }) : (tensor<16x64xf32>) -> tensor<16xf32>
+  %ob = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+  %q = tt.addptr %ob, %r : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+  // CHECK: %[[C:.*]] = ttg.convert_layout {{.*}} : tensor<16xf32, #ttg.slice
+  // CHECK-NEXT: tt.store {{.*}}, %[[C]]
+  tt.store %q, %m : tensor<16x!tt.ptr<f32>>
+  tt.return
+}
+
+// An accumulator is carried in the encoding of the product; only what is stored is converted.
+// CHECK-LABEL: @accumulate
+// CHECK: %[[Z:.*]] = arith.constant dense<0.000000e+00> : tensor<64x64xf32, #mma>
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[Z]]) -> (tensor<64x64xf32, #mma>)
+// CHECK-NOT: ttg.convert_layout
+// CHECK: %[[H:.*]] = arith.truncf
+// CHECK-NEXT: ttg.convert_layout %[[H]] : tensor<64x64xf16, #mma>
+// CHECK-NEXT: tt.store
+tt.func public @accumulate(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %n: i32, %p: tensor<64x64x!tt.ptr<f16>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %z) -> (tensor<64x64xf32>) : i32 {
+    %d = tt.dot %a, %b, %acc : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    scf.yield %d : tensor<64x64xf32>
+  }
+  %h = arith.truncf %r : tensor<64x64xf32> to tensor<64x64xf16>
+  tt.store %p, %h : tensor<64x64x!tt.ptr<f16>>
+  tt.return
+}
