@@ -124,6 +124,23 @@ def test_matmul_with_bulk_copies(torch: Any):
     torch.testing.assert_close(c, a @ b.T, atol=1e-1, rtol=1e-2)
 
 
+@tritium.jit
+def count(x_ptr, sum_ptr, ticket_ptr, order_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.atomic_add(sum_ptr + tl.arange(0, BLOCK), x)
+    ticket = tl.atomic_add(ticket_ptr, 1)
+    tl.store(order_ptr + ticket, tl.program_id(0))
+
+
+def test_atomics(torch: Any):
+    x = torch.randint(-8, 8, (300, 256), device="cuda").float()
+    total = torch.zeros(256, device="cuda")
+    ticket, order = (torch.zeros(n, device="cuda", dtype=torch.int32) for n in (1, 300))
+    count[(300,)](x, total, ticket, order, BLOCK=256)
+    assert torch.equal(total, x.sum(0)) and int(ticket) == 300
+    assert sorted(order.tolist()) == list(range(300))
+
+
 def test_current_stream_is_used(torch: Any):
     x = torch.randn(1 << 22, device="cuda")
     out, stream = torch.empty_like(x), torch.cuda.Stream()

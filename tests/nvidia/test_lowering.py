@@ -149,3 +149,45 @@ def test_what_is_not_built_says_so():
     text = kernel_text("", "%x: !tt.ptr<f32>").replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2')
     with pytest.raises(NotImplementedError, match="clusters"):
         lowered(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "instruction"),
+    [
+        ("fadd", "f32", "atom.relaxed.gpu.global.add.f32"),
+        ("max", "i32", "atom.relaxed.gpu.global.max.s32"),
+        ("exch", "i32", "atom.relaxed.gpu.global.exch.b32"),
+    ],
+)
+def test_atomic_of_a_tile(kind: str, element: str, instruction: str):
+    pointers = f"tensor<128x!tt.ptr<{element}>, #blocked>"
+    tile, mask = f"tensor<128x{element}, #blocked>", "tensor<128xi1, #blocked>"
+    one = "1.000000e+00" if element == "f32" else "1"
+    types = f"({pointers}, {tile}, {mask}) -> {tile}"
+    body = f"""
+    %v = arith.constant dense<{one}> : {tile}
+    %m = arith.constant dense<true> : {mask}
+    %p = tt.splat %x : !tt.ptr<{element}> -> {pointers}
+    %r = tt.atomic_rmw {kind}, relaxed, gpu, %p, %v, %m : {types}"""
+    text = to_ptx(kernel_text(body, f"%x: !tt.ptr<{element}>"))
+    assert len(re.findall(instruction, text)) == 4
+
+
+def test_scalar_atomic_is_done_once_and_shared():
+    body = """
+    %one = arith.constant 1 : i32
+    %t = arith.constant true
+    %r = tt.atomic_rmw add, acq_rel, gpu, %x, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32
+    tt.store %y, %r : !tt.ptr<i32>"""
+    text = to_ptx(kernel_text(body, "%x: !tt.ptr<i32>, %y: !tt.ptr<i32>"))
+    in_order(text, r"bar", r"atom\.acq_rel\.gpu\.global\.add\.u32", r"st\.shared", r"bar", r"ld\.shared", r"st\.global")
+
+
+def test_compare_and_swap():
+    body = """
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %r = tt.atomic_cas acq_rel, gpu, %x, %zero, %one : (!tt.ptr<i32>, i32, i32) -> i32
+    tt.store %y, %r : !tt.ptr<i32>"""
+    text = to_ptx(kernel_text(body, "%x: !tt.ptr<i32>, %y: !tt.ptr<i32>"))
+    assert re.search(r"atom\S*\.global\.cas\.b32", text)

@@ -7,7 +7,7 @@ from typing import Any
 from xdsl.dialects.builtin import IntegerAttr
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.backends.nvidia.lower import rules
+from tritium.backends.nvidia.lower import atomic, rules
 from tritium.backends.nvidia.lower.allocation import allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
 from tritium.backends.nvidia.lower.context import Context
@@ -70,6 +70,8 @@ def _scratch(op: Any) -> int:
         return scratch_bytes(op)
     if op.name == "ttg.convert_layout":
         return conversion_bytes(op)
+    if op.name in ("tt.atomic_rmw", "tt.atomic_cas"):
+        return atomic.scratch_bytes(op)
     return 0
 
 

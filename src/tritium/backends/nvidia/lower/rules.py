@@ -7,6 +7,7 @@ from types import ModuleType
 from tritium.backends.nvidia.lower import (
     access,
     async_copy,
+    atomic,
     bulk_copy,
     control,
     elementwise,
@@ -19,7 +20,7 @@ from tritium.backends.nvidia.lower import (
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, bulk_copy, control, elementwise, mma, reduce, shape, shared, wgmma,
+    access, async_copy, atomic, bulk_copy, control, elementwise, mma, reduce, shape, shared, wgmma,
 )  # fmt: skip
 
 

@@ -52,7 +52,10 @@ def constant(c: Context, op: ConstantOp) -> None:
         c.set(op.results[0], constant_of(value[()], type))
         return
     first = value.reshape(-1)[0]
-    if value.tobytes() != np.full_like(value, first).tobytes():
+    # By their bits, because 0.0 == -0.0 and NaN != NaN; but any bits that are not 0 are true.
+    same = bool((value == first).all()) if value.dtype == np.bool_ else \
+        value.tobytes() == np.full_like(value, first).tobytes()  # fmt: skip
+    if not same:
         raise c.unsupported(op, "a tile of different numbers")
     c.set(op.results[0], [constant_of(first, type)] * register_count(type))
 

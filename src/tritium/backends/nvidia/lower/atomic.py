@@ -1,0 +1,134 @@
+"""Atomic operations, and meetings of all threads that a program asks for.
+
+A scalar's operation is done by the first thread after all threads have come to it, and what memory
+held is handed to the others through shared memory if it is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.nvidia.lower.access import distinct_registers
+from tritium.backends.nvidia.lower.context import Context, Tile, bits_of, layout_of
+from tritium.backends.nvidia.lower.types import memory_bytes, value_type
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers
+from tritium.ops import ttir
+from tritium.ops.gpu import BarrierOp
+from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
+
+NVIDIA = "nvidia"
+
+_SEMANTIC = {
+    MemSemantic.RELAXED: "relaxed", MemSemantic.ACQUIRE: "acquire",
+    MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
+}  # fmt: skip
+_SCOPE = {MemScope.GPU: "gpu", MemScope.CTA: "cta", MemScope.SYSTEM: "sys"}
+_INSTRUCTION = {
+    AtomicKind.AND: ("and", "b"), AtomicKind.OR: ("or", "b"), AtomicKind.XOR: ("xor", "b"),
+    AtomicKind.ADD: ("add", "u"), AtomicKind.MAX: ("max", "s"), AtomicKind.MIN: ("min", "s"),
+    AtomicKind.UMAX: ("max", "u"), AtomicKind.UMIN: ("min", "u"), AtomicKind.XCHG: ("exch", "b"),
+}  # fmt: skip
+_FLOAT_SUM = {
+    "half": "add.noftz.f16", "bfloat": "add.noftz.bf16", "float": "add.f32", "double": "add.f64",
+}  # fmt: skip
+_CODE = {16: "h", 32: "r", 64: "l"}
+
+
+def scratch_bytes(op: Any) -> int:
+    """Shared memory through which a scalar's result reaches all threads."""
+    scalar = not ir.shape_of(op.results[0].type)
+    return 8 if scalar and op.results[0].first_use is not None else 0
+
+
+@lowers(NVIDIA, BarrierOp)
+def barrier(c: Context, op: Any) -> None:
+    c.barrier()
+
+
+@lowers(NVIDIA, ttir.AtomicRMWOp)
+def read_modify_write(c: Context, op: Any) -> None:
+    held = value_type(op.val.type)
+    if op.atomic_rmw_op is AtomicKind.FADD:
+        if held not in _FLOAT_SUM or (held == "bfloat" and c.arch < 90):
+            raise c.unsupported(op, f"sums of {op.val.type} on sm_{c.arch}")
+        name = _FLOAT_SUM[held]
+    else:
+        operation, letter = _INSTRUCTION[op.atomic_rmw_op]
+        name = f"{operation}.{letter}{bits_of(held)}"
+    values, masks = c.tile(op.val), None if op.mask is None else c.tile(op.mask)
+    _each(c, op, name, [values], masks)
+
+
+@lowers(NVIDIA, ttir.AtomicCASOp)
+def compare_and_swap(c: Context, op: Any) -> None:
+    name = f"cas.b{bits_of(value_type(op.val.type))}"
+    _each(c, op, name, [c.tile(op.cmp), c.tile(op.val)], None)
+
+
+def _each(
+    c: Context, op: Any, name: str, operands: list[Tile], masks: Tile | None
+) -> None:  # fmt: skip
+    """The instruction for each element, or once for a scalar."""
+    type, pointers = op.val.type, c.tile(op.ptr)
+    if not ir.shape_of(type):
+        c.barrier()
+        first = c.f.icmp("eq", c.thread, c.i32(0))
+        condition = first if masks is None else c.f.op("and", first, masks[0])
+        old = _instruction(c, op, name, pointers[0], [o[0] for o in operands], condition)
+        c.set(op.results[0], _share(c, op, type, old, first))
+        return
+    layout = layout_of(type)
+    owner = c.owner(layout)
+    if owner is not None and op.results[0].first_use is not None:
+        raise c.unsupported(op, "results that several threads hold")
+    results: dict[int, Value] = {}
+    for register in distinct_registers(layout):
+        condition = None if masks is None else masks[register]
+        if owner is not None:
+            condition = owner if condition is None else c.f.op("and", owner, condition)
+        values = [o[register] for o in operands]
+        results[register] = _instruction(c, op, name, pointers[register], values, condition)
+    free = layout.free_variables().get("register", 0)
+    c.set(op.results[0], [results[r & ~free] for r in range(layout.in_size("register"))])
+
+
+def _instruction(
+    c: Context, op: Any, name: str, pointer: Value, operands: list[Value], condition: Value | None
+) -> Value:
+    """What memory held; zero where the condition does not hold. (LLVM's own instructions drop the
+    memory semantics on this target.)"""
+    type = operands[0].type
+    bits = bits_of(type)
+    if bits not in _CODE or (bits == 16 and not name.startswith(("add.noftz", "cas"))):
+        raise c.unsupported(op, f"{name.split('.')[0]} of {bits} bits")
+    word, code = f"i{bits}", _CODE[bits]
+    arguments = [pointer, *(c.as_type(v, word) for v in operands)]
+    constraints = [f"={code}", "l", *[code] * len(operands)]
+    listed = ", ".join(f"${i + 2}" for i in range(len(operands)))
+    text = (
+        f"atom.{_SEMANTIC[op.sem]}.{_SCOPE[op.scope]}.global.{name} $0, [ $1 ], {listed};"
+    )
+    if condition is not None:
+        text = f"@${len(arguments) + 1} {text}"
+        arguments += [condition, const(word, 0)]
+        constraints += ["b", "0"]
+    old = c.asm(word, text, ",".join([*constraints, "~{memory}"]), *arguments)
+    return c.as_type(old, type)
+
+
+def _share(c: Context, op: Any, type: Any, value: Value, first: Value) -> Value:
+    """The first thread's value, in all threads."""
+    if op not in c.offsets:
+        return value
+    place = c.shared(c.offsets[op])
+    bits = f"i{max(8, bits_of(value.type))}"
+    f, then, done = c.f, c.f.new_label("share"), c.f.new_label("shared")
+    f.branch_if(first, then, done)
+    f.label(then)
+    f.store(c.as_type(value, bits), place, memory_bytes(type))
+    f.branch(done)
+    f.label(done)
+    c.barrier()
+    return c.as_type(f.load(bits, place, memory_bytes(type)), value.type)
