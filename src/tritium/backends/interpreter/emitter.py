@@ -115,7 +115,8 @@ class EagerEmitter:
         """Run the Python function itself; defaults are filled in, and arguments for parameters
         annotated `tl.constexpr` become constexprs (but None, which is tested with `is`)."""
         kwargs = {k: v for k, v in kwargs.items() if k not in ("_semantic", "_generator")}
-        return function.fn(**bind_arguments(function.fn, args, kwargs))
+        bound = bind_arguments(function.fn, args, kwargs)
+        return function.fn(*bound.args, **bound.kwargs)
 
     def set_attribute(self, handle: Any, name: str, value: Any) -> None:
         """Hints change nothing."""
@@ -169,8 +170,8 @@ def _flat(types: Sequence[Any]) -> list[Type]:
 
 def bind_arguments(
     fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Arguments by name, defaults filled in; those annotated `tl.constexpr` wrapped.
+) -> inspect.BoundArguments:
+    """Arguments by parameter, defaults filled in; those annotated `tl.constexpr` wrapped.
 
     Raises `TypeError` as Python does for wrong arguments.
     """
@@ -184,7 +185,7 @@ def bind_arguments(
     for number, (name, parameter) in enumerate(signature.parameters.items()):
         if KernelParam(number, parameter, False, False).is_constexpr:
             arguments[name] = as_constexpr(arguments[name])
-    return arguments
+    return bound
 
 
 def as_constexpr(value: Any) -> Any:
