@@ -71,7 +71,7 @@ class Encoding(ParametrizedAttribute):
     """Base of encodings: a dictionary of parameters. `KEYS` are their names, in printing order;
     `DEFAULTS` are left out when printed."""
 
-    parameters_dict: DictionaryAttr = param_def()
+    parameters_dict: DictionaryAttr = param_def()  # noqa: RUF009  (xDSL's)
     KEYS: ClassVar[tuple[str, ...]] = ()
     DEFAULTS: ClassVar[dict[str, Any]] = {}
 
@@ -143,7 +143,9 @@ class BlockedEncoding(Encoding):
     is larger than all warps together wraps around into more registers."""
 
     name = "ttg.blocked"
-    KEYS: ClassVar[tuple[str, ...]] = ("sizePerThread", "threadsPerWarp", "warpsPerCTA", "order", *_CTA)
+    KEYS: ClassVar[tuple[str, ...]] = (
+        "sizePerThread", "threadsPerWarp", "warpsPerCTA", "order", *_CTA,
+    )  # fmt: skip
     DEFAULTS: ClassVar[dict[str, Any]] = _CTA
 
     def check(self) -> None:
@@ -186,7 +188,9 @@ class NvidiaMmaEncoding(Encoding):
     """The accumulator of the tensor cores: mma.sync (version 2) or wgmma (version 3)."""
 
     name = "ttg.nvidia_mma"
-    KEYS: ClassVar[tuple[str, ...]] = ("versionMajor", "versionMinor", "warpsPerCTA", *_CTA, "instrShape")
+    KEYS: ClassVar[tuple[str, ...]] = (
+        "versionMajor", "versionMinor", "warpsPerCTA", *_CTA, "instrShape",
+    )  # fmt: skip
     DEFAULTS: ClassVar[dict[str, Any]] = _CTA
 
     @property
@@ -306,7 +310,7 @@ class SwizzledSharedEncoding(SharedEncoding):
         _check_order(self.name, self.get("order"))
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
-        order = self.get("order")
+        order: tuple[int, ...] = self.get("order")
         vec, per_phase, max_phase = (self.get(k) for k in ("vec", "perPhase", "maxPhase"))
         if len(shape) == 1:
             return spread(LinearLayout.identity(shape[0], OFFSET, dim(0)), self, shape, OFFSET)
@@ -330,7 +334,9 @@ class NVMMASharedEncoding(SharedEncoding):
     are the tile's columns."""
 
     name = "ttg.nvmma_shared"
-    KEYS: ClassVar[tuple[str, ...]] = ("swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", *_CTA)
+    KEYS: ClassVar[tuple[str, ...]] = (
+        "swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", *_CTA,
+    )  # fmt: skip
     DEFAULTS: ClassVar[dict[str, Any]] = {**_CTA, "fp4Padded": False}
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
@@ -386,7 +392,8 @@ def fit(layout: LinearLayout, shape: Sequence[int]) -> LinearLayout:
     for name in layout.in_names:
         kept: list[list[int]] = []
         for basis in layout.bases(name):
-            inside = [c if c < sizes[o] else 0 for c, o in zip(basis, layout.out_names)]
+            named = zip(basis, layout.out_names, strict=True)
+            inside = [c if c < sizes[o] else 0 for c, o in named]
             if name in (REGISTER, OFFSET) and any(basis) and not any(inside):
                 continue
             kept.append(inside)
@@ -403,7 +410,7 @@ def spread(
     counts = encoding.get("CTAsPerCGA") or (1,) * rank
     splits = encoding.get("CTASplitNum") or (1,) * rank
     order = encoding.get("CTAOrder") or tuple(reversed(range(rank)))
-    part = [max(1, s // split) for s, split in zip(shape, splits)]
+    part = [max(1, s // split) for s, split in zip(shape, splits, strict=True)]
     layout = grow(layout, {dim(i): s for i, s in enumerate(part)}, name)
     layout = fit(layout, part)
     blocks = LinearLayout.empty()

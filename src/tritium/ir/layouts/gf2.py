@@ -74,7 +74,8 @@ def solve(columns: Sequence[int], targets: Sequence[int]) -> list[int] | None:
 
 def kernel(columns: Sequence[int]) -> list[int]:
     """A basis of the vectors that the matrix maps to 0."""
-    echelon, basis = Echelon(), []
+    echelon = Echelon()
+    basis: list[int] = []
     for index, column in enumerate(columns):
         rest, combination = echelon.reduce(column)
         if not rest:
@@ -92,7 +93,8 @@ def complement(vectors: Sequence[int], size: int) -> list[int]:
 def intersection(first: Sequence[int], second: Sequence[int]) -> list[int]:
     """A basis of the vectors in both spans (Zassenhaus' algorithm)."""
     width = max([v.bit_length() for v in (*first, *second)], default=0)
-    echelon, common = Echelon(), []
+    echelon = Echelon()
+    common: list[int] = []
     for vector in [*((v << width) | v for v in first), *(v << width for v in second)]:
         rest, _ = echelon.reduce(vector)
         if rest and rest >> width == 0:

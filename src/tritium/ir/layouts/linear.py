@@ -71,7 +71,7 @@ class LinearLayout:
             for vectors in bases.values():
                 for vector in vectors:
                     largest = [max(a, b) for a, b in zip(largest, vector, strict=True)]
-            out_dims = {name: 1 << m.bit_length() for name, m in zip(names, largest)}
+            out_dims = {name: 1 << m.bit_length() for name, m in zip(names, largest, strict=True)}
         outs = tuple((n, _log2(s, f"the size of {n}")) for n, s in out_dims.items())
         columns: list[int] = []
         for name, vectors in bases.items():
@@ -174,7 +174,8 @@ class LinearLayout:
         for name, index in indices.items():
             for bit, column in enumerate(self.columns_of(name)):
                 flat = flat ^ ((np.right_shift(index, bit) & 1) * column)
-        shift, result = 0, {}
+        result: dict[str, Any] = {}
+        shift = 0
         for name, bits in self.out_dims:
             result[name] = (flat >> shift) & ((1 << bits) - 1)
             shift += bits
@@ -238,10 +239,14 @@ class LinearLayout:
             raise ValueError(f"cannot compose {self.out_names} with {outer.in_names}")
         for name, bits in self.out_dims:
             if bits > outer.in_bits(name):
-                raise ValueError(f"{name} has {1 << bits} values; outer takes {outer.in_size(name)}")
+                allowed = outer.in_size(name)
+                raise ValueError(f"{name} has {1 << bits} values; outer takes {allowed}")
         places = [outer.slice_of(name) for name in self.out_names]
-        rows = [outer.columns[place[i]] for place, (_, bits) in zip(places, self.out_dims)
-                for i in range(bits)]  # fmt: skip
+        rows = [
+            outer.columns[place[i]]
+            for place, (_, bits) in zip(places, self.out_dims, strict=True)
+            for i in range(bits)
+        ]
         columns = tuple(gf2.apply(rows, c) for c in self.columns)
         return LinearLayout(self.in_dims, outer.out_dims, columns)
 
@@ -255,15 +260,15 @@ class LinearLayout:
         if set(self.out_names) != set(outer.out_names):
             raise ValueError(f"layouts of {self.out_names} and {outer.out_names}")
         mine = self.transpose_outs(outer.out_names)
-        if any(a[1] > b[1] for a, b in zip(mine.out_dims, outer.out_dims)):
+        if any(a[1] > b[1] for a, b in zip(mine.out_dims, outer.out_dims, strict=True)):
             raise ValueError("the outer layout is smaller than this one")
-        mine = mine.resize_outs(dict((n, 1 << b) for n, b in outer.out_dims))
+        mine = mine.resize_outs({n: 1 << b for n, b in outer.out_dims})
         solutions = gf2.solve(outer.columns, mine.columns)
         if solutions is None:
             raise ValueError("the outer layout does not hold every element of this one")
         free = _redundant_bits(outer)
         columns: list[int] = []
-        for (name, bit), solution in zip(_bit_names(mine.in_dims), solutions):
+        for (name, bit), solution in zip(_bit_names(mine.in_dims), solutions, strict=True):
             place = outer.slice_of(name)
             if bit < len(place) and place[bit] in free and mine.columns_of(name)[bit] == \
                     outer.columns[place[bit]]:  # fmt: skip
@@ -284,7 +289,8 @@ class LinearLayout:
     def divide(self, divisor: LinearLayout) -> LinearLayout | None:
         """The quotient q with `divisor * q == self`; None if there is none."""
         columns: list[int] = []
-        ins, outs = [], []
+        ins: list[tuple[str, int]] = []
+        outs: list[tuple[str, int]] = []
         for name, bits in divisor.out_dims:
             if bits > self.out_bits(name):
                 return None
@@ -296,13 +302,13 @@ class LinearLayout:
                 return None
             ins.append((name, bits - low))
             for i, column in enumerate(self.bases(name)):
-                coordinates = dict(zip(self.out_names, column))
+                coordinates = dict(zip(self.out_names, column, strict=True))
                 if i < low:
-                    wanted = dict(zip(divisor.out_names, divisor.bases(name)[i]))
+                    wanted = dict(zip(divisor.out_names, divisor.bases(name)[i], strict=True))
                     if any(c != wanted.get(n, 0) for n, c in coordinates.items()):
                         return None
                     continue
-                shifted = []
+                shifted: list[int] = []
                 for n, c in coordinates.items():
                     if c & ((1 << divisor.out_bits(n)) - 1):
                         return None
@@ -366,7 +372,7 @@ class LinearLayout:
         columns: list[int] = []
         for name in ins:
             for basis in self.bases(name):
-                coordinates = dict(zip(self.out_names, basis))
+                coordinates = dict(zip(self.out_names, basis, strict=True))
                 columns.append(_pack([coordinates[n] for n in outs], out_dims, name))
         return LinearLayout(in_dims, out_dims, tuple(columns))
 
@@ -413,7 +419,7 @@ def _merged(first: Dims, second: Dims) -> Dims:
 
 def _place(value: int, dims: Dims, into: Dims, above: Mapping[str, int]) -> int:
     """A packed value of `dims` repacked into `into`, shifted up in each dimension by `above`."""
-    parts = dict(zip((n for n, _ in dims), _unpack(value, dims)))
+    parts = dict(zip((n for n, _ in dims), _unpack(value, dims), strict=True))
     result, shift = 0, 0
     for name, bits in into:
         result |= (parts.get(name, 0) << above.get(name, 0)) << shift
