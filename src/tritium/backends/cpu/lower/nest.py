@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -17,13 +18,14 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.each import each
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.overlap import apart, loads_of
 from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.scan import lower_scan
 from tritium.backends.cpu.lower.shape_choice import Shape, choose
 from tritium.backends.cpu.lower.streaming import can_stream, condition
 from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform
-from tritium.backends.cpu.tiles.ir import Nest, Root
+from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value
 
@@ -42,6 +44,78 @@ def lower_nest(context: Context, nest: Nest) -> None:
 
 
 def _lower(context: Context, nest: Nest, kinds: set[str]) -> None:
+    if "scan" in kinds or "each" in kinds:
+        _lower_fused(context, nest, kinds)
+        return
+    holds = apart(context, nest)
+    if holds is None:
+        _lower_fused(context, nest, kinds)
+        return
+    f = context.f
+    fused, split, done = f.new_label("fused"), f.new_label("split"), f.new_label("joined")
+    f.branch_if(holds, fused, split)
+    results = [
+        result
+        for root in nest.roots
+        if root.kind in ("reduce", "extract") and root.op is not None
+        for result in root.op.results
+        if not isinstance(result.type, ir.TensorType)
+    ]
+    arrivals: list[tuple[str, list[Value]]] = []
+    for label, write in ((fused, _lower_fused), (split, _lower_split)):
+        f.label(label)
+        write(context, nest, kinds)
+        arrivals.append((f.block, [context.scalars[r] for r in results]))
+        f.branch(done)
+    f.label(done)
+    for number, result in enumerate(results):
+        incoming = [(values[number], label) for label, values in arrivals]
+        context.scalars[result] = f.phi(incoming[0][0].type, incoming).value
+
+
+def _lower_split(c: Context, nest: Nest, kinds: set[str]) -> None:
+    """The loads and stores of a nest one whole after the other, as they stand in the program, and
+    then all else that it does."""
+    copies = {r.values[0]: r for r in nest.roots if r.kind == "copy" and r.source is None}
+    stores: dict[Any, Root] = {r.op: r for r in nest.roots if r.kind == "store"}
+    accesses = {*loads_of(c, nest), *stores}
+    filled, temporary = dict(c.filled), list[Buffer]()
+    done: set[int] = set()
+
+    def one(root: Root) -> None:
+        shape = choose(c, part := Nest(nest.position, [root], root.domain))
+        _Loops(c, part, replace(shape, unroll=1)).run()
+        done.add(id(root))
+
+    with c.temporary() as allocate:
+        block = next(iter(accesses)).parent
+        for op in (op for op in block.ops if op in accesses):
+            if op in stores:
+                one(stores[op])
+                continue
+            value = op.results[0]
+            root = copies.get(value)
+            if root is None or c.function.buffers.get(value) is not root.buffers[0]:
+                shape = ir.shape_of(value.type)
+                buffer = Buffer(f"apart.{len(temporary)}", shape, ir.element_type(value.type))
+                c.external[id(buffer)] = allocate(buffer.bytes)
+                temporary.append(buffer)
+                root = Root("copy", None, (value,), shape, nest.position, None, (buffer,))
+            one(root)
+            held = root.buffers[0]
+            assert held is not None
+            c.filled[value] = held
+        rest = [r for r in nest.roots if id(r) not in done]
+        if rest:
+            part = Nest(nest.position, rest, nest.domain, nest.axis)
+            _Loops(c, part, replace(choose(c, part), unroll=1)).run()
+    c.filled.clear()
+    c.filled.update(filled)
+    for buffer in temporary:
+        del c.external[id(buffer)]
+
+
+def _lower_fused(context: Context, nest: Nest, kinds: set[str]) -> None:
     if "scan" in kinds:
         lower_scan(context, nest)
     elif "each" in kinds:

@@ -6,10 +6,15 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.ir import types as ir
 from tritium.ops.base import Effects, Op
 
 _THROUGH = frozenset({
     "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape",
+})  # fmt: skip
+_REGULAR = frozenset({
+    "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.make_range",
+    "arith.addi", "arith.subi", "arith.muli", "arith.extsi", "arith.index_cast", "arith.constant",
 })  # fmt: skip
 _CHANGES = frozenset({Effects.WRITE, Effects.OTHER})
 
@@ -34,14 +39,41 @@ def in_step(load: Any, store: Any) -> bool:
 
     They may if both go through the same pointers, so that each element is read before it is
     written. Pointers that come from different arguments of the kernel are taken to be either
-    equal, element by element, or disjoint (an output may overwrite its input in place).
+    equal, element by element, or disjoint (an output may overwrite its input in place); that is
+    tested when the program runs (`lower/overlap.py`). Addresses of no regular form may be equal in
+    several places of a tile, and their extent is not known.
     """
+    if not (is_regular(load.ptr) and is_regular(store.ptr)):
+        return False
     if load.ptr is store.ptr:
         return True
     first, second = base_of(load.ptr), base_of(store.ptr)
     if first is second:
         return False
     return _is_argument(first) and _is_argument(second)
+
+
+def is_regular(pointer: SSAValue) -> bool:
+    """Whether a tile of pointers is sums and products of ranges and scalars."""
+    seen: set[SSAValue] = set()
+    stack = [pointer]
+    while stack:
+        value = stack.pop()
+        owner: Any = value.owner
+        if value in seen or isinstance(owner, Block):
+            continue
+        seen.add(value)
+        if not isinstance(value.type, ir.TensorType):
+            continue
+        if owner.name not in _REGULAR:
+            return False
+        stack.extend(owner.operands)
+    return True
+
+
+def writes(op: Op) -> bool:
+    """Whether the op writes memory."""
+    return Effects.WRITE in op.memory_effects()
 
 
 def changes_memory(op: Op) -> bool:

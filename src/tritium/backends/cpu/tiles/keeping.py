@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import changes_memory, in_step
+from tritium.backends.cpu.tiles.alias import changes_memory, in_step, writes
 from tritium.backends.cpu.tiles.cost import HEAVY
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
@@ -150,6 +150,9 @@ class _Keeping:
                 own = {r.op for r in user.roots}
                 stores = [r.op for r in user.roots if r.kind == "store"]
                 if any(not in_step(load, s) for s in stores):
+                    return True
+                # Atomics go element by element, also where addresses are equal.
+                if any(r.kind == "each" and r.op is not None and writes(r.op) for r in user.roots):
                     return True
             for position, op in grouping.effects_of[block]:
                 if start < position < user.position and changes_memory(op) and op not in own:
