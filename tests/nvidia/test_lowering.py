@@ -180,7 +180,8 @@ def test_scalar_atomic_is_done_once_and_shared():
     %r = tt.atomic_rmw add, acq_rel, gpu, %x, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32
     tt.store %y, %r : !tt.ptr<i32>"""
     text = to_ptx(kernel_text(body, "%x: !tt.ptr<i32>, %y: !tt.ptr<i32>"))
-    in_order(text, r"bar", r"atom\.acq_rel\.gpu\.global\.add\.u32", r"st\.shared", r"bar", r"ld\.shared", r"st\.global")
+    in_order(text, r"bar", r"atom\.acq_rel\.gpu\.global\.add\.u32", r"st\.shared",
+             r"bar", r"ld\.shared", r"st\.global")  # fmt: skip
 
 
 def test_compare_and_swap():
