@@ -98,7 +98,9 @@ def test_integers_beyond_64_bits(value: int) -> None:
         int_type(value)
 
 
-@pytest.mark.parametrize("value", [object(), {}, {1: 2}, 1j, b"bytes", [1, 2]], ids=str, ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "value", [object(), {}, {1: 2}, 1j, b"bytes", [1, 2]], ids=lambda v: type(v).__name__
+)
 def test_what_no_kernel_takes(value: Any) -> None:
     with pytest.raises(TypeError, match=rf"argument 'x' has type {type(value).__name__}; a kernel"):
         any_kernel[(1,)](value)
