@@ -34,14 +34,15 @@ def layouts(
         out_bits = [draw(st.integers(0, 3)) for _ in outs]
         columns = [draw(st.integers(0, (1 << sum(out_bits)) - 1)) for _ in range(total)]
     return LinearLayout(
-        tuple(zip(ins, in_bits)), tuple(zip(outs, out_bits)), tuple(columns)
+        tuple(zip(ins, in_bits, strict=True)), tuple(zip(outs, out_bits, strict=True)),
+        tuple(columns),
     )
 
 
 def positions(layout: LinearLayout) -> dict[str, np.ndarray]:
     """Every position of a layout."""
     grids = np.indices([layout.in_size(n) for n in layout.in_names])
-    return {n: g.reshape(-1) for n, g in zip(layout.in_names, grids)}
+    return {n: g.reshape(-1) for n, g in zip(layout.in_names, grids, strict=True)}
 
 
 def same(a: dict[str, Any], b: dict[str, Any]) -> None:
@@ -104,11 +105,11 @@ def test_invert_and_compose(outer: LinearLayout, random: Any) -> None:
 def test_free_variables_change_nothing(layout: LinearLayout) -> None:
     where, free = positions(layout), layout.free_variables()
     kept = {n: where[n] & ~free[n] for n in where}
-    assert len(set(zip(*(v.tolist() for v in kept.values())))) == 1 << layout.rank
+    assert len(set(zip(*(v.tolist() for v in kept.values()), strict=True))) == 1 << layout.rank
     # Positions with the free bits cleared reach every image.
     images, reached = (
         set(zip(*(np.broadcast_to(v, where["lane"].shape).tolist() for v in
-                  layout.apply(w).values())))
+                  layout.apply(w).values()), strict=True))
         for w in (where, kept)
     )  # fmt: skip
     assert images == reached

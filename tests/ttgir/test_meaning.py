@@ -1,5 +1,5 @@
-"""The passes to ttgir keep the meaning of programs: the kernels of the reference's corpus are run
-before and after by the reference semantics, which catches missing waits of asynchronous work too."""
+"""The passes to ttgir keep the meaning of programs: the kernels of the reference's corpus are
+run after them by the reference semantics, which catches missing waits of asynchronous work too."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ import pytest
 
 from tests.ir.test_reference_runs import CASES, REFERENCE, Kernel
 from tritium.passes import PassManager, pipelines
-
-#: What the GPUs' pipelines do not take; see each.
-UNSUPPORTED = {
-    "indirect_pointers": "its check needs the function's own name",
-}
 
 
 def lowered(name: str, capability: int, num_warps: int, num_stages: int) -> Any:

@@ -39,7 +39,7 @@ class AsyncCopyGlobalToLocalOp(Op):
         "[evictionPolicy = $evict] attrs : type(src) -> pointee(result)"
     )
     src = operand()
-    result = operand()
+    result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     mask = optional()
     other = optional()
     cache = enum_attr(CacheModifier, CacheModifier.NONE)

@@ -26,6 +26,10 @@ def _tile(type: ir.Type) -> ir.Type:
     return type
 
 
+def _encoding(type: Any) -> Any:
+    return type.encoding if isinstance(type, ir.TensorType) else None
+
+
 class WarpGroupDotOp(Op):
     """`a @ b + c` by warp groups: `b` in shared memory, `a` there or in registers as a dot operand.
 
@@ -51,10 +55,12 @@ class WarpGroupDotOp(Op):
         check_memory(cls.name, b)
         left, right = _tile(a), _tile(b)
         check_product(cls.name, ir.shape_of(left), ir.shape_of(right), a, b, c)
-        encoding: Any = c.encoding if isinstance(c, ir.TensorType) else None
+        encoding, fragment = _encoding(c), _encoding(a)
         if not isinstance(encoding, NvidiaMmaEncoding) or encoding.version != 3:
-            raise OpError(f"{cls.name}: accumulator {describe(c)}; #ttg.nvidia_mma version 3 needed")
-        if isinstance(a, ir.TensorType) and not isinstance(a.encoding, DotOperandEncoding):
+            raise OpError(
+                f"{cls.name}: accumulator {describe(c)}; #ttg.nvidia_mma version 3 needed"
+            )
+        if not isinstance(a, MemDescType) and not isinstance(fragment, DotOperandEncoding):
             raise OpError(f"{cls.name}: {describe(a)} is in registers; #ttg.dot_op is required")
         if use is not None and use != ir.i1:
             raise OpError(f"{cls.name}: useC is {describe(use)}; i1 is required")

@@ -6,10 +6,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.ir import Attribute
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import NVMMASharedEncoding, SwizzledSharedEncoding
+from tritium.ir.layouts.encodings import Encoding, NVMMASharedEncoding, SwizzledSharedEncoding
 from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
@@ -106,7 +107,8 @@ class LocalLoadOp(Op):
         return result
 
     def evaluate(self, context: Context, src: Buffer, token: Any) -> Any:
-        return state_of(context).check_read(src).copy()
+        contents: Any = state_of(context).check_read(src)
+        return contents.copy()
 
 
 class LocalStoreOp(Op):
@@ -171,7 +173,7 @@ def _check_view(
     return given
 
 
-def transposed_encoding(encoding: Any, order: tuple[int, ...]) -> Any:
+def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribute:
     """The encoding of memory whose axes are seen in another order."""
     if isinstance(encoding, NVMMASharedEncoding):
         if tuple(order) == tuple(range(len(order))):
@@ -183,7 +185,7 @@ def transposed_encoding(encoding: Any, order: tuple[int, ...]) -> Any:
     raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")
 
 
-def _changed(encoding: Any, **values: Any) -> Any:
+def _changed(encoding: Encoding, **values: Any) -> Encoding:
     kept = {k: encoding.get(k) for k in encoding.parameters_dict.data}
     return type(encoding).make(**{**kept, **values})
 
@@ -211,7 +213,8 @@ class MemDescTransOp(Op):
         return _check_view(cls.name, inferred, result, encoding=True)
 
     def evaluate(self, context: Context, src: Buffer) -> Buffer:
-        return src.view(src.data.transpose(self.order))
+        data: Any = src.data
+        return src.view(data.transpose(self.order))
 
 
 class MemDescSubsliceOp(Op):

@@ -188,7 +188,7 @@ class AsyncTMACopyGlobalToLocalOp(Op):
     desc = operand()
     coord = variadic()
     barrier = operand()
-    result = operand()
+    result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
     cache = enum_attr(CacheModifier, CacheModifier.NONE)
     evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)

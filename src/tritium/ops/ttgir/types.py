@@ -21,7 +21,7 @@ from tritium.ops.elementwise import describe
 
 @irdl_attr_definition
 class MemDescType(ParametrizedAttribute, TypeAttribute):
-    """`!ttg.memdesc<3x128x64xf16, #shared, #ttg.shared_memory, mutable>`: a piece of on-chip memory.
+    """`!ttg.memdesc<3x128x64xf16, #shared, #smem, mutable>`: a piece of on-chip memory.
 
     Axes in front of those that the encoding has are buffers, one after the other.
 

@@ -12,12 +12,12 @@ after:
     %p = tt.addptr %s, %r : ...
     %x = tt.load %p : tensor<128x!tt.ptr<f32>, #blocked1>
 
-The whole function is looked at once, existing conversions as if they were not there. Anchors (loads,
-stores, products, ...) keep their encodings. From them two things spread: *demands* backwards, what
-encodings a value is used in; and *homes* forwards, the encoding that a value is computed in: that
-of its dearest operand (a product's before a loaded one's), or of a demand where it is made of
-nothing but scalars and ranges. Where a value is used in another encoding than its home it is computed
-again if that is cheaper than moving it, else converted.
+The whole function is looked at once, existing conversions as if they were not there. Anchors
+(loads, stores, products, ...) keep their encodings. From them two things spread: *demands*
+backwards, what encodings a value is used in; and *homes* forwards, the encoding that a value is
+computed in: that of its dearest operand (a product's before a loaded one's), or of a demand where
+it is made of nothing but scalars and ranges. Where a value is used in another encoding than its
+home it is computed again if that is cheaper than moving it, else converted.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class AssignLayouts(Pass):
 def remove_unused(function: Operation) -> None:
     """Drop ops whose results nothing uses."""
     for op in reversed(list(function.walk())):
-        if op is not function and op.parent is not None and is_removable(op):
-            if all(r.first_use is None for r in op.results):
-                erase(op)
+        unused = all(r.first_use is None for r in op.results)
+        if unused and op is not function and op.parent is not None and is_removable(op):
+            erase(op)
 
 
 def terminator(region_block: Block) -> Any:
@@ -169,7 +169,8 @@ class _Homes:
         if isinstance(op, ttir.ReduceOp):
             level, parent = self.best(op.operands)
             for result in tiles:
-                self._set(result, SliceEncoding.make(dim=op.axis, parent=parent), max(level, LOADED))
+                home = SliceEncoding.make(dim=op.axis, parent=parent)
+                self._set(result, home, max(level, LOADED))
         elif isinstance(op, WarpGroupDotWaitOp):
             for result in tiles:
                 level, home = self.of(op.operands[result.index])
@@ -228,7 +229,9 @@ class _Homes:
         while changed:
             self._block(op.body)
             yields = terminator(op.body).operands
-            changed = any([self._raise(a, yields[i]) for a, _, i in pairs])
+            # All, not any: each may be raised.
+            raised = [self._raise(a, yields[i]) for a, _, i in pairs]
+            changed = any(raised)
         for argument, _, index in pairs:
             self._set(op.results[index], self.home[argument], self.level[argument])
 
@@ -247,10 +250,11 @@ class _Homes:
                         level, home = self.of(source)
                         self._set(value, home, level)
             self._block(after)
-            changed = any(
-                [self._raise(a, y) for a, y in
-                 zip(before.args, terminator(after).operands, strict=True) if is_tile(a)]
-            )  # fmt: skip
+            yields = terminator(after).operands
+            raised = [
+                self._raise(a, y) for a, y in zip(before.args, yields, strict=True) if is_tile(a)
+            ]
+            changed = any(raised)
 
     def _if(self, op: IfOp) -> None:
         blocks = [region.block for region in op.regions if region.blocks]

@@ -117,7 +117,8 @@ class ConvertTTIRToTTGIR(Pass):
             source, shape = op.operands[0].type, ir.shape_of(op.results[0].type)
             convert_result(op.results[0], reshaped(encoding_of(source), ir.shape_of(source), shape))
         elif isinstance(op, ttir.JoinOp):
-            convert_result(op.results[0], joined(encoding_of(op.lhs.type), ir.shape_of(op.lhs.type)))
+            half = op.lhs.type
+            convert_result(op.results[0], joined(encoding_of(half), ir.shape_of(half)))
         elif isinstance(op, ttir.SplitOp):
             self._fix_split(op)
         elif isinstance(op, ttir.CatOp):
@@ -209,15 +210,15 @@ def convert_result(result: Any, encoding: Attribute) -> None:
     block = op.parent
     assert block is not None
     block.insert_op_after(converted, op)
-    result.replace_uses_with_if(
-        converted.results[0], lambda use: use.operation is not converted
-    )
+    for use in list(result.uses):
+        if use.operation is not converted:
+            use.operation.operands[use.index] = converted.results[0]
 
 
 def _update_signature(function: Any, entry: Block) -> None:
     kind: Any = function.function_type
     outputs = [
-        with_encoding(t, _returned(function, i)) if isinstance(t, ir.TensorType) else t
+        with_encoding(t, _returned(function, i)) if isinstance(t, ir.TensorType) else t  # pyright: ignore[reportUnknownArgumentType]
         for i, t in enumerate(kind.outputs)
     ]
     function.properties["function_type"] = type(kind).from_lists(

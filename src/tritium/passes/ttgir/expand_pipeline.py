@@ -1,4 +1,4 @@
-"""How `pipeline` rewrites a loop whose plan is made: ring buffers, prologue, copies ahead, waits."""
+"""How `pipeline` rewrites a loop whose plan is made: rings, prologue, copies ahead, waits."""
 
 from __future__ import annotations
 
@@ -171,7 +171,8 @@ class _Expansion:
         if tokens:
             at.make(AsyncCommitGroupOp, tokens)
         yields = terminator(body).operands
-        return [values.get(yields[a.index - 1], yields[a.index - 1]) for a in self.carried]
+        following: list[SSAValue] = [yields[a.index - 1] for a in self.carried]
+        return [values.get(v, v) for v in following]
 
     def _new_loop(self, before: Builder, state: Sequence[SSAValue]) -> ForOp:
         """The loop, empty: it carries what the old one did, the companions, for each size of ring
@@ -218,7 +219,8 @@ class _Expansion:
         for op in list(old.body.ops)[:-1]:
             if not _use_buffer(op, views, values, at):
                 _clone(op, values, at)
-        yields = [values.get(v, v) for v in terminator(old.body).operands]
+        last: list[SSAValue] = list(terminator(old.body).operands)
+        yields = [values.get(v, v) for v in last]
         flying = self._fly(body, yields, set(views.values()))
         counter = self._counter(at, body.args[0], self.stages - 1)
         going = at.value(CmpIOp, counter, new.upper, predicate=self._less())
@@ -238,9 +240,9 @@ class _Expansion:
         index = next((i for i, v in enumerate(yields) if v is dot.results[0]), None)
         argument: Any = None if index is None else body.args[index + 1]
         alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
-        if index is None or not alone or not dot.results[0].first_use is None:
+        if index is None or not alone or dot.results[0].first_use is not None:
             return []
-        memories = [v for v in (dot.a, dot.b)]
+        memories: list[SSAValue] = [dot.a, dot.b]
         if any(_memory_of(v) not in views for v in memories) or yields.count(yields[index]) > 1:
             return []
         dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -70,7 +70,7 @@ def retype_constant(op: Operation, encoding: Attribute) -> None:
     """Change the encoding in a constant's attribute, and so in its result."""
     value = op.properties["value"]
     if isinstance(value, DenseIntOrFPElementsAttr):
-        dense: Any = value
+        dense = cast(Any, value)
         op.properties["value"] = DenseIntOrFPElementsAttr(
             with_encoding(dense.type, encoding),  # pyright: ignore
             dense.data,
