@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,12 @@ def test_architecture_can_be_overridden(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "ampere")
     with pytest.raises(ValueError, match=r"must have the form \^sm\(\\d\+\)\$; got 'ampere'"):
         options()
+
+
+def test_looking_for_a_gpu_imports_nothing_heavy():
+    code = (
+        "import sys; from tritium.backends.nvidia.driver import CudaDriver; CudaDriver.is_active();"
+        "print([m for m in ('torch', 'cuda.bindings.driver', 'llvmlite') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium.backends.base import DriverBase
-from tritium.backends.nvidia.launcher import CudaLauncher
 from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
@@ -90,6 +89,9 @@ class CudaDriver(DriverBase):
     """Launches kernels on NVIDIA GPUs."""
 
     def __init__(self) -> None:
+        # Here, because a process without a GPU looks at this module and needs no launcher.
+        from tritium.backends.nvidia.launcher import CudaLauncher
+
         self.utils = CudaUtils()
         self.launcher_cls = CudaLauncher
         self._raw_stream: Callable[[int], int] | None = None

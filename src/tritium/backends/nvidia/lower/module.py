@@ -12,11 +12,12 @@ from tritium.backends.nvidia.lower.allocation import allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
+from tritium.backends.nvidia.lower.descriptors import describe
 from tritium.backends.nvidia.lower.reduce import scratch_bytes
 from tritium.backends.nvidia.lower.shared import conversion_bytes
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
-from tritium.backends.nvidia.tensormap import BYTES, describe
+from tritium.backends.nvidia.tensormap import BYTES
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.ops import ttir
