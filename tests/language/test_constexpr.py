@@ -105,7 +105,10 @@ def test_flatten_and_unflatten_are_inverse():
 
 
 def test_types_of_values_that_compile_differently_differ():
-    differ = [(0.0, -0.0), (1, 1.0), (1, True), ((1, 2), (1, 2.0)), ((0.0,), (-0.0,)), ((1,), (1, 2))]
+    differ = [
+        (0.0, -0.0), (1, 1.0), (1, True),
+        ((1, 2), (1, 2.0)), ((0.0,), (-0.0,)), ((1,), (1, 2)),
+    ]  # fmt: skip
     for left, right in differ:
         assert constexpr_type(left) != constexpr_type(right)
     for value in (0.0, float("nan"), (1, 2.0), "x", None):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.base import base_type, base_value, class_of, mark_builtin
+from tritium.language.base import base_type, base_value, class_of, is_sequence, mark_builtin
 
 
 def _identical(left: Any, right: Any) -> bool:
@@ -22,9 +22,8 @@ def _identical(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, float):
         return left.hex() == right.hex()
-    if isinstance(left, (tuple, list)):
-        pairs = zip(left, right, strict=False)  # pyright: ignore[reportUnknownArgumentType]
-        return len(left) == len(right) and all(_identical(a, b) for a, b in pairs)  # pyright: ignore
+    if is_sequence(left):
+        return len(left) == len(right) and all(map(_identical, left, right))
     return left is right or bool(left == right)
 
 

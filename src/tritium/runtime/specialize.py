@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tritium.language.base import base_type
+from tritium.language.base import base_type, class_of
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable, KernelParam
 
@@ -190,7 +190,7 @@ class Specializer:
             pairs = [self.dynamic(item) for item in arg]  # pyright: ignore[reportUnknownVariableType]
             types, specs = (tuple(p[i] for p in pairs) for i in (0, 1))
             if hasattr(cast("tuple[Any, ...]", arg), "_fields"):
-                kind: Any = type(cast(Any, arg))
+                kind = class_of(cast(Any, arg))
                 return kind(*types), kind(*specs)
             return types, specs
         if isinstance(arg, np.bool_):
