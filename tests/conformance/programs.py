@@ -35,7 +35,7 @@ from tests.conformance.support import (
 Shape = tuple[int, ...]
 Pick = Callable[[Sequence[Any]], Any]
 
-HELPERS = '''
+HELPERS = """
 @jit
 def safe_int(x):
     y = x.to(tl.float32)
@@ -59,7 +59,7 @@ def apart(a, b):
     if b > 2:
         a = a + b
     return a ^ b
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,9 @@ class Program:
         native, other = results["native"], results["interpreted"]
         if isinstance(native, Exception) or isinstance(other, Exception):
             if isinstance(native, Exception) and isinstance(other, Exception):
-                return f"invalid: {type(native).__name__}: {native}; {type(other).__name__}: {other}"
+                return (
+                    f"invalid: {type(native).__name__}: {native}; {type(other).__name__}: {other}"
+                )
             failed = native if isinstance(native, Exception) else other
             return f"one way fails: {type(failed).__name__}: {failed}"
         for store in self.stores():
@@ -322,9 +324,7 @@ class Generator:
         assert a is not None
         dtype = self.pick(["int1", *INTEGERS, *FLOATS, "float8e5", "float8e4nv"])
         if dtype.startswith("float8"):
-            return self._result(
-                f"{converted(a, dtype)}.to(tl.float32)", "float32", a.shape
-            )
+            return self._result(f"{converted(a, dtype)}.to(tl.float32)", "float32", a.shape)
         return self._result(converted(a, dtype), dtype, a.shape)
 
     def _compare(self, depth: int) -> Assign:
@@ -367,8 +367,8 @@ class Generator:
                 choices.append((half, (size // 2,)))
                 choices.append((f"tl.flip({name})", shape))
             if size < 128:
-                choices.append((f"tl.interleave({name}, {name} ^ {name})", (2 * size,))
-                               if a.dtype not in FLOATS else (f"tl.interleave({name}, -{name})", (2 * size,)))  # fmt: skip
+                other = f"-{name}" if a.dtype in FLOATS else f"{name} ^ {name}"
+                choices.append((f"tl.interleave({name}, {other})", (2 * size,)))
         else:
             choices += [(f"tl.trans({name})", shape[::-1]), (f"{name}.T", shape[::-1])]
             choices += [(f"tl.reshape({name}, [{size}])", (size,)), (f"tl.ravel({name})", (size,))]
@@ -452,7 +452,8 @@ class Generator:
             value = self.some(lambda v, s=var.shape: broadcast(s, v.shape) == s) or var
             if var.dtype in FLOATS:
                 # A sum of floats could run off; the larger or the mean of both cannot.
-                text = f"tl.where({var.name} < {value.name}, {converted(value, var.dtype)}, {var.name})"
+                right = converted(value, var.dtype)
+                text = f"tl.where({var.name} < {value.name}, {right}, {var.name})"
                 nodes.append(Assign(var, f"({text}).to(tl.{var.dtype})"))
                 continue
             sign = self.pick(["+", "-", "^", "*", "|"] if var.dtype != "int1" else ["^", "|", "&"])
@@ -606,7 +607,7 @@ def ready_to_run(program: Program) -> str:
     return (
         "from math import inf, nan\n\nimport numpy as np\n\n"
         "from tests.conformance.support import DTYPES, WAYS, build, copies\n\n"
-        f"SOURCE = \'\'\'{program.source()}\'\'\'\n"
+        f"SOURCE = '''{program.source()}'''\n"
         f"args = dict(\n{arrays}{numbers})\n"
         "for way in WAYS:\n"
         "    given = copies(args)\n"
@@ -616,13 +617,13 @@ def ready_to_run(program: Program) -> str:
     )
 
 
-def _shorten(
-    program: Program, nodes: list[Any], at: int, still: Callable[[Program], bool]
-) -> bool:
+def _shorten(program: Program, nodes: list[Any], at: int, still: Callable[[Program], bool]) -> bool:
     node = nodes[at]
     attempts: list[list[Any]] = [[]]
     if isinstance(node, Assign) and "tl.full" not in node.text:
-        attempts.append([Assign(node.var, f"tl.full({list(node.var.shape)}, 1, tl.{node.var.dtype})")])
+        attempts.append(
+            [Assign(node.var, f"tl.full({list(node.var.shape)}, 1, tl.{node.var.dtype})")]
+        )
     if isinstance(node, Block):
         attempts.append(node.body)
     for attempt in attempts:

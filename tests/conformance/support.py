@@ -72,8 +72,11 @@ def copies(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(
-    fn: Callable[..., Any], args: Mapping[str, Any], grid: tuple[int, ...] = (1,), way: str = "native",
-) -> dict[str, np.ndarray]:  # fmt: skip
+    fn: Callable[..., Any],
+    args: Mapping[str, Any],
+    grid: tuple[int, ...] = (1,),
+    way: str = "native",
+) -> dict[str, np.ndarray]:
     """The arrays among the arguments after a launch on copies of them."""
     given = copies(args)
     WAYS[way](fn)[grid](**given)

@@ -93,7 +93,9 @@ def batch_of(source, targets):
         batch.add(f"{name}.to(tl.{target})", target, result)
         wider = DTYPES[source].itemsize > DTYPES[target].itemsize
         if source in REAL and target in REAL and wider:
-            batch.add(f"{name}.to(tl.{target}, 'rtz')", target, expected(values, source, target, True))
+            batch.add(
+                f"{name}.to(tl.{target}, 'rtz')", target, expected(values, source, target, True)
+            )
             batch.add(f"tl.cast({name}, tl.{target}, fp_downcast_rounding='rtne')", target, result)
     batch.inputs = inputs
     return batch
@@ -129,7 +131,9 @@ def test_e4b15():
     batch = Batch({"x": codes}, "y = x.to(tl.float8e4b15, bitcast=True)")
     for target in FLOATS:
         batch.add(f"y.to(tl.{target})", target, value)
-        batch.add(f"y.to(tl.{target}).to(tl.float8e4b15).to(tl.uint8, bitcast=True)", "uint8", codes)
+        batch.add(
+            f"y.to(tl.{target}).to(tl.float8e4b15).to(tl.uint8, bitcast=True)", "uint8", codes
+        )
     batch.run()
 
 

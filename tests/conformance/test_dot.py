@@ -6,8 +6,9 @@ import pytest
 from tests.conformance.support import DTYPES, FLOATS, FP8, Batch
 
 SHAPES = [
-    (32, 16, 64), *(pytest.param(s, marks=pytest.mark.slow) for s in ((16, 16, 16), (16, 64, 32), (64, 64, 64)))
-]  # fmt: skip
+    (32, 16, 64),
+    *(pytest.param(s, marks=pytest.mark.slow) for s in ((16, 16, 16), (16, 64, 32), (64, 64, 64))),
+]
 
 
 def small(name, shape, seed):
@@ -53,12 +54,14 @@ def test_batched(name):
     exact = a.astype(np.float64) @ b.astype(np.float64)
     batch = Batch({"a": a, "b": b})
     batch.add("tl.dot(a, b)", out, exact)
-    batch.add("tl.dot(a, b, tl.full([4, 16, 16], 2, tl.%s))" % out, out, exact + 2)
+    batch.add(f"tl.dot(a, b, tl.full([4, 16, 16], 2, tl.{out}))", out, exact + 2)
     batch.add("tl.sum(tl.dot(a, b), 0)", out, exact.sum(0))
     batch.run()
 
 
-@pytest.mark.parametrize("shape", [(1, 16, 16), (2, 4, 8), (8, 2, 1), (16, 1, 4), (128, 16, 2)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 16, 16), (2, 4, 8), (8, 2, 1), (16, 1, 4), (128, 16, 2)], ids=str
+)
 @pytest.mark.parametrize("name", ["int8", "float16", "float32"])
 def test_small_shapes(name, shape):
     m, n, k = shape
@@ -87,7 +90,12 @@ def test_what_surrounds_a_dot():
 
 def test_rounding_of_real_products():
     rng = np.random.default_rng(0)
-    for name, error in (("float32", 2e-3), ("float16", 1e-4), ("bfloat16", 1e-4), ("float64", 1e-12)):
+    for name, error in (
+        ("float32", 2e-3),
+        ("float16", 1e-4),
+        ("bfloat16", 1e-4),
+        ("float64", 1e-12),
+    ):
         a = rng.standard_normal((32, 64)).astype(DTYPES[name])
         b = rng.standard_normal((64, 32)).astype(DTYPES[name])
         exact = a.astype(np.float64) @ b.astype(np.float64)

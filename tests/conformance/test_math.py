@@ -40,8 +40,10 @@ def test_nan_table(name):
     batch.inputs = {"x": x, "y": y, "low": low}
     batch.add("tl.clamp(x, low, 1.0, propagate_nan=tl.PropagateNan.ALL)", out_of(name),
               np.minimum(np.maximum(a, low.astype(float)), 1))  # fmt: skip
-    for text, function in (("<", np.less), ("<=", np.less_equal), ("==", np.equal),
-                           ("!=", np.not_equal), (">", np.greater), (">=", np.greater_equal)):  # fmt: skip
+    for text, function in {
+        "<": np.less, "<=": np.less_equal, "==": np.equal,
+        "!=": np.not_equal, ">": np.greater, ">=": np.greater_equal,
+    }.items():  # fmt: skip
         batch.add(f"x {text} y", "int1", function(a, b))
     batch.run()
 
@@ -54,7 +56,9 @@ def test_extremes_of_integers(name):
     batch.add("tl.maximum(x, y)", name, np.maximum(x, y))
     batch.add("tl.minimum(5, x)", name, np.minimum(x, DTYPES[name].type(5)))
     batch.add("tl.abs(x)", name, np.abs(x))
-    batch.add("tl.cdiv(tl.minimum(x, 100) & 63, 7)", name, -(-(np.minimum(x, 100) & 63).astype(int) // 7))
+    batch.add(
+        "tl.cdiv(tl.minimum(x, 100) & 63, 7)", name, -(-(np.minimum(x, 100) & 63).astype(int) // 7)
+    )
     batch.run()
 
 
@@ -100,7 +104,9 @@ def test_fma_rounds_once():
     x, y = (1 + rng.integers(0, 2**23, 64) * 2.0**-23 for _ in range(2))
     x, y = x.astype(np.float32), y.astype(np.float32)
     z = -(x * y)
-    exact = [float(mpmath.mpf(float(a)) * float(b) + float(c)) for a, b, c in zip(x, y, z, strict=True)]
+    exact = [
+        float(mpmath.mpf(float(a)) * float(b) + float(c)) for a, b, c in zip(x, y, z, strict=True)
+    ]
     batch = Batch({"x": x, "y": y, "z": z})
     batch.add("tl.fma(x, y, z)", "float32", exact)
     batch.add("tl.math.fma(x, y, z)", "float32", exact)

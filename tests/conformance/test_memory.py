@@ -78,7 +78,9 @@ def test_options_change_nothing():
         policy = ("evict_first", "evict_last", "")[i % 3]
         lines.append(f"    v = tl.load(x + i, cache_modifier='{a}', eviction_policy='{policy}', "
                      f"volatile={i % 2 == 0})")  # fmt: skip
-        lines.append(f"    tl.store(o + {i * 8} + i, v, cache_modifier='{b}', eviction_policy='{policy}')")
+        lines.append(
+            f"    tl.store(o + {i * 8} + i, v, cache_modifier='{b}', eviction_policy='{policy}')"
+        )
     source = "def kernel(x, o):\n    i = tl.arange(0, 8)\n" + "\n".join(lines) + "\n"
     x = np.arange(8, dtype=np.float32)
     found = both(source, {"x": x, "o": np.zeros(160, np.float32)})["o"]
@@ -130,14 +132,19 @@ WORDS = ("int32", "uint32", "int64", "uint64")
 def test_atomics(kind, name):
     x, p = samples(name, 16, 1), samples(name, 16, 2)
     if name in FLOATS:  # the order of NaN in a float's extremes is not specified
-        x, p = (np.nan_to_num(v.astype(float), nan=1, posinf=9, neginf=-9).astype(DTYPES[name]) for v in (x, p))
+        x, p = (
+            np.nan_to_num(v.astype(float), nan=1, posinf=9, neginf=-9).astype(DTYPES[name])
+            for v in (x, p)
+        )
     keep = np.arange(16) % 3 != 0
     source = ATOMIC.replace("KIND", kind).replace("MODE", "mask=i % 3 != 0")
     out = np.zeros(16, DTYPES[name])
     found = both(source, {"x": x, "p": p, "o": out, "MASK": True})
     with np.errstate(all="ignore"):
         changed = KINDS[kind](p, x)
-    np.testing.assert_array_equal(found["p"].astype(float), np.where(keep, changed, p).astype(float))
+    np.testing.assert_array_equal(
+        found["p"].astype(float), np.where(keep, changed, p).astype(float)
+    )
     np.testing.assert_array_equal(found["o"].astype(float), np.where(keep, p, out).astype(float))
 
 
@@ -255,7 +262,7 @@ def descriptor_kernel(rank):
     extra = [f"n{i}" for i in range(rank)] + [f"s{i}" for i in range(rank - 1)]
     extra += [f"d{i}" for i in range(rank)]
     return f"""
-def kernel(x, o, {', '.join(extra)}, BLOCK: tl.constexpr):
+def kernel(x, o, {", ".join(extra)}, BLOCK: tl.constexpr):
     a = tl.make_tensor_descriptor(x, [{names}], [{strides}], BLOCK)
     b = tl.make_tensor_descriptor(o, shape=[{names}], strides=[{strides}], block_shape=BLOCK)
     v = a.load([{offsets}])

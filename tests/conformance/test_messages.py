@@ -4,6 +4,9 @@ A case is the text of a kernel; the line and column that the message must name a
 marker `«` in it (which is taken out), and the text is searched for in the whole chain of causes.
 """
 
+# A message is looked for by its text, so each is on one line.
+# ruff: noqa: E501
+
 import re
 
 import numpy as np
@@ -41,7 +44,9 @@ def compiles(body, prelude="", kind=CompilationError, globals_=None, **given):
     source = f"def kernel({', '.join(arguments)}):\n" + "\n".join(
         "    " + line for line in body.splitlines()
     )
-    marked = [(at, line.index("«")) for at, line in enumerate(source.splitlines(), 1) if "«" in line]
+    marked = [
+        (at, line.index("«")) for at, line in enumerate(source.splitlines(), 1) if "«" in line
+    ]
     names = globals_ or {}
     fn = build(prelude + "\n\n" + source.replace("«", "") + "\n", **names)
     with pytest.raises(kind) as caught:
@@ -281,9 +286,13 @@ def test_messages_of_calls_and_globals(body, message):
 
 
 def test_static_assertions():
-    error = compiles("«tl.static_assert(1 == 2, 'two is not one')", kind=CompileTimeAssertionFailure)
+    error = compiles(
+        "«tl.static_assert(1 == 2, 'two is not one')", kind=CompileTimeAssertionFailure
+    )
     assert "two is not one" in str(error)
-    error = compiles("assert «1 == 2, 'as a statement'".replace("«", ""), kind=CompileTimeAssertionFailure)
+    error = compiles(
+        "assert «1 == 2, 'as a statement'".replace("«", ""), kind=CompileTimeAssertionFailure
+    )
     assert "as a statement" in str(error)
 
 
@@ -302,13 +311,15 @@ def test_captured_locals():
 
 @pytest.mark.parametrize("kind", [tl.range, tl.static_range])
 def test_loops_outside_of_kernels(kind):
-    with pytest.raises(RuntimeError, match="can only be used in @triton.jit'd functions"):
+    with pytest.raises(RuntimeError, match=r"can only be used in @triton.jit'd functions"):
         list(kind(3))
 
 
 def test_kernels_called_as_functions():
     fn = JITFunction(build("def kernel(x):\n    pass\n"))
-    with pytest.raises(RuntimeError, match="Cannot call @triton.jit'd outside of the scope of a kernel"):
+    with pytest.raises(
+        RuntimeError, match=r"Cannot call @triton.jit'd outside of the scope of a kernel"
+    ):
         fn(X)
 
 
@@ -318,14 +329,16 @@ def kernel(x, n):
     v = tl.load(n + tl.arange(0, 4))
     tl.store(x + tl.arange(0, 4), tl.where(v, 1.0, 2.0))
 """
-    with pytest.warns(UserWarning, match="tl.where with a non-boolean condition"):
+    with pytest.warns(UserWarning, match=r"tl.where with a non-boolean condition"):
         compile_kernel(JITFunction(build(source)), x=X, n=U)
     source = """
 def kernel(x, n):
     v = tl.load(n + tl.arange(0, 4)) > 0
     tl.store(x + tl.arange(0, 4), (v and v).to(tl.float32))
 """
-    with pytest.warns(UserWarning, match="Logical operators 'and' and 'or' are deprecated for non-scalar"):
+    with pytest.warns(
+        UserWarning, match="Logical operators 'and' and 'or' are deprecated for non-scalar"
+    ):
         compile_kernel(JITFunction(build(source)), x=X, n=N)
 
 
@@ -337,7 +350,7 @@ def kernel(x):
     v = tl.inline_asm_elementwise("add.f32 $0, $1, $1;", "=f,f", [v], tl.float32, True, 1)
     tl.store(x + tl.arange(0, 4), v)
 """
-    with pytest.raises(Exception, match="(?i)inline.?asm|assembly") as caught:
+    with pytest.raises(Exception, match=r"(?i)inline.?asm|assembly") as caught:
         JITFunction(build(source))[(1,)](X.copy())
     assert isinstance(caught.value, (TritonError, NotImplementedError)), type(caught.value)
 

@@ -12,7 +12,9 @@ from tritium.runtime.jit import JITFunction
 
 def both(source, args, grid=(1,), **names):
     """The output `o` after a launch, the same both ways."""
-    native, other = (run(build(source, **names), args, grid, w)["o"] for w in ("native", "interpreted"))
+    native, other = (
+        run(build(source, **names), args, grid, w)["o"] for w in ("native", "interpreted")
+    )
     np.testing.assert_array_equal(native, other)
     return native
 
@@ -52,7 +54,8 @@ def kernel(x, o, n, k):
     w = tl.zeros([4], tl.int32)
     for a in range(n, -2, -1):
         w = w * 2 + a
-    for a in tl.range(0, n, num_stages=3, loop_unroll_factor=2, flatten=True, disallow_acc_multi_buffer=True):
+    for a in tl.range(0, n, num_stages=3, loop_unroll_factor=2, flatten=True,
+                      disallow_acc_multi_buffer=True):
         w += a
     for a in tl.static_range(3):
         w += a * 100
@@ -362,7 +365,12 @@ def kernel(o, a: tl.int8, b: "tl.uint8", c: tl.float32, d: int):
     tl.store(o + 2, (c / 2).to(tl.int32))
     tl.store(o + 3, d)
 """
-    assert both(source, {"o": integers(4), "a": -3, "b": 200, "c": 9, "d": 5}).tolist() == [-3, 200, 4, 5]
+    assert both(source, {"o": integers(4), "a": -3, "b": 200, "c": 9, "d": 5}).tolist() == [
+        -3,
+        200,
+        4,
+        5,
+    ]
 
 
 PRINTS = """
@@ -440,5 +448,3 @@ def kernel(o, maybe, N: tl.constexpr):
     tl.store(o + 3, (maybe is None) + 0)
 """
     assert both(source, {"o": integers(4), "maybe": None, "N": 4}).tolist() == [2, 3, 7, 1]
-
-
