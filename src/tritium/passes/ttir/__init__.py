@@ -8,6 +8,7 @@ from tritium.passes.ttir.dce import DCE
 from tritium.passes.ttir.inline import Inline
 from tritium.passes.ttir.licm import LICM
 from tritium.passes.ttir.reorder_broadcast import ReorderBroadcast
+from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.symbol_dce import SymbolDCE
 from tritium.passes.ttir.tensor_pointers import TensorPointers
@@ -15,11 +16,11 @@ from tritium.passes.ttir.uniform_advance import UniformAdvance
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
-    Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, Structure, SymbolDCE,
-    TensorPointers, UniformAdvance, Unroll,
+    Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ScaledDot, Structure,
+    SymbolDCE, TensorPointers, UniformAdvance, Unroll,
 )  # fmt: skip
 
 __all__ = [
     "CSE", "DCE", "LICM", "PASSES", "Canonicalize", "Combine", "Inline", "ReorderBroadcast",
-    "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance", "Unroll",
+    "ScaledDot", "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance", "Unroll",
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
     """Elements of a buffer."""
     pointer = buffer_pointer(e, buffer, at)
     size = buffer.element_bytes
-    align = min(64, size * e.width) if _aligned(pointer, e.width) else size
+    align = min(64, size * e.width) if _aligned(pointer, e.width, size) else size
     return load(e, pointer, buffer.element, None, None, align)
 
 
@@ -73,12 +73,13 @@ def store_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...], value: Lanes
     """Write elements of a buffer."""
     pointer = buffer_pointer(e, buffer, at)
     size = buffer.element_bytes
-    align = min(64, size * e.width) if _aligned(pointer, e.width) else size
+    align = min(64, size * e.width) if _aligned(pointer, e.width, size) else size
     store(e, pointer, value, buffer.element, None, align)
 
 
-def _aligned(pointer: Lanes, width: int) -> bool:
-    return isinstance(pointer, Linear) and pointer.shift % width == 0
+def _aligned(pointer: Lanes, width: int, size: int) -> bool:
+    run = isinstance(pointer, Linear) and pointer.stride == size
+    return run and pointer.shift % width == 0
 
 
 def load(

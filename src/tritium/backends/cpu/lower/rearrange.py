@@ -79,4 +79,5 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     value = e.f.cast("sext", value, wide) if value.type != wide else value
     value = e.f.op("and", value, const(wide, size - 1))
     place = Index(kind, value, 0, e.depth)
-    return e.emit(op.src, (*at[:axis], place, *at[axis + 1 :]))
+    found = e.emit(op.src, (*at[:axis], place, *at[axis + 1 :]))
+    return found._replace(pinned=True) if where.pinned else found

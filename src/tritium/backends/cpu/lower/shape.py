@@ -131,7 +131,11 @@ def transpose(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 @lowers("cpu.tile", ReshapeOp)
 def reshape(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     source = op.operands[0]
-    return e.emit(source, remap(e, at, ir.shape_of(op.results[0].type), ir.shape_of(source.type)))
+    shape, inner = ir.shape_of(op.results[0].type), ir.shape_of(source.type)
+    found = e.emit(source, remap(e, at, shape, inner))
+    # Where other sizes than 1 change, the positions that were computed hold for this chunk only.
+    same = [s for s in shape if s > 1] == [s for s in inner if s > 1]
+    return found if same else found._replace(pinned=True)
 
 
 def remap(e: Emitter, at: At, shape: tuple[int, ...], inner: tuple[int, ...]) -> At:

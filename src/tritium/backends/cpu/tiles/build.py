@@ -39,6 +39,7 @@ from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
+from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 
@@ -58,6 +59,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
     """
     TensorPointers().run(module)
     UniformAdvance().run(module)
+    ScaledDot().run(module)
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:
         if len(functions) != 1:

@@ -1,0 +1,168 @@
+"""Microscaled products as products of float32 tiles.
+
+before:
+    %r = tt.dot_scaled %a scale %sa, %b, %c lhs = e2m1 rhs = bf16 ...
+after:
+    %x = the numbers of %a (two 4-bit codes a byte, taken apart and joined) * %sa repeated along K
+    %y = arith.extf %b
+    %r = tt.dot %x, %y, %c
+
+For targets without such an instruction. Every number and scale of the formats is exact in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import (
+    AndIOp,
+    BitcastOp,
+    CmpIOp,
+    CmpIPredicate,
+    ConstantOp,
+    ExtFOp,
+    ExtUIOp,
+    MaxUIOp,
+    MulFOp,
+    OrIOp,
+    SelectOp,
+    ShLIOp,
+    ShRUIOp,
+)
+from tritium.ops.ttir import numeric
+from tritium.ops.ttir.dot import DotOp, DotScaledOp, ScaleFormat
+from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
+from tritium.passes.base import Pass
+
+_BYTES = {ScaleFormat.E4M3: ir.f8e4m3fn, ScaleFormat.E5M2: ir.f8e5m2}
+_UNPACK = 2.0**126
+"""What a float's exponent is too small by when a 4-bit code is put in its place."""
+
+
+@dataclass(frozen=True)
+class ScaledDot(Pass):
+    """Microscaled products as products of float32 tiles."""
+
+    name: ClassVar[str] = "scaled-dot"
+    title: ClassVar[str] = "DecomposeScaledDot"
+
+    def run(self, module: ModuleOp) -> bool:
+        found = [op for op in module.walk() if isinstance(op, DotScaledOp)]
+        for op in found:
+            _Rewrite(op).run()
+        return bool(found)
+
+
+class _Rewrite:
+    """One product."""
+
+    def __init__(self, op: DotScaledOp):
+        self.op = op
+
+    def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
+        """Insert an op before the product; returns its result."""
+        block = self.op.parent
+        assert block is not None
+        new = cls.build(*operands, location=self.op.location, **attributes)
+        block.insert_op_before(new, self.op)
+        return new.results[0]
+
+    def constant(self, value: Any, like: SSAValue) -> SSAValue:
+        """A number in all elements of a tile."""
+        new = ConstantOp.of(value, like.type, self.op.location)
+        block = self.op.parent
+        assert block is not None
+        block.insert_op_before(new, self.op)
+        return new.results[0]
+
+    def run(self) -> None:
+        op = self.op
+        a = self.numbers(op.a, op.a_elem_type, -1 if op.lhs_k_pack else -2)
+        b = self.numbers(op.b, op.b_elem_type, -2 if op.rhs_k_pack else -1)
+        if op.a_scale is not None:
+            a = self.add(MulFOp, a, self.factors(op.a_scale, a.type))
+        if op.b_scale is not None:
+            order = self.swapped(len(ir.shape_of(b.type)))
+            flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), ir.f32)
+            factors = self.factors(op.b_scale, flipped)
+            b = self.add(MulFOp, b, self.add(TransOp, factors, order=order))
+        result = self.add(DotOp, a, b, op.c)
+        result.name_hint = op.result.name_hint
+        op.result.replace_all_uses_with(result)
+        op.detach()
+        op.erase()
+
+    @staticmethod
+    def swapped(rank: int) -> tuple[int, ...]:
+        """The order of axes that exchanges the last two."""
+        return (*range(rank - 2), rank - 1, rank - 2)
+
+    def numbers(self, tile: SSAValue, format: ScaleFormat, packed: int) -> SSAValue:
+        """An operand as float32."""
+        if format is ScaleFormat.E2M1:
+            return self.unpacked(tile, packed)
+        if ir.is_integer(tile.type):
+            held = _BYTES.get(format)
+            if held is None:
+                raise NotImplementedError(
+                    f"tt.dot_scaled of {format.name.lower()} operands at {self.op.location}"
+                )
+            type = ir.tensor_of(ir.shape_of(tile.type), held)
+            tile = self.add(numeric.BitcastOp, tile, result=type)
+        return self.wide(tile)
+
+    def wide(self, tile: SSAValue) -> SSAValue:
+        """A floating-point tile as float32."""
+        if ir.element_type(tile.type) == ir.f32:
+            return tile
+        cls = numeric.FpToFpOp if ir.bit_width(tile.type) == 8 else ExtFOp
+        return self.add(cls, tile, result=ir.tensor_of(ir.shape_of(tile.type), ir.f32))
+
+    def unpacked(self, tile: SSAValue, packed: int) -> SSAValue:
+        """The numbers of bytes that hold two e2m1 codes along an axis, low half first."""
+        shape = list(ir.shape_of(tile.type))
+        codes = self.add(ExtUIOp, tile, result=ir.tensor_of(tuple(shape), ir.i32))
+        low = self.code(self.add(AndIOp, codes, self.constant(15, codes)))
+        high = self.code(self.add(ShRUIOp, codes, self.constant(4, codes)))
+        pairs = self.add(JoinOp, low, high)
+        if packed == -2:
+            rank = len(shape)
+            pairs = self.add(TransOp, pairs, order=(*range(rank - 1), rank, rank - 1))
+        shape[packed] *= 2
+        return self.add(ReshapeOp, pairs, result=ir.tensor_of(tuple(shape), ir.f32))
+
+    def code(self, codes: SSAValue) -> SSAValue:
+        """The value of an e2m1 code (i32): its exponent and fraction in a float's place make that
+        value times 2**-126, also where the exponent is 0."""
+        sign = self.add(AndIOp, codes, self.constant(8, codes))
+        rest = self.add(AndIOp, codes, self.constant(7, codes))
+        bits = self.add(
+            OrIOp,
+            self.add(ShLIOp, sign, self.constant(28, codes)),
+            self.add(ShLIOp, rest, self.constant(22, codes)),
+        )
+        small = self.add(BitcastOp, bits, result=ir.tensor_of(ir.shape_of(codes.type), ir.f32))
+        return self.add(MulFOp, small, self.constant(_UNPACK, small))
+
+    def factors(self, scale: SSAValue, type: Any) -> SSAValue:
+        """Scales (..., K / run) as float32, each repeated for its run of a tile (..., K)."""
+        shape, size = ir.shape_of(scale.type), ir.shape_of(type)[-1]
+        value = self.wide(scale) if ir.is_float(scale.type) else self.powers(scale)
+        value = self.add(ExpandDimsOp, value, axis=len(shape))
+        run = ir.tensor_of((*shape, size // shape[-1]), ir.f32)
+        return self.add(ReshapeOp, self.add(BroadcastOp, value, result=run), result=type)
+
+    def powers(self, scale: SSAValue) -> SSAValue:
+        """E8M0 codes as float32: 2**(code - 127), 255 being NaN."""
+        shape = ir.shape_of(scale.type)
+        codes = self.add(ExtUIOp, scale, result=ir.tensor_of(shape, ir.i32))
+        bits = self.add(ShLIOp, codes, self.constant(23, codes))
+        bits = self.add(MaxUIOp, bits, self.constant(1 << 22, codes))  # 2**-127 is subnormal
+        value = self.add(BitcastOp, bits, result=ir.tensor_of(shape, ir.f32))
+        absent = self.add(CmpIOp, codes, self.constant(255, codes), predicate=CmpIPredicate.EQ)
+        return self.add(SelectOp, absent, self.constant(float("nan"), value), value)
