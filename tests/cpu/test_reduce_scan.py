@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu.support import compare
+from tests.cpu.support import Kernel, compare
 
 COMBINE = {
     "sum": "%r = arith.addf %a, %b : f32", "product": "%r = arith.mulf %a, %b : f32",
@@ -159,3 +159,35 @@ def test_sums_of_one_tile_share_a_loop() -> None:
     kernel = compare(text, [data((256,)), np.zeros(1, np.float32)], rtol=1e-4, atol=1e-4)
     assert str(kernel.tiles).count("loops [256]") == 1
     assert kernel.facts["scratch_bytes"] == 0
+
+
+CONTROL = {
+    "branch": "%c = arith.cmpf ogt, %a, %b : f32\n"
+              "%r = scf.if %c -> (f32) { scf.yield %a : f32 } else { scf.yield %b : f32 }",
+    "assert": "%r = arith.addf %a, %b : f32\n%t = arith.cmpf olt, %r, %limit : f32\n"
+              'tt.assert %t, "too large" : i1',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["reduce", "scan"])
+@pytest.mark.parametrize("shape, axis", [((64,), 0), ((4, 32), 1), ((8, 16), 0), ((1,), 0)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_control_flow_in_combine_functions(
+    op: str, shape: tuple[int, ...], axis: int, reverse: bool
+) -> None:
+    extra = ", reverse = true" if reverse else ", reverse = false"
+    text = program(op, shape, axis, CONTROL["branch"], extra if op == "scan" else "")
+    size = int(np.prod(shape))
+    x = np.random.default_rng(3).standard_normal(size).astype(np.float32)
+    compare(text, [x, np.zeros(size, np.float32)])
+
+
+@pytest.mark.parametrize("op", ["reduce", "scan"])
+@pytest.mark.parametrize("limit", [1e6, 100.0])
+def test_assertions_in_combine_functions(op: str, limit: float) -> None:
+    extra = ", reverse = false" if op == "scan" else ""
+    text = program(op, (64,), 0, CONTROL["assert"], extra)
+    text = text.replace("%range =", f"%limit = arith.constant {limit:.1f} : f32\n%range =", 1)
+    x = np.arange(64, dtype=np.float32)
+    fault = Kernel(text).run([x, np.zeros(64, np.float32)])
+    assert fault.raised == (limit < x.sum())

@@ -38,13 +38,19 @@ def _integer_identity(name: str, bits: int) -> int | None:
 
 
 def combine_region(
-    context: Context, block: Block, arguments: Sequence[Value], why: str
+    context: Context, root: Root, arguments: Sequence[Value], why: str
 ) -> list[Value]:
-    """Write the ops of a combine region on scalars or vectors; returns what it returns.
+    """Write the combine region of a reduction or scan on scalars or vectors; returns what it
+    returns.
 
     Scalars from outside the region are spread over the lanes. Raises NotImplementedError for ops
     that do not act on each element alone.
     """
+    block: Block = root.op.regions[0].block  # pyright: ignore
+    if root.body is not None:
+        context.scalars.update(zip(block.args, arguments, strict=True))
+        context.run(context, root.body)
+        return [context.scalars[v] for v in root.body.terminator.operands]
     table = rules("cpu")
     width = lanes(arguments[0].type)
     known: dict[SSAValue, Value] = dict(zip(block.args, arguments, strict=True))
@@ -80,7 +86,7 @@ class Reduction:
         self.context, self.root = context, root
         op: Any = root.op
         if len(op.regions[0].blocks) != 1:
-            raise context.unsupported(op, " (control flow in the combine function)")
+            raise context.unsupported(op, " (branches in the combine function)")
         self.block: Block = op.regions[0].block
 
     def identity(self, width: int) -> list[Value] | None:
@@ -101,7 +107,7 @@ class Reduction:
 
     def combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """The region on two lists of operands."""
-        return combine_region(self.context, self.block, [*left, *right], "a reduction")
+        return combine_region(self.context, self.root, [*left, *right], "a reduction")
 
     def fold(self, e: Emitter, chunks: list[list[Value]]) -> list[Value]:
         """The accumulators of several chunks in one."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from xdsl.ir import Block
-
 from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
@@ -27,13 +25,15 @@ class _Scan:
         (self.root,) = (r for r in nest.roots if r.kind == "scan")
         op: Any = self.root.op
         if len(op.regions[0].blocks) != 1:
-            raise c.unsupported(op, " (control flow in the combine function)")
-        self.c, self.nest, self.op, self.block = c, nest, op, op.regions[0].block
+            raise c.unsupported(op, " (branches in the combine function)")
+        self.c, self.nest, self.op = c, nest, op
         assert nest.axis is not None
         self.axis, self.domain = nest.axis, nest.domain
         self.lane = len(self.domain) - 1
         bits = max(memory_bytes(v.type) for v in self.root.values) * 8
         self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
+        if self.root.body is not None:
+            self.width = 1
         self.e = Emitter(c, self.width, inlined(c, nest.roots))
         self.at: list[Index] = [ZERO] * len(self.domain)
 
@@ -60,8 +60,7 @@ class _Scan:
         return [self.e.vec(self.e.emit(v, at)) for v in self.root.values]
 
     def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
-        block: Block = self.block
-        return combine_region(self.c, block, [*left, *right], "a scan")
+        return combine_region(self.c, self.root, [*left, *right], "a scan")
 
     def _keep(self, values: list[Value], at: At) -> None:
         for buffer, value in zip(self.root.buffers, values, strict=True):

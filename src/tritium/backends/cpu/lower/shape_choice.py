@@ -48,6 +48,8 @@ def choose(context: Context, nest: Nest) -> Shape:
         if not isinstance(owner, Block) and (not leaf or value in values):
             stack.extend(owner.operands)
     lane = _lane_dimension(domain)
+    if any(root.body is not None for root in nest.roots):
+        return Shape(lane, 1, 1)
     size = domain[lane]
     width = min(context.host.bits // max(bits, 8), size)
     unroll = 4 if weight < _HEAVY else 2

@@ -48,6 +48,7 @@ _EACH = frozenset({
 })  # fmt: skip
 _LEAVES = frozenset({
     "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return",
+    "tt.reduce.return", "tt.scan.return",
 })  # fmt: skip
 _WHOLE = frozenset({"tt.call", "tt.histogram", "tt.map_elementwise"})
 
@@ -113,8 +114,7 @@ class Builder:
                 self._count += 1
                 self.positions[op] = self._count
                 for region in op.regions:
-                    if op.name not in ("tt.reduce", "tt.scan"):
-                        self._number(region.blocks)
+                    self._number(region.blocks)
 
     def buffer(self, value: SSAValue, like: Buffer | None = None) -> Buffer:
         """A buffer for a tile; `like` shares an existing one."""
@@ -182,7 +182,10 @@ class Builder:
         values = tuple(op.operands)
         domain = ir.shape_of(values[0].type)
         root = Root(op.name.removeprefix("tt."), op, values, domain, position, op.axis, buffers)
-        if root.kind == "scan":
+        block = op.regions[0].blocks[0]
+        if any(inner.regions or inner.memory_effects() for inner in block.ops):
+            root.body = self.body(block)
+        if root.kind == "scan" or root.body is not None:
             self.grouping.alone(root)
         else:
             self.grouping.root(root)

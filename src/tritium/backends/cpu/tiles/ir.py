@@ -69,6 +69,8 @@ class Root:
     source: Buffer | None = None
     number: int = 0
     """Which operand of `op` this is about (printing)."""
+    body: Body | None = None
+    """The combine region of a reduction or scan with control flow or effects, run on scalars."""
 
 
 @dataclass(eq=False)
