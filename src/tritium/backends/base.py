@@ -89,6 +89,10 @@ class BaseBackend(ABC):
         """What a stage's stored text stands for, to go on compiling from it."""
         return text
 
+    def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+        """Further texts that `kernel.asm` has: name -> function of the stages' results."""
+        return {}
+
     def pack_metadata(self, metadata: Any) -> Any:
         """The part of the metadata that the launcher takes."""
         return metadata

@@ -44,7 +44,10 @@ class AsmDict(dict[str, Any]):
     views of the binary (disassembly) are made when asked for."""
 
     def __init__(
-        self, files: Mapping[str, str], binary: str, views: Mapping[str, Callable[[bytes], str]]
+        self,
+        files: Mapping[str, str],
+        binary: str,
+        views: Mapping[str, Callable[[Mapping[str, Any]], str]],
     ):
         super().__init__((name, None) for name in files)
         self._files, self._binary, self._views = files, binary, views
@@ -60,7 +63,7 @@ class AsmDict(dict[str, Any]):
             path = Path(self._files[stage])
             return path.read_bytes() if stage == self._binary else path.read_text()
         if stage in self._views:
-            return self._views[stage](self[self._binary])
+            return self._views[stage](self)
         raise KeyError(stage)
 
     def get(self, stage: str, default: Any = None) -> Any:
@@ -109,7 +112,7 @@ class CompiledKernel:
             for name, path in metadata_group.items()
             if not name.endswith(".json")
         }
-        self.asm = AsmDict(files, backend.binary_ext, getattr(backend, "asm_views", {}))
+        self.asm = AsmDict(files, backend.binary_ext, backend.asm_views())
         self.metadata_group = metadata_group
         self.module: Any = None
         self.function: Any = None

@@ -11,14 +11,14 @@ The stages themselves are in `stages`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
 from tritium.backends.base import BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import llvm_version
+from tritium.backends.cpu.loader import assembly, llvm_version
 from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget
 
@@ -77,6 +77,11 @@ def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
     return 1, 1, 1
 
 
+def _assembly(stages: Mapping[str, Any]) -> str:
+    """The host's assembly, which no stage needs."""
+    return assembly(stages["llir"])
+
+
 class CPUBackend(BaseBackend):
     """Compiles for the processor of this machine."""
 
@@ -125,6 +130,9 @@ class CPUBackend(BaseBackend):
         if stage == "tile":
             raise NotImplementedError("the tile stage cannot be read back; override ttir or llir")
         return text
+
+    def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+        return {"asm": _assembly}
 
     def load_dialects(self, context: Any) -> None:
         """The backend has no dialect of its own."""
