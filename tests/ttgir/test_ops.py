@@ -166,3 +166,28 @@ def test_what_is_not_waited_for_is_an_error(body: str, message: str) -> None:
 )
 def test_what_is_waited_for_may_be_used(body: str) -> None:
     run(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("%s = tt.splat %i : i32 -> tensor<64xi32, #ttg.slice<{dim = 0, parent = #blocked}>>\n"
+         "%e = tt.expand_dims %s {axis = 1 : i32} : tensor<64xi32, #ttg.slice<{dim = 0, parent = "
+         "#blocked}>> -> tensor<64x1xi32, #blocked>", "dim = 1, ...}> needed"),
+        ("%s = tt.splat %i : i32 -> tensor<64xi32, #ttg.slice<{dim = 1, parent = #blocked}>>\n"
+         "%e = tt.expand_dims %s {axis = 1 : i32} : tensor<64xi32, #ttg.slice<{dim = 1, parent = "
+         "#blocked}>> -> tensor<64x1xi32, #blocked1>", "is required"),
+        ("%s = tt.splat %i : i32 -> tensor<64x1xi32, #blocked>\n"
+         "%e = tt.broadcast %s : tensor<64x1xi32, #blocked> -> tensor<64x64xi32, #blocked1>",
+         "the encodings must be the same"),
+        ("%x = tt.splat %i : i32 -> tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>>\n"
+         "%y = tt.splat %i : i32 -> tensor<64x64xi32, #ttg.dot_op<{opIdx = 1, parent = #blocked}>>\n"
+         "%z = tt.splat %i : i32 -> tensor<64x64xi32, #blocked1>\n"
+         "%d = tt.dot %x, %y, %z : tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>> * "
+         "tensor<64x64xi32, #ttg.dot_op<{opIdx = 1, parent = #blocked}>> -> "
+         "tensor<64x64xi32, #blocked1>", "another encoding's product"),
+    ],
+)  # fmt: skip
+def test_encodings_that_do_not_belong_together(body: str, message: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_module(wrap(body))

@@ -53,6 +53,7 @@ __all__ = [
     "bf16",
     "bit_width",
     "element_type",
+    "encoding_of",
     "f8e4m3fn",
     "f8e4m3fnuz",
     "f8e5m2",
@@ -148,6 +149,14 @@ def element_type(type: Type) -> Type:
         element: Attribute = type.element_type  # pyright: ignore[reportUnknownVariableType]
         return element  # pyright: ignore[reportUnknownVariableType]
     return type
+
+
+def encoding_of(type: Type) -> Attribute | None:
+    """The encoding of a tile, which says how it is distributed; None without one."""
+    if not isinstance(type, TensorType):
+        return None
+    encoding: Attribute = type.encoding  # pyright: ignore[reportUnknownVariableType]
+    return None if isinstance(encoding, builtin.NoneAttr) else encoding
 
 
 def with_element(type: Type, element: Type) -> Type:

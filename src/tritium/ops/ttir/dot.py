@@ -9,6 +9,7 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import DotOperandEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
@@ -55,6 +56,10 @@ class DotOp(Op):
     @classmethod
     def infer(cls, a: ir.Type, b: ir.Type, c: ir.Type, **attrs: Any) -> ir.Type:
         check_product(cls.name, ir.shape_of(a), ir.shape_of(b), a, b, c)
+        parents = [e.get("parent") for e in map(ir.encoding_of, (a, b))
+                   if isinstance(e, DotOperandEncoding)]  # fmt: skip
+        if any(parent != ir.encoding_of(c) for parent in parents):
+            raise OpError(f"{cls.name}: {describe(a, b, c)}; operands of another encoding's product")
         if ir.is_integer(a) != ir.is_integer(c) or ir.is_integer(a) != ir.is_integer(b):
             raise OpError(f"{cls.name}: {describe(a, b, c)} mix integers and floats")
         return c

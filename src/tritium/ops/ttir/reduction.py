@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import SliceEncoding
 from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import check_same_shape, describe
 from tritium.ops.evaluation import Context, Return
@@ -78,6 +79,10 @@ class ReduceOp(Op):
         shape = check_axis(cls.name, axis, inputs)
         shape = (*shape[:axis], *shape[axis + 1 :])
         given = (result,) if isinstance(result, Attribute) else tuple(result or ())
+        encoding = ir.encoding_of(inputs[0])
+        if encoding is not None:
+            encoding = SliceEncoding.make(dim=axis, parent=encoding)
+            return [ir.tensor_of(shape, ir.element_type(t), encoding) for t in inputs]
         inferred = [ir.tensor_of(shape, ir.element_type(t)) for t in inputs]
         if [(ir.shape_of(t), ir.element_type(t)) for t in given] == [
             (ir.shape_of(t), ir.element_type(t)) for t in inferred

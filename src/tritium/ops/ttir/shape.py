@@ -6,9 +6,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.ir import Attribute
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import SliceEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.evaluation import Context
@@ -108,6 +110,9 @@ class BroadcastOp(Op):
             raise OpError(
                 f"{cls.name}: from {describe(src)} to {describe(result)}; only axes of size 1 grow"
             )
+        if ir.encoding_of(src) != ir.encoding_of(result):
+            raise OpError(f"{cls.name}: from {describe(src)} to {describe(result)}; the encodings "
+                          "must be the same")  # fmt: skip
         return result
 
     def evaluate(self, context: Context, src: Any) -> Any:
@@ -129,10 +134,32 @@ class ExpandDimsOp(Op):
         if not 0 <= axis <= len(shape):
             raise OpError(f"{cls.name}: axis is {axis}; 0 to {len(shape)} is allowed")
         shape = (*shape[:axis], 1, *shape[axis:])
-        return check_result(cls.name, ir.tensor_of(shape, ir.element_type(src)), result)
+        inferred = ir.tensor_of(shape, ir.element_type(src), _parent(cls.name, src, axis))
+        if ir.encoding_of(inferred) is not None:
+            return check_exactly(cls.name, inferred, result)
+        return check_result(cls.name, inferred, result)
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.expand_dims(src, self.axis)
+
+
+def _parent(name: str, source: ir.Type, axis: int) -> Attribute | None:
+    """The encoding of a tile that was given an axis, if the tile has one: it must be a slice."""
+    encoding = ir.encoding_of(source)
+    if encoding is None:
+        return None
+    if not isinstance(encoding, SliceEncoding) or encoding.get("dim") != axis:
+        raise OpError(
+            f"{name}: operand has type {describe(source)}; #ttg.slice<{{dim = {axis}, ...}}> needed"
+        )
+    return encoding.get("parent")
+
+
+def check_exactly(name: str, inferred: ir.Type, result: ir.Type | None) -> ir.Type:
+    """The inferred type; a requested one must be that."""
+    if result is not None and result != inferred:
+        raise OpError(f"{name}: result is {describe(result)}; {describe(inferred)} is required")
+    return inferred
 
 
 def check_result(name: str, inferred: ir.Type, result: ir.Type | None) -> ir.Type:
