@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,8 @@ def test_views_of_the_binary(tmp_path: Path) -> None:
     path.write_bytes(b"\x01\x02")
     calls: list[bytes] = []
 
-    def sass(binary: bytes) -> str:
-        calls.append(binary)
+    def sass(stages: Mapping[str, Any]) -> str:
+        calls.append(stages["bin"])
         return "listing"
 
     asm = AsmDict({"bin": str(path)}, "bin", {"sass": sass})
