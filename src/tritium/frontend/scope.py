@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -107,9 +107,3 @@ def fork(value: Any) -> Any:
     """A copy of a value that can be mutated in place (an aggregate); others as they are."""
     copier = getattr(value, "_fork", None)
     return copier() if copier is not None and isinstance(value, base_value) else value
-
-
-def hide(names: Iterable[str], scope: Scope, why: str) -> None:
-    """Mark names as defined on some paths only."""
-    for name in names:
-        scope.locals[name] = Undefined(why)

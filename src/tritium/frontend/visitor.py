@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -75,10 +75,6 @@ class Visitor:
         self.builder.set_position(
             self.function.file_name, self.function.first_line + line - 1, column
         )
-
-    def visit_all(self, nodes: Sequence[ast.AST]) -> list[Any]:
-        """Visit expressions in order."""
-        return [self.visit(node) for node in nodes]
 
     def error(self, node: ast.AST, message: str) -> CompilationError:
         """An error at a node of this function."""

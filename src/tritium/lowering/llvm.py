@@ -424,10 +424,6 @@ class Function:
             type = f"<1 x {scalar(first.type)}>"
         return self.emit(type, f"shufflevector {first}, {other}, <{len(indices)} x i32> <{mask}>")
 
-    def iota(self, type: str, start: int = 0, step: int = 1) -> Value:
-        """The constant vector (start, start + step, ...) of an integer vector type."""
-        return const_vector(type, [start + step * i for i in range(lanes(type))])
-
 
 @dataclass
 class Loop:

@@ -231,10 +231,6 @@ class Op(Operation):
         assert len(self.results) == 1, f"{self.name} has {len(self.results)} results"
         return self.results[0]
 
-    def attr_values(self) -> dict[str, Any]:
-        """All declared attributes in their Python form."""
-        return {name: field.get(self) for name, field in self.attr_fields.items()}
-
     def memory_effects(self) -> frozenset[str]:
         """The op's effects, those of the ops in its regions included where it has them."""
         if Effects.RECURSIVE not in self.effects:

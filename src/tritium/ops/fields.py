@@ -19,7 +19,6 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 from xdsl.dialects.builtin import (
-    ArrayAttr,
     BoolAttr,
     DenseArrayBase,
     FlatSymbolRefAttr,
@@ -28,7 +27,6 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     UnitAttr,
     i32,
-    i64,
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -150,11 +148,6 @@ def plain_i32_attr(default: int = MISSING) -> Any:
     return field
 
 
-def i64_attr(default: int = MISSING) -> Any:
-    """A 64-bit integer."""
-    return AttrField[int](lambda v: integer_attr(v, i64), lambda a: a.value.data, default)
-
-
 def bool_attr(default: bool = MISSING) -> Any:
     """`true` or `false`."""
     return AttrField[bool](BoolAttr.from_bool, lambda a: bool(a.value.data), default)
@@ -194,15 +187,6 @@ def i32_array_attr(default: tuple[int, ...] = MISSING) -> Any:
 def raw_attr(default: Any = MISSING) -> Any:
     """Any attribute, kept as it is in the IR (constants, types, encodings, arrays)."""
     return AttrField[Attribute](lambda v: v, lambda a: a, default)
-
-
-def string_array_attr(default: tuple[str, ...] = MISSING) -> Any:
-    """`["a", "b"]`, in Python a tuple of strings."""
-    return AttrField[tuple[str, ...]](
-        lambda v: ArrayAttr([StringAttr(s) for s in v]),
-        lambda a: tuple(s.data for s in a.data),
-        default,
-    )
 
 
 def enum_attr(

@@ -52,8 +52,3 @@ def set_profile_allocator(allocator: Allocator | None) -> None:
 def _check(allocator: Any) -> None:
     if allocator is not None and not callable(allocator):
         raise TypeError(f"the allocator must be callable; got {allocator!r}")
-
-
-def current_allocator() -> Allocator:
-    """The allocator of this context."""
-    return _allocator.get()

@@ -137,12 +137,6 @@ def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
         return _machine().emit_object(_prepare(ir_text, opt))
 
 
-def optimized_ir(ir_text: str, *, opt: Opt) -> str:
-    """The text of a module after LLVM's pipeline of level `opt`."""
-    with _lock:
-        return str(_prepare(ir_text, opt))
-
-
 def assembly(ir_text: str, *, opt: Opt = None) -> str:
     """What `compile_ir` would make, as assembly text."""
     with _lock:
@@ -153,12 +147,6 @@ def object_key(ir_text: str, opt: Opt = None) -> str:
     """A SHA-256 (hexadecimal) of all that `compile_ir`'s result depends on."""
     parts = (ir_text, str(opt), host().cpu, host().feature_string, llvm_version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def compile_cached(ir_text: str, store: ObjectStore | None, *, opt: Opt = None) -> bytes:
-    """`compile_ir`, looking into `store` first and storing there what had to be compiled."""
-    key = object_key(ir_text, opt)
-    return cached_object(key, store, lambda: compile_ir(ir_text, opt=opt))
 
 
 def cached_object(key: str, store: ObjectStore | None, make: Callable[[], bytes]) -> bytes:

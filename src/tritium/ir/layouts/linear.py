@@ -94,13 +94,6 @@ class LinearLayout:
         return LinearLayout(((in_dim, bits),), ((out_dim, outs),), (0,) * bits)
 
     @staticmethod
-    def strided(size: int, stride: int, in_dim: str, out_dim: str) -> LinearLayout:
-        """x -> stride * x, both powers of two."""
-        bits, shift = _log2(size, f"the size of {in_dim}"), _log2(stride, "the stride")
-        columns = tuple(1 << (i + shift) for i in range(bits))
-        return LinearLayout(((in_dim, bits),), ((out_dim, bits + shift),), columns)
-
-    @staticmethod
     def empty() -> LinearLayout:
         """No inputs and no outputs: neutral for products."""
         return LinearLayout((), (), ())
@@ -128,11 +121,6 @@ class LinearLayout:
 
     def out_size(self, name: str) -> int:
         return 1 << self.out_bits(name)
-
-    @cached_property
-    def out_shape(self) -> tuple[int, ...]:
-        """The sizes of the outputs."""
-        return tuple(1 << bits for _, bits in self.out_dims)
 
     @property
     def total_in_bits(self) -> int:
@@ -349,21 +337,11 @@ class LinearLayout:
         """All outputs as one, the first in the lowest bits."""
         return LinearLayout(self.in_dims, ((name, self.total_out_bits),), self.columns)
 
-    def flatten_ins(self, name: str = "register") -> LinearLayout:
-        """All inputs as one, the first in the lowest bits."""
-        return LinearLayout(((name, self.total_in_bits),), self.out_dims, self.columns)
-
     def reshape_outs(self, sizes: Mapping[str, int]) -> LinearLayout:
         """The outputs' bits, flattened, cut anew. The total size must be the same."""
         outs = tuple((n, _log2(s, f"the size of {n}")) for n, s in sizes.items())
         assert sum(b for _, b in outs) == self.total_out_bits, (sizes, self.out_dims)
         return LinearLayout(self.in_dims, outs, self.columns)
-
-    def reshape_ins(self, sizes: Mapping[str, int]) -> LinearLayout:
-        """The inputs' bits, flattened, cut anew. The total size must be the same."""
-        ins = tuple((n, _log2(s, f"the size of {n}")) for n, s in sizes.items())
-        assert sum(b for _, b in ins) == self.total_in_bits, (sizes, self.in_dims)
-        return LinearLayout(ins, self.out_dims, self.columns)
 
     def restrict(self, ins: Sequence[str], outs: Sequence[str]) -> LinearLayout:
         """The part of the map between some inputs and some outputs; the others are dropped."""

@@ -137,11 +137,8 @@ class Lanes:
         return self._binary("shl", other)
 
     def __rshift__(self, other: Lanes | int) -> Lanes:
-        """Logical; see `asr` for the arithmetic shift."""
+        """The logical shift."""
         return self._binary("lshr", other)
-
-    def asr(self, other: Lanes | int) -> Lanes:
-        return self._binary("ashr", other)
 
     def __neg__(self) -> Lanes:
         return self.make(self.function.fneg(self.value)) if self.is_float else 0 - self

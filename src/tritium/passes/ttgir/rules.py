@@ -23,7 +23,6 @@ from tritium.ir.layouts.encodings import (
     DotOperandEncoding,
     Encoding,
     LinearEncoding,
-    NvidiaMmaEncoding,
     NVMMASharedEncoding,
     SliceEncoding,
     dim,
@@ -219,13 +218,6 @@ def nvmma_encoding(shape: tuple[int, ...], bits: int, fastest: int) -> NVMMAShar
         swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
         transposed=fastest == len(shape) - 2, elementBitWidth=bits,
     )  # fmt: skip
-
-
-def is_of_mma(encoding: Any) -> bool:
-    """Whether an encoding is that of a tensor core's result, or a slice of one."""
-    while isinstance(encoding, SliceEncoding):
-        encoding = encoding.get("parent")
-    return isinstance(encoding, NvidiaMmaEncoding)
 
 
 def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
