@@ -49,10 +49,10 @@ fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, for 
 	$(PY) tools/fuzz.py --minutes $(MINUTES) $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff on all Python
-	$(BIN)/ruff check src tests tutorials benchmarks
+	$(BIN)/ruff check src tests tutorials benchmarks tools
 
 format: $(VENV)/.dev  ## let ruff mend what it can
-	$(BIN)/ruff check --fix src tests tutorials benchmarks
+	$(BIN)/ruff check --fix src tests tutorials benchmarks tools
 
 types: $(VENV)/.dev  ## pyright (strict) on src
 	@$(PIP) 'pyright[nodejs]'
