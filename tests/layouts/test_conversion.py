@@ -75,7 +75,7 @@ def simulate(source: LinearLayout, result: LinearLayout, found: Conversion) -> n
         return memory[offsets(result, found.memory)]
     grids = np.indices([result.in_size(n) for n in INPUTS])
     place = found.source_of.apply(dict(zip(INPUTS, grids, strict=True)))
-    register, lane, warp = (np.broadcast_to(place[n], grids[0].shape) for n in INPUTS)
+    register, lane, _ = (np.broadcast_to(place[n], grids[0].shape) for n in INPUTS)
     if found.kind != "shuffles":
         lane = grids[1]  # no thread may need another
     return held[register, lane, grids[2]]

@@ -180,10 +180,13 @@ def test_what_is_waited_for_may_be_used(body: str) -> None:
         ("%s = tt.splat %i : i32 -> tensor<64x1xi32, #blocked>\n"
          "%e = tt.broadcast %s : tensor<64x1xi32, #blocked> -> tensor<64x64xi32, #blocked1>",
          "the encodings must be the same"),
-        ("%x = tt.splat %i : i32 -> tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>>\n"
-         "%y = tt.splat %i : i32 -> tensor<64x64xi32, #ttg.dot_op<{opIdx = 1, parent = #blocked}>>\n"
+        ("%x = tt.splat %i : i32 -> "
+         "tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>>\n"
+         "%y = tt.splat %i : i32 -> "
+         "tensor<64x64xi32, #ttg.dot_op<{opIdx = 1, parent = #blocked}>>\n"
          "%z = tt.splat %i : i32 -> tensor<64x64xi32, #blocked1>\n"
-         "%d = tt.dot %x, %y, %z : tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>> * "
+         "%d = tt.dot %x, %y, %z : "
+         "tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>> * "
          "tensor<64x64xi32, #ttg.dot_op<{opIdx = 1, parent = #blocked}>> -> "
          "tensor<64x64xi32, #blocked1>", "another encoding's product"),
     ],

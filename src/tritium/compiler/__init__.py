@@ -1,7 +1,7 @@
 """Compilation: sources, stages, the compiled kernel. `compile` is the entry point."""
 
 from tritium.backends.base import make_backend
-from tritium.compiler.compile import compile  # noqa: A004
+from tritium.compiler.compile import compile
 from tritium.compiler.kernel import CompiledKernel, LazyDict
 from tritium.compiler.key import get_cache_key
 from tritium.compiler.sources import ASTSource, IRSource

@@ -17,7 +17,6 @@ from typing import Any
 from tritium.language import dependencies, emitter
 from tritium.language.constexpr import constexpr_type
 
-
 _ANNOTATIONS = {
     "bool": "u1", "int1": "u1", "uint1": "u1", "u1": "u1", "int": "i32", "float": "fp32",
     "float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64",

@@ -7,8 +7,8 @@
                 there is one
 
 The choice of shared memory's layout follows "Linear Layouts: Robust Code Generation of Efficient
-Tensor Computation Using F2" (Zhou et al., 2025): the difference of two elements that one access of a
-warp touches must not lie in the same bank and another row, which is a question of subspaces.
+Tensor Computation Using F2" (Zhou et al., 2025): the difference of two elements that one access of
+a warp touches must not lie in the same bank and another row, which is a question of subspaces.
 """
 
 from __future__ import annotations
@@ -117,9 +117,10 @@ def shared_layout(
         for layout in (source, result)
     ]
     rows = _rows(vector, lanes, size, max(size - columns, 0))
-    banks = _extended([*vector, *rows], [*lanes[0], *lanes[1], *(1 << i for i in range(size))], size)
+    units = [1 << i for i in range(size)]
+    banks = _extended([*vector, *rows], [*lanes[0], *lanes[1], *units], size)
     banks = banks[len(vector) + len(rows) :]
-    memory = LinearLayout(((OFFSET, size),), source.out_dims, tuple([*vector, *banks, *rows]))
+    memory = LinearLayout(((OFFSET, size),), source.out_dims, (*vector, *banks, *rows))
     return memory, 1 << width
 
 

@@ -59,7 +59,9 @@ class DotOp(Op):
         parents = [e.get("parent") for e in map(ir.encoding_of, (a, b))
                    if isinstance(e, DotOperandEncoding)]  # fmt: skip
         if any(parent != ir.encoding_of(c) for parent in parents):
-            raise OpError(f"{cls.name}: {describe(a, b, c)}; operands of another encoding's product")
+            raise OpError(
+                f"{cls.name}: {describe(a, b, c)}; operands of another encoding's product"
+            )
         if ir.is_integer(a) != ir.is_integer(c) or ir.is_integer(a) != ir.is_integer(b):
             raise OpError(f"{cls.name}: {describe(a, b, c)} mix integers and floats")
         return c
