@@ -78,8 +78,9 @@ def store_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...], value: Lanes
 
 
 def _aligned(pointer: Lanes, width: int, size: int) -> bool:
-    run = isinstance(pointer, Linear) and pointer.stride == size
-    return run and pointer.shift % width == 0
+    if not isinstance(pointer, Linear) or pointer.stride != size:
+        return False
+    return pointer.shift % width == 0
 
 
 def load(
