@@ -13,6 +13,7 @@ import hashlib
 from types import ModuleType
 from typing import Any, Protocol, TypeGuard
 
+from tritium.language import syntax
 from tritium.language.base import base_type, is_builtin, is_sequence
 from tritium.language.constexpr import constexpr, unwrap
 
@@ -50,7 +51,7 @@ def digest(function: Callable) -> tuple[str, Globals]:
     Raises `RuntimeError` when two functions have seen different values of one global.
     """
     finder = _Finder(function)
-    finder.visit(ast.parse(function.src))
+    finder.visit(syntax.parse(function.src))
     finder.add_defaults(function.fn)
     text = "\n".join(
         [

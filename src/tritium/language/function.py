@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from tritium.language import dependencies, emitter
+from tritium.language import dependencies, emitter, syntax
 from tritium.language.constexpr import constexpr_type
 
 _ANNOTATIONS = {
@@ -192,7 +192,7 @@ class JITCallable:
 
     def parse(self) -> ast.Module:
         """The syntax tree of `src`: a module whose only statement is the function."""
-        tree = ast.parse(self.src)
+        tree = syntax.parse(self.src)
         assert len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef), self._fn_name
         return tree
 

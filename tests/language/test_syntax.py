@@ -1,0 +1,44 @@
+"""Parsing from several threads."""
+
+import ast
+import threading
+
+import pytest
+
+from tritium.language import syntax
+
+
+def test_a_clash_of_threads_is_tried_again(monkeypatch):
+    real, failures = ast.parse, [SystemError("AST constructor recursion depth mismatch")] * 3
+
+    def parse(source):
+        if failures:
+            raise failures.pop()
+        return real(source)
+
+    monkeypatch.setattr(ast, "parse", parse)
+    assert ast.dump(syntax.parse("x = 1")) == ast.dump(real("x = 1"))
+
+
+def test_errors_in_the_source_are_not():
+    with pytest.raises(SyntaxError):
+        syntax.parse("def f(:")
+
+
+def test_threads():
+    source = "\n".join(f"x{i} = {'(' * 20}{i}{')' * 20} + [y for y in range({i})]" for i in range(50))
+    errors = []
+
+    def work():
+        try:
+            for _ in range(20):
+                syntax.parse(source)
+        except Exception as error:  # noqa: BLE001  (any error is what is looked for)
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
