@@ -10,8 +10,8 @@ _ATTEMPTS = 100
 def parse(source: str) -> ast.Module:
     """The syntax tree of a source text.
 
-    Before 3.13 CPython counts the depth of the tree that it builds in one place for all threads, and
-    raises SystemError ("AST constructor recursion depth mismatch") where two parse at the same
+    Before 3.13 CPython counts the depth of the tree that it builds in one place for all threads,
+    and raises SystemError ("AST constructor recursion depth mismatch") where two parse at the same
     time (python/cpython#106905). The next attempt succeeds.
     """
     for _ in range(_ATTEMPTS):
