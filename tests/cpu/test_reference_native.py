@@ -12,8 +12,8 @@ from tritium.ir.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 
 NOT_NATIVE = {
-    "indirect_pointers": "uses the evaluator", "inline_asm": "PTX", "library": "libdevice",
-    "print_assert": "prints by printf", "dot_scaled": "not built",
+    "indirect_pointers": "uses the evaluator", "inline_asm": "PTX",
+    "print_assert": "prints by printf",
 }  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_block_pointers_natively() -> None:
     CASES["block_pointers"](lambda *arguments, grid=(1,): kernel.run(arguments, grid))
 
 
-@pytest.mark.parametrize("name", ["dot_scaled", "inline_asm", "library"])
+@pytest.mark.parametrize("name", ["inline_asm"])
 def test_what_is_not_built_says_so(name: str) -> None:
     with pytest.raises(NotImplementedError, match=r"does not support tt.* at loc"):
         Native(name)

@@ -64,7 +64,7 @@ class CPULauncher:
         self._kinds = list(src.signature.values())
         written = frozenset(metadata.written_args)
         self._params: list[Param] = []
-        self._nested = any(isinstance(t, (tuple, list)) for t in self._kinds)
+        self._nested = any(isinstance(t, (tuple, list)) or _rank(t) for t in self._kinds)
         self._slot = 0
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, written)
@@ -82,6 +82,13 @@ class CPULauncher:
             return
         if kind == "constexpr" or path in constants:
             self._params.append(Param(name, "constexpr"))
+            return
+        if rank := _rank(kind):
+            element = kind.removeprefix("tensordesc<").partition("[")[0]
+            self._add(f"{name}.base", f"*{element}", path, (), written)
+            for part, integer in (("shape", "i32"), ("strides", "i64")):
+                for axis in range(rank):
+                    self._add(f"{name}.{part}[{axis}]", integer, path, (), written)
             return
         kind = _IR_FLOAT.sub(r"\1fp\2", kind)
         self._params.append(Param(name, kind, writes=self._slot in written))
@@ -109,15 +116,29 @@ class CPULauncher:
             exit_hook(launch_metadata)
 
 
+def _rank(kind: Any) -> int:
+    """The rank of a descriptor's type, `tensordesc<fp32[16, 64]>`; 0 for other types."""
+    if not isinstance(kind, str) or not kind.startswith("tensordesc<"):
+        return 0
+    return kind.count(",") + 1
+
+
 def _leaves(values: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
-    """The members, in order, of those values whose kind is a tuple (a constant stays whole)."""
+    """The members, in order, of those values whose kind is a tuple (a constant stays whole), and
+    base, shape and strides of descriptors."""
     flat: list[Any] = []
     for value, kind in zip(values, kinds, strict=True):
-        flat.extend(
-            _leaves(value, cast("Sequence[Any]", kind))
-            if isinstance(kind, (tuple, list))
-            else [value]
-        )
+        if isinstance(kind, (tuple, list)):
+            flat.extend(_leaves(value, cast("Sequence[Any]", kind)))
+        elif _rank(kind):
+            if getattr(value, "padding", "zero") != "zero":
+                raise NotImplementedError(
+                    f"a tensor descriptor made on the host with padding {value.padding!r}; "
+                    "on the CPU they are padded with zeros"
+                )
+            flat += [value.base, *map(int, value.shape), *map(int, value.strides)]
+        else:
+            flat.append(value)
     return flat
 
 

@@ -34,8 +34,9 @@ def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Any:
         op for op in module.body.block.ops
         if isinstance(op, FuncOp) and op.sym_visibility != "private"
     )  # fmt: skip
+    program = lower_to_tiles(module, options)
     metadata["written_args"] = sorted(written_arguments(kernel))
-    return lower_to_tiles(module, options)
+    return program
 
 
 def make_llir(program: Any, metadata: dict[str, Any]) -> str:

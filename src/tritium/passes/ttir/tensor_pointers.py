@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FunctionType, ModuleOp
 from xdsl.ir import Block, BlockArgument, Region, SSAValue
 
 from tritium.ir import types as ir
@@ -45,6 +45,7 @@ from tritium.ops.ttir.memory import (
     PaddingOption,
     StoreOp,
 )
+from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
 
@@ -68,10 +69,12 @@ class TensorPointers(Pass):
         for function in list(module.walk()):
             if isinstance(function, FuncOp):
                 rewriter = _Rewriter(self.keep_arguments)
+                if not self.keep_arguments:
+                    rewriter.arguments(function)
                 for block in function.regions[0].blocks:
                     rewriter.block(block)
                 rewriter.finish()
-                changed |= bool(rewriter.dead)
+                changed |= bool(rewriter.dead or rewriter.taken)
         return changed
 
 
@@ -97,17 +100,44 @@ class _Rewriter:
         self.keep_arguments = keep_arguments
         self.places: dict[SSAValue, _Place] = {}
         self.dead: list[Op] = []
+        self.taken: list[BlockArgument] = []
         self.at: Any = None
 
     def finish(self) -> None:
         for op in reversed(self.dead):
             op.detach()
             op.erase()
+        for argument in self.taken:
+            block = argument.block
+            block.erase_arg(argument)
+            function: Any = block.parent_op()
+            function.properties["function_type"] = FunctionType.from_lists(
+                [a.type for a in block.args], list(function.function_type.outputs)
+            )
 
     def add(self, op: Any) -> Any:
         """Insert an op before the current one; returns its first result, where it has any."""
         self.at.parent.insert_op_before(op, self.at)
         return op.results[0] if op.results else None
+
+    def arguments(self, function: FuncOp) -> None:
+        """Descriptors that the function takes become pointers; the shape and the strides are the
+        arguments that follow."""
+        entry = function.regions[0].blocks[0]
+        self.at = entry.first_op
+        for old in list(entry.args):
+            if not isinstance(old.type, ir.TensorDescType):
+                continue
+            rank, number = len(old.type.block.get_shape()), old.index
+            element: Any = old.type.block.element_type
+            if isinstance(element, ir.IntegerType):
+                element = ir.IntegerType(element.width.data)
+            base = entry.insert_arg(ir.pointer_to(element), number)
+            base.name_hint = old.name_hint
+            shape = tuple(self.wide(v) for v in entry.args[number + 2 : number + 2 + rank])
+            strides = tuple(entry.args[number + 2 + rank : number + 2 + 2 * rank])
+            self.places[old] = _Place(base, shape, strides, ())
+            self.taken.append(old)
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -250,13 +280,34 @@ class _Rewriter:
             pointers, mask = self.addresses(place, lines, checked)
             value = self.shaped(op.src, ir.shape_of(pointers.type))
             if isinstance(op, DescriptorReduceOp):
-                self.add(AtomicRMWOp.build(
-                    pointers, value, mask, atomic_rmw_op=_kind(op, value),
-                    sem=MemSemantic.RELAXED, scope=MemScope.GPU,
-                ))  # fmt: skip
+                self.reduction(op, pointers, value, mask)
             else:
                 self.add(StoreOp.build(pointers, value, mask))
         self.dead.append(op)
+
+    def reduction(
+        self, op: DescriptorReduceOp, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
+    ) -> None:
+        order = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
+        other = {"MAX": "UMIN", "MIN": "UMAX"}.get(op.kind.name)
+        if not ir.is_float(value.type) or other is None:
+            kinds = {"atomic_rmw_op": _kind(op, value), **order}
+            self.add(AtomicRMWOp.build(pointers, value, mask, **kinds))
+            return
+        # The bits of floats are ordered as integers: those without a sign upward, and above the
+        # others as signed numbers; those with one downward, as unsigned numbers.
+        number = {16: ir.i16, 32: ir.i32, 64: ir.i64}[ir.bit_width(value.type)]
+        shape = ir.shape_of(value.type)
+        at = ir.tensor_of(shape, ir.pointer_to(number))
+        pointers = self.add(BitcastOp.build(pointers, result=at))
+        bits = self.add(BitcastOp.build(value, result=ir.tensor_of(shape, number)))
+        zero = self.add(ConstantOp.of(0, bits.type))
+        for predicate, name in ((CmpIPredicate.SGE, op.kind.name), (CmpIPredicate.SLT, other)):
+            chosen = self.add(CmpIOp.build(bits, zero, predicate=predicate))
+            if mask is not None:
+                chosen = self.add(AndIOp.build(chosen, mask))
+            kinds = {"atomic_rmw_op": AtomicKind[name], **order}
+            self.add(AtomicRMWOp.build(pointers, bits, chosen, **kinds))
 
     # Loops
 

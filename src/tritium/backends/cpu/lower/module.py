@@ -25,6 +25,7 @@ from tritium.backends.cpu.lower import (
     calls,
     debug,
     elementwise,
+    extern,
     linear,
     numeric,
     pointers,
@@ -44,8 +45,8 @@ from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    atomic, calls, debug, elementwise, linear, numeric, pointers, rearrange, scalars, shape,
-    special,
+    atomic, calls, debug, elementwise, extern, linear, numeric, pointers, rearrange, scalars,
+    shape, special,
 )  # fmt: skip
 _DEEP = 20_000
 
