@@ -18,6 +18,7 @@ from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import check_kind, check_same, describe
 from tritium.ops.evaluation import Context, Return
 from tritium.ops.fields import operand, unit_attr, variadic
+from tritium.ops.terminators import RegionEnd
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -97,19 +98,11 @@ def _with_yield(region: Region) -> Region:
     return region
 
 
-class YieldOp(Op, traits=[IsTerminator()]):
+class YieldOp(RegionEnd):
     """Ends a region of a loop or conditional; its operands go on as the next or final values."""
 
     name = "scf.yield"
     syntax = "attrs [$values : type(values)]"
-    values = variadic()
-
-    @classmethod
-    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
-        return ()
-
-    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
-        return Return(values)
 
 
 class ConditionOp(Op, traits=[IsTerminator()]):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
 from xdsl.ir import Attribute, Block, Region
-from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.printing import IRPrinter
 from tritium.ops.base import Effects, Op
-from tritium.ops.evaluation import Context, Return
+from tritium.ops.evaluation import Context
 from tritium.ops.fields import AttrField, raw_attr, string_attr, symbol_attr, variadic
+from tritium.ops.terminators import RegionEnd
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -163,19 +163,11 @@ def _parse_output(parser: Parser) -> _TypeAndAttrs:
     return parser.parse_type(), parser.parse_optional_attr_dict()
 
 
-class ReturnOp(Op, traits=[IsTerminator()]):
+class ReturnOp(RegionEnd):
     """Leave the function with these values."""
 
     name = "tt.return"
     syntax = "attrs [$values : type(values)]"
-    values = variadic()
-
-    @classmethod
-    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
-        return ()
-
-    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
-        return Return(values)
 
 
 class CallOp(Op):
@@ -217,7 +209,6 @@ class CallOp(Op):
         operands = parser.resolve_operands(unresolved, list(function_type.inputs), at)
         outputs = list(function_type.outputs)
         return cls.build(operands, callee=callee, result=outputs, attributes=attributes)
-
 
 
 OPS: tuple[type[Op], ...] = (FuncOp, ReturnOp, CallOp)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
@@ -16,8 +15,9 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SliceEncoding
 from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import check_same_shape, describe
-from tritium.ops.evaluation import Context, Return
+from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, variadic
+from tritium.ops.terminators import RegionEnd
 
 
 def check_axis(name: str, axis: int, types: Sequence[ir.Type]) -> tuple[int, ...]:
@@ -44,19 +44,11 @@ def verify_combine(op: Op, operands: Sequence[Any], terminator: type[Op]) -> Non
             raise VerifyException(f"{op.name}: the combine region must return ({want})")
 
 
-class ReduceReturnOp(Op, traits=[IsTerminator()]):
+class ReduceReturnOp(RegionEnd):
     """Ends the combine region of a reduction."""
 
     name = "tt.reduce.return"
     syntax = "$values attrs : type(values)"
-    values = variadic()
-
-    @classmethod
-    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
-        return ()
-
-    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
-        return Return(values)
 
 
 class ReduceOp(Op):
@@ -105,19 +97,11 @@ class ReduceOp(Op):
         verify_combine(self, self.inputs, ReduceReturnOp)
 
 
-class ScanReturnOp(Op, traits=[IsTerminator()]):
+class ScanReturnOp(RegionEnd):
     """Ends the combine region of a scan."""
 
     name = "tt.scan.return"
     syntax = "$values attrs : type(values)"
-    values = variadic()
-
-    @classmethod
-    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
-        return ()
-
-    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
-        return Return(values)
 
 
 class ScanOp(Op):
@@ -157,19 +141,11 @@ class ScanOp(Op):
         verify_combine(self, self.inputs, ScanReturnOp)
 
 
-class MapElementwiseReturnOp(Op, traits=[IsTerminator()]):
+class MapElementwiseReturnOp(RegionEnd):
     """Ends the region of `tt.map_elementwise`."""
 
     name = "tt.map_elementwise.return"
     syntax = "attrs [$values : type(values)]"
-    values = variadic()
-
-    @classmethod
-    def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
-        return ()
-
-    def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
-        return Return(values)
 
 
 class MapElementwiseOp(Op):
