@@ -54,8 +54,8 @@ def measure(names: list[str], threads: int, rounds: int) -> list[Result]:
 
 
 def compile_times(repeats: int) -> dict[str, dict[str, float]]:
-    """Milliseconds, medians over fresh processes with an empty cache at first: the first launch of
-    all (`first`), compiling when the compiler is loaded (`cold`), loading from the cache (`cached`)."""
+    """Milliseconds, medians over fresh processes, the cache empty at first: the first launch of
+    all (`first`), compiling with the compiler loaded (`cold`), from the cache (`cached`)."""
     found: dict[str, dict[str, float]] = {}
     for kernel in COMPILED:
         phases = ("first", "cached", "cold")
