@@ -21,10 +21,10 @@ def functions() -> list[tuple[str, int]]:
     """Names and numbers of arguments of what the language offers."""
     found: list[tuple[str, int]] = []
     for name, function in vars(libdevice).items():
-        if inspect.isfunction(function) and function.__module__ == libdevice.__name__:
-            if not name.startswith("_"):
-                symbol = "fabs" if name == "abs" else name
-                found.append((symbol, len(inspect.signature(function).parameters)))
+        own = inspect.isfunction(function) and function.__module__ == libdevice.__name__
+        if own and not name.startswith("_"):
+            symbol = "fabs" if name == "abs" else name
+            found.append((symbol, len(inspect.signature(function).parameters)))
     return found
 
 

@@ -50,7 +50,7 @@ def _machine() -> Any:
     _initialize()
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=host().cpu, features=host().feature_string, opt=3, reloc="pic",
-        codemodel="jitdefault", jit=True,
+        codemodel="small", jit=True,  # far symbols (libm) get stubs from the linker
     )  # fmt: skip
 
 
