@@ -3,8 +3,9 @@
     python -m benchmarks.compile_time matmul
 
 Run in a fresh process. With an empty TRITON_CACHE_DIR it is the time to load the compiler, to
-build the native launcher (once for a cache) and to compile; with `--loaded`, which compiles another
-kernel before, the time to compile alone; with a filled cache the time until a cached kernel runs.
+build the native launcher (once for a cache) and to compile; with `--loaded`, which compiles
+another kernel before, the time to compile alone; with a filled cache the time until a cached kernel
+runs.
 """
 
 from __future__ import annotations

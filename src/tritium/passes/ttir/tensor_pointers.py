@@ -128,10 +128,10 @@ class _Rewriter:
         for old in list(entry.args):
             if not isinstance(old.type, ir.TensorDescType):
                 continue
-            rank, number = len(old.type.block.get_shape()), old.index
-            element: Any = old.type.block.element_type
-            if isinstance(element, ir.IntegerType):
-                element = ir.IntegerType(element.width.data)
+            rank, number = len(ir.shape_of(old.type.block)), old.index
+            element: Any = ir.element_type(old.type.block)
+            if ir.is_integer(element):
+                element = ir.IntegerType(ir.bit_width(element))
             base = entry.insert_arg(ir.pointer_to(element), number)
             base.name_hint = old.name_hint
             shape = tuple(self.wide(v) for v in entry.args[number + 2 : number + 2 + rank])
@@ -288,11 +288,11 @@ class _Rewriter:
     def reduction(
         self, op: DescriptorReduceOp, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
     ) -> None:
-        order = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
+        order: dict[str, Any] = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
         other = {"MAX": "UMIN", "MIN": "UMAX"}.get(op.kind.name)
         if not ir.is_float(value.type) or other is None:
-            kinds = {"atomic_rmw_op": _kind(op, value), **order}
-            self.add(AtomicRMWOp.build(pointers, value, mask, **kinds))
+            kind = _kind(op, value)
+            self.add(AtomicRMWOp.build(pointers, value, mask, atomic_rmw_op=kind, **order))
             return
         # The bits of floats are ordered as integers: those without a sign upward, and above the
         # others as signed numbers; those with one downward, as unsigned numbers.
@@ -306,8 +306,8 @@ class _Rewriter:
             chosen = self.add(CmpIOp.build(bits, zero, predicate=predicate))
             if mask is not None:
                 chosen = self.add(AndIOp.build(chosen, mask))
-            kinds = {"atomic_rmw_op": AtomicKind[name], **order}
-            self.add(AtomicRMWOp.build(pointers, bits, chosen, **kinds))
+            kind = AtomicKind[name]
+            self.add(AtomicRMWOp.build(pointers, bits, chosen, atomic_rmw_op=kind, **order))
 
     # Loops
 
