@@ -93,7 +93,7 @@ class CPUBackend(BaseBackend):
 
     def hash(self) -> str:
         machine = host()
-        return f"{llvm_version()}-{machine.cpu}-{machine.feature_string}-{machine.l2}"
+        return f"{llvm_version()}-{machine.cpu}-{machine.feature_string}-{machine.l2}-{machine.l3}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
         return CPUOptions(**option_values(CPUOptions, options))

@@ -207,13 +207,13 @@ def _wrapper(module: Module, kernel: TileFunction, body: Function, host: Host) -
 
 
 def _streams(f: Function, kernel: TileFunction, host: Host, grid: tuple[Value, ...]) -> Value:
-    """Whether the whole launch writes more than the caches hold."""
+    """Whether the whole launch writes so much that, with as much read, it fills the last cache."""
     size = stored_bytes(kernel)
     if not size:
         return const("i1", False)
     x, y, z = (f.cast("zext", v, "i64") for v in grid)
     programs = f.op("mul", f.op("mul", x, y), z)
-    return f.icmp("ugt", programs, const("i64", max(host.l3, host.l2) // size))
+    return f.icmp("uge", programs, const("i64", -(-max(host.l3, host.l2) // (2 * size))))
 
 
 def _argument(f: Function, slot: Value, type: str) -> Value:
