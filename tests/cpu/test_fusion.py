@@ -1,0 +1,58 @@
+"""What shares loops, and what is kept in buffers, natively."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import tritium
+import tritium.language as tl
+
+
+@tritium.jit
+def scans(x: Any, o: Any, p: Any) -> None:
+    i = tl.arange(0, 16)
+    v = tl.load(x + i)
+    c = tl.cumsum(v, 0)
+    s = tl.sum(v, 0)
+    tl.store(o + i, c + s)
+    tl.store(p + i, v + tl.cumsum(v, 0, reverse=True))
+
+
+def test_a_scan_fills_the_buffer_of_what_it_reads() -> None:
+    x = np.arange(16, dtype=np.int32)
+    o, p = np.zeros_like(x), np.zeros_like(x)
+    scans[(1,)](x, o, p)
+    np.testing.assert_array_equal(o, np.cumsum(x) + x.sum())
+    np.testing.assert_array_equal(p, x + np.cumsum(x[::-1])[::-1])
+
+
+@tritium.jit
+def sorts(x: Any, o: Any, p: Any) -> None:
+    i = tl.arange(0, 4)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    v = tl.load(x + i)
+    tl.store(o + i, tl.sort(v))
+    tl.store(p + i, tl.sort(v, 1, True))
+
+
+def test_two_sorts_of_one_tile() -> None:
+    x = np.random.default_rng(0).permutation(64).astype(np.int32).reshape(4, 16)
+    o, p = np.zeros_like(x), np.zeros_like(x)
+    kernel = sorts[(1,)](x, o, p)
+    np.testing.assert_array_equal(o, np.sort(x, 1))
+    np.testing.assert_array_equal(p, np.sort(x, 1)[:, ::-1])
+    assert len(kernel.asm["llir"]) < 300_000  # nothing is computed again exponentially often
+
+
+@tritium.jit
+def runs(x: Any, o: Any) -> None:
+    v = tl.load(x + tl.arange(0, 16)[:, None] * 2 + tl.arange(0, 2)[None, :])
+    wide = tl.reshape(tl.broadcast_to(v[:, :, None], (16, 2, 32)), (16, 64))
+    tl.store(o + tl.arange(0, 16)[:, None] * 64 + tl.arange(0, 64)[None, :], wide)
+
+
+def test_chunks_of_a_row_that_belong_to_different_elements() -> None:
+    x, o = np.arange(32, dtype=np.float32), np.zeros((16, 64), np.float32)
+    runs[(1,)](x, o)
+    np.testing.assert_array_equal(o.reshape(-1), np.repeat(x, 32))
