@@ -13,6 +13,7 @@ from tritium import knobs
 from tritium.backends.base import DriverBase, backends
 from tritium.backends.cpu import compiler as compiler  # small, and always needed
 from tritium.backends.cpu.driver import CPUDriver
+from tritium.backends.nvidia import driver as nvidia  # noqa: F401  (always asked for a device)
 
 
 class DriverConfig:

@@ -13,7 +13,7 @@ from tritium import knobs
 from tritium.backends.base import BaseBackend
 from tritium.version import __version__
 
-_NOT_THE_COMPILER = frozenset({"cli", "compat", "testing", "tools"})
+_NOT_THE_COMPILER = frozenset({"__pycache__", "cli", "compat", "testing", "tools"})
 
 INVALIDATING = (
     "TRITON_OVERRIDE_ARCH", "DISABLE_LLVM_OPT", "MLIR_ENABLE_DUMP", "TRITON_DEFAULT_FP_FUSION",
@@ -31,18 +31,19 @@ def compiler_key() -> str:
 
     Files are identified by size and time of change, which costs a tenth of reading them.
     """
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(__version__.encode())
-    pending = [str(root)]
+    found: list[tuple[str, int, int]] = []
+    pending = [str(Path(__file__).resolve().parent.parent)]
     while pending:
         with os.scandir(pending.pop()) as entries:
-            for entry in sorted(entries, key=lambda e: e.name):
-                if entry.is_dir() and entry.name not in _NOT_THE_COMPILER:
-                    pending.append(entry.path)
-                elif entry.name.endswith(".py"):
+            for entry in entries:
+                name = entry.name
+                if name.endswith(".py"):
                     stat = entry.stat()
-                    digest.update(f"{entry.path}:{stat.st_size}:{stat.st_mtime_ns};".encode())
-    return digest.hexdigest()
+                    found.append((entry.path, stat.st_size, stat.st_mtime_ns))
+                elif "." not in name and name not in _NOT_THE_COMPILER and entry.is_dir():
+                    pending.append(entry.path)
+    found.sort()
+    return hashlib.sha256(f"{__version__}{found}".encode()).hexdigest()
 
 
 def cache_invalidating_env_vars() -> dict[str, str]:
