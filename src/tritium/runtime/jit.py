@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import operator
@@ -248,8 +249,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
             return None
         source = self.ASTSource(self, signature, constants, attrs)
 
-        def build() -> CompiledKernel:
-            return compile(source, target=cache.target, options=parsed.__dict__)
+        # Not a closure: who compiles elsewhere looks into it, or sends it there.
+        build = functools.partial(compile, source, target=cache.target, options=parsed.__dict__)
 
         def finish(kernel: CompiledKernel) -> None:
             cache.kernels[key] = kernel

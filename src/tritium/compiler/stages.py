@@ -1,0 +1,142 @@
+"""Running a backend's stages over a source: dumps, replacements from files, times."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium import knobs
+from tritium.backends.base import BaseBackend, Stage
+from tritium.cache import get_dump_manager, get_override_manager
+from tritium.compiler.sources import ASTSource, IRSource
+
+Files = dict[str, "str | bytes"]
+
+
+class Timer:
+    """Microseconds spent in each part of a compilation."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.ir_initialization = 0
+        self.stages: list[tuple[str, int]] = []
+
+    def _lap(self) -> int:
+        now = time.perf_counter()
+        elapsed, self.last = now - self.last, now
+        return int(elapsed * 1e6)
+
+    def finished_ir(self) -> None:
+        self.ir_initialization = self._lap()
+
+    def finished_stage(self, stage: str) -> None:
+        self.stages.append((stage, self._lap()))
+
+    def end(self, hit: bool) -> knobs.CompileTimes:
+        """The times; a cache hit is all initialization."""
+        last = self._lap()
+        if hit:
+            return knobs.CompileTimes(last, [], 0)
+        return knobs.CompileTimes(self.ir_initialization, self.stages, last)
+
+
+def replacements(src: ASTSource | IRSource, options: Any) -> str:
+    """What tells apart compilations with files in place of stages: those files' contents."""
+    paths: list[Path] = []
+    if getattr(options, "ir_override", None):
+        paths.append(Path(options.ir_override))
+    if knobs.compilation.override:
+        folder = get_override_manager(_source_hash(src)).get_file("")
+        paths += sorted(Path(folder).iterdir()) if folder is not None else []
+    return "".join(f"-{p.name}:{hashlib.sha256(p.read_bytes()).hexdigest()}" for p in paths)
+
+
+def run_stages(
+    src: ASTSource | IRSource,
+    backend: BaseBackend,
+    options: Any,
+    metadata: dict[str, Any],
+    name: str,
+    timer: Timer,
+) -> Files:
+    """Run all stages after the source's own, which extend `metadata`.
+
+    Returns: the results to store, by file name (`name` and the stage).
+    """
+    stages: dict[str, Stage] = {}
+    backend.add_stages(stages, options, src.language)
+    inspection = knobs.runtime.add_stages_inspection_hook
+    if inspection is not None:
+        inspection(backend, stages, options, src.language, None)
+    order = list(stages)
+    if isinstance(src, IRSource) and src.ext not in stages:
+        raise ValueError(
+            f"{src.path}: '.{src.ext}' is no stage of this backend; its stages are {order}"
+        )
+    first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
+    module = src.make_ir(backend, options)
+    timer.finished_ir()
+    keep = _Keeper(src, backend, name)
+    keep("source" if isinstance(src, ASTSource) else src.ext, module)
+    replacement = _replacer(src, name, options)
+    for stage in order[first:]:
+        module = stages[stage](module, metadata)
+        path = replacement(stage)
+        if path is not None:
+            data = Path(path).read_bytes()
+            text: Any = data if stage == backend.binary_ext else data.decode()
+            module = backend.parse_stage(stage, text, options)
+        keep(stage, module)
+        timer.finished_stage(stage)
+    return keep.results
+
+
+class _Keeper:
+    """Collects the stages' results, and dumps them where that is asked for."""
+
+    def __init__(self, src: ASTSource | IRSource, backend: BaseBackend, name: str):
+        self.binary, self.name = backend.binary_ext, name
+        self.results: Files = {}
+        self.dump = get_dump_manager(_source_hash(src)) if knobs.compilation.dump_ir else None
+
+    def __call__(self, stage: str, value: Any) -> None:
+        filename, text = f"{self.name}.{stage}", _as_text(value)
+        if not knobs.compilation.store_binary_only or stage == self.binary:
+            self.results[filename] = text
+        if self.dump is not None:
+            self.dump.put(text, filename)
+
+
+def _replacer(src: ASTSource | IRSource, name: str, options: Any) -> Callable[[str], str | None]:
+    """A function from a stage to the file that replaces its result, if the user has put one in
+    place."""
+    override = get_override_manager(_source_hash(src)) if knobs.compilation.override else None
+    chosen = getattr(options, "ir_override", None)
+
+    def replacement(stage: str) -> str | None:
+        if chosen is not None and str(chosen).endswith(f".{stage}"):
+            return str(chosen)
+        if override is not None and (path := override.get_file(f"{name}.{stage}")) is not None:
+            print(f"\nOverriding kernel with file {path}")
+            return path
+        return None
+
+    return replacement
+
+
+def _source_hash(src: ASTSource | IRSource) -> str:
+    return hashlib.sha256(src.hash().encode()).hexdigest()
+
+
+def _as_text(value: Any) -> str | bytes:
+    """A stage's result as it is stored."""
+    if isinstance(value, ModuleOp):
+        from tritium.ir.printing import print_module  # only on a cache miss
+
+        return print_module(value, locations=not knobs.compilation.disable_line_info)
+    return value if isinstance(value, (str, bytes)) else str(value)
