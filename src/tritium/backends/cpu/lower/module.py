@@ -24,6 +24,7 @@ from tritium.backends.cpu.lower import (
     atomic,
     calls,
     debug,
+    division,
     elementwise,
     extern,
     linear,
@@ -45,8 +46,8 @@ from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    atomic, calls, debug, elementwise, extern, linear, numeric, pointers, rearrange, scalars,
-    shape, special,
+    atomic, calls, debug, division, elementwise, extern, linear, numeric, pointers, rearrange,
+    scalars, shape, special,
 )  # fmt: skip
 _DEEP = 20_000
 

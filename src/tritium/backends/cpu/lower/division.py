@@ -1,0 +1,82 @@
+"""Float division of a tile by one number: by its reciprocal, which is found once.
+
+A vector division takes the divider for 10 to 16 cycles; a product and a correction do not need
+it. With r = 1 / d, rounded, the quotient is
+
+    q = a * r        then        q <- q + r * (a - q * d)        with fused multiply-adds,
+
+which rounds correctly: in double after two corrections (Markstein, "Computation of elementary
+functions on the IBM RISC System/6000", 1990: the last one starts from a q that is off by less than
+an ulp), in float after one (shown by trying the 10^8 quotients closest to where rounding changes;
+tests/cpu/test_division.py tries some). Only results that are subnormal may differ from those of a
+division, by one unit in the last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tritium.backends.cpu.lower.elementwise import in_float
+from tritium.backends.cpu.lower.emitter import Emitter
+from tritium.backends.cpu.lower.values import Lanes, Uniform, Vec
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers
+from tritium.ops import arith
+
+_CORRECTIONS = {"float": 1, "double": 2}
+
+# The reciprocal of a divisor smaller than 2^-e may overflow, that of one larger than 2^e loses
+# digits: there the divisor, and what is divided by it, are multiplied by 2^s or 2^-s first.
+_NORMAL_EXPONENT = {"float": 126, "double": 1022}
+_SCALE_EXPONENT = {"float": 32, "double": 64}
+
+
+@lowers("cpu.uniform", arith.DivFOp)
+def divide(e: Emitter, op: arith.DivFOp, arguments: list[Lanes]) -> Vec | None:
+    """A vector divided by the same number in all lanes; None if it is something else."""
+    a, d = arguments
+    if e.width == 1 or not isinstance(a, Vec) or not isinstance(d, Uniform):
+        return None
+    level = max(a.level, d.level)
+
+    def write() -> Value:
+        wide = e.once(("in float", d.value), d.level, in_float, e.context, (d.value,), _same, False)
+        return in_float(
+            e.context, (a.value,), lambda x: _quotient(e, x, d._replace(value=wide), level)
+        )
+
+    return Vec(e.at_level(level, write), level, a.pinned or d.pinned)
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _quotient(e: Emitter, a: Value, divisor: Uniform, level: int) -> Value:
+    f, type = e.f, divisor.value.type
+
+    def once(name: str, write: Callable[..., Value], *arguments: Value) -> Value:
+        """A number that depends on the divisor only, in all lanes."""
+        return e.once((name, divisor.value), divisor.level, write, *arguments)
+
+    def scale_of(d: Value) -> Value:
+        size, end = f.intrinsic("fabs", d), _NORMAL_EXPONENT[type]
+        small = f.fcmp("olt", size, const(type, 2.0**-end))
+        large = f.fcmp("ogt", size, const(type, 2.0**end))
+        up, down = (const(type, 2.0**s) for s in (_SCALE_EXPONENT[type], -_SCALE_EXPONENT[type]))
+        return f.select(small, up, f.select(large, down, const(type, 1.0)))
+
+    def wide(value: Value) -> Value:
+        return e.vec(Uniform(value, divisor.level))
+
+    scale = once("scale", scale_of, divisor.value)
+    scaled = once("scaled", partial(f.op, "fmul"), divisor.value, scale)
+    r = wide(once("reciprocal", partial(f.op, "fdiv"), const(type, 1.0), scaled))
+    minus_d = wide(once("negated", f.fneg, scaled))
+    a = f.op("fmul", a, wide(scale))
+    first = q = f.op("fmul", a, r)
+    for _ in range(_CORRECTIONS[type]):
+        q = f.fma(f.fma(q, minus_d, a), r, q)
+    # Where the correction is not a number (infinities), or has lost the sign of a zero.
+    return f.select(f.fcmp("one", q, const(q.type, 0.0)), q, first)
