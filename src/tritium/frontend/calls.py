@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tritium import language as tl
 from tritium.errors import CompilationError
 from tritium.frontend.control import ControlFlow
+from tritium.frontend.python_calls import call_python
 from tritium.frontend.values import is_dynamic, wrap
-from tritium.language.base import as_tuple, base_value, is_builtin
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.base import base_value
+from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
-
-_VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
-"""Python builtins that look at language values themselves, not at what they stand for."""
 
 
 class CodeGenerator(ControlFlow):
@@ -48,65 +44,7 @@ class CodeGenerator(ControlFlow):
         """Call `function` with language values; returns a language value."""
         if isinstance(function, JITCallable):
             return function(*args, **kwargs)
-        if function in (min, max) and not any(is_dynamic(a) for a in args):
-            return wrap(function(*unwrap(list(args)), **unwrap(dict(kwargs))))
-        if function in (min, max):
-            return self._fold(tl.minimum if function is min else tl.maximum, args, node)
-        if is_builtin(function) or self._is_language(function):
-            return wrap(function(*args, **kwargs))
-        if not callable(function):
-            raise self.error(node, f"{function!r} is not callable")
-        return self._call_python(function, args, kwargs, node)
-
-    def _fold(self, function: Any, args: Sequence[Any], node: ast.Call) -> Any:
-        if len(args) < 2:
-            raise self.error(node, f"`{function.__name__}` of one value: use tl.min or tl.max")
-        result = args[0]
-        for arg in args[1:]:
-            result = function(result, arg)
-        return result
-
-    @staticmethod
-    def _is_language(function: Any) -> bool:
-        """Whether calling it with language values is meant: types and values of the language,
-        their methods, named tuples."""
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, base_value):
-            return True
-        if inspect.isclass(function):
-            return issubclass(function, (base_value, tl.range, tl.static_range, tl.condition))
-        return isinstance(function, tl.dtype)
-
-    def _call_python(
-        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
-    ) -> Any:
-        if function in _VALUE_BUILTINS:
-            args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
-            if function is isinstance and isinstance(args[0], constexpr):
-                classes = tuple(c for c in as_tuple(args[1]) if inspect.isclass(c))
-                plain = isinstance(args[0].value, classes)
-                return constexpr(isinstance(args[0], args[1]) or plain)
-            return wrap(function(*args, **unwrap(dict(kwargs))))
-        if inspect.isclass(function) and hasattr(function, "_fields"):
-            return wrap(function(*args, **kwargs))
-        if function is tuple or function is list:
-            return tl.tuple(self._sequence_value(args[0], node) if args else [])
-        if any(is_dynamic(a) for a in (*args, *kwargs.values())):
-            name = getattr(function, "__qualname__", repr(function))
-            raise self.error(
-                node,
-                f"the Python function `{name}` cannot be called with values known only at run "
-                "time; decorate it with @triton.jit, or use the `tl.` function for it",
-            )
-        return wrap(function(*unwrap(list(args)), **unwrap(dict(kwargs))))
-
-    def _sequence_value(self, value: Any, node: ast.AST) -> list[Any]:
-        value = value.value if isinstance(value, constexpr) else value
-        if isinstance(value, tl.range):
-            value = range(*(unwrap(v) for v in (value.start, value.end, value.step)))
-        if not hasattr(value, "__iter__"):
-            raise self.error(node, f"{value!r} cannot be made into a tuple")
-        return [wrap(v) for v in value]
+        return call_python(function, args, kwargs)
 
     # Calls of kernel functions
 

@@ -10,7 +10,15 @@ from typing import Any
 from xdsl.ir import Block, Region
 
 from tritium import language as tl
-from tritium.frontend.values import is_dynamic, unflatten, wrap
+from tritium.frontend.values import (
+    contains,
+    formatted,
+    identical,
+    is_dynamic,
+    scalar_condition,
+    unflatten,
+    wrap,
+)
 from tritium.frontend.visitor import Visitor
 from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
@@ -144,23 +152,10 @@ class Expressions(Visitor):
         left, right = self.visit(node.left), self.visit(node.comparators[0])
         op = node.ops[0]
         if isinstance(op, (ast.Is, ast.IsNot)):
-            identical = self._identical(left, right)
-            return constexpr(identical if isinstance(op, ast.Is) else not identical)
+            return constexpr(identical(left, right) is isinstance(op, ast.Is))
         if isinstance(op, (ast.In, ast.NotIn)):
-            return constexpr(self._contains(left, right, node) is isinstance(op, ast.In))
+            return constexpr(contains(right, left) is isinstance(op, ast.In))
         return wrap(_COMPARE[type(op)](left, right))
-
-    @staticmethod
-    def _identical(left: Any, right: Any) -> bool:
-        left, right = unwrap(left), unwrap(right)
-        if isinstance(left, base_value) or isinstance(right, base_value):
-            return left is right
-        return left is right or (type(left) is type(right) and bool(left == right))
-
-    def _contains(self, item: Any, container: Any, node: ast.AST) -> bool:
-        if is_dynamic(item) or is_dynamic(container):
-            raise self.unsupported(node, "`in` is only supported for compile-time values")
-        return unwrap(item) in unwrap(container)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         is_and = isinstance(node.op, ast.And)
@@ -208,17 +203,10 @@ class Expressions(Visitor):
 
     def condition(self, value: Any, node: ast.AST) -> tl.tensor:
         """A run-time condition as a scalar i1."""
-        if not isinstance(value, tl.tensor):
-            raise self.error(node, f"a condition must be a number or a scalar; got {value!r}")
-        if value.type.is_block():
-            if unwrap(value.numel) != 1:
-                raise self.error(
-                    node,
-                    "Boolean value of Tensor with more than one value is ambiguous; reduce it "
-                    "to a scalar (`tl.max(x)`, say) or use `tl.where`",
-                )
-            value = value.item()
-        return value.to(tl.int1)
+        try:
+            return scalar_condition(value)
+        except (TypeError, ValueError) as error:
+            raise self.error(node, str(error)) from None
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         value = self.visit(node.value)
@@ -264,17 +252,12 @@ class Expressions(Visitor):
                 continue
             assert isinstance(part, ast.FormattedValue)
             value = self.visit(part.value)
-            if is_dynamic(value):
-                raise self.error(
-                    part.value,
-                    "an f-string can only contain compile-time values; "
-                    "use `tl.device_print` for values known at run time",
-                )
-            value = unwrap(value)
-            if part.conversion != -1:
-                value = {"s": str, "r": repr, "a": ascii}[chr(part.conversion)](value)
+            conversion = "" if part.conversion == -1 else chr(part.conversion)
             spec = self.visit(part.format_spec).value if part.format_spec else ""
-            text += format(value, spec)
+            try:
+                text += formatted(value, conversion, spec)
+            except TypeError as error:
+                raise self.error(part.value, str(error)) from None
         return constexpr(text)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.expressions import Expressions
-from tritium.frontend.values import is_dynamic, wrap
-from tritium.language.base import base_value, is_sequence
+from tritium.frontend.values import is_dynamic, unpacked, wrap
+from tritium.language.base import base_value
 from tritium.language.constexpr import constexpr, unwrap
 
-_HINTS = {
+HINTS = {
     "With": "`with` has no meaning in a kernel",
     "AsyncWith": "`with` has no meaning in a kernel",
     "Try": "exceptions do not exist on the device; test the condition with `if` or `tl.where`",
@@ -37,13 +37,14 @@ _HINTS = {
     "SetComp": "sets are not supported in a kernel; use a tuple",
     "GeneratorExp": "generators are not supported in a kernel; use a list comprehension",
 }
+"""Why a construct is refused, and what to write instead, by the name of its AST node."""
 
 
 class Statements(Expressions):
     """Visits statements without control flow."""
 
     def visit(self, node: ast.AST) -> Any:
-        hint = _HINTS.get(type(node).__name__)
+        hint = HINTS.get(type(node).__name__)
         if hint is not None:
             kind = type(node).__name__
             raise self.unsupported(node, f"unsupported AST node type: {kind}: {hint}")
@@ -163,23 +164,12 @@ class Statements(Expressions):
         setattr(owner, target.attr, wrap(value))
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Any) -> None:
-        if isinstance(value, constexpr):
-            value = wrap(value.value)
-        if not isinstance(value, tl.tuple) and not is_sequence(value):
-            raise self.error(target, f"cannot unpack {value!r}; a tuple is required")
-        values: list[Any] = list(value)
         names = target.elts
         star = next((i for i, t in enumerate(names) if isinstance(t, ast.Starred)), None)
-        if star is None and len(values) != len(names):
-            raise self.error(
-                target, f"cannot unpack {len(values)} values into {len(names)} variables"
-            )
-        if star is not None:
-            after = len(names) - star - 1
-            if len(values) < star + after:
-                raise self.error(target, f"not enough values to unpack: {len(values)}")
-            middle = values[star : len(values) - after]
-            values = [*values[:star], tl.tuple(middle), *values[len(values) - after :]]
+        try:
+            values = unpacked(value, len(names), star)
+        except TypeError as error:
+            raise self.error(target, str(error)) from None
         for name, item in zip(names, values, strict=True):
             self.bind(name.value if isinstance(name, ast.Starred) else name, item)
 

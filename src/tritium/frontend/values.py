@@ -108,3 +108,66 @@ def unflatten(types: Sequence[base_type], handles: Sequence[Any]) -> list[Any]:
 def ir_types(types: Sequence[base_type]) -> list[Any]:
     """The IR types that values of these types flatten to."""
     return [t for type_ in types for t in type_.flatten_types()]
+
+
+# What Python's operators mean that no class can define for itself
+
+
+def identical(left: Any, right: Any) -> bool:
+    """`left is right`: for compile-time values whether they are equal and of one type."""
+    left, right = unwrap(left), unwrap(right)
+    if isinstance(left, base_value) or isinstance(right, base_value):
+        return left is right
+    return left is right or (type(left) is type(right) and bool(left == right))
+
+
+def contains(container: Any, item: Any) -> bool:
+    """`item in container`. Raises `TypeError` unless both are compile-time values."""
+    if is_dynamic(item) or is_dynamic(container):
+        raise TypeError("`in` is only supported for compile-time values")
+    return unwrap(item) in unwrap(container)
+
+
+def scalar_condition(value: Any) -> tl.tensor:
+    """A run-time condition as a scalar i1. Raises `TypeError` or `ValueError` where it is none."""
+    if not isinstance(value, tl.tensor):
+        raise TypeError(f"a condition must be a number or a scalar; got {value!r}")
+    if value.type.is_block():
+        if unwrap(value.numel) != 1:
+            raise ValueError(
+                "Boolean value of Tensor with more than one value is ambiguous; reduce it "
+                "to a scalar (`tl.max(x)`, say) or use `tl.where`"
+            )
+        value = value.item()
+    return value.to(tl.int1)
+
+
+def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
+    """The values for `count` targets of an assignment, of which the one at `star` (if any) takes
+    what the others leave, as a tuple. Raises `TypeError` where their number is wrong."""
+    if isinstance(value, constexpr):
+        value = wrap(value.value)
+    if not isinstance(value, tl.tuple) and not is_sequence(value):
+        raise TypeError(f"cannot unpack {value!r}; a tuple is required")
+    values = [wrap(v) for v in value]
+    if star is None and len(values) != count:
+        raise TypeError(f"cannot unpack {len(values)} values into {count} variables")
+    if star is not None:
+        after = count - star - 1
+        if len(values) < star + after:
+            raise TypeError(f"not enough values to unpack: {len(values)}")
+        rest = len(values) - after
+        values = [*values[:star], tl.tuple(values[star:rest]), *values[rest:]]
+    return values
+
+
+def formatted(value: Any, conversion: str, spec: str) -> str:
+    """One part of an f-string. Raises `TypeError` for a value known only at run time."""
+    if is_dynamic(value):
+        raise TypeError(
+            "an f-string can only contain compile-time values; "
+            "use `tl.device_print` for values known at run time"
+        )
+    value = unwrap(value)
+    convert: Any = {"s": str, "r": repr, "a": ascii}.get(conversion)
+    return format(value if convert is None else convert(value), spec)

@@ -1,0 +1,85 @@
+"""Calls in a kernel of what is no kernel function: the language's own functions, and Python's at
+compile time. Compiled and interpreted kernels share them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tritium import language as tl
+from tritium.frontend.values import is_dynamic, wrap
+from tritium.language.base import as_tuple, base_value, is_builtin
+from tritium.language.constexpr import constexpr, unwrap
+
+_VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
+"""Python builtins that look at language values themselves, not at what they stand for."""
+
+
+def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call `function`, which is no kernel function, with language values.
+
+    Returns a language value. Raises `TypeError` for what cannot be called, or not with values
+    that are known only when the kernel runs.
+    """
+    if function is min or function is max:
+        return _least(function, args, kwargs)
+    if calls_directly(function):
+        return wrap(function(*args, **kwargs))
+    if not callable(function):
+        raise TypeError(f"{function!r} is not callable")
+    if function in _VALUE_BUILTINS:
+        return _look_at(function, args, kwargs)
+    if inspect.isclass(function) and hasattr(function, "_fields"):
+        return wrap(function(*args, **kwargs))
+    if function is tuple or function is list:
+        return tl.tuple(_members(args[0]) if args else [])
+    if any(is_dynamic(a) for a in (*args, *kwargs.values())):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(
+            f"the Python function `{name}` cannot be called with values known only at run "
+            "time; decorate it with @triton.jit, or use the `tl.` function for it"
+        )
+    return wrap(function(*unwrap(list(args)), **unwrap(dict(kwargs))))
+
+
+def calls_directly(function: Any) -> bool:
+    """Whether calling it with language values is meant: functions, types and values of the
+    language, their methods."""
+    if is_builtin(function) or isinstance(getattr(function, "__self__", None), base_value):
+        return True
+    if inspect.isclass(function):
+        return issubclass(function, (base_value, tl.range, tl.static_range, tl.condition))
+    return isinstance(function, tl.dtype)
+
+
+def _least(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`min` and `max`: of numbers at compile time, else the language's elementwise functions."""
+    if not any(is_dynamic(a) for a in args):
+        return wrap(function(*unwrap(list(args)), **unwrap(dict(kwargs))))
+    of_two: Callable[..., Any] = tl.minimum if function is min else tl.maximum
+    if len(args) < 2:
+        raise TypeError(f"`{of_two.__name__}` of one value: use tl.min or tl.max")
+    result = args[0]
+    for arg in args[1:]:
+        result = of_two(result, arg)
+    return result
+
+
+def _look_at(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
+    if function is isinstance and isinstance(args[0], constexpr):
+        classes = tuple(c for c in as_tuple(args[1]) if inspect.isclass(c))
+        plain = isinstance(args[0].value, classes)
+        return constexpr(isinstance(args[0], args[1]) or plain)
+    return wrap(function(*args, **unwrap(dict(kwargs))))
+
+
+def _members(value: Any) -> list[Any]:
+    value = value.value if isinstance(value, constexpr) else value
+    if isinstance(value, tl.range):
+        value = range(*(unwrap(v) for v in (value.start, value.end, value.step)))
+    single = isinstance(value, base_value) and not isinstance(value, tl.tuple)
+    if single or not hasattr(value, "__iter__"):
+        raise TypeError(f"{value!r} cannot be made into a tuple")
+    return [wrap(v) for v in value]
