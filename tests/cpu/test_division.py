@@ -60,7 +60,7 @@ def test_random_numbers(dtype):
 def test_special_values(dtype):
     """Zeros and their signs, infinities, NaN; divisors whose reciprocal overflows or underflows."""
     with np.errstate(all="ignore"):
-        x = np.resize(np.array(SPECIAL + [2.0**-100, 2.0**100, 0.1], dtype), (1, BLOCK))
+        x = np.resize(np.array([*SPECIAL, 2.0**-100, 2.0**100, 0.1], dtype), (1, BLOCK))
         d = np.array([*SPECIAL, np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal], dtype)
         x = np.repeat(x, len(d), axis=0)
         expected = x / d[:, None]

@@ -42,9 +42,8 @@ def divide(e: Emitter, op: arith.DivFOp, arguments: list[Lanes]) -> Vec | None:
 
     def write() -> Value:
         wide = e.once(("in float", d.value), d.level, in_float, e.context, (d.value,), _same, False)
-        return in_float(
-            e.context, (a.value,), lambda x: _quotient(e, x, d._replace(value=wide), level)
-        )
+        compute = partial(_quotient, e, Uniform(wide, d.level))
+        return in_float(e.context, (a.value,), compute)
 
     return Vec(e.at_level(level, write), level, a.pinned or d.pinned)
 
@@ -53,7 +52,7 @@ def _same(value: Value) -> Value:
     return value
 
 
-def _quotient(e: Emitter, a: Value, divisor: Uniform, level: int) -> Value:
+def _quotient(e: Emitter, divisor: Uniform, a: Value) -> Value:
     f, type = e.f, divisor.value.type
 
     def once(name: str, write: Callable[..., Value], *arguments: Value) -> Value:
