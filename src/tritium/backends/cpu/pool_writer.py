@@ -1,0 +1,509 @@
+"""The native code of the thread pool, written as LLVM IR.
+
+A launch must cost nothing when the grid is small, and must not wait for a thread that the
+operating system delays (benchmarks/launch_overhead.py measures both). So:
+
+1. The launching thread takes part. It knows from the kernel's last launches what a program costs.
+   A grid that should take less than `threshold` ticks is begun serially, in steps that grow; only
+   when it turns out to last longer are other threads woken.
+2. Otherwise it publishes the job, wakes workers (a binary tree: each wakes two more) and draws
+   programs from an atomic counter like the others, in ascending chunks that get smaller towards
+   the end. Workers are pinned, one to a CPU; the one on the launcher's own CPU is left asleep.
+3. When the counter is drained it shuts the door: a worker that comes late finds it shut and goes
+   back to sleep. Only those inside are waited for.
+
+Progress: a thread that has started a program runs it to its end before it takes another one, and
+programs are handed out in ascending order. So a program may wait for one with a lower number (or
+for whichever holds a lock) with any number of programs and threads: what it waits for is running
+or done. A program must not wait for one with a higher number to start.
+
+Several Python threads may launch at once: one has the pool, the others run their grids serially,
+chunk by chunk, and get the pool for the rest as soon as it is free. After a fork the child starts
+workers of its own. Nothing is joined at exit: workers sleep in the kernel and hold no lock.
+
+Linux sleeps on futexes; other POSIX systems on a mutex and a condition variable; elsewhere there
+are no workers and every grid runs on the launching thread.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+from tritium.backends.cpu.host import is_x86
+from tritium.backends.cpu.pool import (
+    CLOCK_MONOTONIC,
+    CONTEXT,
+    ENTRY,
+    ERROR_SET,
+    FAULT,
+    JOB,
+    NO_MEMORY,
+    OK,
+    OPEN,
+    POOL,
+    SLOT,
+    SLOTS,
+    WORKER,
+    System,
+)
+from tritium.lowering.llvm import Module, Value, const
+from tritium.lowering.native import NULL, Code, Forever, i32, i64
+
+HOT = ("tritium_run", "serial", "ticks", "grow", "take_slot")
+"""The functions that a small launch passes through."""
+
+
+class PoolWriter:
+    """Writes the pool's functions into a module. `tritium_run` is what a launcher calls."""
+
+    def __init__(self, module: Module, system: System):
+        self.module, self.system = module, system
+
+    def write(self) -> None:
+        """Write every function."""
+        self._ticks()
+        self._park()
+        self._unpark()
+        self._grow()
+        self._wake()
+        self._drain()
+        self._enter()
+        self._worker()
+        self._start()
+        self._choose()
+        self._parallel()
+        self._serial()
+        self._finish()
+        self._take_slot()
+        self._run()
+
+    def _code(self, name: str, arguments: str, result: str = "void") -> Code:
+        pairs = [tuple(a.split()) for a in arguments.split(",") if a]
+        exported, cold = name == "tritium_run", name not in HOT
+        triples = [(type, arg) for type, arg in pairs]
+        return Code(self.module, name, triples, result, exported=exported, cold=cold)
+
+    # Time and sleeping
+
+    def _ticks(self) -> None:
+        """i64 ticks(): a clock; the unit is that of `System.threshold`."""
+        f = self._code("ticks", "", "i64")
+        if self.system.cycle_counter:
+            f.ret(f.call("i64", "llvm.readcyclecounter"))
+            return
+        time = f.variable("", size=16)
+        f.call("i32", "clock_gettime", i32(CLOCK_MONOTONIC), time)
+        seconds, rest = f.get("i64", time), f.get("i64", f.offset(time, 8))
+        f.ret(f.add(f.op("mul", seconds, i64(1_000_000_000)), rest))
+
+    def _futex(self, f: Code, word: Value, operation: int, value: Value) -> None:
+        self.module.declare("syscall", "i64", ["i64", "..."])
+        private = i32(operation | 128)
+        arguments = (i64(self.system.futex or 0), word, private, value, NULL, NULL, i32(0))
+        f.emit("i64", f"call i64 (i64, ...) @syscall({', '.join(map(str, arguments))})")
+
+    def _park(self) -> None:
+        """park(word, expected): sleep while *word == expected; may return early on a futex."""
+        f = self._code("park", "ptr word,i32 expected")
+        word, expected = f.arguments
+        if self.system.futex is not None:
+            self._futex(f, word, 0, expected)
+        else:
+            mutex, condition = f.offset(word, 64), f.offset(word, 64 + 96)
+            f.call("i32", "pthread_mutex_lock", mutex)
+            with f.forever() as loop:
+                changed = f.icmp("ne", f.atomic_load("i32", word), expected)
+                with f.when(changed):
+                    loop.leave()
+                f.call("i32", "pthread_cond_wait", condition, mutex)
+            f.call("i32", "pthread_mutex_unlock", mutex)
+        f.ret()
+
+    def _unpark(self) -> None:
+        """unpark(word): wake whoever sleeps on a word that has been changed."""
+        f = self._code("unpark", "ptr word")
+        (word,) = f.arguments
+        if self.system.futex is not None:
+            self._futex(f, word, 1, i32(0x7FFFFFFF))
+        else:
+            mutex, condition = f.offset(word, 64), f.offset(word, 64 + 96)
+            f.call("i32", "pthread_mutex_lock", mutex)
+            f.call("i32", "pthread_cond_broadcast", condition)
+            f.call("i32", "pthread_mutex_unlock", mutex)
+        f.ret()
+
+    # Work
+
+    def _grow(self) -> None:
+        """i1 grow(ctx, capacity, need): make the scratch hold `need` bytes; whether it does."""
+        f = self._code("grow", "ptr ctx,ptr capacity,i64 need", "i1")
+        context, capacity, need = f.arguments
+        with f.when(f.icmp("sle", need, f.get("i64", capacity))):
+            f.ret(const("i1", 1))
+        f.call("void", "free", f.read(context, CONTEXT, "scratch"))
+        f.write(context, CONTEXT, "scratch", NULL)
+        f.put(capacity, i64(0))
+        place = f.variable("ptr", NULL)
+        size = f.op("and", f.add(need, i64(4095)), i64(-4096))
+        status = f.call("i32", "posix_memalign", place, i64(64), size)
+        with f.when(f.icmp("ne", status, i32(0))):
+            f.ret(const("i1", 0))
+        f.write(context, CONTEXT, "scratch", f.get("ptr", place))
+        f.put(capacity, size)
+        f.ret(const("i1", 1))
+
+    def _wake(self) -> None:
+        """wake(pool, position): wake the job's worker number `position` (from 1)."""
+        f = self._code("wake", "ptr pool,i32 position")
+        pool, position = f.arguments
+        job = f.at(pool, POOL, "job")
+        index = f.sub(f.add(f.read(job, JOB, "base"), position), i32(1))
+        index = f.op("urem", index, f.read(pool, POOL, "worker_count"))
+        step = f.op("mul", f.cast("zext", index, "i64"), i64(WORKER.size))
+        word = f.at(f.gep("i8", f.read(pool, POOL, "workers"), step), WORKER, "wake")
+        f.atomic("add", word, i32(1), "release")
+        f.call("void", "unpark", word)
+        f.ret()
+
+    def _run_range(self, f: Code, job: Value, context: Value, begin: Value, end: Value) -> None:
+        args = f.read(job, JOB, "args")
+        f.invoke("void", f.read(job, JOB, "kernel"), args, context, begin, end)
+
+    def _faulted(self, f: Code, job: Value) -> Value:
+        raised = f.atomic_load("i32", f.at(f.read(job, JOB, "fault"), FAULT, "raised"), "monotonic")
+        return f.icmp("ne", raised, i32(0))
+
+    def _drain(self) -> None:
+        """i64 drain(pool, ctx): run programs until none is left; returns how many."""
+        f = self._code("drain", "ptr pool,ptr ctx", "i64")
+        pool, context = f.arguments
+        job, counter = f.at(pool, POOL, "job"), f.at(pool, POOL, "counter")
+        total, least = f.read(job, JOB, "total"), f.read(job, JOB, "least")
+        share = f.op("mul", f.cast("zext", f.read(job, JOB, "threads"), "i64"), i64(4))
+        done = f.variable("i64", i64(0))
+        with f.forever() as loop:
+            begin = f.atomic_load("i64", counter, "monotonic")
+            left = f.sub(total, begin)
+            empty = f.icmp("sle", left, i64(0))
+            with f.when(f.op("or", empty, self._faulted(f, job))):
+                loop.leave()
+            size = f.minimum(f.maximum(f.op("sdiv", left, share), least), left)
+            end = f.add(begin, size)
+            with f.when(f.compare_exchange(counter, begin, end)):
+                self._run_range(f, job, context, begin, end)
+                f.put(done, f.add(f.get("i64", done), size))
+        f.ret(f.get("i64", done))
+
+    def _fill_context(self, f: Code, context: Value, job: Value) -> None:
+        for name in ("nx", "ny", "nz", "fault"):
+            f.write(context, CONTEXT, name, f.read(job, JOB, name))
+
+    # Workers
+
+    def _enter(self) -> None:
+        """enter(worker): take part in the job, once inside the door."""
+        f = self._code("enter", "ptr worker")
+        (worker,) = f.arguments
+        pool, context = f.read(worker, WORKER, "pool"), f.at(worker, WORKER, "context")
+        job = f.at(pool, POOL, "job")
+        count, n = f.read(job, JOB, "count"), f.read(pool, POOL, "worker_count")
+        apart = f.sub(f.add(f.read(worker, WORKER, "index"), n), f.read(job, JOB, "base"))
+        position = f.add(f.op("urem", apart, n), i32(1))
+        with f.when(f.icmp("sgt", position, count)):
+            f.ret()  # woken for an earlier job, not needed in this one
+        for child in (1, 2):
+            other = f.add(f.op("mul", position, i32(2)), i32(child))
+            drawn = f.atomic_load("i64", f.at(pool, POOL, "counter"), "monotonic")
+            more = f.icmp("slt", drawn, f.read(job, JOB, "total"))
+            with f.when(f.op("and", f.icmp("sle", other, count), more)):
+                f.call("void", "wake", pool, other)
+        need = f.read(job, JOB, "scratch_bytes")
+        # A worker that gets no scratch takes no programs; the launcher runs them all.
+        with f.when(f.call("i1", "grow", context, f.at(worker, WORKER, "capacity"), need)):
+            self._fill_context(f, context, job)
+            f.call("i64", "drain", pool, context)
+        f.ret()
+
+    def _worker(self) -> None:
+        """ptr work(worker): a thread's life."""
+        f = self._code("work", "ptr worker", "ptr")
+        (worker,) = f.arguments
+        pool, word = f.read(worker, WORKER, "pool"), f.at(worker, WORKER, "wake")
+        door = f.at(pool, POOL, "door")
+        if self.system.affinity:
+            self._pin(f, f.read(worker, WORKER, "cpu"))
+        last = f.variable("i32", i32(0))
+        with f.forever() as life:
+            seen = f.atomic_load("i32", word)
+            with f.when(f.icmp("eq", seen, f.get("i32", last))):
+                f.call("void", "park", word, seen)
+                life.restart()
+            f.put(last, seen)
+            with f.forever() as knock:
+                state = f.atomic_load("i32", door, "monotonic")
+                with f.when(f.icmp("eq", f.op("and", state, i32(OPEN)), i32(0))):
+                    life.restart()
+                with f.when(f.compare_exchange(door, state, f.add(state, i32(1)))):
+                    knock.leave()
+            f.call("void", "enter", worker)
+            before = f.atomic("sub", door, i32(1), "acq_rel")
+            with f.when(f.icmp("eq", before, i32(1))):  # shut, and this was the last one inside
+                f.call("void", "unpark", door)
+        f.unreachable()
+
+    def _pin(self, f: Code, cpu: Value) -> None:
+        """Keep the current thread on one CPU; a CPU beyond the mask's size stays unpinned."""
+        size = 1024  # bytes: 8192 CPUs
+        with f.when(f.op("and", f.icmp("sge", cpu, i32(0)), f.icmp("slt", cpu, i32(8 * size)))):
+            mask = f.variable("", size=size)
+            f.call("void", "llvm.memset.p0.i64", mask, const("i8", 0), i64(size), const("i1", 0))
+            wide = f.cast("zext", cpu, "i64")
+            place = f.gep("i8", mask, f.op("lshr", wide, i64(3)))
+            bit = f.op("shl", i32(1), f.op("and", cpu, i32(7)))
+            f.put(place, f.cast("trunc", bit, "i8"))
+            f.call("i32", "sched_setaffinity", i32(0), i64(size), mask)
+
+    def _start(self) -> None:
+        """start(pool): create the workers, with all signals blocked (Python's thread gets them)."""
+        f = self._code("start", "ptr pool")
+        (pool,) = f.arguments
+        f.write(pool, POOL, "started", i32(1))
+        if not self.system.threads:
+            f.ret()
+            return
+        every, before = f.variable("", size=256), f.variable("", size=256)
+        thread = f.variable("ptr", NULL)
+        f.call("i32", "sigfillset", every)
+        set_mask = 3 if sys.platform == "darwin" else 2
+        f.call("i32", "pthread_sigmask", i32(set_mask), every, before)
+        count, workers = f.read(pool, POOL, "worker_count"), f.read(pool, POOL, "workers")
+        if self.system.futex is None:
+            self._prepare_sleep(f, f.at(pool, POOL, "door"))
+        index = f.variable("i32", i32(0))
+        with f.forever() as loop:
+            at = f.get("i32", index)
+            with f.when(f.icmp("eq", at, count)):
+                loop.leave()
+            step = f.op("mul", f.cast("zext", at, "i64"), i64(WORKER.size))
+            worker = f.gep("i8", workers, step)
+            if self.system.futex is None:
+                self._prepare_sleep(f, f.at(worker, WORKER, "wake"))
+            work = Value("ptr", "@work")
+            status = f.call("i32", "pthread_create", thread, NULL, work, worker)
+            with f.when(f.icmp("ne", status, i32(0))):
+                f.write(pool, POOL, "worker_count", at)  # as many as the system gives
+                loop.leave()
+            f.call("i32", "pthread_detach", f.get("ptr", thread))
+            f.put(index, f.add(at, i32(1)))
+        f.call("i32", "pthread_sigmask", i32(set_mask), before, NULL)
+        f.ret()
+
+    def _prepare_sleep(self, f: Code, word: Value) -> None:
+        f.call("i32", "pthread_mutex_init", f.offset(word, 64), NULL)
+        f.call("i32", "pthread_cond_init", f.offset(word, 64 + 96), NULL)
+
+    # Launching
+
+    def _choose(self) -> None:
+        """i32 choose(pool, job, left): who helps with `left` programs; sets count and base."""
+        f = self._code("choose", "ptr pool,ptr job,i64 left", "i32")
+        pool, job, left = f.arguments
+        n = f.read(pool, POOL, "worker_count")
+        wanted = f.sub(f.read(job, JOB, "threads"), i32(1))
+        count = f.variable("i32", f.minimum(wanted, n))
+        base = f.variable("i32", i32(0))
+        if self.system.affinity:
+            here = f.call("i32", "sched_getcpu")
+            index = f.variable("i32", i32(0))
+            with f.forever() as search:
+                at = f.get("i32", index)
+                with f.when(f.icmp("sge", at, n)):
+                    search.leave()
+                step = f.op("mul", f.cast("zext", at, "i64"), i64(WORKER.size))
+                worker = f.gep("i8", f.read(pool, POOL, "workers"), step)
+                with f.when(f.icmp("eq", f.read(worker, WORKER, "cpu"), here)):
+                    f.put(base, f.add(at, i32(1)))  # the last to be woken is this CPU's own
+                    search.leave()
+                f.put(index, f.add(at, i32(1)))
+        most = f.cast("trunc", f.minimum(f.sub(left, i64(1)), i64(1 << 20)), "i32")
+        f.put(count, f.minimum(f.get("i32", count), most))
+        f.write(job, JOB, "count", f.get("i32", count))
+        f.write(job, JOB, "base", f.get("i32", base))
+        f.ret(f.get("i32", count))
+
+    def _parallel(self) -> None:
+        """i64 parallel(pool, ctx, job, begin): run the rest with the pool, which is locked."""
+        f = self._code("parallel", "ptr pool,ptr ctx,ptr job,i64 begin", "i64")
+        pool, context, job, begin = f.arguments
+        with f.when(f.icmp("eq", f.read(pool, POOL, "started"), i32(0))):
+            f.call("void", "start", pool)
+        left = f.sub(f.read(job, JOB, "total"), begin)
+        count = f.call("i32", "choose", pool, job, left)
+        shared, door = f.at(pool, POOL, "job"), f.at(pool, POOL, "door")
+        size = i64(JOB.size)
+        f.call("void", "llvm.memcpy.p0.p0.i64", shared, job, size, const("i1", 0))
+        f.atomic_store(f.at(pool, POOL, "counter"), begin, "monotonic")
+        f.atomic_store(door, i32(OPEN), "release")
+        for position in (1, 2):
+            with f.when(f.icmp("sge", count, i32(position))):
+                f.call("void", "wake", pool, i32(position))
+        mine = f.call("i64", "drain", pool, context)
+        f.atomic("and", door, i32(~OPEN), "acq_rel")
+        turns = f.variable("i32", i32(0))
+        with f.forever() as wait:
+            inside = f.atomic_load("i32", door)
+            with f.when(f.icmp("eq", inside, i32(0))):
+                wait.leave()
+            turn = f.get("i32", turns)
+            with f.when(f.icmp("sge", turn, i32(2000))):
+                f.call("void", "park", door, inside)
+            f.put(turns, f.add(turn, i32(1)))
+            self._pause(f)
+        f.ret(mine)
+
+    def _pause(self, f: Code) -> None:
+        if is_x86():
+            f.call("void", "llvm.x86.sse2.pause")
+        elif platform.machine().lower() in ("aarch64", "arm64"):
+            f.call("void", "llvm.aarch64.hint", i32(1))
+
+    def _serial(self) -> None:
+        """i64 serial(pool, ctx, job, cost): run programs until all are done or `threshold` ticks
+        have passed; returns the number done. `cost` (double, ticks a program) is updated."""
+        f = self._code("serial", "ptr pool,ptr ctx,ptr job,ptr cost", "i64")
+        pool, context, job, cost = f.arguments
+        total, threshold = f.read(job, JOB, "total"), f.read(pool, POOL, "threshold")
+        limit = f.cast("sitofp", threshold, "double")
+        with f.when(f.icmp("eq", total, i64(1))):
+            start = f.call("i64", "ticks")
+            self._run_range(f, job, context, i64(0), i64(1))
+            spent = f.maximum(f.sub(f.call("i64", "ticks"), start), i64(1))
+            f.put(cost, f.cast("sitofp", spent, "double"))
+            f.ret(i64(1))
+        # A first step of what should take a sixteenth of the threshold, at least one program.
+        first = f.op("fdiv", f.op("fmul", limit, const("double", 1 / 16)), f.get("double", cost))
+        first = self._whole(f, first, total)
+        done, step = f.variable("i64", i64(0)), f.variable("i64", first)
+        start = f.call("i64", "ticks")
+        with f.forever() as loop:
+            begin = f.get("i64", done)
+            end = f.add(begin, f.minimum(f.get("i64", step), f.sub(total, begin)))
+            self._run_range(f, job, context, begin, end)
+            f.put(done, end)
+            spent = f.sub(f.call("i64", "ticks"), start)
+            elapsed = f.cast("sitofp", f.maximum(spent, i64(1)), "double")
+            each = f.op("fdiv", elapsed, f.cast("sitofp", end, "double"))
+            f.put(cost, each)
+            finished = f.op("or", f.icmp("eq", end, total), f.icmp("sge", spent, threshold))
+            with f.when(f.op("or", finished, self._faulted(f, job))):
+                loop.leave()
+            more = f.op("fdiv", f.op("fsub", limit, elapsed), each)
+            f.put(step, f.minimum(self._whole(f, more, total), f.op("mul", end, i64(3))))
+        f.ret(f.get("i64", done))
+
+    def _whole(self, f: Code, number: Value, most: Value) -> Value:
+        """A double as an integer from 1 to `most`."""
+        number = f.call("i64", "llvm.fptosi.sat.i64.f64", number)
+        return f.minimum(f.maximum(number, i64(1)), most)
+
+    def _run(self) -> None:
+        """i32 tritium_run(pool, job, cost, entry): run a grid; returns `OK`, `NO_MEMORY`, ....
+
+        `entry` points to an `ENTRY`, whose `function` is called, once, for grids that last.
+        """
+        f = self._code("tritium_run", "ptr pool,ptr job,ptr cost,ptr request", "i32")
+        pool, job, cost, entry = f.arguments
+        slot = f.call("ptr", "take_slot", pool)
+        context = f.at(slot, SLOT, "context")
+        need = f.read(job, JOB, "scratch_bytes")
+        enough = f.call("i1", "grow", context, f.at(slot, SLOT, "capacity"), need)
+        with f.when(f.op("xor", enough, const("i1", 1))):
+            f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
+            f.ret(i32(NO_MEMORY))
+        self._fill_context(f, context, job)
+        total = f.read(job, JOB, "total")
+        limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
+        expected = f.op("fmul", f.get("double", cost), f.cast("sitofp", total, "double"))
+        done = f.variable("i64", i64(0))
+        with f.when(f.fcmp("olt", expected, limit)):
+            f.put(done, f.call("i64", "serial", pool, context, job, cost))
+        status = f.variable("i32", i32(OK))
+        unfinished = f.icmp("slt", f.get("i64", done), total)
+        calm = f.op("xor", self._faulted(f, job), const("i1", 1))
+        with f.when(f.op("and", unfinished, calm)):
+            threads = f.invoke("i32", f.read(entry, ENTRY, "function"), entry)
+            f.write(job, JOB, "threads", threads)
+            with f.when(f.icmp("slt", threads, i32(0))):
+                f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
+                f.ret(i32(ERROR_SET))
+            f.call("void", "finish", pool, context, job, cost, f.get("i64", done))
+        f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
+        f.ret(f.get("i32", status))
+
+    def _take_slot(self) -> None:
+        """ptr take_slot(pool): a free context; with too many launching threads, wait for one."""
+        f = self._code("take_slot", "ptr pool", "ptr")
+        (pool,) = f.arguments
+        index = f.variable("i64", i64(0))
+        with f.forever() as search:
+            step = f.op("mul", f.get("i64", index), i64(SLOT.size))
+            slot = f.gep("i8", f.read(pool, POOL, "slots"), step)
+            busy = f.at(slot, SLOT, "busy")
+            with f.when(f.compare_exchange(busy, i32(0), i32(1))):
+                search.leave()
+            following = f.add(f.get("i64", index), i64(1))
+            f.put(index, f.op("urem", following, i64(SLOTS)))
+        step = f.op("mul", f.get("i64", index), i64(SLOT.size))
+        f.ret(f.gep("i8", f.read(pool, POOL, "slots"), step))
+
+    def _finish(self) -> None:
+        """finish(pool, ctx, job, cost, done): run what the serial phase has left: chunks of our
+        own until the pool is ours."""
+        f = self._code("finish", "ptr pool,ptr ctx,ptr job,ptr cost,i64 first")
+        pool, context, job, cost, first = f.arguments
+        done = f.variable("i64", first)
+        total, lock = f.read(job, JOB, "total"), f.at(pool, POOL, "lock")
+        start = f.call("i64", "ticks")
+        limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
+        mine = f.variable("i64", i64(0))
+        with f.forever() as loop:
+            begin = f.get("i64", done)
+            left = f.sub(total, begin)
+            ended = f.op("or", f.icmp("sle", left, i64(0)), self._faulted(f, job))
+            with f.when(ended):
+                loop.leave()
+            # Chunks of at least a quarter of the threshold keep the counter's cost below 1 %.
+            quarter = f.op("fmul", limit, const("double", 0.25))
+            least = self._whole(f, f.op("fdiv", quarter, f.get("double", cost)), left)
+            f.write(job, JOB, "least", least)
+            alone = f.icmp("sle", f.read(job, JOB, "threads"), i32(1))
+            alone = f.op("or", alone, f.icmp("eq", left, i64(1)))
+            alone = f.op("or", alone, f.icmp("sle", f.read(pool, POOL, "worker_count"), i32(0)))
+            self._share(f, loop, (pool, context, job, lock), alone, (done, mine))
+            # No pool for us (now): some programs of our own, then ask again.
+            end = f.add(begin, f.select(alone, left, least))
+            self._run_range(f, job, context, begin, end)
+            f.put(done, end)
+            f.put(mine, f.add(f.get("i64", mine), f.sub(end, begin)))
+        own = f.get("i64", mine)
+        with f.when(f.icmp("sgt", own, i64(0))):
+            spent = f.maximum(f.sub(f.call("i64", "ticks"), start), i64(1))
+            ratio = f.cast("sitofp", spent, "double"), f.cast("sitofp", own, "double")
+            f.put(cost, f.op("fdiv", *ratio))
+        f.ret()
+
+    def _share(
+        self, f: Code, loop: Forever, values: tuple[Value, Value, Value, Value],
+        alone: Value, counts: tuple[Value, Value],
+    ) -> None:  # fmt: skip
+        """Unless `alone`: if the pool is free, run all that is left with it and leave the loop."""
+        pool, context, job, lock = values
+        done, mine = counts
+        with f.when(f.op("xor", alone, const("i1", 1))), f.when(
+            f.compare_exchange(lock, i32(0), i32(1))
+        ):
+            ran = f.call("i64", "parallel", pool, context, job, f.get("i64", done))
+            f.put(mine, f.add(f.get("i64", mine), ran))
+            f.atomic_store(lock, i32(0))
+            loop.leave()
