@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,28 +66,35 @@ def distinct_registers(layout: LinearLayout) -> list[int]:
 
 
 def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
-    """How to access a tile of pointers: as wide as the layout, the addresses' contiguity and
-    alignment and the mask allow. `least`: contiguity that is known otherwise."""
-    type: Any = pointer.type
-    if not ir.shape_of(type):
+    """How to access a tile of pointers, or (the first thread alone) one."""
+    if not ir.shape_of(pointer.type):
         first = c.f.icmp("eq", c.thread, c.i32(0))
         return Access(((0,),), first)
+    groups = register_groups(c.axis_info, pointer, mask, least)
+    return Access(groups, c.owner(layout_of(pointer.type)))
+
+
+def register_groups(
+    axis_info: Callable[[SSAValue], Any], pointer: SSAValue, mask: SSAValue | None, least: int = 1
+) -> tuple[tuple[int, ...], ...]:
+    """The registers of a tile of pointers that are accessed together: as wide as the layout, the
+    addresses' contiguity and alignment and the mask allow. `least`: contiguity that is known
+    otherwise."""
+    type: Any = pointer.type
     layout = layout_of(type)
     pointee: Any = ir.element_type(type)
     size = memory_bytes(pointee.pointee)
     axis, bits = run_axis(layout, MAX_BYTES // size)
     width = 1 << len(bits)
     if width > 1:
-        width = min(width, max(least, _contiguous(c, pointer, axis, size, width)))
+        width = min(width, max(least, _contiguous(axis_info(pointer), axis, size, width)))
         if mask is not None and least < width:
-            width = min(width, c.axis_info(mask).constancy[axis])
-    registers = distinct_registers(layout)
-    return Access(grouped(registers, bits[: width.bit_length() - 1]), c.owner(layout))
+            width = min(width, axis_info(mask).constancy[axis])
+    return grouped(distinct_registers(layout), bits[: width.bit_length() - 1])
 
 
-def _contiguous(c: Context, pointer: SSAValue, axis: int, size: int, width: int) -> int:
+def _contiguous(info: Any, axis: int, size: int, width: int) -> int:
     """The largest number of neighbours, at most `width`, that one aligned access covers."""
-    info = c.axis_info(pointer)
     while width > 1:
         aligned = info.divisibility[axis] % (width * size) == 0
         if info.contiguity[axis] >= width and aligned:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.access import (
     distinct_registers,
     grouped,
-    plan,
+    register_groups,
     store_words,
     to_memory,
 )
 from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.shared import memory_layout, place_of, runs
+from tritium.backends.nvidia.lower.shared import memory_layout, place_of, run_bits
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value
@@ -27,6 +30,17 @@ def _is_zero(values: tuple[Value, ...]) -> bool:
     return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
 
 
+def copy_groups(axis_info: Callable[[SSAValue], Any], op: Any) -> tuple[tuple[int, ...], ...]:
+    """The registers (of pointers) that one copy is for: neighbours in both memories."""
+    tile = layout_of(op.src.type)
+    pointee: Any = ir.element_type(op.src.type)
+    groups = register_groups(axis_info, op.src, op.mask, least=op.contiguity)
+    place = place_of(tile, memory_layout(op.result.type))
+    width = min(len(groups[0]), 1 << len(run_bits(place, memory_bytes(pointee.pointee))))
+    bits = [b for b in range(32) if groups[0][-1] >> b & 1][: width.bit_length() - 1]
+    return grouped(distinct_registers(tile), bits)
+
+
 @lowers(NVIDIA, ttgir.AsyncCopyGlobalToLocalOp)
 def async_copy(c: Context, op: Any) -> None:
     """Each thread copies its elements, 4 to 16 bytes at a time. Where the mask is false, zeros
@@ -36,12 +50,10 @@ def async_copy(c: Context, op: Any) -> None:
     size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
     tile = layout_of(type)
     place = place_of(tile, memory_layout(memory.type))
-    access = plan(c, op.src, op.mask, least=op.contiguity)
-    width = min(len(access.groups[0]), len(runs(c, tile, place, size).groups[0]))
+    groups, owner = copy_groups(c.axis_info, op), c.owner(tile)
+    width = len(groups[0])
     if width * size < 4:
         raise c.unsupported(op, f"copies of {width * size} bytes; 4 are the least")
-    bits = [b for b in range(32) if access.groups[0][-1] >> b & 1][: width.bit_length() - 1]
-    groups = grouped(distinct_registers(tile), bits)
     pointers = c.tile(op.src)
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
@@ -51,14 +63,14 @@ def async_copy(c: Context, op: Any) -> None:
             c.f.emit(SHARED, f"getelementptr {element}, {memory.address}, {offset}")
         )
         mask = None if masks is None else masks[group[0]]
-        condition = access.owner if zero else _both(c, mask, access.owner)
+        condition = owner if zero else _both(c, mask, owner)
         keep = op.cache is CacheModifier.CA
         copy(c, to, pointers[group[0]], width * size, mask if zero else None, keep, condition)
         if not zero and mask is not None:
             assert others is not None
             unset = c.f.op("xor", mask, Value("i1", "true"))
             parts = [to_memory(c, others[r]) for r in group]
-            store_words(c, to, parts, _both(c, unset, access.owner), "st.shared", "r")
+            store_words(c, to, parts, _both(c, unset, owner), "st.shared", "r")
     c.set(op.results[0], None)
 
 

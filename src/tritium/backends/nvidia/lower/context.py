@@ -28,6 +28,9 @@ class Memory:
     type: Any
 
 
+UNUSED = Value("unused", "!")
+"""In the place of a register of a tile that nothing uses (`demand`). No LLVM IR can name it."""
+
 Tile: TypeAlias = "tuple[Value, ...]"
 Lowered: TypeAlias = "Value | Tile | Memory | None"
 
@@ -60,6 +63,7 @@ class Context:
         entry: a section that dominates the whole body; index arithmetic goes there.
         thread: the thread's index; `lane` and `warp` are parts of it.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
+        demand: the mask of the registers of a tile that are used.
     """
 
     f: Function
@@ -73,6 +77,7 @@ class Context:
     lane: Value
     warp: Value
     contract: str = "contract"
+    demand: Callable[[SSAValue], int] = lambda value: -1
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
     callees: dict[str, str] = field(default_factory=dict[str, str])
     run: Callable[[Any], None] = lambda block: None

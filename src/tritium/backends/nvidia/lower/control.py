@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.nvidia.lower.context import Context, Lowered
+from tritium.backends.nvidia.lower.context import UNUSED, Context, Lowered
 from tritium.backends.nvidia.lower.elementwise import emit
 from tritium.backends.nvidia.lower.types import value_type
 from tritium.ir import types as ir
@@ -65,16 +66,28 @@ def _define(
 
 @lowers(NVIDIA, scf.ForOp)
 def for_loop(c: Context, op: scf.ForOp) -> None:
-    inits = list(op.inits)
+    inits, carried = list(op.inits), op.body.args[1:]
     forms = _forms(c, inits)
     lower, upper, step = (c.scalar(v) for v in (op.lower, op.upper, op.step))
-    with c.f.loop(lower, upper, step, _flat(c, inits), signed=not op.unsignedCmp) as loop:
+    used = [
+        bool(c.demand(argument) >> i & 1) or not isinstance(form, tuple)
+        for argument, form, init in zip(carried, forms, inits, strict=True)
+        for i in range(len(c.flat(init)))
+    ]
+    first = list(compress(_flat(c, inits), used))
+    with c.f.loop(lower, upper, step, first, signed=not op.unsignedCmp) as loop:
         c.set(op.body.args[0], loop.index)
-        _define(c, op.body.args[1:], loop.carried, forms)
+        _define(c, carried, _spread(loop.carried, used), forms)
         lower_block(c, op.body)
         assert op.body.last_op is not None
-        loop.next = _flat(c, op.body.last_op.operands)
-    _define(c, op.results, loop.results, forms)
+        loop.next = list(compress(_flat(c, op.body.last_op.operands), used))
+    _define(c, op.results, _spread(loop.results, used), forms)
+
+
+def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:
+    """The inverse of `compress`."""
+    left = iter(parts)
+    return [next(left) if u else UNUSED for u in used]
 
 
 @lowers(NVIDIA, scf.IfOp)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tritium.backends.nvidia.lower.context import Context
+from tritium.backends.nvidia.lower.context import UNUSED, Context
 from tritium.backends.nvidia.lower.types import memory_bytes, memory_type, value_type
 from tritium.ir import types as ir
 from tritium.lowering import elementwise as table
@@ -22,6 +22,11 @@ ELEMENTWISE = "nvidia.elementwise"
 _NARROW = frozenset({"half", "bfloat"})
 
 
+def is_elementwise(op: Any) -> bool:
+    """Whether `emit` lowers the op."""
+    return type(op) in rules(ELEMENTWISE)  # pyright: ignore[reportUnknownArgumentType]
+
+
 def emit(c: Context, op: Any) -> bool:
     """Lower an elementwise op; false if it is none. Registers with equal operands (those of a
     splat, say) are computed once."""
@@ -29,10 +34,13 @@ def emit(c: Context, op: Any) -> bool:
     if rule is None:
         return False
     operands = [c.tile(v) for v in op.operands]
-    count = max((len(o) for o in operands), default=1)
+    count, used = max((len(o) for o in operands), default=1), c.demand(op.results[0])
     known: dict[tuple[Value, ...], Value] = {}
     results: list[Value] = []
     for i in range(count):
+        if not used >> i & 1:
+            results.append(UNUSED)
+            continue
         values: tuple[Value, ...] = tuple(o[i % len(o)] for o in operands)
         if values not in known:
             known[values] = rule(c, op, *values)

@@ -12,6 +12,7 @@ from tritium.backends.nvidia.lower.allocation import allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
+from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.descriptors import describe
 from tritium.backends.nvidia.lower.reduce import scratch_bytes
 from tritium.backends.nvidia.lower.shared import conversion_bytes
@@ -108,6 +109,7 @@ def _kernel(out: Module, op: Any, arch: int, num_warps: int, options: Any) -> in
         out.globals["smem"] = "external addrspace(3) global [0 x i8], align 1024"
     context = _context(f, op, arch, num_warps, options, allocation)
     context.barriers = Barriers(allocation).find(blocks)
+    context.demand = Demand(context.axis_info).find(blocks).of
     for argument, value in zip(op.body.args, f.arguments, strict=False):
         context.set(argument, value)
     lower_function(context, blocks)

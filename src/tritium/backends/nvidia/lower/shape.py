@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tritium.backends.nvidia.lower.context import Context, layout_of, register_count
+from tritium.backends.nvidia.lower.context import UNUSED, Context, layout_of, register_count
 from tritium.backends.nvidia.lower.types import value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
-from tritium.ops import ttir, ub
+from tritium.ops import ttgir, ttir, ub
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.llvm import AssumeOp
 
@@ -82,10 +82,11 @@ def program(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttir.MakeRangeOp)
 def make_range(c: Context, op: ttir.MakeRangeOp) -> None:
-    layout = layout_of(op.results[0].type)
-    indices = c.positions(layout, range(layout.in_size(REGISTER)))
-    if op.start:
-        indices = [c.f.op("add", i, c.i32(op.start), "nsw") for i in indices]
+    layout, used = layout_of(op.results[0].type), c.demand(op.results[0])
+    indices = [UNUSED] * layout.in_size(REGISTER)
+    registers = [r for r in range(len(indices)) if used >> r & 1]
+    for register, index in zip(registers, c.positions(layout, registers), strict=True):
+        indices[register] = c.f.op("add", index, c.i32(op.start), "nsw") if op.start else index
     c.set(op.results[0], indices)
 
 
@@ -158,50 +159,42 @@ def _matters(layout: LinearLayout, name: str, bit: int) -> bool:
     return bit < len(columns) and columns[bit] != 0
 
 
-def _in_thread(c: Context, op: Any, moved: Sequence[int] | None = None) -> None:
+def moved_registers(op: Any) -> list[int] | None:
+    """For an op that moves elements and computes nothing, each result register's source register,
+    where both are in the same thread; None for other ops, and where they are not."""
+    if not isinstance(op, (*_RENUMBERING, ttgir.ConvertLayoutOp)):
+        return None
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    registers = source_registers(source, result, moved)
+    if isinstance(op, ttir.TransOp):
+        return source_registers(source, result, op.order)
+    if isinstance(op, ttir.ReshapeOp):
+        return source_registers(flatten(source), flatten(result))
+    if isinstance(op, ttir.ExpandDimsOp):
+        axes = [i for i in range(len(result.out_names)) if i != op.axis]
+        narrow = result.restrict(result.in_names, [dim(i) for i in axes])
+        narrow = narrow.rename_outs({dim(a): f"to{i}" for i, a in enumerate(axes)})
+        narrow = narrow.rename_outs({f"to{i}": dim(i) for i in range(len(axes))})
+        return source_registers(source, narrow)
+    return source_registers(source, result)
+
+
+_RENUMBERING = (ttir.BroadcastOp, ttir.TransOp, ttir.ExpandDimsOp, ttir.ReshapeOp)
+
+
+def in_thread(c: Context, op: Any) -> bool:
+    """Lower an op that renumbers registers, if that is all it takes."""
+    registers = moved_registers(op)
     if registers is None:
-        raise c.unsupported(op, "elements would move between threads")
+        return False
     values = c.tile(op.src)
     c.set(op.results[0], [values[r] for r in registers])
+    return True
 
 
-@lowers(NVIDIA, ttir.BroadcastOp)
-def broadcast(c: Context, op: ttir.BroadcastOp) -> None:
-    _in_thread(c, op)
-
-
-@lowers(NVIDIA, ttir.TransOp)
-def transpose(c: Context, op: ttir.TransOp) -> None:
-    """The layouts agree, so that only registers are renumbered."""
-    _in_thread(c, op, op.order)
-
-
-@lowers(NVIDIA, ttir.ExpandDimsOp)
-def expand_dims(c: Context, op: ttir.ExpandDimsOp) -> None:
-    source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    axes = [i for i in range(len(result.out_names)) if i != op.axis]
-    narrow = result.restrict(result.in_names, [dim(i) for i in axes])
-    narrow = narrow.rename_outs({dim(a): f"to{i}" for i, a in enumerate(axes)})
-    narrow = narrow.rename_outs({f"to{i}": dim(i) for i in range(len(axes))})
-    registers = source_registers(source, narrow)
-    if registers is None:
+@lowers(NVIDIA, *_RENUMBERING)
+def renumber(c: Context, op: Any) -> None:
+    if not in_thread(c, op):
         raise c.unsupported(op, "elements would move between threads")
-    values = c.tile(op.src)
-    c.set(op.results[0], [values[r] for r in registers])
-
-
-@lowers(NVIDIA, ttir.ReshapeOp)
-def reshape(c: Context, op: ttir.ReshapeOp) -> None:
-    """Both layouts as maps to the row-major index, the last axis in the lowest bits."""
-    registers = source_registers(
-        flatten(layout_of(op.src.type)), flatten(layout_of(op.results[0].type))
-    )
-    if registers is None:
-        raise c.unsupported(op, "elements would move between threads")
-    values = c.tile(op.src)
-    c.set(op.results[0], [values[r] for r in registers])
 
 
 def flatten(layout: LinearLayout) -> LinearLayout:

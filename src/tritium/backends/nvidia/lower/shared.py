@@ -19,7 +19,7 @@ from tritium.backends.nvidia.lower.access import (
     word_type,
 )
 from tritium.backends.nvidia.lower.context import Context, Memory, Tile, bits_of, layout_of
-from tritium.backends.nvidia.lower.shape import source_registers
+from tritium.backends.nvidia.lower.shape import in_thread, moved_registers
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import OFFSET, REGISTER, dim, linear
@@ -53,14 +53,19 @@ class Run:
 
 def runs(c: Context, tile: LinearLayout, place: LinearLayout, size: int, most: int = 16) -> Run:
     """The widest accesses, at most `most` bytes, in which registers are neighbours in memory."""
+    groups = grouped(distinct_registers(tile), run_bits(place, size, most))
+    return Run(groups, c.positions(place, [g[0] for g in groups]))
+
+
+def run_bits(place: LinearLayout, size: int, most: int = 16) -> list[int]:
+    """The register bits that are 1, 2, 4, ... elements further in memory, up to `most` bytes."""
     columns, bits = place.columns_of(REGISTER), list[int]()
     while size << len(bits) < most and 1 << len(bits) in columns:
         low = 1 << len(bits)
         if sum(1 for x in place.columns if x & low) != 1:
             break
         bits.append(columns.index(low))
-    groups = grouped(distinct_registers(tile), bits)
-    return Run(groups, c.positions(place, [g[0] for g in groups]))
+    return bits
 
 
 def store_tile(
@@ -149,10 +154,8 @@ def convert(c: Context, op: Any) -> None:
     """Nothing or a renumbering of registers where elements stay in their threads; else through
     shared memory."""
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    registers = source_registers(source, result)
     values = c.tile(op.src)
-    if registers is not None:
-        c.set(op.results[0], [values[r] for r in registers])
+    if in_thread(c, op):
         return
     type = op.src.type
     memory = padded(result, memory_bytes(type))
@@ -165,7 +168,7 @@ def convert(c: Context, op: Any) -> None:
 def conversion_bytes(op: Any) -> int:
     """Shared memory that a change of layout needs."""
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    if source_registers(source, result) is not None:
+    if moved_registers(op) is not None:
         return 0
     size = memory_bytes(op.src.type)
     memory = padded(result, size)
