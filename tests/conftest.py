@@ -8,12 +8,15 @@ import tempfile
 
 import pytest
 
+from tests.support import device
 from tritium import knobs
 
 _VARIABLE = "TRITON_CACHE_DIR"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    device.device = config.getoption("--device")
+    device.targets = tuple(int(part) for part in config.getoption("--targets").split(","))
     # Workers of pytest-xdist inherit the folder from the process that starts them, and share it.
     if hasattr(config, "workerinput"):
         return
@@ -24,7 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="also run tests that need this"
+        "--device", choices=("cpu", "cuda", "ptx"), default="cpu",
+        help="where kernels run; ptx: on the CPU, and they are assembled for GPUs besides",
+    )  # fmt: skip
+    parser.addoption(
+        "--targets", default="90", help="compute capabilities to assemble for: 80,90,100"
     )
 
 

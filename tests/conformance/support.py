@@ -19,8 +19,8 @@ import numpy as np
 
 import tritium
 import tritium.language as tl
+from tests.support.device import native
 from tritium.runtime.interpreted import InterpretedFunction
-from tritium.runtime.jit import JITFunction
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     name: np.dtype(kind)
@@ -61,7 +61,7 @@ def build(source: str, name: str = "kernel", **names: Any) -> Callable[..., Any]
 
 
 WAYS: Mapping[str, Callable[[Callable[..., Any]], Any]] = {
-    "native": JITFunction,
+    "native": native,
     "interpreted": InterpretedFunction,
 }
 

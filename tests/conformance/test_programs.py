@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from tests.conformance.support import build, run
+from tests.support.device import native
 from tritium.runtime.interpreted import InterpretedFunction
-from tritium.runtime.jit import JITFunction
 
 
 def both(source, args, grid=(1,), **names):
     """The output `o` after a launch, the same both ways."""
-    native, other = (
+    found, other = (
         run(build(source, **names), args, grid, w)["o"] for w in ("native", "interpreted")
     )
-    np.testing.assert_array_equal(native, other)
-    return native
+    np.testing.assert_array_equal(found, other)
+    return found
 
 
 def integers(n=16):
@@ -384,7 +384,7 @@ def kernel(x):
 
 def test_printing(capfd):
     x = np.float32([0.5, 1, -2, 8])
-    JITFunction(build(PRINTS))[(1,)](x)
+    native(build(PRINTS))[(1,)](x)
     lines = capfd.readouterr().out.splitlines()
     assert "pid (0, 0, 0) idx (0) values: 0.500000" in [line.replace("( ", "(") for line in lines]
     assert len(lines) == 4 + 1 + 4 + 4 or len(lines) == 4 + 4 + 4 + 4
@@ -414,7 +414,7 @@ def kernel(x, o):
 """
 
 
-@pytest.mark.parametrize("runner", [JITFunction, InterpretedFunction])
+@pytest.mark.parametrize("runner", [native, InterpretedFunction])
 def test_assertions(runner):
     good, bad = np.int32([1, 2, 3, 4]), np.int32([1, 0, 3, 4])
     out = np.zeros(4, np.int32)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.device import native
 from tests.support.frontend import evaluate
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.jit import JITFunction
@@ -17,7 +18,7 @@ def _copies(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def _native(fn: Callable[..., Any], grid: tuple[int, ...], args: dict[str, Any]) -> None:
-    JITFunction(fn)[grid](**args)
+    native(fn)[grid](**args)
 
 
 def _interpreted(fn: Callable[..., Any], grid: tuple[int, ...], args: dict[str, Any]) -> None:
