@@ -152,6 +152,8 @@ def test_wrong_casts():
             x.to(tl.float16, fp_downcast_rounding="up")
         with pytest.raises(ValueError, match="set only for truncating fp conversions"):
             x.to(tl.float64, fp_downcast_rounding="rtz")
+        # A kernel for several dtypes names the rounding also where nothing is left to round.
+        assert x.to(x.dtype, fp_downcast_rounding="rtne") is x
         with pytest.raises(TypeError, match="which is no dtype"):
             x.to(3)
         with pytest.raises(TypeError, match="pointers convert to and from integers"):
