@@ -73,6 +73,8 @@ from tritium.language.public import histogram as histogram
 from tritium.language.public import maximum as maximum
 from tritium.language.public import minimum as minimum
 from tritium.language.public import mul as mul
+from tritium.language.public import sort_whole as sort_whole
+from tritium.language.public import sorts_whole as sorts_whole
 from tritium.language.public import sub as sub
 from tritium.language.public import to_tensor as to_tensor
 from tritium.language.public import where as where

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.language import arithmetic, casts
+from tritium.language import arithmetic, casts, emitter
 from tritium.language.arithmetic import PropagateNan
+from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
 from tritium.language.regions import wrap_axis
@@ -123,3 +124,21 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
     type = block_type(int32, [num_bins])
     handle = emit(ttir.HistogramOp, x.handle, None if m is None else m.handle, result=type.to_ir())
     return tensor(handle, type)
+
+
+@builtin
+def sorts_whole(dtype: Any) -> constexpr:
+    """Whether `sort_whole` can be used: the target has it, and the elements are not of 8 bits with
+    an exponent."""
+    return constexpr(emitter.current().features.sorts and not unwrap(dtype).is_fp8())
+
+
+@builtin
+def sort_whole(x: Any, k: Any, descending: Any) -> tensor:
+    """The first `k` elements along the last axis when sorted, as one op."""
+    unsigned = x.dtype.is_int() and not x.dtype.is_int_signed()
+    handle = emit(
+        ttir.SortOp, x.handle, k=k, descending=bool(descending),
+        unsigned=unsigned or x.dtype.is_bool(),
+    )  # fmt: skip
+    return tensor(handle, block_type(x.dtype, [*x.type.shape[:-1], k]))

@@ -365,6 +365,8 @@ def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
     `descending`. Not stable. `dim` must be None or the last axis."""
     last: constexpr = len(x.shape) - 1
     core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
+    if core.sorts_whole(x.dtype):
+        return core.sort_whole(x, x.shape[-1], descending)
     rounds: constexpr = _log2(x.shape[-1])
     flat = core.reshape(x, [x.numel])
     for stage in core.static_range(1, rounds + 1):
@@ -379,6 +381,8 @@ def topk(x, k: constexpr, dim: constexpr = None):
     core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
     size: constexpr = x.shape[-1]
     core.static_assert(k <= size, "topk: k must not be larger than the axis")
+    if core.sorts_whole(x.dtype):
+        return core.sort_whole(x, k, True)
     rounds: constexpr = _log2(k)
     flat = core.reshape(x, [x.numel])
     # Sort runs of k, one down, the next up; of two neighbouring runs the larger elements at each

@@ -107,6 +107,7 @@ class CPUBackend(BaseBackend):
             default_dot_input_precision=options.default_dot_input_precision,
             debug=options.debug,
             sanitize_overflow=options.sanitize_overflow,
+            sorts=True,
         )
 
     def add_stages(

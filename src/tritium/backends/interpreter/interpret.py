@@ -1,14 +1,14 @@
 """Runs a kernel as the Python function that it is, program by program.
 
-Nothing is rewritten or patched: the language's functions find an emitter that evaluates at once,
-`if`, `for` and `while` are Python's own, and a breakpoint in the kernel stops there with tensors
+Nothing is patched: the language's functions find an emitter that evaluates at once. What Python
+does not let a class define (`and`, `if`, `for`, what `print` means, ...) is rewritten in a copy of
+the function, on the same lines (`rewrite.py`): a breakpoint in the kernel stops there, with tensors
 whose `repr` (and `.value`) is a NumPy array.
 """
 
 from __future__ import annotations
 
 import bdb
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,11 +16,15 @@ import numpy as np
 
 from tritium import knobs
 from tritium.backends.interpreter.arguments import Arguments
-from tritium.backends.interpreter.emitter import EagerEmitter, as_constexpr
+from tritium.backends.interpreter.emitter import EagerEmitter
+from tritium.backends.interpreter.failures import failure
+from tritium.backends.interpreter.rewrite import rewritten
 from tritium.errors import InterpreterError
+from tritium.frontend.values import wrap
 from tritium.language.base import as_tuple
+from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.emitter import TargetFeatures, activate
-from tritium.language.function import KernelParam
+from tritium.language.function import JITCallable
 
 OPTIONS = frozenset(
     [
@@ -68,17 +72,16 @@ class InterpretedKernel:
     """A kernel that is run by Python itself.
 
     Args:
-        fn: the user's function, unchanged.
+        fn: the user's function, or the kernel function made of it.
         features: what the language checks programs against.
     """
 
-    def __init__(self, fn: Callable[..., Any], features: TargetFeatures | None = None):
-        self.fn = fn
-        self.signature = inspect.signature(fn)
-        self.params = [
-            KernelParam(i, p, False, False)
-            for i, p in enumerate(self.signature.parameters.values())
-        ]
+    def __init__(
+        self, fn: Callable[..., Any] | JITCallable, features: TargetFeatures | None = None
+    ):
+        self.function = fn if isinstance(fn, JITCallable) else JITCallable(fn)
+        self.signature = self.function.signature
+        self.params = self.function.params
         self._features = features
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
@@ -109,17 +112,22 @@ class InterpretedKernel:
         except (InterpreterError, bdb.BdbQuit):
             raise
         except Exception as error:
-            raise InterpreterError(f"{type(error).__name__}: {error}") from error
+            raise failure(error, [rewritten(self.function), *emitter.called()]) from error
         arguments.write_back()
 
     def _run_programs(
         self, emitter: EagerEmitter, values: Mapping[str, Any], sizes: tuple[int, int, int]
     ) -> None:
+        run = rewritten(self.function).fn
         for z in range(sizes[2]):
             for y in range(sizes[1]):
                 for x in range(sizes[0]):
                     emitter.program_id = (x, y, z)
-                    self.fn(**values)
+                    result = run(**values)
+                    if unwrap(result) is not None:
+                        raise TypeError(
+                            f"a kernel cannot return a value; this one returns {result!r}"
+                        )
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self.signature.parameters
@@ -128,12 +136,12 @@ class InterpretedKernel:
         if unknown:
             raise KeyError(
                 f"Keyword argument {unknown[0]} was specified but unrecognised; the parameters of "
-                f"{self.fn.__name__} are {', '.join(names)}"
+                f"{self.function.__name__} are {', '.join(names)}"
             )
         try:
             bound = self.signature.bind(*args, **own)
         except TypeError as error:
-            raise TypeError(f"{self.fn.__name__}() {error}") from None
+            raise TypeError(f"{self.function.__name__}() {error}") from None
         bound.apply_defaults()
         return bound.arguments
 
@@ -142,11 +150,12 @@ class InterpretedKernel:
         for param in self.params:
             value = given[param.name]
             if param.is_constexpr:
-                values[param.name] = as_constexpr(value)
+                values[param.name] = constexpr(unwrap(value))
             else:
-                values[param.name] = arguments.convert(
+                converted = arguments.convert(
                     param.name, value, param.annotation_type, param.is_const
                 )
+                values[param.name] = wrap(converted)
         return values
 
     def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -168,4 +177,5 @@ class InterpretedKernel:
         return TargetFeatures(
             debug=bool(knobs.runtime.debug if debug is None else debug),
             sanitize_overflow=bool(kwargs.get("sanitize_overflow", True)),
+            sorts=True,
         )

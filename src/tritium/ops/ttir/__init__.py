@@ -13,6 +13,7 @@ from tritium.ops.ttir import (
     program,
     reduction,
     shape,
+    sort,
 )
 from tritium.ops.ttir.atomic import (
     AtomicCASOp,
@@ -99,6 +100,7 @@ from tritium.ops.ttir.shape import (
     TransOp,
     UnsplatOp,
 )
+from tritium.ops.ttir.sort import SortOp
 
 OPS = (
     *atomic.OPS,
@@ -112,6 +114,7 @@ OPS = (
     *program.OPS,
     *reduction.OPS,
     *shape.OPS,
+    *sort.OPS,
 )
 ATTRIBUTES = (PointerType, TensorDescType)
 
@@ -175,6 +178,7 @@ __all__ = [
     "ScaleFormat",
     "ScanOp",
     "ScanReturnOp",
+    "SortOp",
     "SplatOp",
     "SplitOp",
     "StoreOp",

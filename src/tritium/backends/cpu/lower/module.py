@@ -33,6 +33,7 @@ from tritium.backends.cpu.lower import (
     rearrange,
     scalars,
     shape,
+    sort,
     special,
 )
 from tritium.backends.cpu.lower.context import GRID, STREAM, Context
@@ -47,7 +48,7 @@ from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
     atomic, calls, debug, division, elementwise, extern, linear, numeric, pointers, rearrange,
-    scalars, shape, special,
+    scalars, shape, sort, special,
 )  # fmt: skip
 _DEEP = 20_000
 
