@@ -12,14 +12,19 @@ import numpy as np
 from xdsl.ir import Block, Region
 
 from tritium.errors import OpError
-from tritium.ir.types import Type, is_pointer
+from tritium.ir.types import TensorType, Type, is_pointer, shape_of
 from tritium.language.base import as_tuple
 from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
 from tritium.language.function import KernelParam
+from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.ops.evaluation import Memory
-from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp
+from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp, SplatOp
+
+# What may be done to tiles while a region runs for all elements at once.
+_ALONG_ELEMENTS = (ConstantOp, SplatOp, UnaryOp, BinaryOp, CastOp)
 
 
 class PythonRegion(Region):
@@ -94,10 +99,19 @@ class EagerEmitter:
             },
             regions=regions,
         )
-        if self._vectorised and op.memory_effects() - {Effects.RECURSIVE}:
+        if self._vectorised and (
+            op.memory_effects() - {Effects.RECURSIVE}
+            or (not issubclass(cls, _ALONG_ELEMENTS) and _has_tiles(types, op))
+        ):
             raise Divergence
-        # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol here.
-        outcome: Any = op.evaluate(self, *values)
+        if self._vectorised and cls is SplatOp:  # a tile for each element, whose axes come last
+            values = [np.expand_dims(values[0], (*range(-len(shape_of(op.results[0].type)), 0),))]
+            outcome: Any = np.broadcast_to(
+                values[0], np.broadcast_shapes(values[0].shape, shape_of(op.results[0].type))
+            )
+        else:
+            # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
+            outcome = op.evaluate(self, *values)
         if cls is IntToPtrOp or (cls is LoadOp and is_pointer(op.results[0].type)):
             # The program makes its own addresses, which may lie in memory that is no argument's.
             self.memory.ranges = None
@@ -161,6 +175,10 @@ class EagerEmitter:
     def print(self, text: str) -> None:
         """Output of `tl.device_print`."""
         print(text)
+
+
+def _has_tiles(types: Sequence[Any], op: Op) -> bool:
+    return any(isinstance(t, TensorType) for t in (*_flat(types), *op.result_types))
 
 
 def _flat(types: Sequence[Any]) -> list[Type]:
