@@ -47,6 +47,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     ) -> None:  # fmt: skip
         folder = tmp_path / package
         folder.mkdir()
+        (tmp_path / f"{package}-1.0.dist-info").mkdir()  # only folders with any are looked through
         (folder / "__init__.py").touch()
         (folder / "compiler.py").write_text(compiler)
         (folder / "driver.py").write_text(driver_)

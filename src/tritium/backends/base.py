@@ -199,6 +199,8 @@ class Backend:
 _OWN = {"cpu": "tritium.backends.cpu", "nvidia": "tritium.backends.nvidia"}
 _TARGETS = {"cpu": "cpu", "nvidia": "cuda", "amd": "hip"}
 """What our own backends compile for."""
+_DISTRIBUTIONS = (".dist-info", ".egg-info", ".egg-link", ".egg")
+_STANDARD_LIBRARY = os.path.dirname(os.__file__)
 _GROUPS = ("tritium.backends", "triton.backends")
 
 
@@ -260,9 +262,10 @@ def plug_ins() -> dict[str, str]:
     """Packages of backends that other distributions install, by name.
 
     Looking through all distributions takes longer than the rest of a launch from the cache, so the
-    answer is kept there, for as long as no folder of `sys.path` changes.
+    answer is kept there, for as long as no folder of `sys.path` that holds any changes.
     """
-    key = hashlib.sha256(repr([(p, _changed(p)) for p in sys.path]).encode()).hexdigest()
+    folders = [(path, _changed(path)) for path in sys.path if _has_distributions(path)]
+    key = hashlib.sha256(repr(folders).encode()).hexdigest()
     stored = CachedObjects("plug_ins")
     known = stored.load(key)
     if known is not None:
@@ -276,9 +279,22 @@ def plug_ins() -> dict[str, str]:
     return found
 
 
-def _changed(folder: str) -> int:
+def _has_distributions(path: str) -> bool:
+    if path.endswith(("site-packages", "dist-packages")):
+        return True
+    if path == _STANDARD_LIBRARY or path.endswith("lib-dynload"):
+        return False
     try:
-        return os.stat(folder or ".").st_mtime_ns
+        return any(name.endswith(_DISTRIBUTIONS) for name in os.listdir(path or "."))
+    except NotADirectoryError:
+        return path.endswith((".zip", ".egg", ".whl"))
+    except OSError:
+        return False
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path or ".").st_mtime_ns
     except OSError:
         return 0
 

@@ -13,7 +13,7 @@ import numpy as np
 from tritium.backends.base import DriverBase
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher
-from tritium.backends.cpu.loader import Image, load_object
+from tritium.backends.cpu.loader import Image, load_object, prepare
 from tritium.cache import CachedObjects
 from tritium.target import GPUTarget
 
@@ -216,7 +216,9 @@ class CPUDriver(DriverBase):
         return 0, 0
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cpu", host().cpu, 1)
+        target = GPUTarget("cpu", host().cpu, 1)
+        prepare()
+        return target
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         if ty.startswith("*"):

@@ -10,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import itertools
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -36,6 +37,7 @@ Opt = int | Literal["light"] | None
 
 _lock = threading.RLock()
 _names = itertools.count()
+_preparing: list[threading.Thread] = []
 
 
 @functools.cache
@@ -61,6 +63,29 @@ def _linker() -> Any:
     # Never disposed of: worker threads may still sleep inside its code when the process ends.
     _never_collect(linker)
     return linker
+
+
+def prepare() -> None:
+    """Begin to make the linker, which takes a millisecond, beside what Python has to do first."""
+    if not _preparing:
+        _preparing.append(threading.Thread(target=_make_linker, name="tritium-linker"))
+        _preparing[0].start()
+
+
+def _make_linker() -> None:
+    with _lock:
+        _linker()
+
+
+def _finish_preparing() -> None:
+    for thread in _preparing:
+        if thread is not threading.current_thread():
+            thread.join()
+
+
+# A child process must not find the lock taken by a thread that it has not got.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_finish_preparing)
 
 
 def _never_collect(value: object) -> None:

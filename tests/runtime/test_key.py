@@ -1,0 +1,38 @@
+"""What identifies the compiler in the cache's keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tritium.compiler.key import state_of
+from tritium.version import __version__
+
+
+def touch(path: Path, seconds: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.utime(path, (seconds, seconds))
+
+
+def test_in_a_checkout_each_file_counts(tmp_path: Path):
+    package = tmp_path / "tritium"
+    touch(package / "ops" / "base.py", 1)
+    touch(package / "cli" / "demo.py", 1)
+    states = [state_of(str(package))]
+    touch(package / "ops" / "base.py", 2)
+    states.append(state_of(str(package)))
+    touch(package / "ops" / "more.py", 2)
+    states.append(state_of(str(package)))
+    assert len(set(states)) == 3
+    touch(package / "cli" / "demo.py", 2)  # no part of the compiler
+    assert state_of(str(package)) == states[-1]
+
+
+def test_an_installed_package_is_what_was_installed(tmp_path: Path):
+    package, record = tmp_path / "tritium", tmp_path / f"tritium-{__version__}.dist-info" / "RECORD"
+    touch(package / "ops" / "base.py", 1)
+    touch(record, 1)
+    first = state_of(str(package))
+    touch(record, 2)
+    assert state_of(str(package)) != first
