@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")
@@ -238,8 +238,8 @@ class env_opt_int(env_base["int | None"]):
         return None if value is None else env_int(self.key, 0, self.minimum).check(value)
 
 
-class env_cpu_threads(env_int):
-    """A number of threads; unset gives the number of usable CPUs."""
+class env_count_of_cpus(env_int):
+    """A number of threads or processes; unset gives the number of usable CPUs."""
 
     def get(self) -> int:
         return self.check(getenv(self.key) or usable_cpu_count())
@@ -542,6 +542,13 @@ class autotuning_knobs(base_knobs):
 
     cache = env_bool("TRITON_CACHE_AUTOTUNING")
     print = env_bool("TRITON_PRINT_AUTOTUNING")
+    # Of our own.
+    workers = env_count_of_cpus("TRITIUM_AUTOTUNE_WORKERS", minimum=0)
+    """How many processes compile configurations; below 2 this process does, one after another."""
+    timeout = env_int("TRITIUM_AUTOTUNE_TIMEOUT", 60, minimum=1)
+    """Seconds that compiling a configuration may take, or running it for the first time."""
+    progress = env_choice("TRITIUM_AUTOTUNE_PROGRESS", ("on", "off"))
+    """Show what tuning is doing; by default on a terminal alone."""
 
 
 class runtime_knobs(base_knobs):
@@ -552,7 +559,7 @@ class runtime_knobs(base_knobs):
     override_arch = env_opt_str("TRITON_OVERRIDE_ARCH")
     use_cpu = env_bool("TRITON_CPU_BACKEND")
     """Make the CPU the active target even where there is a GPU."""
-    cpu_threads = env_cpu_threads("TRITIUM_NUM_THREADS", minimum=1)
+    cpu_threads = env_count_of_cpus("TRITIUM_NUM_THREADS", minimum=1)
     """How many threads run a grid on the CPU; by default one for each usable CPU (of our own)."""
 
     launch_enter_hook: HookChain[LaunchHook] | LaunchHook | None
@@ -651,6 +658,16 @@ def cache_invalidating_env() -> dict[str, str]:
     kernel's cache key."""
     found = {key: getenv(key) for key in CACHE_INVALIDATING}
     return {key: value for key, value in found.items() if value is not None}
+
+
+def environment_places(key: str) -> list[tuple[dict[Any, Any], Any]]:
+    """The dicts, with their keys, that decide what the environment variable `key` is: as long as
+    these items are the same objects, so is the variable. (`os.environ` itself may be replaced.)"""
+    variables: Any = os.environ
+    places: list[tuple[dict[Any, Any], Any]] = [(vars(os), "environ")]
+    if isinstance(variables, dict):
+        return [*places, (cast("dict[Any, Any]", variables), key)]
+    return [*places, (variables._data, variables.encodekey(key))]
 
 
 def child_environment(**changes: str | None) -> dict[str, str]:

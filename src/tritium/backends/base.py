@@ -145,6 +145,10 @@ class Benchmarker(Protocol):
 class DriverBase(ABC):
     """A device that kernels can be launched on."""
 
+    shares_processors: ClassVar[bool] = False
+    """Kernels run on the processors that Python runs on: beside compilations they are slower, and
+    a forked child process can launch them."""
+
     @classmethod
     @abstractmethod
     def is_active(cls) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 from collections.abc import Mapping
@@ -65,6 +66,11 @@ class Compilation:
         group = self.cache().get_group(f"{self.name}.json")
         needed = (f"{self.name}.json", f"{self.name}.{self.backend.binary_ext}")
         return group if group is not None and all(file in group for file in needed) else None
+
+    def load_compiler(self) -> None:
+        """Import what `run` needs, which processes that find their kernels cached never do."""
+        importlib.import_module("tritium.frontend.module")
+        self.backend.add_stages({}, self.options, self.src.language)
 
     def run(self, timer: Timer | None = None) -> Compiled:
         """Compile, past the cache."""

@@ -7,15 +7,21 @@ adds that. The language's own library (`language/standard.py`) consists of these
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
 import inspect
+import pickle
 import re
 import textwrap
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tritium.language import dependencies, emitter, syntax
 from tritium.language.constexpr import constexpr_type
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _ANNOTATIONS = {
     "bool": "u1", "int1": "u1", "uint1": "u1", "u1": "u1", "int": "i32", "float": "fp32",
@@ -234,6 +240,32 @@ class JITCallable:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._fn_name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Other processes get a function of ours as they get any function: by its name.
+        if _by_name(self.__module__, self.__qualname__) is not self:
+            raise pickle.PicklingError(
+                f"{self._fn_name} cannot be sent to another process: no such name is found in the "
+                f"module {self.__module__}; define it at the top of a module"
+            )
+        return _by_name, (self.__module__, self.__qualname__)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+def _by_name(module: str, name: str) -> Any:
+    """The kernel function below the decorators of what has this name; None if there is none."""
+    try:
+        found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError):
+        return None
+    while not isinstance(found, JITCallable) and hasattr(found, "fn"):
+        found = found.fn
+    return found
 
 
 def device_function(fn: Callable[..., Any]) -> JITCallable:

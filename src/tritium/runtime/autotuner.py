@@ -3,91 +3,46 @@
 from __future__ import annotations
 
 import builtins
-import hashlib
-import json
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.active import driver
-from tritium.backends.base import make_backend
-from tritium.compiler.key import cache_invalidating_env_vars, compiler_key
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
-from tritium.runtime.cache import get_cache_manager
+from tritium.runtime.children import ChildError
+from tritium.runtime.compile_ahead import Outcome, Workers, compile_ahead, workers_for
+from tritium.runtime.configs import Config, Hook, checked, with_config
+from tritium.runtime.heuristics import Heuristics, heuristics
 from tritium.runtime.interface import KernelInterface
 from tritium.runtime.jit import JITFunction
 from tritium.runtime.locks import ForkSafeLock
-from tritium.runtime.specialize import constexpr_key
+from tritium.runtime.measuring import QUANTILES, measure, try_out
+from tritium.runtime.tuning_display import TuningDisplay
+from tritium.runtime.tuning_results import StoredTimings
 
-Hook = Callable[..., Any]
-_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
+__all__ = ["Autotuner", "Config", "Heuristics", "autotune", "heuristics"]
 
-
-class Config:
-    """One configuration of a kernel.
-
-    Args:
-        kwargs: meta-parameters: name -> value, passed as keyword arguments.
-        num_warps, num_stages, num_ctas, maxnreg: options of GPU targets.
-        pre_hook: called with the arguments by name before each launch with this configuration.
-        ir_override: a file (`.ttir`, `.ttgir`, `.llir`, `.ptx`) that replaces that stage.
-    """
-
-    def __init__(
-        self,
-        kwargs: dict[str, Any],
-        num_warps: int = 4,
-        num_stages: int = 3,
-        num_ctas: int = 1,
-        maxnreg: int | None = None,
-        pre_hook: Hook | None = None,
-        ir_override: str | None = None,
-    ):
-        self.kwargs = kwargs
-        self.num_warps = num_warps
-        self.num_ctas = num_ctas
-        self.num_stages = num_stages
-        self.maxnreg = maxnreg
-        self.pre_hook = pre_hook
-        self.ir_override = ir_override
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        given: dict[str, Any] = {"kwargs": {}, **state}
-        self.__init__(**given)
-
-    def all_kwargs(self) -> dict[str, Any]:
-        """Meta-parameters and options as keyword arguments of a launch."""
-        options = {name: getattr(self, name) for name in _OPTIONS}
-        return {**self.kwargs, **{n: v for n, v in options.items() if v is not None}}
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}: {value}" for name, value in self._items())
-
-    def __repr__(self) -> str:
-        return f"Config({self})"
-
-    def _items(self) -> list[tuple[str, Any]]:
-        options = ((name, getattr(self, name)) for name in _OPTIONS[:-1])
-        return [*self.kwargs.items(), *options]
-
-    def _identity(self) -> tuple[Any, ...]:
-        items = constexpr_key(dict(sorted(self._items())), "a meta-parameter")
-        return items, self.ir_override, self.pre_hook
-
-    def __hash__(self) -> int:
-        return hash(self._identity())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Config) and self._identity() == other._identity()
+Timings = dict[Config, list[float]]
+_FAILED = [float("inf")] * 3
 
 
 class Autotuner(KernelInterface[Any]):
-    """A kernel with configurations to choose from. See `autotune` for the parameters."""
+    """A kernel with configurations to choose from. See `autotune` for the parameters.
+
+    Attributes:
+        best_config: the configuration of the last launch.
+        configs_timings: milliseconds (median, quantiles 0.2 and 0.8) of the last tuning.
+        failures: what is wrong with those that could not be measured.
+        cache: the choice for each tuning key.
+        bench_time: seconds that the last tuning took.
+        executor: see `autotune`; may be assigned.
+    """
 
     def __init__(
         self,
@@ -105,21 +60,29 @@ class Autotuner(KernelInterface[Any]):
         use_cuda_graph: bool = False,
         do_bench: Callable[..., Any] | None = None,
         cache_results: bool = False,
+        *,
+        executor: Executor | None = None,
+        timeout: float | None = None,
+        incremental: bool = False,
     ):
         self.fn = fn
         self.arg_names = list(arg_names)
-        self.configs = list(configs) or [Config({})]
+        self.configs = checked(configs, getattr(self.base_fn, "__name__", "the kernel"))
         self.keys = list(key)
         self.reset_to_zero = list(reset_to_zero or [])
         self.restore_value = list(restore_value or [])
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.configs_timings: dict[Config, Any] = {}
+        self.failures: dict[Config, Exception] = {}
         self.best_config: Config | None = None
         self.bench_time = 0.0
         self.cache_results = cache_results or knobs.autotuning.cache
+        self.executor, self.timeout, self.incremental = executor, timeout, incremental
         self._local = threading.local()
         self._tuning = ForkSafeLock()
-        self._failure: Exception | None = None
+        self._fastest = float("inf")
+        self._untried: dict[tuple[Any, ...], list[Config]] = {}
+        self._tried: dict[tuple[Any, ...], Timings] = {}
         self._check_names()
         self._saved: dict[str, Any] = {}
         self.user_defined_pre_hook = pre_hook is not None
@@ -175,10 +138,10 @@ class Autotuner(KernelInterface[Any]):
         given = {"warmup": self.num_warmups, "rep": self.num_reps}
         extra = {name: value for name, value in given.items() if value is not None}
 
-        def measure(call: Callable[[], Any], quantiles: Sequence[float]) -> Any:
-            return bench(call, quantiles=quantiles, **extra)
+        def timed(call: Callable[[], Any], quantiles: Sequence[float], **options: Any) -> Any:
+            return bench(call, quantiles=quantiles, **{**options, **extra})
 
-        return measure
+        return timed
 
     # Values that measuring would spoil
 
@@ -196,7 +159,7 @@ class Autotuner(KernelInterface[Any]):
     # Measuring
 
     def _bench(self, *args: Any, config: Config, **meta: Any) -> list[float]:
-        current = _with_config(meta, config)
+        current = with_config(meta, config)
         named = {**(self.nargs or {}), **current}
 
         def kernel_call() -> None:
@@ -215,12 +178,82 @@ class Autotuner(KernelInterface[Any]):
         if knobs.autotuning.print:
             print(f"Autotuning kernel {self.base_fn.__name__} with config {config}")
         try:
-            return self.do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))
-        except (OutOfResources, CompileTimeAssertionFailure, PTXASError) as error:
-            self._failure = error
-            if knobs.autotuning.print:
-                print(f"Autotuning failed with {error}")
-            return [float("inf")] * 3
+            took = try_out(kernel_call, self._limit)
+            if self._do_bench is not None or self.num_warmups is not None or self.num_reps:
+                return self.do_bench(kernel_call, quantiles=QUANTILES)
+            return measure(self.do_bench, kernel_call, self._fastest, took)
+        except (OutOfResources, CompileTimeAssertionFailure, PTXASError, ChildError) as error:
+            self._leave_out(config, error)
+            return list(_FAILED)
+
+    @property
+    def _limit(self) -> float:
+        return self.timeout or knobs.autotuning.timeout
+
+    def _leave_out(self, config: Config, error: Exception) -> None:
+        self.failures[config] = error
+        if knobs.autotuning.print:
+            print(f"Autotuning failed with {error}")
+        if isinstance(error, ChildError):
+            name = self.base_fn.__name__
+            warnings.warn(
+                f"autotune: the configuration {config} of {name} is left out: it {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _measure_all(
+        self, configs: Sequence[Config], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Timings:
+        """The times of all configurations: compiled side by side, measured one at a time."""
+        timings: Timings = {}
+        self._fastest = float("inf")
+        alone = getattr(driver.active, "shares_processors", False)
+        with TuningDisplay(self.base_fn.__name__, len(configs)) as display:
+            workers = workers_for(self.executor, self._limit) if self._is_plain else None
+            with closing(workers) if workers is not None else nullcontext():
+                for config, error in self._compiled(configs, args, kwargs, workers):
+                    if isinstance(error, ChildError):
+                        self._leave_out(config, error)
+                        timing = list(_FAILED)
+                    else:
+                        display.was_compiled(config)
+                        with workers.paused() if workers and alone else nullcontext():
+                            timing = self._bench(*args, config=config, **kwargs)
+                    timings[config] = timing
+                    if timing[0] < float("inf"):
+                        display.was_measured(config, timing[0])
+                        self._fastest = min(self._fastest, timing[0])
+                    else:
+                        display.has_failed(config, self.failures.get(config, "not measured"))
+        return {config: timings[config] for config in configs}
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether asking the kernel below to compile does just that: nobody has replaced `run`."""
+        fn: Any = self.fn
+        while type(fn) is Heuristics:
+            fn = fn.fn
+        return isinstance(fn, JITFunction) and getattr(fn.run, "__func__", None) is JITFunction.run
+
+    def _compiled(
+        self,
+        configs: Sequence[Config],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        workers: Workers | None,
+    ) -> Iterator[Outcome]:
+        """The configurations, each when it is compiled (or at once, without workers)."""
+        if workers is None:
+            return (Outcome(config, None) for config in configs)
+
+        def ask(config: Config) -> None:
+            current = with_config(kwargs, config)
+            if config.pre_hook is not None:  # it may set what the kernel is specialized for
+                config.pre_hook({**(self.nargs or {}), **current})
+            self.fn.run(*args, **{**current, "warmup": True})
+
+        return compile_ahead(configs, ask, workers)
 
     def check_disk_cache(
         self, tuning_key: tuple[Any, ...], configs: list[Config], bench_fn: Callable[[], None]
@@ -230,36 +263,17 @@ class Autotuner(KernelInterface[Any]):
         if not tuning_key or any(config.pre_hook for config in configs):
             bench_fn()
             return False
-        target = driver.active.get_current_target()
-        parts = [
-            compiler_key(),
-            make_backend(target).hash(),
-            self.base_fn.cache_key,
-            str(sorted(cache_invalidating_env_vars().items())),
-            str(tuning_key),
-            *map(str, configs),
-        ]
-        manager = get_cache_manager(hashlib.sha256("-".join(parts).encode()).hexdigest())
-        filename = f"{self.base_fn.__name__[:150]}.autotune.json"
-        group = manager.get_group(filename)
-        if group is not None and filename in group:
-            stored = json.loads(Path(group[filename]).read_text())
-            timings = {Config(**config): timing for config, timing in stored["configs_timings"]}
+        stored = StoredTimings(self.base_fn, tuning_key, configs)
+        timings = stored.load()
+        if timings is not None:
             self.cache[tuning_key] = builtins.min(timings, key=lambda c: timings[c][0])
             self.configs_timings = timings
             return True
         bench_fn()
-        fields = ("kwargs", *_OPTIONS)
-        data = {
-            "key": [str(k) for k in tuning_key],
-            "configs_timings": [
-                ({name: getattr(config, name) for name in fields}, timing)
-                for config, timing in self.configs_timings.items()
-            ],
-        }
-        path = manager.put(json.dumps(data), filename, binary=False)
-        manager.put_group(filename, {filename: path})
+        stored.save(self.configs_timings)
         return False
+
+    # Launching
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch with the fastest configuration for these arguments, measuring first if need be.
@@ -271,11 +285,9 @@ class Autotuner(KernelInterface[Any]):
             config = self.configs[0]
             if len(self.configs) > 1:
                 key = self._key(kwargs)
-                if key not in self.cache:
-                    self._tune(key, args, kwargs)
-                config = self.cache[key]
+                config = self.cache.get(key) or self._tune(key, args, kwargs)
             self.best_config = config
-            current = _with_config(kwargs, config)
+            current = with_config(kwargs, config)
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **current})
             return self.fn.run(*args, **current)
@@ -289,31 +301,30 @@ class Autotuner(KernelInterface[Any]):
         key += [str(v.dtype) for v in values.values() if hasattr(v, "dtype")]
         return tuple(key)
 
-    def _tune(self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Find the fastest configuration for a key, unless another thread just has."""
+    def _tune(self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
+        """The fastest configuration for a key, unless another thread has just found it; with
+        `incremental` the fastest of those tried so far, one more than before."""
 
-        def measure() -> None:
+        def measure_all() -> None:
             start = time.time()
-            timings = {c: self._bench(*args, config=c, **kwargs) for c in configs}
+            timings = self._measure_all(configs, args, kwargs)
             self.bench_time = time.time() - start
-            best = builtins.min(timings, key=lambda c: timings[c][0])
-            if timings[best][0] == float("inf"):
-                raise AutotunerError(
-                    f"none of the {len(configs)} configurations of {self.base_fn.__name__} works; "
-                    f"the last one failed with: {self._failure}"
-                ) from self._failure
-            self.cache[key] = best
-            self.configs_timings = timings
-            self.pre_hook({**(self.nargs or {}), **kwargs, **best.all_kwargs()}, reset_only=True)
+            self._choose(key, timings, kwargs)
 
         with self._tuning:
             if key in self.cache:
-                return
+                return self.cache[key]
+            if key in self._untried:
+                return self._try_next(key, args, kwargs)
             configs = self.prune_configs(kwargs)
+            self.failures = {}
+            if self.incremental:
+                self._untried[key], self._tried[key] = list(configs), {}
+                return self._try_next(key, args, kwargs)
             if self.cache_results:
-                measured = not self.check_disk_cache(key, configs, measure)
+                measured = not self.check_disk_cache(key, configs, measure_all)
             else:
-                measure()
+                measure_all()
                 measured = True
             if measured and knobs.autotuning.print:
                 print(
@@ -321,6 +332,35 @@ class Autotuner(KernelInterface[Any]):
                     f"with key as {key},\nfinished after {self.bench_time:.2f}s,\n"
                     f"best config selected: {self.cache[key]};"
                 )
+            return self.cache[key]
+
+    def _choose(self, key: tuple[Any, ...], timings: Timings, kwargs: Mapping[str, Any]) -> None:
+        best = builtins.min(timings, key=lambda c: timings[c][0])
+        if timings[best][0] == float("inf"):
+            failure = self.failures.get(best) or next(iter(self.failures.values()), None)
+            raise AutotunerError(
+                f"none of the {len(timings)} configurations of {self.base_fn.__name__} works; "
+                f"one failed with: {failure}"
+            ) from failure
+        self.cache[key] = best
+        self.configs_timings = timings
+        self.pre_hook({**(self.nargs or {}), **kwargs, **best.all_kwargs()}, reset_only=True)
+
+    def _try_next(
+        self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Config:
+        untried, timings = self._untried[key], self._tried[key]
+        named = {**(self.nargs or {}), **kwargs}
+        while untried:
+            config = untried.pop(0)
+            self._fastest = builtins.min((t[0] for t in timings.values()), default=float("inf"))
+            timings[config] = self._bench(*args, config=config, **kwargs)
+            if untried and builtins.min(self._fastest, timings[config][0]) < float("inf"):
+                self.pre_hook({**named, **config.all_kwargs()}, reset_only=True)
+                return builtins.min(timings, key=lambda c: timings[c][0])
+        del self._untried[key], self._tried[key]
+        self._choose(key, timings, kwargs)
+        return self.cache[key]
 
     def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
         """The configurations worth measuring, by the user's pruning functions.
@@ -355,24 +395,11 @@ class Autotuner(KernelInterface[Any]):
         self.nargs = dict(zip(self.arg_names, args, strict=False))
         try:
             return [
-                self.fn.warmup(*args, **_with_config(kwargs, config))
+                self.fn.warmup(*args, **with_config(kwargs, config))
                 for config in self.prune_configs(kwargs)
             ]
         finally:
             self.nargs = None
-
-
-def _with_config(kwargs: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Keyword arguments with a configuration's. Raises `ValueError` where both give one."""
-    chosen = config.all_kwargs()
-    both = {**kwargs, **chosen}
-    if len(both) != len(kwargs) + len(chosen):
-        names = ", ".join(sorted(kwargs.keys() & chosen.keys()))
-        raise ValueError(
-            f"Conflicting meta-parameters: {names}. "
-            "Make sure that you don't re-define auto-tuned symbols."
-        )
-    return both
 
 
 def _fill_zero(tensor: Any) -> None:
@@ -406,8 +433,16 @@ def autotune(
     use_cuda_graph: bool = False,
     do_bench: Callable[..., Any] | None = None,
     cache_results: bool = False,
+    *,
+    executor: Executor | None = None,
+    timeout: float | None = None,
+    incremental: bool = False,
 ) -> Callable[[Any], Autotuner]:
     """Decorator: choose the fastest of several configurations, per values of some arguments.
+
+    Configurations are compiled in child processes, side by side (`knobs.autotuning.workers`), and
+    measured one at a time, on the CPU while nothing compiles. One that cannot be compiled or
+    launched, hangs or crashes is left out (`failures` says why).
 
     Args:
         configs: the configurations.
@@ -422,6 +457,10 @@ def autotune(
         do_bench: `f(call, quantiles) -> milliseconds`, instead of the driver's.
         cache_results: keep the timings on disk.
         warmup, rep, use_cuda_graph: deprecated.
+        executor: where to compile instead; its workers must be able to import the kernel.
+        timeout: seconds that one configuration may take to compile, or on the CPU to run;
+            `knobs.autotuning.timeout` by default.
+        incremental: measure one more configuration at each launch, instead of all at the first.
     """
 
     def decorator(fn: Any) -> Autotuner:
@@ -429,42 +468,7 @@ def autotune(
             fn, fn.arg_names, configs, key, reset_to_zero, restore_value, pre_hook=pre_hook,
             post_hook=post_hook, prune_configs_by=prune_configs_by, warmup=warmup, rep=rep,
             use_cuda_graph=use_cuda_graph, do_bench=do_bench, cache_results=cache_results,
+            executor=executor, timeout=timeout, incremental=incremental,
         )  # fmt: skip
-
-    return decorator
-
-
-class Heuristics(KernelInterface[Any]):
-    """A kernel some of whose meta-parameters are computed from its arguments."""
-
-    def __init__(
-        self, fn: Any, arg_names: Sequence[str], values: Mapping[str, Callable[[Any], Any]]
-    ):
-        self.fn = fn
-        self.arg_names = list(arg_names)
-        self.values = dict(values)
-
-    @cached_property
-    def base_fn(self) -> Any:
-        """The kernel itself, below all decorators."""
-        return getattr(self.fn, "base_fn", self.fn)
-
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the values and launch."""
-        named = dict(zip(self.arg_names, args, strict=False))
-        for name, function in self.values.items():
-            kwargs[name] = function({**named, **kwargs})
-        return self.fn.run(*args, **kwargs)
-
-
-def heuristics(values: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Heuristics]:
-    """Decorator: compute meta-parameters from the other arguments.
-
-    Args:
-        values: name -> function of the arguments by name.
-    """
-
-    def decorator(fn: Any) -> Heuristics:
-        return Heuristics(fn, fn.arg_names, values)
 
     return decorator

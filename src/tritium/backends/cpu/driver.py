@@ -12,9 +12,10 @@ import numpy as np
 
 from tritium.backends.base import DriverBase
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher
+from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native_end
 from tritium.backends.cpu.loader import Image, load_object, prepare
 from tritium.cache import CachedObjects
+from tritium.lowering.launching import End, Link
 from tritium.target import GPUTarget
 
 
@@ -72,6 +73,10 @@ class CPULauncher:
             function.address, self._params, metadata.scratch_bytes, name=metadata.name,
             keep=function.image, store=CachedObjects("launcher"),
         )  # fmt: skip
+
+    def native_end(self, link: Link) -> End:
+        """How `runtime.launch` ends a launch of this kernel."""
+        return native_end(self._launch, self._params)
 
     def _add(
         self, name: str, kind: Any, path: tuple[int, ...], constants: Any, written: frozenset[int]
@@ -191,6 +196,8 @@ class CPUDeviceInterface:
 class CPUDriver(DriverBase):
     """Launches kernels on the threads of this process's CPUs."""
 
+    shares_processors = True
+
     def __init__(self) -> None:
         self.utils = CPUUtils()
         self.launcher_cls = CPULauncher
@@ -206,6 +213,9 @@ class CPUDriver(DriverBase):
     def set_current_device(self, device: int) -> None:
         """There is only one device."""
         CPUDeviceInterface.set_device(device)
+
+    def native_device(self) -> None:
+        """What native launches ask for the current device: nothing, there is one."""
 
     def get_current_stream(self, device: int = 0) -> int:
         """Launches run at once, in order: the one stream is 0."""

@@ -1,0 +1,109 @@
+"""Configurations of a kernel, for the autotuner to choose from."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from tritium.runtime.specialize import constexpr_key
+
+Hook = Callable[..., Any]
+OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
+
+
+class Config:
+    """One configuration of a kernel.
+
+    Args:
+        kwargs: meta-parameters: name -> value, passed as keyword arguments.
+        num_warps, num_stages, num_ctas, maxnreg: options of GPU targets.
+        pre_hook: called with the arguments by name before each launch with this configuration.
+        ir_override: a file (`.ttir`, `.ttgir`, `.llir`, `.ptx`) that replaces that stage.
+    """
+
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 3,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Hook | None = None,
+        ir_override: str | None = None,
+    ):
+        self.kwargs = kwargs
+        self.num_warps = num_warps
+        self.num_ctas = num_ctas
+        self.num_stages = num_stages
+        self.maxnreg = maxnreg
+        self.pre_hook = pre_hook
+        self.ir_override = ir_override
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        given: dict[str, Any] = {"kwargs": {}, **state}
+        self.__init__(**given)
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Meta-parameters and options as keyword arguments of a launch."""
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return {**self.kwargs, **{n: v for n, v in options.items() if v is not None}}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in self._items())
+
+    def __repr__(self) -> str:
+        return f"Config({self})"
+
+    def _items(self) -> list[tuple[str, Any]]:
+        options = ((name, getattr(self, name)) for name in OPTIONS[:-1])
+        return [*self.kwargs.items(), *options]
+
+    def _identity(self) -> tuple[Any, ...]:
+        items = constexpr_key(dict(sorted(self._items())), "a meta-parameter")
+        return items, self.ir_override, self.pre_hook
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self._identity() == other._identity()
+
+
+def checked(configs: Sequence[Config], kernel: str) -> list[Config]:
+    """The configurations that the decorator was given, each once.
+
+    Without any there is one that sets nothing. Warns about that, and about a configuration that is
+    given twice; raises `TypeError` for what is no `Config`.
+    """
+    for given in cast("Sequence[Any]", configs):
+        if not isinstance(given, Config):
+            raise TypeError(
+                f"autotune: the configurations of {kernel} contain {given!r}; each must be a "
+                "tritium.Config({'NAME': value, ...}, num_warps=..., ...)"
+            )
+    if not configs:
+        _warn(f"autotune: {kernel} has no configurations: it is launched with the default options")
+        return [Config({})]
+    unique = list(dict.fromkeys(configs))
+    for config in unique:
+        if (count := list(configs).count(config)) > 1:
+            _warn(f"autotune: {kernel} has the configuration {config} {count} times; once will do")
+    return unique
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=5)
+
+
+def with_config(kwargs: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Keyword arguments with a configuration's. Raises `ValueError` where both give one."""
+    chosen = config.all_kwargs()
+    both = {**kwargs, **chosen}
+    if len(both) != len(kwargs) + len(chosen):
+        names = ", ".join(sorted(kwargs.keys() & chosen.keys()))
+        raise ValueError(
+            f"Conflicting meta-parameters: {names}. "
+            "Make sure that you don't re-define auto-tuned symbols."
+        )
+    return both

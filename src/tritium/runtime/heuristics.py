@@ -1,0 +1,45 @@
+"""Meta-parameters that are computed from a launch's other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from tritium.runtime.interface import KernelInterface
+
+
+class Heuristics(KernelInterface[Any]):
+    """A kernel some of whose meta-parameters are computed from its arguments."""
+
+    def __init__(
+        self, fn: Any, arg_names: Sequence[str], values: Mapping[str, Callable[[Any], Any]]
+    ):
+        self.fn = fn
+        self.arg_names = list(arg_names)
+        self.values = dict(values)
+
+    @cached_property
+    def base_fn(self) -> Any:
+        """The kernel itself, below all decorators."""
+        return getattr(self.fn, "base_fn", self.fn)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the values and launch."""
+        named = dict(zip(self.arg_names, args, strict=False))
+        for name, function in self.values.items():
+            kwargs[name] = function({**named, **kwargs})
+        return self.fn.run(*args, **kwargs)
+
+
+def heuristics(values: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Heuristics]:
+    """Decorator: compute meta-parameters from the other arguments.
+
+    Args:
+        values: name -> function of the arguments by name.
+    """
+
+    def decorator(fn: Any) -> Heuristics:
+        return Heuristics(fn, fn.arg_names, values)
+
+    return decorator

@@ -1,0 +1,614 @@
+"""Tuning side by side: child processes, executors, hanging and crashing configurations."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.support.launching import module_from
+from tritium import knobs
+from tritium.errors import AutotunerError
+from tritium.runtime import Config, JITFunction, children, compile_ahead, tuning_display
+from tritium.runtime.children import Child, ChildCrash, ChildError, ChildTimeout, ForkedWorkers
+from tritium.runtime.compile_ahead import ExecutorWorkers, LocalWorkers, WorkerMismatch
+from tritium.runtime.measuring import measure
+from tritium.runtime.tuning_display import TuningDisplay
+
+BLOCKS = [Config({"BLOCK": block}) for block in (16, 32, 64, 128, 256)]
+
+
+@tritium.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n) * 2, i < n)
+
+
+@tritium.jit
+def halve(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n) / 2, i < n)
+
+
+def grid(meta: dict[str, Any]) -> tuple[int]:
+    return (tritium.cdiv(meta["n"], meta["BLOCK"]),)
+
+
+def look(call: Any, quantiles: Any) -> list[float]:
+    """A benchmark that is soon done."""
+    start = time.perf_counter()
+    call()
+    return [time.perf_counter() - start] * 3
+
+
+def tuned(kernel: Any, configs: Any = BLOCKS, **options: Any) -> Any:
+    options.setdefault("do_bench", look)
+    return tritium.autotune(configs=configs, key=["n"], **options)(kernel)
+
+
+def launch(kernel: Any, n: int = 500, dtype: Any = np.float32) -> None:
+    x, out = np.arange(n, dtype=dtype), np.zeros(n, dtype)
+    kernel[grid](x, out, n)
+    base: Any = kernel.base_fn
+    np.testing.assert_array_equal(out, x / 2 if "halve" in base.__name__ else x * 2)
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    start = time.monotonic()
+    yield
+    assert time.monotonic() - start < seconds
+
+
+# Child processes
+
+
+def test_a_child_returns_its_result() -> None:
+    assert Child(lambda: (os.getppid(), 1), 20).wait() == (os.getpid(), 1)
+
+
+def test_a_childs_error_is_raised() -> None:
+    def fail() -> None:
+        raise tritium.OutOfResources(2, 1, "threads")
+
+    with pytest.raises(tritium.OutOfResources, match=r"threads, Required: 2"):
+        Child(fail, 20).wait()
+
+
+def test_an_error_that_does_not_pickle() -> None:
+    class Local(Exception):
+        pass
+
+    def fail() -> None:
+        raise Local("for some reason")
+
+    with pytest.raises(ChildError, match=r"Local: for some reason"):
+        Child(fail, 20).wait()
+
+
+def test_a_crash_is_named() -> None:
+    with pytest.raises(ChildCrash, match=r"crashed \(SIGKILL\)"):
+        Child(lambda: os.kill(os.getpid(), signal.SIGKILL), 20).wait()
+    with pytest.raises(ChildCrash, match=r"crashed \(exit status 3\)"):
+        Child(lambda: os._exit(3), 20).wait()
+
+
+def test_a_hanging_child_is_stopped_with_its_children(tmp_path: Path) -> None:
+    def hang() -> None:
+        grandchild = subprocess.Popen(["sleep", "100"])
+        (tmp_path / "pid").write_text(str(grandchild.pid))
+        grandchild.wait()
+
+    child = Child(hang, 1.0)
+    with limited(10), pytest.raises(ChildTimeout, match=r"took longer than 1 s"):
+        child.wait()
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        status = Path(f"/proc/{pid}/stat")
+        if not status.exists() or ") Z" in status.read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail("the grandchild still runs")
+
+
+def test_results_larger_than_a_pipe() -> None:
+    assert len(Child(lambda: bytes(5_000_000), 20).wait()) == 5_000_000
+
+
+def test_workers_run_side_by_side() -> None:
+    workers = ForkedWorkers(3, 20)
+
+    def job(number: int) -> Any:
+        start = time.monotonic()
+        time.sleep(0.4)
+        return number, start, time.monotonic()
+
+    for number in range(6):
+        workers.submit(number, lambda number=number: job(number))
+    results = [workers.next()[1]() for _ in range(6)]
+    assert sorted(r[0] for r in results) == list(range(6)) and not len(workers)
+    most = max(sum(s <= start < e for _, s, e in results) for _, start, _ in results)
+    assert most == 3
+
+
+def test_paused_time_does_not_count() -> None:
+    workers = ForkedWorkers(1, 1.5)
+    workers.submit("a", lambda: time.sleep(0.5))
+    with workers.paused():
+        time.sleep(2)
+    assert workers.next()[1]() is None
+
+
+def test_closing_stops_what_runs() -> None:
+    workers = ForkedWorkers(2, 100)
+    for number in range(4):
+        workers.submit(number, lambda: time.sleep(100))
+    pids = [child.pid for child in workers._running.values()]  # pyright: ignore
+    with limited(5):
+        workers.close()
+    assert len(workers) == 0
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+# Compiling in child processes
+
+
+@pytest.fixture
+def in_children(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Jobs that went to child processes."""
+    sent: list[Any] = []
+    submit = LocalWorkers.submit
+
+    def recording(self: LocalWorkers, key: Any, job: Any) -> None:
+        sent.append(key[0])
+        submit(self, key, job)
+
+    monkeypatch.setattr(LocalWorkers, "submit", recording)
+    monkeypatch.setattr(knobs.autotuning, "workers", 2)
+    return sent
+
+
+def test_configurations_are_compiled_in_children(fresh_cache: Path, in_children: list[Any]) -> None:
+    told: list[Any] = []
+    with knobs.compilation.scope():
+        knobs.compilation.listener = lambda **info: told.append(info)  # pyright: ignore
+        kernel = tuned(tritium.jit(double.fn))
+        launch(kernel)
+    assert in_children == BLOCKS
+    assert set(kernel.configs_timings) == set(BLOCKS) and not kernel.failures
+    assert [i["cache_hit"] for i in told] == [False] * len(BLOCKS), "none was compiled twice"
+    assert all(i["times"].total_lowering > 0 for i in told)
+
+
+def test_what_is_cached_needs_no_child(fresh_cache: Path, in_children: list[Any]) -> None:
+    launch(tuned(tritium.jit(double.fn)))
+    in_children.clear()
+    launch(tuned(tritium.jit(double.fn)))
+    assert in_children == []
+
+
+def test_no_workers(fresh_cache: Path, in_children: list[Any]) -> None:
+    knobs.autotuning.workers = 0
+    launch(tuned(tritium.jit(double.fn)))
+    assert in_children == []
+
+
+def test_through_heuristics(fresh_cache: Path, in_children: list[Any]) -> None:
+    @tritium.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, i < n) * (2 if EVEN else 3), i < n)
+
+    even = tritium.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+    tuner = tuned(even(kernel), BLOCKS[:3])
+    x, out = np.ones(64, np.float32), np.zeros(64, np.float32)
+    tuner[grid](x, out, 64)
+    assert (out == 2).all() and len(in_children) == 3
+
+
+def test_a_configurations_hook_decides_on_the_specialization(
+    fresh_cache: Path, in_children: list[Any]
+) -> None:
+    class View:
+        """Memory that is read as the type that a hook says."""
+
+        dtype: Any = tl.int8
+
+        def __init__(self, array: np.ndarray):
+            self.array = array
+
+        def data_ptr(self) -> int:
+            return self.array.ctypes.data
+
+    @tritium.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.static_assert(x.dtype.element_ty.primitive_bitwidth == BLOCK)
+        tl.store(out + i, tl.load(x + i).to(tl.float32), i < n)
+
+    def set_type(args: dict[str, Any]) -> None:
+        args["x"].dtype = {32: tl.int32, 64: tl.int64}[args["BLOCK"]]
+
+    configs = [Config({"BLOCK": b}, pre_hook=set_type) for b in (32, 64)]
+    tuner = tuned(kernel, configs)
+    tuner[grid](View(np.arange(64)), np.zeros(64, np.float32), 64)
+    assert len(in_children) == 2 and not tuner.failures
+
+
+def test_failing_configurations(fresh_cache: Path, in_children: list[Any]) -> None:
+    @tritium.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK < 64, "too large")
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, i < n) * 2, i < n)
+
+    tuner = tuned(kernel)
+    launch(tuner)
+    assert {c.kwargs["BLOCK"] for c in tuner.failures} == {64, 128, 256}
+    assert all("too large" in str(error) for error in tuner.failures.values())
+    assert tuner.best_config.kwargs["BLOCK"] < 64
+
+
+HANGING = """
+import os, time
+import tritium, tritium.language as tl
+
+parent = os.getpid()
+
+def hang(BLOCK):
+    if BLOCK == 64 and os.getpid() != parent:
+        {what}
+    return BLOCK
+
+{hang}
+
+@tritium.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    size: tl.constexpr = hang(BLOCK)
+    i = tl.program_id(0) * size + tl.arange(0, size)
+    tl.store(out + i, tl.load(x + i, i < n) * 2, i < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "message"),
+    [("time.sleep(100)", ChildTimeout, "took longer than 2 s"),
+     ("os.abort()", ChildCrash, r"crashed \(SIGABRT\)")],
+)  # fmt: skip
+def test_compilations_that_hang_or_crash(
+    fresh_cache: Path, tmp_path: Path, in_children: list[Any], what: str, error: Any, message: str
+) -> None:
+    wrap = "hang = tritium.constexpr_function(hang)"
+    module = module_from(HANGING.format(what=what, hang=wrap), tmp_path)
+    tuner = tuned(module.double, timeout=2)
+    with limited(30), pytest.warns(RuntimeWarning, match=f"BLOCK: 64.*is left out: it {message}"):
+        launch(tuner)
+    ((config, failure),) = tuner.failures.items()
+    assert config.kwargs == {"BLOCK": 64} and isinstance(failure, error)
+    assert tuner.configs_timings[config][0] == float("inf")
+
+
+def test_a_kernel_that_hangs(fresh_cache: Path) -> None:
+    @tritium.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        if BLOCK == 32:
+            while tl.atomic_add(out, 0.0) >= 0.0:
+                pass
+        tl.store(out + i, tl.load(x + i, i < n) * 2, i < n)
+
+    tuner = tuned(kernel, BLOCKS[:3], timeout=2, do_bench=None)
+    with limited(60), pytest.warns(RuntimeWarning, match=r"BLOCK: 32.*left out: it took longer"):
+        launch(tuner)
+    assert [c.kwargs["BLOCK"] for c in tuner.failures] == [32]
+
+
+def test_a_kernel_that_crashes(fresh_cache: Path) -> None:
+    @tritium.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        far = n.to(tl.int64) << 40 if BLOCK == 32 else n * 0
+        tl.store(out + i + far, tl.load(x + i, i < n) * 2, i < n)
+
+    tuner = tuned(kernel, BLOCKS[:3], do_bench=None)
+    with pytest.warns(RuntimeWarning, match=r"BLOCK: 32.*left out: it crashed \(SIGSEGV\)"):
+        launch(tuner)
+    assert [c.kwargs["BLOCK"] for c in tuner.failures] == [32]
+
+
+def test_a_trial_leaves_no_trace(fresh_cache: Path) -> None:
+    """Configurations run first in a child: what it writes and what hooks do there stays there."""
+
+    @tritium.jit
+    def increment(x, n, BLOCK: tl.constexpr):
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(x + i, tl.load(x + i, i < n) + 1, i < n)
+
+    x = np.zeros(100, np.int32)
+    calls: list[int] = []
+    tuner = tuned(increment, BLOCKS[:3], pre_hook=lambda args, reset_only=False: calls.append(1))
+    tuner[grid](x, 100)
+    assert (x == 4).all() and len(calls) == 4
+
+
+def test_clear_losers_get_a_short_look(fresh_cache: Path) -> None:
+    asked: list[Any] = []
+
+    def bench(call: Any, quantiles: Any, **options: Any) -> list[float]:
+        asked.append(options.get("rep"))
+        return [3.0, 2.9, 3.1]
+
+    assert measure(bench, lambda: None, float("inf"), None) == [3.0, 2.9, 3.1]
+    assert measure(bench, lambda: None, 2.0, None) == [3.0, 2.9, 3.1]
+    assert measure(bench, lambda: None, 1.0, None) == [3.0, 2.9, 3.1]
+    assert asked == [None, 5.0, None, 5.0, 5.0]
+    assert measure(bench, lambda: None, 1.0, 9.0) == [9.0] * 3 and len(asked) == 5
+
+
+# Executors
+
+
+def start_method(name: str) -> Executor:
+    return ProcessPoolExecutor(2, mp_context=get_context(name))
+
+
+def test_an_executors_workers_compile(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    with start_method("spawn") as executor:
+        kernel = tuned(halve, BLOCKS[:3], executor=executor)
+        monkeypatch.setattr(compile_ahead, "LocalWorkers", None)
+        launch(kernel)
+    assert len(kernel.configs_timings) == 3 and not kernel.failures
+
+
+def test_workers_need_not_share_the_cache(
+    fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "theirs"))
+    with start_method("spawn") as executor:
+        executor.submit(os.getpid).result()
+        monkeypatch.setenv("TRITON_CACHE_DIR", str(fresh_cache))
+        told: list[bool] = []
+        with knobs.compilation.scope():
+            knobs.compilation.listener = lambda cache_hit, **_: told.append(cache_hit)  # pyright: ignore
+            launch(tuned(halve, BLOCKS[3:], executor=executor))
+    assert told == [False, False]
+
+
+def test_a_kernel_that_cannot_be_sent() -> None:
+    @tritium.jit
+    def local(x, out, n, BLOCK: tl.constexpr):
+        tl.store(out, n + BLOCK)
+
+    with ThreadPoolExecutor(1) as executor, pytest.raises(
+        AutotunerError, match=r"local cannot be sent to another process: no such name is found in"
+    ):  # fmt: skip
+        tuned(local, executor=executor)[(1,)](np.ones(1), np.ones(1), 3)
+
+
+def test_kernels_travel_by_name() -> None:
+    assert pickle.loads(pickle.dumps(double)) is double
+    assert copy.deepcopy([double])[0] is double and copy.copy(double) is double
+    assert isinstance(double, JITFunction)
+    with pytest.raises(pickle.PicklingError, match=r"double cannot be sent.*top of a module"):
+        pickle.dumps(tritium.jit(double.fn))
+
+
+def test_another_compiler_is_refused() -> None:
+    kernel = tuned(double)
+    seen: list[Any] = []
+
+    class Recording(Executor):
+        def submit(self, fn: Any, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
+            seen.append(args)
+            future: Future[Any] = Future()
+            future.set_exception(WorkerMismatch("no"))
+            return future
+
+    with knobs.compilation.scope():
+        knobs.compilation.always_compile = True
+        kernel.executor = Recording()
+        launch(kernel, dtype=np.int16)
+    job, identity = seen[0]
+    assert compile_ahead.compile_as_told(job, identity).files
+    with pytest.raises(WorkerMismatch, match=r"double: the worker has Tritium .* needed are"):
+        compile_ahead.compile_as_told(job, ("0.0.0", identity[1]))
+
+
+def test_an_executor_that_hangs() -> None:
+    class Hanging(Executor):
+        def submit(self, fn: Any, *args: Any, **kwargs: Any) -> Any:  # pyright: ignore
+            return Future()
+
+    kernel = tuned(double, BLOCKS[:2], executor=Hanging(), timeout=0.3)
+    with knobs.compilation.scope(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        knobs.compilation.always_compile = True
+        with pytest.raises(AutotunerError, match=r"no worker ended within 0.3 s"):
+            launch(kernel, dtype=np.int8)
+    assert sum("left out" in str(w.message) for w in caught) == 2
+
+
+def test_executor_workers_close_only_their_own() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        ExecutorWorkers(executor, 1).close()
+        assert executor.submit(lambda: 5).result() == 5
+
+
+DASK = """
+    import os, sys
+    from concurrent.futures import Executor
+    from dask.distributed import Client, LocalCluster
+    import numpy as np
+    import tritium
+    from tests.runtime.test_tuning import BLOCKS, halve, launch, tuned
+
+    if __name__ == "__main__":
+        with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                          host="127.0.0.1") as cluster, Client(cluster) as client:
+            executor = client.get_executor()
+            assert isinstance(executor, Executor)
+            kernel = tuned(halve, executor=executor)
+            launch(kernel)
+            assert len(kernel.configs_timings) == len(BLOCKS) and not kernel.failures
+            where = client.run(lambda: os.environ["TRITON_REMOTE_CACHE_BACKEND"])
+            print(len(set(client.run(os.getpid).values())), set(where.values()))
+"""
+
+REMOTE = """
+    import os
+    from pathlib import Path
+    from tritium.runtime.cache import RemoteCacheBackend
+
+    class Folder(RemoteCacheBackend):
+        '''A cache on a shared disk.'''
+
+        def __init__(self, key):
+            self.folder = Path(os.environ["SHARED_FOLDER"]) / key
+
+        def get(self, filenames):
+            files = {n: self.folder / n for n in filenames}
+            return {n: p.read_bytes() for n, p in files.items() if p.exists()}
+
+        def put(self, filename, data):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / filename).write_bytes(data)
+"""
+
+
+def test_dask_workers(tmp_path: Path) -> None:
+    """A cluster compiles; its workers and the program share a remote cache."""
+    pytest.importorskip("distributed", reason="needs the extra `distributed`")
+    (tmp_path / "program.py").write_text(textwrap.dedent(DASK))
+    (tmp_path / "remote.py").write_text(textwrap.dedent(REMOTE))
+    path = [str(tmp_path), *sys.path]
+    env = knobs.child_environment(
+        PYTHONPATH=os.pathsep.join(path), SHARED_FOLDER=str(tmp_path / "shared"),
+        TRITON_CACHE_DIR=str(tmp_path / "own"), TRITON_REMOTE_CACHE_BACKEND="remote:Folder",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py")], env=env, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "2 {'remote:Folder'}"
+    stored = [p.name for p in (tmp_path / "shared").rglob("*.obj")]
+    assert stored == ["halve.obj"] * len(BLOCKS)
+
+
+# One configuration a launch
+
+
+def test_incremental(fresh_cache: Path) -> None:
+    measured: list[int] = []
+    times = iter([3.0, 2.0, 4.0, 1.0, 5.0])
+
+    def bench(call: Any, quantiles: Any) -> list[float]:
+        call()
+        measured.append(1)
+        return [next(times)] * 3
+
+    kernel = tuned(tritium.jit(double.fn), incremental=True, do_bench=bench)
+    best: list[int] = []
+    for count in range(1, 8):
+        launch(kernel)
+        assert len(measured) == min(count, 5)
+        best.append(kernel.best_config.kwargs["BLOCK"])
+    assert best == [16, 32, 32, 128, 128, 128, 128]
+    assert kernel.cache and [t[0] for t in kernel.configs_timings.values()] == [3, 2, 4, 1, 5]
+
+
+def test_incremental_skips_what_fails(fresh_cache: Path) -> None:
+    @tritium.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK == 64)
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, i < n) * 2, i < n)
+
+    tuner = tuned(kernel, incremental=True)
+    launch(tuner)
+    assert tuner.best_config.kwargs == {"BLOCK": 64} and len(tuner.failures) == 2
+    launch(tuner)
+    launch(tuner)
+    assert len(tuner.failures) == 4 and tuner.cache
+
+
+# What a person sees
+
+
+def test_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with knobs.autotuning.scope():
+        knobs.autotuning.progress = "on"
+        with TuningDisplay("k", 3) as display:
+            for config, time_ in zip(BLOCKS, (2.5, 1.25), strict=False):
+                display.was_compiled(config)
+                display.was_measured(config, time_)
+            display.has_failed(BLOCKS[2], "out of resource: x\nmore")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "autotuning k: 3 configurations"
+    assert lines[1].startswith("  [1/3] BLOCK: 16, num_warps: 4") and lines[1].endswith(": 2.5 ms")
+    assert lines[3].startswith("  [3/3] BLOCK: 64")
+    assert lines[3].endswith("failed: out of resource: x")
+    assert "2 compiled, 2 measured, 1 failed, best 1.25 ms with BLOCK: 32" in lines[4]
+
+
+def test_silent_elsewhere(capsys: pytest.CaptureFixture[str], fresh_cache: Path) -> None:
+    launch(tuned(tritium.jit(double.fn)))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_live_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(tuning_display, "_PATIENCE", 0)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with TuningDisplay("some_kernel", 2) as display:
+        display.was_compiled(BLOCKS[0])
+        display.was_measured(BLOCKS[0], 1.5)
+    text = terminal.getvalue()
+    assert "autotuning some_kernel" in text and "1.5 ms" in text and "\x1b[" in text
+
+
+# What the decorator is given
+
+
+def test_no_and_repeated_and_wrong_configurations() -> None:
+    with pytest.warns(UserWarning, match=r"autotune: double has no configurations: it is launched"):
+        tuned(double, [])
+    with pytest.warns(UserWarning, match=r"double has the configuration BLOCK: 16.* 2 times"):
+        kernel = tuned(double, [*BLOCKS[:2], Config({"BLOCK": 16})])
+    assert len(kernel.configs) == 2
+    with pytest.raises(TypeError, match=r"configurations of double contain \{'BLOCK': 16\}; each"):
+        tuned(double, [{"BLOCK": 16}])
+
+
+def test_children_are_for_linux(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not children.available()
+    launch(tuned(tritium.jit(double.fn)))
