@@ -51,7 +51,8 @@ class NvidiaBackend(BaseBackend):
         mock = knobs.nvidia.mock_ptx_version
         tool = knobs.nvidia.ptxas
         version = mock or (tool.version if tool else "driver")
-        return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}"
+        library = knobs.nvidia.libdevice_path or ""
+        return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}-{library}"
 
     def parse_options(self, options: dict[str, Any]) -> CUDAOptions:
         return make_options(options, self.arch)

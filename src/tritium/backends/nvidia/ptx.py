@@ -19,6 +19,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tritium import knobs
+from tritium.backends.nvidia import libdevice
 from tritium.errors import PTXASError
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -56,7 +57,9 @@ def _machine(arch: int, version: int) -> Any:
     )
 
 
-def emit_ptx(text: str, arch: int, version: int, *, optimize: bool = True) -> str:
+def emit_ptx(
+    text: str, arch: int, version: int, *, optimize: bool = True, libraries: Sequence[str] = ()
+) -> str:
     """PTX for a module.
 
     Args:
@@ -65,24 +68,28 @@ def emit_ptx(text: str, arch: int, version: int, *, optimize: bool = True) -> st
         version: the PTX version, 87 for 8.7; LLVM writes for the nearest one that it knows.
         optimize: run IR passes; instruction selection always runs at its highest level (at the
             lowest, wgmma is serialized).
+        libraries: paths of LLVM bitcode that it calls, besides libdevice.
 
-    Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override).
+    Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override);
+    what `libdevice.link` raises.
     """
     with _lock:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
+        context = llvm.create_context()
         try:
-            module = llvm.parse_assembly(text, context=llvm.create_context())
+            module = llvm.parse_assembly(text, context=context)
             module.verify()
         except RuntimeError as error:
             raise RuntimeError(f"invalid LLVM IR: {error}") from None
-        if optimize:
-            _optimize(module, machine)
+        linked = libdevice.link(module, text, libraries, context)
+        if optimize or linked:  # what is linked must be inlined
+            _optimize(module, machine, 1 if optimize else 0)
         ptx = machine.emit_assembly(module)
     return re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
 
 
-def _optimize(module: Any, machine: Any) -> None:
-    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
+def _optimize(module: Any, machine: Any, level: int) -> None:
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)

@@ -45,7 +45,8 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
     version = options.ptx_version or ptx.ptx_version(tool.version if tool else None)
     metadata["ptx_version"] = version
     optimize = not knobs.compilation.disable_llvm_opt
-    result = ptx.emit_ptx(text, arch, version, optimize=optimize)
+    libraries = [path for _, path in options.extern_libs] + metadata.get("libraries", [])
+    result = ptx.emit_ptx(text, arch, version, optimize=optimize, libraries=libraries)
     if knobs.nvidia.dump_nvptx:
         print(result)
     return result

@@ -64,6 +64,8 @@ class Context:
         thread: the thread's index; `lane` and `warp` are parts of it.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
         demand: the mask of the registers of a tile that are used.
+        libraries: bitcode files to link.
+        sharing: the functions that use shared memory, by name.
     """
 
     f: Function
@@ -79,8 +81,8 @@ class Context:
     contract: str = "contract"
     demand: Callable[[SSAValue], int] = lambda value: -1
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
-    callees: dict[str, str] = field(default_factory=dict[str, str])
-    run: Callable[[Any], None] = lambda block: None
+    libraries: set[str] = field(default_factory=set[str])
+    sharing: frozenset[str] = frozenset()
     _uniform_warp: Value | None = None
     _parts: dict[tuple[tuple[int, ...], ...], tuple[Value, int]] = field(
         default_factory=dict[tuple[tuple[int, ...], ...], tuple[Value, int]]
@@ -214,6 +216,27 @@ class Context:
                 result.append(base)
             else:
                 result.append(self.merge(base, self.i32(offset), reached & offset != 0))
+        return result
+
+    def pointers(
+        self, base: Value, place: LinearLayout, registers: Sequence[int], element: str
+    ) -> list[Value]:
+        """Where some registers are in shared memory, `place` being the offsets in elements: what
+        the thread does not change is left to the instructions' immediate offsets."""
+        part, reached = self.thread_part(place)
+        columns, size = place.columns_of(REGISTER), max(bits_of(element) // 8, 1)
+        starts: dict[int, Value] = {}
+        result: list[Value] = []
+        for register in registers:
+            offset = 0
+            for bit, column in enumerate(columns):
+                if register >> bit & 1:
+                    offset ^= column
+            mixed = offset & reached
+            if mixed not in starts:
+                index = self.f.op("xor", part, self.i32(mixed)) if mixed else part
+                starts[mixed] = self.f.emit(base.type, f"getelementptr {element}, {base}, {index}")
+            result.append(self.byte_offset(starts[mixed], self.i32((offset ^ mixed) * size)))
         return result
 
     def owner(self, layout: LinearLayout) -> Value | None:

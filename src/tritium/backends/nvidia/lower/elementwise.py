@@ -95,12 +95,9 @@ def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
     return f.select(inexact, corrected, quotient)
 
 
-@lowers(ELEMENTWISE, arith.AddFOp, arith.SubFOp, arith.MulFOp, arith.RemFOp)
+@lowers(ELEMENTWISE, arith.AddFOp, arith.SubFOp, arith.MulFOp)
 def float_binary(c: Context, op: Op, a: Value, b: Value) -> Value:
-    opcode = table.FLOAT_BINARY[type(op)]
-    if opcode == "frem":
-        return in_float(c, (a, b), partial(c.f.op, opcode))
-    return c.f.op(opcode, a, b, c.contract)
+    return c.f.op(table.FLOAT_BINARY[type(op)], a, b, c.contract)
 
 
 @lowers(ELEMENTWISE, arith.DivFOp)
@@ -161,21 +158,6 @@ def to_integer(c: Context, op: Op, a: Value) -> Value:
     return c.f.cast(opcode, a, value_type(op.results[0].type))
 
 
-@lowers(ELEMENTWISE, arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp)
-def float_cast(c: Context, op: Any, a: Value) -> Value:
-    source, target = a.type, value_type(op.results[0].type)
-    if "i8" in (source, target):
-        raise c.unsupported(op, "fp8 conversions")
-    mode = getattr(op, "roundingmode", None) or getattr(op, "rounding", None)
-    if mode is not None and mode.name not in ("TO_NEAREST_EVEN", "RTNE"):
-        raise c.unsupported(op, f"rounding {mode.name.lower()}")
-    wider = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
-    if wider[source] == wider[target]:
-        middle = c.f.cast("fpext", a, "float") if source != target else a
-        return c.f.cast("fptrunc", middle, target) if source != target else a
-    return c.f.cast("fpext" if wider[source] < wider[target] else "fptrunc", a, target)
-
-
 @lowers(ELEMENTWISE, arith.BitcastOp, ttir.BitcastOp, ttir.PtrToIntOp, ttir.IntToPtrOp)
 def bitcast(c: Context, op: Op, a: Value) -> Value:
     return c.as_type(a, value_type(op.results[0].type))
@@ -231,57 +213,3 @@ for _op, _name in (
 @lowers(ELEMENTWISE, math.AbsIOp)
 def absolute_integer(c: Context, op: Op, a: Value) -> Value:
     return c.f.intrinsic("smax", a, c.f.op("sub", const(a.type, 0), a))
-
-
-_LOG2_E, _LN_2, _LOG10_2 = 1.4426950408889634, 0.6931471805599453, 0.30102999566398120
-
-
-def _approx(c: Context, instruction: str, x: Value) -> Value:
-    return c.asm("float", f"{instruction} $0, $1;", "=f,f", x, effects=False)
-
-
-@lowers(ELEMENTWISE, math.ExpOp, math.Exp2Op)
-def exponential(c: Context, op: Op, a: Value) -> Value:
-    """2^(x log2 e) by `ex2.approx` (2 ulp of 2^y; the product adds |x| / 2^24 relatively)."""
-    if a.type == "double":
-        raise c.unsupported(op, "double precision needs libdevice")
-
-    def compute(x: Value) -> Value:
-        if isinstance(op, math.ExpOp):
-            x = c.f.op("fmul", x, const("float", _LOG2_E))
-        return _approx(c, "ex2.approx.f32", x)
-
-    return in_float(c, (a,), compute)
-
-
-@lowers(ELEMENTWISE, math.LogOp, math.Log2Op, math.Log10Op)
-def logarithm(c: Context, op: Op, a: Value) -> Value:
-    """log2(x) by `lg2.approx`, scaled."""
-    if a.type == "double":
-        raise c.unsupported(op, "double precision needs libdevice")
-    factor = {"math.log": _LN_2, "math.log10": _LOG10_2}.get(op.name)
-
-    def compute(x: Value) -> Value:
-        result = _approx(c, "lg2.approx.f32", x)
-        return result if factor is None else c.f.op("fmul", result, const("float", factor))
-
-    return in_float(c, (a,), compute)
-
-
-@lowers(ELEMENTWISE, math.SqrtOp, math.RsqrtOp)
-def square_root(c: Context, op: Op, a: Value) -> Value:
-    name = "sqrt" if isinstance(op, math.SqrtOp) else "rsqrt"
-    if a.type == "double":
-        if name == "rsqrt":
-            return c.f.op("fdiv", const("double", 1.0), c.f.intrinsic("sqrt", a))
-        return c.f.intrinsic("sqrt", a)
-    return in_float(c, (a,), partial(_approx, c, f"{name}.approx.f32"))
-
-
-@lowers(ELEMENTWISE, math.SinOp, math.CosOp, math.TanhOp)
-def approximate(c: Context, op: Op, a: Value) -> Value:
-    """The hardware's own approximations (absolute error 2^-21 in [-pi, pi] for sin and cos)."""
-    if a.type == "double":
-        raise c.unsupported(op, "double precision needs libdevice")
-    name = op.name.removeprefix("math.")
-    return in_float(c, (a,), partial(_approx, c, f"{name}.approx.f32"))

@@ -9,8 +9,10 @@ from tritium.backends.nvidia.lower import (
     async_copy,
     atomic,
     bulk_copy,
+    casts,
     control,
     elementwise,
+    functions,
     mma,
     reduce,
     shape,
@@ -20,7 +22,8 @@ from tritium.backends.nvidia.lower import (
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, bulk_copy, control, elementwise, mma, reduce, shape, shared, wgmma,
+    access, async_copy, atomic, bulk_copy, casts, control, elementwise, functions, mma,
+    reduce, shape, shared, wgmma,
 )  # fmt: skip
 
 

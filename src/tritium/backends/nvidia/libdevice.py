@@ -1,0 +1,93 @@
+"""NVIDIA's library of device functions (`libdevice.10.bc`), and other LLVM bitcode: found, linked.
+
+A kernel that calls no function of it never touches the file. What is linked becomes internal, so
+that inlining leaves of it only what the kernel uses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from tritium import knobs
+
+NAME = "libdevice.10.bc"
+_CALLED = re.compile(r"^declare .*@(__nv_\w+)\(", re.MULTILINE)
+
+
+def _candidates() -> Iterator[Path]:
+    """Where the file may be: NVIDIA's packages, a CUDA toolkit, an installed Triton."""
+    for entry in sys.path:
+        root = Path(entry or ".")
+        yield from sorted(root.glob(f"nvidia/*/nvvm/libdevice/{NAME}"), reverse=True)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := knobs.getenv(variable):
+            yield Path(home, "nvvm", "libdevice", NAME)
+    for root in sorted(Path("/usr/local").glob("cuda*"), key=lambda p: (len(p.name), p.name)):
+        yield root / "nvvm" / "libdevice" / NAME
+    for entry in sys.path:
+        yield Path(entry or ".", "triton", "backends", "nvidia", "lib", NAME)
+
+
+def find() -> Path | None:
+    """The file, which `TRITON_LIBDEVICE_PATH` may name; None where there is none."""
+    chosen = knobs.nvidia.libdevice_path
+    if chosen is not None:
+        return Path(chosen) if os.path.isfile(chosen) else None
+    return next((path for path in _candidates() if path.is_file()), None)
+
+
+def called(text: str) -> list[str]:
+    """The functions of libdevice that LLVM IR declares."""
+    return _CALLED.findall(text)
+
+
+def link(module: Any, text: str, paths: Sequence[str], context: Any) -> bool:
+    """Link into a module (parsed from `text`) the bitcode files `paths`, and libdevice if it is
+    called; whether anything was linked.
+
+    Raises: `FileNotFoundError` that says how to get libdevice; `RuntimeError` for bad bitcode, and
+    for a function that is in none of the files.
+    """
+    own = {f.name for f in module.functions if not f.is_declaration}
+    for path in paths:
+        _link_file(module, Path(path), context)
+    needed = called(text)
+    missing = [name for name in needed if module.get_function(name).is_declaration]
+    if missing:
+        path = find()
+        if path is None:
+            raise FileNotFoundError(_advice(missing))
+        _link_file(module, path, context)
+        for name in missing:
+            if module.get_function(name).is_declaration:
+                raise RuntimeError(f"{path} has no function {name!r}")
+    for function in module.functions:
+        if not function.is_declaration and function.name not in own:
+            function.linkage = "internal"
+    return bool(paths or missing)
+
+
+def _advice(missing: Sequence[str]) -> str:
+    chosen = knobs.nvidia.libdevice_path
+    where = "no file was found" if chosen is None else f"TRITON_LIBDEVICE_PATH names {chosen!r}"
+    return (
+        f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} in NVIDIA's {NAME}, but "
+        f"{where}. It is in a CUDA toolkit and in the package nvidia-nvvm (pip install "
+        "nvidia-nvvm); TRITON_LIBDEVICE_PATH may name the file."
+    )
+
+
+def _link_file(module: Any, path: Path, context: Any) -> None:
+    try:
+        library = llvm.parse_bitcode(path.read_bytes(), context=context)
+        library.triple, library.data_layout = module.triple, module.data_layout
+        module.link_in(library)
+    except RuntimeError as error:
+        raise RuntimeError(f"cannot link {path}: {error}") from None

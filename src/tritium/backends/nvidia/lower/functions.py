@@ -1,0 +1,68 @@
+"""Functions of floats: the hardware's approximations where the language's precision allows them,
+NVIDIA's libdevice for the others and for double precision."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tritium.backends.nvidia.lower.context import Context
+from tritium.backends.nvidia.lower.elementwise import ELEMENTWISE, in_float
+from tritium.backends.nvidia.lower.types import value_type
+from tritium.lowering.llvm import Value, const
+from tritium.lowering.registry import lowers
+from tritium.ops import arith, math
+from tritium.ops.base import Op
+from tritium.ops.ttir.extern import ExternElementwiseOp
+
+_LOG2_E = 1.4426950408889634
+
+_LIBDEVICE: dict[type[Op], str] = {
+    math.ExpM1Op: "expm1", math.LogOp: "log", math.Log2Op: "log2", math.Log10Op: "log10",
+    math.Log1POp: "log1p", math.SinOp: "sin", math.CosOp: "cos", math.TanOp: "tan",
+    math.TanhOp: "tanh", math.ErfOp: "erf", arith.RemFOp: "fmod",
+}  # fmt: skip
+
+
+def external(c: Context, name: str, *values: Value) -> Value:
+    """libdevice's function of floats or doubles."""
+    suffix = "f" if values[0].type == "float" else ""
+    return c.f.call(values[0].type, f"__nv_{name}{suffix}", *values)
+
+
+@lowers(ELEMENTWISE, *_LIBDEVICE)
+def library_function(c: Context, op: Op, *values: Value) -> Value:
+    return in_float(c, values, partial(external, c, _LIBDEVICE[type(op)]))
+
+
+def _approx(c: Context, instruction: str, x: Value) -> Value:
+    return c.asm("float", f"{instruction} $0, $1;", "=f,f", x, effects=False)
+
+
+@lowers(ELEMENTWISE, math.ExpOp, math.Exp2Op)
+def exponential(c: Context, op: Op, a: Value) -> Value:
+    """2^(x log2 e) by `ex2.approx` (2 ulp of 2^y; the product adds |x| / 2^24 relatively)."""
+    if a.type == "double":
+        return external(c, op.name.removeprefix("math."), a)
+
+    def compute(x: Value) -> Value:
+        if isinstance(op, math.ExpOp):
+            x = c.f.op("fmul", x, const("float", _LOG2_E))
+        return _approx(c, "ex2.approx.f32", x)
+
+    return in_float(c, (a,), compute)
+
+
+@lowers(ELEMENTWISE, math.SqrtOp, math.RsqrtOp)
+def square_root(c: Context, op: Op, a: Value) -> Value:
+    name = "sqrt" if isinstance(op, math.SqrtOp) else "rsqrt"
+    if a.type == "double":
+        return c.f.intrinsic("sqrt", a) if name == "sqrt" else external(c, name, a)
+    return in_float(c, (a,), partial(_approx, c, f"{name}.approx.f32"))
+
+
+@lowers(ELEMENTWISE, ExternElementwiseOp)
+def external_function(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
+    """A function of libdevice, or of the bitcode that the op or an option names."""
+    if op.libpath:
+        c.libraries.add(op.libpath)
+    return c.f.call(value_type(op.results[0].type), op.symbol, *values)
