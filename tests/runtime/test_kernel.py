@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,15 @@ def test_views_of_the_binary(tmp_path: Path) -> None:
     assert asm.get("ptx", 5) == 5
     with pytest.raises(KeyError):
         asm["ptx"]
+
+
+def test_metadata_is_a_named_tuple():
+    made = compiled()
+    metadata = made.metadata
+    fields = metadata._asdict()
+    assert isinstance(metadata, tuple) and metadata.name == fields["name"] == made.name
+    assert tuple(fields) == metadata._fields and list(fields.values()) == list(metadata)
+    assert metadata._replace(num_warps=8).num_warps == 8
+    assert repr(metadata).startswith("KernelMetadata(")
+    copy = pickle.loads(pickle.dumps(metadata))
+    assert copy == metadata and copy.shared == metadata.shared

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import namedtuple
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +17,34 @@ from tritium.target import GPUTarget
 
 @cache
 def _metadata_class(fields: tuple[str, ...]) -> Any:
-    return namedtuple("KernelMetadata", fields)  # pyright: ignore[reportUntypedNamedTuple]
+    """A named tuple of these fields. `collections.namedtuple` would take a third of a millisecond
+    of each process's first launch to make it: it compiles a constructor."""
+    members: dict[str, Any] = {name: property(itemgetter(i)) for i, name in enumerate(fields)}
+    return type("KernelMetadata", (_Metadata,), {"__slots__": (), "_fields": fields, **members})
+
+
+class _Metadata(tuple[Any, ...]):
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __new__(cls, **values: Any) -> _Metadata:
+        return tuple.__new__(cls, [values[name] for name in cls._fields])
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **values: Any) -> _Metadata:
+        return type(self)(**{**self._asdict(), **values})
+
+    def __repr__(self) -> str:
+        return f"KernelMetadata({', '.join(f'{k}={v!r}' for k, v in self._asdict().items())})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._asdict(),)
+
+
+def _restore(values: dict[str, Any]) -> _Metadata:
+    return _metadata_class(tuple(values))(**values)
 
 
 class LazyDict:
@@ -97,8 +124,8 @@ class CompiledKernel:
     launch_exit_hook = None
 
     def __init__(self, src: Any, metadata_group: Mapping[str, str], hash: str):
-        metadata_path = next(Path(p) for n, p in metadata_group.items() if n.endswith(".json"))
-        metadata = json.loads(metadata_path.read_text())
+        with open(next(p for n, p in metadata_group.items() if n.endswith(".json")), "rb") as file:
+            metadata = json.load(file)
         target = metadata["target"]
         metadata["target"] = GPUTarget(target["backend"], target["arch"], target["warp_size"])
         self.metadata = _metadata_class(tuple(sorted(metadata)))(**metadata)
@@ -108,7 +135,7 @@ class CompiledKernel:
         self.hash = hash
         self.name: str = self.metadata.name
         files = {
-            Path(name).suffix[1:]: path
+            name.rpartition(".")[2]: path
             for name, path in metadata_group.items()
             if not name.endswith(".json")
         }

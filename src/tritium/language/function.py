@@ -14,6 +14,7 @@ import pickle
 import re
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +205,11 @@ class JITCallable:
 
     def get_capture_scope(self) -> dict[str, Any]:
         """Names that the body may refer to: globals and the variables of enclosing functions."""
-        return {**self.__globals__, **inspect.getclosurevars(self.fn).nonlocals}
+        scope = dict(self.__globals__)
+        for name, cell in zip(self.fn.__code__.co_freevars, self.fn.__closure__ or (), strict=True):
+            with suppress(ValueError):  # a variable that has no value yet
+                scope[name] = cell.cell_contents
+        return scope
 
     @property
     def cache_key(self) -> str:
