@@ -108,9 +108,10 @@ def test_conversion(a: str, b: str, shape: tuple[int, int], size: int, kind: str
     np.testing.assert_array_equal(simulate(source, result, found), elements(result))
     if found.memory is not None:
         assert found.memory.is_invertible
-        for layout in (source, result):
+        for layout, side in ((source, found.write), (result, found.read)):
+            assert side is not None and side.conflicts == 0
             where = offsets(layout, found.memory)
-            assert conflicts(where, found.vector, size) == 0
+            assert conflicts(where, 1 << side.width, size) == 0
 
 
 def test_between_all_layouts_of_the_table() -> None:

@@ -3,27 +3,18 @@
     none        every thread has its elements, in the same registers
     registers   every thread has its elements, in other registers
     shuffles    every warp has its elements, in other lanes
-    shared      through shared memory, with a layout of it that is free of bank conflicts where
-                there is one
-
-The choice of shared memory's layout follows "Linear Layouts: Robust Code Generation of Efficient
-Tensor Computation Using F2" (Zhou et al., 2025): the difference of two elements that one access of
-a warp touches must not lie in the same bank and another row, which is a question of subspaces.
+    shared      through shared memory, in a layout of it that `swizzle` finds
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from tritium.ir.layouts import gf2
-from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP
+from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
-
-ROW_BYTES = 128
-"""Bytes of the 32 banks together."""
-WORD_BYTES = 4
-WIDEST_BYTES = 16
+from tritium.ir.layouts.swizzle import Access, access, place_of, shared_layout
 
 
 @dataclass(frozen=True)
@@ -34,17 +25,25 @@ class Conversion:
         kind: "none", "registers", "shuffles" or "shared"; see the module.
         source_of: the result's (register, lane, warp, block) -> the source's, where the element is.
         memory: for "shared", offset (in elements) -> coordinates; else None.
-        vector: for "shared", how many elements one access of a thread moves.
+        write, read: for "shared", how a warp accesses it.
     """
 
     kind: str
     source_of: LinearLayout
     memory: LinearLayout | None = None
-    vector: int = 1
+    write: Access | None = None
+    read: Access | None = None
 
 
-def plan(source: LinearLayout, result: LinearLayout, element_bytes: int) -> Conversion:
+@lru_cache(maxsize=256)
+def plan(
+    source: LinearLayout, result: LinearLayout, element_bytes: int, *, store: bool = False,
+    load: bool = False,
+) -> Conversion:  # fmt: skip
     """The cheapest way from `source` to `result`, layouts of one tile.
+
+    Args:
+        store, load: whether the target has `stmatrix` and `ldmatrix`.
 
     Raises: `ValueError` if the source does not hold every element of the result.
     """
@@ -55,8 +54,22 @@ def plan(source: LinearLayout, result: LinearLayout, element_bytes: int) -> Conv
         return Conversion("none" if same else "registers", found)
     if _keeps(found, source, (WARP, BLOCK)):
         return Conversion("shuffles", found)
-    memory, vector = shared_layout(source, result, element_bytes)
-    return Conversion("shared", found, memory, vector)
+    return through_memory(source, result, element_bytes, store=store, load=load)
+
+
+@lru_cache(maxsize=256)
+def through_memory(
+    source: LinearLayout, result: LinearLayout, element_bytes: int, *, store: bool = False,
+    load: bool = False,
+) -> Conversion:  # fmt: skip
+    """The way through shared memory, which is always open; as `plan`."""
+    found = result.invert_and_compose(source)
+    memory = shared_layout(source, result, element_bytes, store=store, load=load)
+    write, read = (
+        access(place_of(side, memory), element_bytes, matrix)
+        for side, matrix in ((source, store), (result, load))
+    )
+    return Conversion("shared", found, memory, write, read)
 
 
 def _keeps(found: LinearLayout, source: LinearLayout, names: Sequence[str]) -> bool:
@@ -88,69 +101,3 @@ def found_place(layout: LinearLayout, name: str) -> range:
             return range(start, start + bits)
         start += bits
     return range(0)
-
-
-def shared_layout(
-    source: LinearLayout, result: LinearLayout, element_bytes: int
-) -> tuple[LinearLayout, int]:
-    """(layout of shared memory, elements of one access) for writing a tile in `source` and reading
-    it in `result`.
-
-    Lanes that access different rows of the same bank at a time wait for each other. With `rows`
-    the space of the differences between elements of one bank, and `lanes` that of the differences
-    between elements that one access touches, conflicts are absent if they meet in 0 alone. So rows
-    are made of what neither lanes have, then of sums of one vector of each.
-    """
-    result = result.transpose_outs(source.out_names)
-    size = source.total_out_bits
-    most = max(WIDEST_BYTES // element_bytes, 1).bit_length() - 1
-    registers = source.columns_of(REGISTER), result.columns_of(REGISTER)
-    vector = gf2.intersection(*registers)[:most]
-    width = len(vector)
-    # A word of a bank has several narrow elements; whichever they are, they do not conflict.
-    word = max(WORD_BYTES // element_bytes, 1).bit_length() - 1
-    candidates = [*registers[1], *registers[0], *(1 << i for i in range(size))]
-    vector = _extended(vector, candidates, min(max(word, width), size))
-    columns = max(ROW_BYTES // element_bytes, 1).bit_length() - 1
-    lanes = [
-        _extended(vector, layout.columns_of(LANE)[: _lanes_at_once(width, element_bytes)], size)
-        for layout in (source, result)
-    ]
-    rows = _rows(vector, lanes, size, max(size - columns, 0))
-    units = [1 << i for i in range(size)]
-    banks = _extended([*vector, *rows], [*lanes[0], *lanes[1], *units], size)
-    banks = banks[len(vector) + len(rows) :]
-    memory = LinearLayout(((OFFSET, size),), source.out_dims, (*vector, *banks, *rows))
-    return memory, 1 << width
-
-
-def _lanes_at_once(width: int, element_bytes: int) -> int:
-    """log2 of the lanes whose accesses are done together: those that move 128 bytes, at most 32."""
-    access = max(element_bytes << width, WORD_BYTES)
-    return min((ROW_BYTES // access).bit_length() - 1, 5)
-
-
-def _extended(basis: Sequence[int], candidates: Sequence[int], size: int) -> list[int]:
-    """The basis with independent candidates added, up to `size` vectors."""
-    echelon, found = gf2.Echelon(basis), list(basis)
-    for vector in candidates:
-        if len(found) < size and echelon.add(vector):
-            found.append(vector)
-    return found
-
-
-def _rows(vector: Sequence[int], lanes: Sequence[list[int]], size: int, count: int) -> list[int]:
-    """`count` vectors, independent of `vector`, that avoid both spaces of lanes where they can."""
-    first, second = lanes
-    everything = [*first, *second]
-    rows = gf2.complement(everything, size)[:count]
-    common = gf2.intersection(first, second)
-    mine = _extended(common, first, size)[len(common) :]
-    theirs = _extended(common, second, size)[len(common) :]
-    rows += [a ^ b for a, b in zip(mine, theirs, strict=False)][: count - len(rows)]
-    if len(rows) < count:
-        # Conflicts cannot be avoided.
-        start = [*vector, *rows]
-        rows = _extended(start, [*mine, *theirs, *everything, *(1 << i for i in range(size))],
-                         len(vector) + count)[len(vector) :]  # fmt: skip
-    return rows

@@ -15,9 +15,10 @@ from tritium.backends.nvidia.lower.access import (
     to_memory,
 )
 from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.shared import memory_layout, place_of, run_bits
-from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
+from tritium.backends.nvidia.lower.shared import memory_layout
+from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
 from tritium.ir import types as ir
+from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
@@ -58,10 +59,9 @@ def async_copy(c: Context, op: Any) -> None:
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     zero = others is None or _is_zero(others)
-    for group, offset in zip(groups, c.positions(place, [g[0] for g in groups]), strict=False):
-        to = c.address(
-            c.f.emit(SHARED, f"getelementptr {element}, {memory.address}, {offset}")
-        )
+    places = c.pointers(memory.address, place, [g[0] for g in groups], element)
+    for group, pointer in zip(groups, places, strict=True):
+        to = c.address(pointer)
         mask = None if masks is None else masks[group[0]]
         condition = owner if zero else _both(c, mask, owner)
         keep = op.cache is CacheModifier.CA

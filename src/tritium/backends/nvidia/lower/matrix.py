@@ -1,58 +1,58 @@
-"""`ldmatrix`: a warp loads four 8x8 matrices of 16-bit elements, spread as the tensor cores want.
-
-A lane gives the address of one row (16 bytes) and gets two neighbours of a row (with `trans`: of a
-column) of each matrix: lane t those of row t / 4 at 2 (t % 4). Whether a tile can be loaded so is
-read off the map from (register, lane) to offsets:
-
-    plain    register bit, lane bits 0, 1 -> 1, 2, 4 elements;  lane bits 2, 3, 4 -> rows
-    trans    lane bits 2, 3, 4 -> 1, 2, 4 elements;  register bit, lane bits 0, 1 -> rows
-"""
+"""`ldmatrix` and `stmatrix`: a warp moves four 8x8 matrices at once (`ir.layouts.fragments`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tritium.backends.nvidia.lower.access import distinct_registers
 from tritium.backends.nvidia.lower.context import Context
-from tritium.backends.nvidia.lower.types import SHARED
-from tritium.ir.layouts.encodings import LANE, REGISTER, WARP
+from tritium.ir.layouts.encodings import LANE, REGISTER
+from tritium.ir.layouts.fragments import Matrices
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value
 
-
-@dataclass(frozen=True)
-class Matrices:
-    """How to load a tile: register bits `pair` (the two elements of a word) and `which` (of the
-    four matrices), and the offsets of rows: `rows` by the low three bits of the lane."""
-
-    pair: int
-    which: tuple[int, ...]
-    rows: tuple[int, ...]
-    trans: bool
-
-
-def find(tile: LinearLayout, place: LinearLayout, size: int) -> Matrices | None:
-    """How to load a tile of elements of `size` bytes with ldmatrix; None if it cannot be."""
-    registers, lanes = place.columns_of(REGISTER), place.columns_of(LANE)
-    if size != 2 or len(lanes) != 5 or tile.free_variables().get(REGISTER, 0):
-        return None
-    for pair, step in enumerate(registers):
-        plain = (step, *lanes[:2]) == (1, 2, 4)
-        if not plain and lanes[2:] != (1, 2, 4):
-            continue
-        rows = lanes[2:] if plain else (step, *lanes[:2])
-        others = [b for b in range(len(registers)) if b != pair]
-        rest = [*rows, *(registers[b] for b in others), *place.columns_of(WARP)]
-        if all(column % 8 == 0 for column in rest):
-            return Matrices(pair, tuple(others[:2]), tuple(rows), not plain)
-    return None
+NEWEST_WITHOUT_STORE = 89
+"""`stmatrix` came with sm_90; `ldmatrix` is older than all that is supported."""
 
 
 def load(
     c: Context, tile: LinearLayout, place: LinearLayout, base: Value, element: str, how: Matrices
 ) -> list[Value]:
     """Read a tile's registers."""
+    loaded: dict[int, Value] = {}
+    firsts = _firsts(tile, how)
+    for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
+        words = _load(c, c.address(pointer), 1 << len(how.which), how.trans)
+        for number, word in enumerate(words):
+            register = first | _bits(how.which, number)
+            low, high = c.unpack([word], element)
+            loaded[register], loaded[register | 1 << how.pair] = low, high
+    return [loaded[r] for r in range(tile.in_size(REGISTER))]
+
+
+def store(
+    c: Context, values: Sequence[Value], tile: LinearLayout, place: LinearLayout, base: Value,
+    element: str, how: Matrices,
+) -> None:  # fmt: skip
+    """Write a tile's registers."""
+    firsts = _firsts(tile, how)
+    for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
+        registers = [first | _bits(how.which, n) for n in range(1 << len(how.which))]
+        pairs = [[values[r], values[r | 1 << how.pair]] for r in registers]
+        words = [c.pack(pair, "i32")[0] for pair in pairs]
+        _store(c, c.address(pointer), words, how.trans)
+
+
+def _firsts(tile: LinearLayout, how: Matrices) -> list[int]:
+    """The first register of each instruction."""
+    inner = sum(1 << b for b in (how.pair, *how.which))
+    return [r for r in distinct_registers(tile) if not r & inner]
+
+
+def _rows(
+    c: Context, place: LinearLayout, base: Value, element: str, how: Matrices, firsts: list[int]
+) -> list[Value]:
+    """For each instruction the row whose address this lane gives."""
     registers = place.columns_of(REGISTER)
     rows = (*how.rows, *(registers[b] for b in how.which))
     rows += (0,) * (5 - len(rows))
@@ -60,29 +60,26 @@ def load(
         ((REGISTER, len(registers)), (LANE, 5), *place.in_dims[2:]), place.out_dims,
         (*registers, *rows, *[x for n in place.in_names[2:] for x in place.columns_of(n)]),
     )  # fmt: skip
-    inner = sum(1 << b for b in (how.pair, *how.which))
-    firsts = [r for r in distinct_registers(tile) if not r & inner]
-    loaded: dict[int, Value] = {}
-    for first, offset in zip(firsts, c.positions(addresses, firsts), strict=False):
-        pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
-        words = _instruction(c, c.address(pointer), 1 << len(how.which), how.trans)
-        for number, word in enumerate(words):
-            register = first | _bits(how.which, number)
-            low, high = c.unpack([word], element)
-            loaded[register], loaded[register | 1 << how.pair] = low, high
-    return [loaded[r] for r in range(1 << len(registers))]
+    return c.pointers(base, addresses, firsts, element)
 
 
 def _bits(places: Sequence[int], number: int) -> int:
     return sum(1 << place for i, place in enumerate(places) if number >> i & 1)
 
 
-def _instruction(c: Context, address: Value, count: int, trans: bool) -> list[Value]:
+def _shape(count: int, trans: bool) -> str:
+    return f"sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16"
+
+
+def _load(c: Context, address: Value, count: int, trans: bool) -> list[Value]:
     outputs = ", ".join(f"${i}" for i in range(count))
-    text = (
-        f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16 "
-        f"{{{outputs}}}, [${count}];"
-    )
+    text = f"ldmatrix.{_shape(count, trans)} {{{outputs}}}, [${count}];"
     struct = "i32" if count == 1 else "{ " + ", ".join(["i32"] * count) + " }"
     constraints = ",".join([*["=r"] * count, "r", "~{memory}"])
     return c.members(c.asm(struct, text, constraints, address), ["i32"] * count)
+
+
+def _store(c: Context, address: Value, words: list[Value], trans: bool) -> None:
+    inputs = ", ".join(f"${i + 1}" for i in range(len(words)))
+    text = f"stmatrix.{_shape(len(words), trans)} [$0], {{{inputs}}};"
+    c.asm("void", text, ",".join(["r"] * (len(words) + 1) + ["~{memory}"]), address, *words)

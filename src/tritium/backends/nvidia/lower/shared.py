@@ -6,7 +6,6 @@ registers, and the inverse of that of the memory. How wide an access can be is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tritium.backends.nvidia.lower import matrix
@@ -20,10 +19,14 @@ from tritium.backends.nvidia.lower.access import (
 )
 from tritium.backends.nvidia.lower.context import Context, Memory, Tile, bits_of, layout_of
 from tritium.backends.nvidia.lower.shape import in_thread, moved_registers
-from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
+from tritium.backends.nvidia.lower.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
+from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import OFFSET, REGISTER, dim, linear
+from tritium.ir.layouts import fragments
+from tritium.ir.layouts.conversion import Conversion, plan, through_memory
+from tritium.ir.layouts.encodings import OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
@@ -36,61 +39,41 @@ def memory_layout(type: Any) -> LinearLayout:
     return linear(type.encoding, tuple(type.get_shape()))
 
 
-def place_of(tile: LinearLayout, memory: LinearLayout) -> LinearLayout:
-    """(register, lane, warp, block) -> offset in elements."""
-    found = tile.invert_and_compose(memory)
-    return found.restrict(found.in_names, [OFFSET])
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a thread's registers lie in memory: `groups` are neighbours, at `offsets` (elements,
-    of the first of each group)."""
-
-    groups: tuple[tuple[int, ...], ...]
-    offsets: list[Value]
-
-
-def runs(c: Context, tile: LinearLayout, place: LinearLayout, size: int, most: int = 16) -> Run:
-    """The widest accesses, at most `most` bytes, in which registers are neighbours in memory."""
-    groups = grouped(distinct_registers(tile), run_bits(place, size, most))
-    return Run(groups, c.positions(place, [g[0] for g in groups]))
-
-
-def run_bits(place: LinearLayout, size: int, most: int = 16) -> list[int]:
-    """The register bits that are 1, 2, 4, ... elements further in memory, up to `most` bytes."""
-    columns, bits = place.columns_of(REGISTER), list[int]()
-    while size << len(bits) < most and 1 << len(bits) in columns:
-        low = 1 << len(bits)
-        if sum(1 for x in place.columns if x & low) != 1:
-            break
-        bits.append(columns.index(low))
-    return bits
-
-
 def store_tile(
     c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
 ) -> None:
     """Write a tile's registers to shared memory."""
-    run, element, owner = runs(c, tile, place, memory_bytes(type)), memory_type(type), c.owner(tile)
-    for group, offset in zip(run.groups, run.offsets, strict=False):
-        pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
-        parts = [to_memory(c, values[r]) for r in group]
-        store_words(c, c.address(pointer), parts, owner, "st.shared", "r")
+    element, owner, size = memory_type(type), c.owner(tile), memory_bytes(type)
+    parts = [to_memory(c, v) for v in values]
+    how = None
+    if owner is None and c.arch > matrix.NEWEST_WITHOUT_STORE:
+        how = fragments.find(place, size)
+    if how is not None:
+        matrix.store(c, parts, tile, place, base, element, how)
+        return
+    groups = grouped(distinct_registers(tile), run_bits(place, size))
+    pointers = c.pointers(base, place, [g[0] for g in groups], element)
+    for group, pointer in zip(groups, pointers, strict=True):
+        written = [parts[r] for r in group]
+        if owner is None:
+            _write(c, pointer, written)
+        else:
+            store_words(c, c.address(pointer), written, owner, "st.shared", "r")
 
 
 def load_tile(
     c: Context, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
 ) -> list[Value]:
     """Read a tile's registers from shared memory."""
-    element, how = memory_type(type), matrix.find(tile, place, memory_bytes(type))
+    element, size = memory_type(type), memory_bytes(type)
+    how = fragments.find(place, size)
     if how is not None:
         return matrix.load(c, tile, place, base, element, how)
-    run = runs(c, tile, place, memory_bytes(type))
+    groups = grouped(distinct_registers(tile), run_bits(place, size))
+    pointers = c.pointers(base, place, [g[0] for g in groups], element)
     loaded: dict[int, Value] = {}
-    for group, offset in zip(run.groups, run.offsets, strict=False):
-        pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {offset}")
-        loaded.update(zip(group, _read(c, pointer, element, len(group), type), strict=False))
+    for group, pointer in zip(groups, pointers, strict=True):
+        loaded.update(zip(group, _read(c, pointer, element, len(group), type), strict=True))
     free = tile.free_variables().get(REGISTER, 0)
     return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 
@@ -151,94 +134,38 @@ def view(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.ConvertLayoutOp)
 def convert(c: Context, op: Any) -> None:
-    """Nothing or a renumbering of registers where elements stay in their threads; else through
-    shared memory."""
-    source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    values = c.tile(op.src)
+    """Renumber registers, shuffle, or go through shared memory: see `ir.layouts.conversion`."""
     if in_thread(c, op):
         return
-    type = op.src.type
-    memory = padded(result, memory_bytes(type))
-    base, size = c.shared(c.offsets[op]), memory_bytes(type)
-    _store_padded(c, values, source, memory, base, type)
+    found, type = conversion_of(op, c.arch), op.src.type
+    if found.memory is None:
+        c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
+        return
+    source, result = layout_of(type), layout_of(op.results[0].type)
+    base = c.shared(c.offsets[op])
+    store_tile(c, c.tile(op.src), source, place_of(source, found.memory), base, type)
     c.barrier()
-    c.set(op.results[0], _load_padded(c, result, memory, base, type, size))
+    place = place_of(result, found.memory)
+    c.set(op.results[0], load_tile(c, result, place, base, op.results[0].type))
+
+
+def conversion_of(op: Any, arch: int) -> Conversion:
+    """How a change of layout is done. Shuffles that would be many are not worth it."""
+    size = memory_bytes(op.src.type)
+    source, result = layout_of(op.src.type), layout_of(op.results[0].type)
+    store = arch > matrix.NEWEST_WITHOUT_STORE
+    found = plan(source, result, size, store=store, load=True)
+    if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
+        return through_memory(source, result, size, store=store, load=True)
+    return found
 
 
 def conversion_bytes(op: Any) -> int:
-    """Shared memory that a change of layout needs."""
-    source, result = layout_of(op.src.type), layout_of(op.results[0].type)
+    """Shared memory that a change of layout needs, whatever the architecture."""
     if moved_registers(op) is not None:
         return 0
-    size = memory_bytes(op.src.type)
-    memory = padded(result, size)
-    elements = 1 << result.total_out_bits
-    return (elements + (elements >> memory.row_bits) * memory.pad) * size
-
-
-@dataclass(frozen=True)
-class Padded:
-    """Scratch for a change of layout: elements in order of `axes`, each row of the fastest axis
-    followed by `pad` elements, which spreads columns over the banks."""
-
-    axes: tuple[int, ...]
-    row_bits: int
-    pad: int
-
-
-def padded(result: LinearLayout, size: int) -> Padded:
-    """Scratch whose rows run along the axis that the reader has most neighbours of."""
-    rank, bases = len(result.out_names), result.bases(REGISTER)
-    fastest = max(range(rank), key=lambda a: (_run(bases, a), a))
-    axes = (fastest, *[a for a in reversed(range(rank)) if a != fastest])
-    return Padded(axes, result.out_bits(dim(fastest)), 16 // size)
-
-
-def _run(bases: list[tuple[int, ...]], axis: int) -> int:
-    length = 0
-    while any(b[axis] == 1 << length and sum(b) == b[axis] for b in bases):
-        length += 1
-    return length
-
-
-def _linear(layout: LinearLayout, memory: Padded) -> LinearLayout:
-    flat = layout.transpose_outs([dim(a) for a in memory.axes])
-    return flat.flatten_outs(OFFSET)
-
-
-def _padded_offset(c: Context, index: Value, memory: Padded) -> Value:
-    if index.ref.startswith("%"):
-        row = c.f.op("lshr", index, c.i32(memory.row_bits))
-        return c.f.op("add", index, c.f.op("mul", row, c.i32(memory.pad), "nsw"), "nsw")
-    number = int(index.ref)
-    return c.i32(number + (number >> memory.row_bits) * memory.pad)
-
-
-def _store_padded(
-    c: Context, values: Tile, tile: LinearLayout, memory: Padded, base: Value, type: ir.Type
-) -> None:
-    size = memory_bytes(type)
-    run = runs(c, tile, _linear(tile, memory), size, min(16, size << memory.row_bits))
-    element, owner = memory_type(type), c.owner(tile)
-    for group, offset in zip(run.groups, run.offsets, strict=False):
-        at = _padded_offset(c, offset, memory)
-        pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {at}")
-        parts = [to_memory(c, values[r]) for r in group]
-        store_words(c, c.address(pointer), parts, owner, "st.shared", "r")
-
-
-def _load_padded(
-    c: Context, tile: LinearLayout, memory: Padded, base: Value, type: ir.Type, size: int
-) -> list[Value]:
-    run = runs(c, tile, _linear(tile, memory), size, min(16, size << memory.row_bits))
-    element = memory_type(type)
-    loaded: dict[int, Value] = {}
-    for group, offset in zip(run.groups, run.offsets, strict=False):
-        at = _padded_offset(c, offset, memory)
-        pointer = c.f.emit(SHARED, f"getelementptr {element}, {base}, {at}")
-        loaded.update(zip(group, _read(c, pointer, element, len(group), type), strict=False))
-    free = tile.free_variables().get(REGISTER, 0)
-    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
+    memory = conversion_of(op, 90).memory
+    return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
 
 
 def _read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:
@@ -248,3 +175,15 @@ def _read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -
     value = c.f.load(held, pointer, max(bits_of(element) // 8, 1) * count)
     parts = [c.f.extract(value, i) for i in range(words)] if words > 1 else [value]
     return [from_memory(c, v, type) for v in c.unpack(parts, element)]
+
+
+def _write(c: Context, pointer: Value, parts: list[Value]) -> None:
+    """Store neighbours; LLVM puts the constant part of the address into the instruction."""
+    word = word_type(parts[0].type, len(parts))
+    words = c.pack(parts, word)
+    value = words[0]
+    if len(words) > 1:
+        value = Value(f"<{len(words)} x {word}>", "poison")
+        for i, part in enumerate(words):
+            value = c.f.insert(value, part, i)
+    c.f.store(value, pointer, bits_of(word) * len(words) // 8)

@@ -1,0 +1,78 @@
+"""Moves between lanes of a warp: `shfl`, and changes of layout made of it."""
+
+from __future__ import annotations
+
+from tritium.backends.nvidia.lower.context import Context, Tile, bits_of
+from tritium.ir.layouts.conversion import found_place
+from tritium.ir.layouts.encodings import LANE, REGISTER
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.lowering.llvm import Value
+
+MOST_SHUFFLES = 16
+"""Of 32 bits; a change of layout that needs more goes through shared memory."""
+
+
+def _choices(source_of: LinearLayout) -> list[int]:
+    """The registers, as differences, among which a lane picks by its own index."""
+    where = found_place(source_of, REGISTER)
+    columns = [(x >> where.start) & ((1 << len(where)) - 1) for x in source_of.columns_of(LANE)]
+    choices = [0]
+    for column in columns:
+        if column not in choices:
+            choices += [x ^ column for x in choices]
+    return choices
+
+
+def shuffle_count(source_of: LinearLayout, source: LinearLayout, size: int) -> int:
+    """How many shuffles a change of layout takes."""
+    return source_of.in_size(REGISTER) * len(_choices(source_of)) * max(size // 4, 1)
+
+
+def shuffled(
+    c: Context, values: Tile, source_of: LinearLayout, source: LinearLayout
+) -> list[Value]:
+    """A tile brought to the layout whose (register, lane) are at `source_of` in `source`, in the
+    same warp: for each register one shuffle for every register that some lane may want."""
+    lanes = found_place(source_of, LANE)
+    part = source_of.restrict(source_of.in_names, [LANE])
+    columns = [x >> lanes.start & 31 for x in source_of.columns_of(LANE)]
+    # A lane that the source's layout does not tell apart has a copy: it reads from itself.
+    free = source.free_variables().get(LANE, 0)
+    columns = [1 << i if free >> i & 1 else x for i, x in enumerate(columns)]
+    part = part.with_columns(LANE, columns)
+    part = part.with_columns("warp", [0] * part.in_bits("warp"))
+    registers = source_of.restrict(source_of.in_names, [REGISTER])
+    wanted = c.linear_map(c.lane, registers.columns_of(LANE))
+    results: list[Value] = []
+    for register, lane in enumerate(c.positions(part, range(source_of.in_size(REGISTER)))):
+        first = registers(**{REGISTER: register})[0]
+        result = None
+        for choice in _choices(source_of):
+            moved = shuffle(c, values[first ^ choice], lane)
+            if result is None or wanted is None:
+                result = moved
+            else:
+                mine = c.f.icmp("eq", wanted, c.i32(choice))
+                result = c.f.select(mine, moved, result)
+        assert result is not None
+        results.append(result)
+    return results
+
+
+def shuffle(c: Context, value: Value, lane: Value) -> Value:
+    """The value that another lane has."""
+    name = "llvm.nvvm.shfl.sync.idx.i32"
+    c.f.module.declare(name, "i32", ["i32"] * 4)
+    bits = bits_of(value.type)
+    plain = c.as_type(value, f"i{bits}")
+    if bits < 32:
+        words = [c.f.cast("zext", plain, "i32")]
+    else:
+        words = c.unpack([plain], "i32")
+    moved = [
+        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {lane}, i32 31) {c.convergent}")
+        for w in words
+    ]
+    if bits < 32:
+        return c.as_type(c.f.cast("trunc", moved[0], f"i{bits}"), value.type)
+    return c.as_type(c.pack(moved, f"i{bits}")[0], value.type)

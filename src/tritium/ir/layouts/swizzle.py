@@ -1,0 +1,184 @@
+"""Layouts of shared memory for writing a tile in one distributed layout and reading it in another,
+free of bank conflicts where there is such a one; and how many conflicts a layout has.
+
+Shared memory has 32 banks of 4 bytes, so that 128 bytes are one *row*. An access of a warp is done
+128 bytes at a time: by 8 lanes that move 16 bytes each, say. It takes one turn if no two lanes want
+different rows of a bank. The differences of the elements that it touches form a subspace over
+GF(2), and so do those of the elements of one bank, which the layout's vectors for rows span: there
+are no conflicts if they meet in 0 alone. After "Linear Layouts: Robust Code Generation of Efficient
+Tensor Computation Using F2" (Zhou et al., 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tritium.ir.layouts import fragments, gf2
+from tritium.ir.layouts.encodings import LANE, OFFSET, REGISTER
+from tritium.ir.layouts.linear import LinearLayout
+
+ROW_BYTES = 128
+WORD_BYTES = 4
+WIDEST_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a warp moves a tile to or from shared memory.
+
+    Attributes:
+        width: log2 of the elements that a thread moves at once (of the row of a matrix).
+        matrices: of `ldmatrix` or `stmatrix`, if they are used.
+        instructions: how many there are.
+        turns: how often the banks work for them.
+        conflicts: how many of these turns are because of conflicts.
+    """
+
+    width: int
+    matrices: fragments.Matrices | None
+    instructions: int
+    turns: int
+    conflicts: int
+
+
+def place_of(tile: LinearLayout, memory: LinearLayout) -> LinearLayout:
+    """(register, lane, warp, block) -> offset in elements."""
+    found = tile.invert_and_compose(memory)
+    return found.restrict(found.in_names, [OFFSET])
+
+
+def run_bits(place: LinearLayout, size: int, most: int = WIDEST_BYTES) -> list[int]:
+    """The register bits that are 1, 2, 4, ... elements further in memory, up to `most` bytes."""
+    columns, bits = place.columns_of(REGISTER), list[int]()
+    while size << len(bits) < most and 1 << len(bits) in columns:
+        low = 1 << len(bits)
+        if sum(1 for x in place.columns if x & low) != 1:
+            break
+        bits.append(columns.index(low))
+    return bits
+
+
+def access(place: LinearLayout, size: int, matrix: bool) -> Access:
+    """How a tile whose elements, of `size` bytes, are at `place` is moved; `matrix`: there are
+    instructions for matrices in this direction."""
+    found = fragments.find(place, size) if matrix else None
+    registers = len(place.columns_of(REGISTER))
+    registers -= place.free_variables().get(REGISTER, 0).bit_count()
+    if found is not None:
+        width, lanes, count = 3, found.rows, 1 << registers - 1
+        instructions = count >> len(found.which)
+    else:
+        width = len(run_bits(place, size))
+        at_once = lanes_at_once(width, size)
+        lanes, instructions = place.columns_of(LANE)[:at_once], 1 << registers - width
+        count = instructions << len(place.columns_of(LANE)) - at_once
+    words = [x * size // WORD_BYTES for x in lanes]
+    words += [1 << i for i in range(max((size << width) // WORD_BYTES, 1).bit_length() - 1)]
+    banks = [w % (ROW_BYTES // WORD_BYTES) for w in words]
+    degree = 1 << gf2.rank(words) - gf2.rank(banks)
+    return Access(width, found, instructions, count * degree, count * (degree - 1))
+
+
+def lanes_at_once(width: int, size: int) -> int:
+    """log2 of the lanes whose accesses of `size << width` bytes are done together: those that move
+    128 bytes, at most 32."""
+    return min((ROW_BYTES // max(size << width, WORD_BYTES)).bit_length() - 1, 5)
+
+
+def shared_layout(
+    source: LinearLayout, result: LinearLayout, size: int, *, store: bool, load: bool
+) -> LinearLayout:
+    """A layout (offset -> coordinates) of shared memory for writing a tile of elements of `size`
+    bytes in `source` and reading it in `result`: the one that takes the fewest instructions and
+    turns of the banks. `store`, `load`: there is `stmatrix`, `ldmatrix`."""
+    result = result.transpose_outs(source.out_names)
+    best: tuple[int, LinearLayout] | None = None
+    for vector, rows in _candidates(source, result, size, store, load):
+        memory = _memory(source, result, size, vector, rows)
+        parts = (access(place_of(source, memory), size, store),
+                 access(place_of(result, memory), size, load))  # fmt: skip
+        cost = sum(part.instructions + part.turns for part in parts)
+        if best is None or cost < best[0]:
+            best = cost, memory
+    assert best is not None
+    return best[1]
+
+
+def _candidates(
+    source: LinearLayout, result: LinearLayout, size: int, store: bool, load: bool
+) -> Iterator[tuple[list[int], dict[int, tuple[int, ...]]]]:
+    """(what lies in 16 neighbouring bytes, the lanes' differences of sides that use matrices)."""
+    most = max(WIDEST_BYTES // size, 1).bit_length() - 1
+    sides = (source, result)
+    registers = [side.columns_of(REGISTER) for side in sides]
+    common = gf2.intersection(*registers)[:most]
+    yield common, {}
+    for own in registers:
+        yield _extended(common, own, most), {}
+    for number, allowed in ((0, store), (1, load)):
+        lanes = sides[number].columns_of(LANE)
+        if size != 2 or not allowed or len(lanes) != 5:
+            continue
+        others = gf2.Echelon(registers[1 - number])
+        forms = [([r, *lanes[:2]], lanes[2:]) for r in registers[number]]
+        forms += [(list(lanes[2:]), (r, *lanes[:2])) for r in registers[number]]
+        for vector, rows in forms:
+            known = all(others.reduce(v)[0] == 0 for v in vector)
+            if known and gf2.rank(vector) == 3 and gf2.rank([*vector, *rows]) == 6:
+                yield vector, {number: tuple(rows)}
+
+
+def _memory(
+    source: LinearLayout, result: LinearLayout, size: int, vector: Sequence[int],
+    matrices: dict[int, tuple[int, ...]],
+) -> LinearLayout:  # fmt: skip
+    """The layout with `vector` in the lowest bits of the offset."""
+    total = source.total_out_bits
+    # A word of a bank has several narrow elements; whichever they are, they do not conflict.
+    word = max(WORD_BYTES // size, 1).bit_length() - 1
+    sides = (source, result)
+    units = [1 << i for i in range(total)]
+    loose = [*result.columns_of(REGISTER), *source.columns_of(REGISTER), *units]
+    low = _extended(vector, loose, min(max(word, len(vector)), total))
+    lanes: list[list[int]] = []
+    for number, side in enumerate(sides):
+        together = matrices.get(number)
+        if together is None:
+            own, width = side.columns_of(REGISTER), 0
+            while width < len(vector) and vector[width] in own:
+                width += 1
+            together = side.columns_of(LANE)[: lanes_at_once(width, size)]
+        lanes.append(_extended(low, together, total))
+    columns = max(ROW_BYTES // size, 1).bit_length() - 1
+    rows = _rows(low, lanes, total, max(total - columns, 0))
+    banks = _extended([*low, *rows], [*lanes[0], *lanes[1], *units], total)
+    banks = banks[len(low) + len(rows) :]
+    return LinearLayout(((OFFSET, total),), source.out_dims, (*low, *banks, *rows))
+
+
+def _extended(basis: Sequence[int], candidates: Sequence[int], size: int) -> list[int]:
+    """The basis with independent candidates added, up to `size` vectors."""
+    echelon, found = gf2.Echelon(basis), list(basis)
+    for vector in candidates:
+        if len(found) < size and echelon.add(vector):
+            found.append(vector)
+    return found
+
+
+def _rows(vector: Sequence[int], lanes: Sequence[list[int]], size: int, count: int) -> list[int]:
+    """`count` vectors, independent of `vector`, that avoid both spaces of lanes where they can:
+    made of what neither lanes have, then of sums of one vector of each."""
+    first, second = lanes
+    everything = [*first, *second]
+    rows = gf2.complement(everything, size)[:count]
+    common = gf2.intersection(first, second)
+    mine = _extended(common, first, size)[len(common) :]
+    theirs = _extended(common, second, size)[len(common) :]
+    rows += [a ^ b for a, b in zip(mine, theirs, strict=False)][: count - len(rows)]
+    if len(rows) < count:
+        # Conflicts cannot be avoided.
+        start = [*vector, *rows]
+        rows = _extended(start, [*mine, *theirs, *everything, *(1 << i for i in range(size))],
+                         len(vector) + count)[len(vector) :]  # fmt: skip
+    return rows
