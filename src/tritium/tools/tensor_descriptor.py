@@ -1,0 +1,103 @@
+"""Tensor descriptors made on the host: a tensor, its shape and strides, and the block of a load."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tritium.language.types import validate_block_shape
+
+
+class DescriptorError(ValueError, AssertionError):
+    """A tensor or a block that no descriptor can stand for."""
+
+
+@dataclass
+class TensorDescriptor:
+    """What a kernel reads and writes blocks of with `.load` and `.store`.
+
+    Attributes:
+        base: a tensor or array whose memory starts at a multiple of 16 bytes.
+        shape: its extents, 1 to 5 of them, each positive.
+        strides: in elements; the last is 1, the others are multiples of 16 bytes.
+        block_shape: the block that one load reads, powers of two.
+        padding: what is read outside of `shape`: "zero", or "nan" for floating-point numbers.
+
+    Raises `DescriptorError` (a `ValueError`) for anything else. Attributes may be assigned later,
+    as an autotuner's `pre_hook` does with `block_shape`.
+    """
+
+    base: Any
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
+    padding: str = "zero"
+
+    def __post_init__(self) -> None:
+        rank = len(self.shape)
+        if not 1 <= rank <= 5:
+            raise DescriptorError(f"TensorDescriptor: rank is {rank}; 1 to 5 is allowed")
+        if len(self.strides) != rank or len(self.block_shape) != rank:
+            raise DescriptorError(
+                f"TensorDescriptor: rank mismatch: shape has {rank} elements, strides "
+                f"{len(self.strides)}, block_shape {len(self.block_shape)}"
+            )
+        if type(self.base).__name__ not in ("FakeTensor", "FunctionalTensor"):  # have no memory
+            address = _address(self.base)
+            if address % 16:
+                raise DescriptorError(
+                    "TensorDescriptor: base must be 16-byte aligned; its address is "
+                    f"{address % 16} bytes past a multiple of 16"
+                )
+        validate_block_shape(self.block_shape)
+        size = int(self.base.dtype.itemsize)
+        for axis, stride in enumerate(self.strides[:-1]):
+            if stride * size % 16:
+                raise DescriptorError(
+                    f"TensorDescriptor: strides must be 16-byte aligned; strides[{axis}] is "
+                    f"{stride} elements of {size} bytes"
+                )
+        for axis, extent in enumerate(self.shape):
+            if extent <= 0:
+                raise DescriptorError(
+                    f"TensorDescriptor: shape must be positive; shape[{axis}] is {extent}"
+                )
+        if self.strides[-1] != 1:
+            raise DescriptorError(
+                "TensorDescriptor: Last dimension must be contiguous; its stride is "
+                f"{self.strides[-1]} elements"
+            )
+        if self.padding not in ("zero", "nan"):
+            raise DescriptorError(
+                f"TensorDescriptor: Illegal value for padding: {self.padding!r}; 'zero' and 'nan' "
+                "are allowed"
+            )
+        if self.padding == "nan" and not _is_floating(self.base.dtype):
+            raise DescriptorError(
+                "TensorDescriptor: Padding option `nan` is only supported for floating point "
+                f"tensors; base holds {self.base.dtype}"
+            )
+
+    @staticmethod
+    def from_tensor(
+        tensor: Any, block_shape: Sequence[int], padding: str = "zero"
+    ) -> TensorDescriptor:
+        """A descriptor of all of a tensor (of torch, or with `stride()`) or NumPy array."""
+        if hasattr(tensor, "stride"):
+            strides = tensor.stride()
+        else:
+            strides = [s // tensor.itemsize for s in tensor.strides]
+        return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding)
+
+
+def _address(tensor: Any) -> int:
+    if hasattr(tensor, "data_ptr"):
+        return int(tensor.data_ptr())
+    return int(tensor.__array_interface__["data"][0])
+
+
+def _is_floating(dtype: Any) -> bool:
+    """Of a dtype of torch or of NumPy (where those of ml_dtypes are of kind V)."""
+    floating = getattr(dtype, "is_floating_point", None)
+    return dtype.kind in "fV" if floating is None else bool(floating)
