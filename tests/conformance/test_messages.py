@@ -8,6 +8,7 @@ marker `«` in it (which is taken out), and the text is searched for in the whol
 # ruff: noqa: E501
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -19,9 +20,11 @@ from tests.support.frontend import compile_kernel
 from tritium.errors import (
     CompilationError,
     CompileTimeAssertionFailure,
+    InterpreterError,
     TritonError,
     UnsupportedLanguageConstruct,
 )
+from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.jit import JITFunction
 
 X, N = np.zeros(64, np.float32), np.zeros(64, np.int32)
@@ -38,26 +41,47 @@ def texts(error):
     return "\n".join(found)
 
 
-def compiles(body, prelude="", kind=CompilationError, globals_=None, **given):
-    """The error of compiling a kernel of these lines; checks the place of the caret."""
-    arguments = {"x": X, "n": N, "u": U, "h": H, "b": B, "i": 5, "f": 2.5} | given
-    source = f"def kernel({', '.join(arguments)}):\n" + "\n".join(
-        "    " + line for line in body.splitlines()
-    )
+ARGUMENTS = {"x": X, "n": N, "u": U, "h": H, "b": B, "i": 5, "f": 2.5}
+
+
+def source_of(body):
+    """The text of a kernel with these lines, with the marker."""
+    lines = "\n".join("    " + line for line in body.splitlines())
+    return f"def kernel({', '.join(ARGUMENTS)}):\n{lines}"
+
+
+def check_place(source, error):
+    """The caret is where the marker is in the source (if it is)."""
     marked = [
         (at, line.index("«")) for at, line in enumerate(source.splitlines(), 1) if "«" in line
     ]
-    names = globals_ or {}
-    fn = build(prelude + "\n\n" + source.replace("«", "") + "\n", **names)
-    with pytest.raises(kind) as caught:
-        compile_kernel(JITFunction(fn), **arguments)
     if marked:
         line, column = marked[0]
-        found = str(caught.value).splitlines()
+        found = str(error).splitlines()
         assert found[0] == f"at {line}:{column}:", found[0]
         caret = next(k for k, text in enumerate(found) if text.strip() == "^")
         assert found[caret] == " " * column + "^"
         assert found[caret - 1] == source.replace("«", "").splitlines()[line - 1]
+
+
+def compiles(body, prelude="", kind=CompilationError):
+    """The error of compiling a kernel of these lines; checks the place of the caret."""
+    source = source_of(body)
+    fn = build(prelude + "\n\n" + source.replace("«", "") + "\n")
+    with pytest.raises(kind) as caught:
+        compile_kernel(JITFunction(fn), **ARGUMENTS)
+    check_place(source, caught.value)
+    return caught.value
+
+
+def interpreted(body, prelude=""):
+    """The error of interpreting it."""
+    source = source_of(body)
+    fn = build(prelude + "\n\n" + source.replace("«", "") + "\n")
+    with pytest.raises(InterpreterError) as caught:
+        InterpretedFunction(fn)[(1,)](**ARGUMENTS)
+    if sys.version_info >= (3, 11):  # before, Python knows lines only
+        check_place(source, caught.value)
     return caught.value
 
 
@@ -176,6 +200,20 @@ def test_message(body):
     assert re.search(CASES[body], texts(compiles(body))), texts(compiles(body))
 
 
+# Both branches would have to run.
+ONLY_COMPILED = {"a = «1 if i > 3 else 2.5"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "body", [c for c in CASES if c not in ONLY_COMPILED], ids=lambda t: re.sub(r"\W+", " ", t.splitlines()[-1])[:50]
+)
+def test_message_of_the_interpreter(body):
+    error = interpreted(body)
+    assert re.search(CASES[body], str(error)), str(error)
+    assert error.__cause__ is not None
+
+
 UNSUPPORTED = {
     "v = «1 < i < 3": "simultaneous multiple comparison is not supported",
     "for k in range(3):\n    «break": "Break",
@@ -189,7 +227,7 @@ UNSUPPORTED = {
     "v = «{1: 2}": "Dict",
     "«del x": "Delete",
     "for k in range(3):\n    «return": "Cannot have `return` statements inside `while` or `for` statements",
-    "while i < 3:\n    if i > 1:\n        «return\n    i += 1": "Cannot have `return` statements inside",
+    "while i < 9:\n    if i > 1:\n        «return\n    i += 1": "Cannot have `return` statements inside",
     "v = tl.zeros([4], tl.int32)\n«v[0] = 1": "values cannot be changed in place",
     "«for k in range(3):\n    pass\nelse:\n    pass": "`else` after a loop",
     "v = «...": "no meaning in a kernel",
@@ -200,6 +238,10 @@ UNSUPPORTED = {
 def test_unsupported_python(body):
     error = compiles(body, kind=UnsupportedLanguageConstruct)
     assert UNSUPPORTED[body] in str(error)
+    if "import" not in body:  # debugging is what the interpreter is for
+        error = interpreted(body)
+        assert UNSUPPORTED[body] in str(error)
+        assert isinstance(error.__cause__, UnsupportedLanguageConstruct)
 
 
 def test_constant_pointers():
@@ -283,6 +325,8 @@ def test_errors_in_called_functions_show_each_frame():
 )  # fmt: skip
 def test_messages_of_calls_and_globals(body, message):
     assert re.search(message, texts(compiles(body, HELPERS)))
+    if "two(i)" not in body:  # one of its returns is not reached
+        assert re.search(message, texts(interpreted(body.replace("«", ""), HELPERS)))
 
 
 def test_static_assertions():

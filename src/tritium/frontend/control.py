@@ -29,6 +29,7 @@ from tritium.frontend.values import (
     is_dynamic,
     is_number,
     make_dynamic,
+    mismatch,
     same,
     unflatten,
     wrap,
@@ -47,6 +48,8 @@ class ControlFlow(Statements):
 
     copies = 0
     """How often the rest of the function had to be generated once more."""
+    last_return: ast.Return | None = None
+    """The `return` that was visited last."""
 
     def visit_block(self, statements: Sequence[ast.stmt]) -> None:
         """Visit statements, none of which returns."""
@@ -116,7 +119,7 @@ class ControlFlow(Statements):
                     values[i] = make_dynamic(values[i], getattr(other, "type", None))
         if values[0].type != values[1].type:
             raise self.error(
-                self.last_return,
+                self.last_return or self.node,
                 f"Return type mismatch: one path returns {values[0].type} "
                 f"and another {values[1].type}; all paths must return the same type",
             )
@@ -206,11 +209,7 @@ class ControlFlow(Statements):
                 like = pair[1 - i]
                 pair[i] = make_dynamic(pair[i], None if is_number(like) else like.type)
         if pair[0].type != pair[1].type:
-            raise self.error(
-                node,
-                f"Mismatched type for {name} between then block ({pair[0].type}) and else block "
-                f"({pair[1].type}); cast one of them with `.to(...)`",
-            )
+            raise self.error(node, mismatch(name, pair[0].type, pair[1].type))
         return pair
 
     # Loops

@@ -131,8 +131,6 @@ class Expressions(Visitor):
     def binary(self, op: ast.operator, left: Any, right: Any, node: ast.AST) -> Any:
         """Apply a binary operator to two values, at compile time if both are known."""
         function = _BINARY[type(op)]
-        if isinstance(op, ast.Mod) and isinstance(unwrap(left), str):
-            return constexpr(unwrap(left) % unwrap(right))
         return wrap(function(left, right))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:

@@ -52,6 +52,7 @@ class ModuleGenerator:
         self.functions: list[FuncOp] = []
         self._known: dict[tuple[int, tuple[base_type, ...]], Generated] = {}
         self._symbols: set[str] = set()
+        self._last_return: ast.Return | None = None
 
     def entry(
         self,
@@ -67,9 +68,8 @@ class ModuleGenerator:
         self._known[id(function), tuple(types.values())] = Generated(symbol)
         returned = self._generate(function, types, symbol, "public", arg_attrs)
         if returned != constexpr_type(None):
-            raise CompilationError(
-                function.src, None, f"a kernel cannot return a value; this one returns {returned}"
-            )
+            message = f"a kernel cannot return a value; this one returns {returned}"
+            raise CompilationError(function.src, self._last_return, message)
 
     def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
         """Emit a call; generates the callee first if need be. Returns the call's value."""
@@ -141,6 +141,7 @@ class ModuleGenerator:
         finally:
             builder.handle_call = saved
         return_type: base_type = result.type
+        self._last_return = generator.last_return
         op = FuncOp.build(
             sym_name=symbol,
             function_type=FunctionType.from_lists(inputs, return_type.flatten_types()),

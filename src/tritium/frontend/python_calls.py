@@ -24,6 +24,8 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """
     if function is min or function is max:
         return _least(function, args, kwargs)
+    if function is abs and len(args) == 1 and is_dynamic(args[0]):
+        return tl.abs(args[0])
     if calls_directly(function):
         return wrap(function(*args, **kwargs))
     if not callable(function):
@@ -79,7 +81,9 @@ def _members(value: Any) -> list[Any]:
     value = value.value if isinstance(value, constexpr) else value
     if isinstance(value, tl.range):
         value = range(*(unwrap(v) for v in (value.start, value.end, value.step)))
-    single = isinstance(value, base_value) and not isinstance(value, tl.tuple)
-    if single or not hasattr(value, "__iter__"):
+    if isinstance(value, tl.tuple):
+        return list(value)
+    if isinstance(value, base_value) or not hasattr(value, "__iter__"):
         raise TypeError(f"{value!r} cannot be made into a tuple")
-    return [wrap(v) for v in value]
+    members: list[Any] = list(value)
+    return [wrap(v) for v in members]

@@ -142,6 +142,14 @@ def scalar_condition(value: Any) -> tl.tensor:
     return value.to(tl.int1)
 
 
+def mismatch(name: str, then: base_type, otherwise: base_type) -> str:
+    """What is wrong with a variable that the branches of an `if` give different types."""
+    return (
+        f"Mismatched type for {name} between then block ({then}) and else block "
+        f"({otherwise}); cast one of them with `.to(...)`"
+    )
+
+
 def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
     """The values for `count` targets of an assignment, of which the one at `star` (if any) takes
     what the others leave, as a tuple. Raises `TypeError` where their number is wrong."""

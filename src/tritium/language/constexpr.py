@@ -181,6 +181,8 @@ class constexpr(base_value):
         return self._reflected(operator.floordiv, other)
 
     def __mod__(self, other: Any) -> Any:
+        if isinstance(self.value, str):  # formats what may be a tuple
+            return constexpr(self.value % unwrap(other))
         return self._binary(operator.mod, other)
 
     def __rmod__(self, other: Any) -> Any:

@@ -20,7 +20,7 @@ from tritium.ops import gpu, llvm, ttir
 @builtin
 def static_assert(cond: Any, msg: Any = "") -> None:
     """Require a compile-time condition. Raises `CompileTimeAssertionFailure`."""
-    if isinstance(cond, tensor) and not isinstance(cond.handle, emitter.Evaluated):
+    if isinstance(cond, tensor):
         raise TypeError("static_assert: the condition is not known when the kernel is compiled")
     if not cond:
         raise CompileTimeAssertionFailure(None, None, str(msg) or "static_assert failed")

@@ -28,12 +28,26 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
         # Here, because a process that compiles its kernels never needs the interpreter.
         from tritium.backends.interpreter.interpret import InterpretedKernel
 
-        return InterpretedKernel(self.fn)
+        return InterpretedKernel(self)
 
     @property
     def base_fn(self) -> InterpretedFunction:
         """The kernel below autotuners and heuristics: itself."""
         return self
+
+    def rewrite(self) -> Callable[..., Any]:
+        """The function as it is run: on the same lines of the same file (`rewriter` says which),
+        with the kernel language's meaning of what Python lets no class define."""
+        from tritium.backends.interpreter.rewrite import rewritten
+
+        return rewritten(self).fn
+
+    @property
+    def rewriter(self) -> Any:
+        """Where the rewritten function is: `def_file_lineno` is the line of its `def`."""
+        from tritium.backends.interpreter.rewrite import rewritten
+
+        return rewritten(self)
 
     def add_pre_run_hook(self, hook: Callable[..., Any]) -> None:
         """Call `hook(*args, **kwargs)` before each launch."""

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, Region
 
+from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
+from tritium.frontend.values import is_dynamic, wrap
 from tritium.ir.types import TensorType, Type, is_pointer, shape_of
-from tritium.language.base import as_tuple
+from tritium.language.base import as_tuple, base_value
 from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
-from tritium.language.function import KernelParam
+from tritium.language.function import JITCallable
+from tritium.language.tuples import type_of
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
@@ -59,6 +62,8 @@ class EagerEmitter:
         self.program_id: tuple[int, int, int] = (0, 0, 0)
         self.num_programs: tuple[int, int, int] = (1, 1, 1)
         self._vectorised = 0
+        self._running: list[Any] = []
+        self._called: dict[int, Rewritten] = {}
 
     # Emitter
 
@@ -126,11 +131,26 @@ class EagerEmitter:
         return PythonRegion(types, body)
 
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run the Python function itself; defaults are filled in, and arguments for parameters
-        annotated `tl.constexpr` become constexprs (but None, which is tested with `is`)."""
+        """Run the function as `rewrite` compiles it; defaults are filled in, numbers and what
+        parameters annotated `tl.constexpr` get are compile-time values."""
         kwargs = {k: v for k, v in kwargs.items() if k not in ("_semantic", "_generator")}
-        bound = bind_arguments(function.fn, args, kwargs)
-        return function.fn(*bound.args, **bound.kwargs)
+        bound = bind_arguments(function, args, kwargs)
+        key = id(function), tuple(type_of(v) for v in bound.arguments.values())
+        if key in self._running:
+            raise RecursionError(
+                f"{function.__name__} calls itself, directly or through others; "
+                "recursion is not supported in kernels"
+            )
+        self._running.append(key)
+        self._called[id(function)] = actual = rewritten(function)
+        try:
+            return wrap(actual.fn(*bound.args, **bound.kwargs))
+        finally:
+            self._running.pop()
+
+    def called(self) -> list[Rewritten]:
+        """The functions that kernels have called."""
+        return list(self._called.values())
 
     def set_attribute(self, handle: Any, name: str, value: Any) -> None:
         """Hints change nothing."""
@@ -172,6 +192,11 @@ class EagerEmitter:
                 array[index] = value
         return tuple(results or ())
 
+    def external(self, symbol: str) -> Callable[..., Any]:
+        from tritium.lowering.vmath.arrays import external  # many coefficients, rarely needed
+
+        return external(symbol)
+
     def print(self, text: str) -> None:
         """Output of `tl.device_print`."""
         print(text)
@@ -187,29 +212,27 @@ def _flat(types: Sequence[Any]) -> list[Type]:
 
 
 def bind_arguments(
-    fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> inspect.BoundArguments:
-    """Arguments by parameter, defaults filled in; those annotated `tl.constexpr` wrapped.
+    """Arguments by parameter, defaults filled in, as language values.
 
-    Raises `TypeError` as Python does for wrong arguments.
+    Raises `TypeError` as Python does for wrong arguments, and for a value known only at run time
+    where a parameter is declared constexpr.
     """
-    signature = inspect.signature(fn)
     try:
-        bound = signature.bind(*args, **kwargs)
+        bound = function.signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{fn.__name__}() {error}") from None
+        raise TypeError(f"{function.__name__}() {error}") from None
     bound.apply_defaults()
-    arguments = bound.arguments
-    for number, (name, parameter) in enumerate(signature.parameters.items()):
-        if KernelParam(number, parameter, False, False).is_constexpr:
-            arguments[name] = as_constexpr(arguments[name])
+    for param in function.params:
+        value = wrap(bound.arguments[param.name])
+        if param.is_constexpr and is_dynamic(value):
+            raise TypeError(
+                f"{function.__name__}() parameter '{param.name}' is declared constexpr; "
+                f"got a value known only at run time ({value!r})"
+            )
+        bound.arguments[param.name] = value if isinstance(value, base_value) else constexpr(value)
     return bound
-
-
-def as_constexpr(value: Any) -> Any:
-    """A compile-time argument as an interpreted kernel sees it."""
-    inner: Any = value.value if isinstance(value, constexpr) else value
-    return inner if inner is None else constexpr(inner)
 
 
 def _frames_above_library() -> int:

@@ -1,0 +1,350 @@
+"""What rewritten kernels call (`rewrite.py`): the kernel language's meaning of Python's constructs,
+on values that are known."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tritium import knobs
+from tritium import language as tl
+from tritium.errors import UnsupportedLanguageConstruct
+from tritium.frontend.python_calls import call_python, calls_directly
+from tritium.frontend.scope import BUILTINS, Scope
+from tritium.frontend.values import (
+    carriable,
+    contains,
+    formatted,
+    identical,
+    is_dynamic,
+    is_number,
+    make_dynamic,
+    mismatch,
+    scalar_condition,
+    unpacked,
+    wrap,
+)
+from tritium.language.base import base_value, is_sequence
+from tritium.language.casts import to_tensor
+from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.function import JITCallable
+
+
+class Truth:
+    """The outcome of a condition, and whether it is known only at run time. For an `if` it also
+    keeps what the variables were before the branches."""
+
+    def __init__(self, value: bool, dynamic: bool):
+        self.value = value
+        self.dynamic = dynamic
+        self._before: dict[str, Any] = {}
+
+    def __bool__(self) -> bool:
+        return self.value
+
+    def noted(self, name: str, value: Any) -> None:
+        """What a variable is before a branch that may assign it."""
+        self._before[name] = value
+
+    def merged(self, name: str, value: Any) -> Any:
+        """A variable after a run-time `if` that assigns it: compile-time numbers are none any
+        more."""
+        before = self._before.get(name)
+        if value is before or not carriable(value):
+            return value
+        if before is None or not carriable(before):
+            return make_dynamic(value)
+        # The other branch leaves what there was before.
+        value = make_dynamic(value, None if is_number(before) else before.type)
+        other = make_dynamic(before, None if is_number(before) else value.type)
+        if value.type != other.type:
+            first, second = (value, other) if self.value else (other, value)
+            raise TypeError(mismatch(name, first.type, second.type))
+        return value
+
+    def forgets(self, name: str) -> bool:
+        """Whether only one branch gave the variable a value."""
+        return self.dynamic and name not in self._before
+
+
+class Loop:
+    """A loop that runs on the device, and the variables that it carries; or, `dynamic` False, one
+    that is unrolled."""
+
+    def __init__(self, items: Iterable[Any], dynamic: bool):
+        self._items = items
+        self._dynamic = dynamic
+        self._types: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def noted(self, name: str, value: Any) -> None:
+        """What a variable is before the loop."""
+        self._before[name] = value
+
+    def entered(self, name: str, value: Any) -> Any:
+        """A variable that the loop's body assigns, as it is before the first turn."""
+        self._before[name] = value
+        if not self._dynamic or not carriable(value):
+            return value
+        value = make_dynamic(value)
+        self._types[name] = value.type
+        return value
+
+    def next(self, name: str, value: Any) -> Any:
+        """A variable at the end of a turn. Raises `TypeError` if its type has changed."""
+        type = self._types.get(name)
+        if type is None:
+            return value
+        if carriable(value):
+            value = make_dynamic(value, type)
+        if getattr(value, "type", None) != type:
+            found = value.type if isinstance(value, tl.tensor) else repr(value)
+            raise TypeError(
+                f"Loop-carried variable {name} has initial type {type} but is re-assigned "
+                f"to {found} in loop! Please make sure that the type stays consistent."
+            )
+        return value
+
+    def restored(self, name: str, value: Any) -> Any:
+        """A loop's own variable after it: what it was before."""
+        return self._before.get(name, value) if self._dynamic else value
+
+    def forgets(self, name: str) -> bool:
+        """Whether the variable exists only inside the loop's body."""
+        return self._dynamic and name not in self._before
+
+    def holds(self, test: Any) -> bool:
+        """The condition of a `while`."""
+        test = test.condition if isinstance(test, tl.condition) else test
+        if is_dynamic(test):
+            return bool(scalar_condition(test))
+        if unwrap(test):
+            raise ValueError("this condition is always true, and the loop has no end")
+        return False
+
+
+class Semantics:
+    """What one rewritten function needs.
+
+    Args:
+        function: the function.
+
+    Attributes:
+        refusals: constructs that kernels cannot have, with the messages; raised when reached.
+    """
+
+    def __init__(self, function: JITCallable):
+        self.function = function
+        self.refusals: list[tuple[ast.AST, str]] = []
+
+    # Names and calls
+
+    def _scope(self) -> Scope:
+        return Scope(self.function, knobs.compilation.allow_non_constexpr_globals)
+
+    def reads_itself(self, name: str) -> bool:
+        """Whether Python finds under a global name what the kernel language does."""
+        captured = self.function.get_capture_scope()
+        try:
+            return name in captured and self._scope().lookup(name) is captured[name]
+        except NameError:
+            return False
+
+    def look_up(self, name: str) -> Any:
+        """A global or builtin, for the kernel language. Raises `NameError` as its compiler."""
+        return BUILTINS[name] if self._is_builtin(name) else self._scope().lookup(name)
+
+    def _is_builtin(self, name: str) -> bool:
+        return name in BUILTINS and name not in self.function.get_capture_scope()
+
+    def callee(self, function: Any) -> Any:
+        """What to call for `function`."""
+        if isinstance(function, constexpr):
+            function = function.value
+        if isinstance(function, JITCallable) or calls_directly(function):
+            return function
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return call_python(function, args, kwargs)
+
+        return call
+
+    def dropping(self, function: Any, name: str) -> Any:
+        """The same for a call whose result is not used. Raises `ValueError` if it has to be."""
+        actual = unwrap(function) if isinstance(function, constexpr) else function
+        message = getattr(actual, "must_use_result", None)
+        if message is None or message is False:
+            return function
+        text = f"The result of {name} is not being used."
+        text = text if message is True else f"{text} {message}"
+
+        def call(*args: Any, **kwargs: Any) -> None:
+            function(*args, **kwargs)
+            raise ValueError(text)
+
+        return call
+
+    def refuse(self, number: int) -> Any:
+        """Raise for a construct that kernels cannot have."""
+        node, message = self.refusals[number]
+        raise UnsupportedLanguageConstruct(self.function.src, node, message)
+
+    # Values
+
+    @staticmethod
+    def constant(value: Any) -> constexpr:
+        """A literal."""
+        return constexpr(value)
+
+    @staticmethod
+    def sequence(values: Sequence[Any]) -> Any:
+        """A tuple or list display, or a comprehension."""
+        return tl.tuple([wrap(v) for v in values])
+
+    @staticmethod
+    def declared(name: str, value: Any, once: bool) -> constexpr:
+        """`name: tl.constexpr = value` in the calling function; `once`: it is in no loop."""
+        if once and name in sys._getframe(1).f_locals:  # pyright: ignore[reportPrivateUsage]
+            raise ValueError(f"{name} is already defined. constexpr cannot be reassigned.")
+        if is_dynamic(value):
+            raise ValueError(f"{name} is declared constexpr; its value {value!r} is not")
+        return value if isinstance(value, constexpr) else constexpr(unwrap(value))
+
+    @staticmethod
+    def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
+        """The values for the targets of an assignment."""
+        return unpacked(value, count, star)
+
+    @staticmethod
+    def formatted(value: Any, conversion: constexpr | str, spec: str) -> str:
+        """One part of an f-string."""
+        return formatted(value, unwrap(conversion), spec)
+
+    @staticmethod
+    def items(value: Any) -> list[Any]:
+        """What a comprehension runs over."""
+        if isinstance(value, (tl.range, tl.static_range)):
+            bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
+            if all(isinstance(b, int) for b in bounds):
+                return [constexpr(i) for i in range(*bounds)]
+        elif isinstance(value, tl.tuple) or is_sequence(value):
+            return [wrap(v) for v in value]
+        raise TypeError("a comprehension can only run over a tuple or a constant range")
+
+    @staticmethod
+    def truth(value: Any) -> bool:
+        """A compile-time condition."""
+        if is_dynamic(value):
+            raise TypeError("this condition must be known at compile time")
+        return bool(unwrap(value))
+
+    # Operators
+
+    @staticmethod
+    def same(left: Any, right: Any) -> constexpr:
+        """`left is right`."""
+        return constexpr(identical(left, right))
+
+    @staticmethod
+    def different(left: Any, right: Any) -> constexpr:
+        """`left is not right`."""
+        return constexpr(not identical(left, right))
+
+    @staticmethod
+    def inside(item: Any, container: Any) -> constexpr:
+        """`item in container`."""
+        return constexpr(contains(container, item))
+
+    @staticmethod
+    def outside(item: Any, container: Any) -> constexpr:
+        """`item not in container`."""
+        return constexpr(not contains(container, item))
+
+    @staticmethod
+    def negated(value: Any) -> Any:
+        """`not value`."""
+        return tl.logical_not(value) if is_dynamic(value) else constexpr(not unwrap(value))
+
+    @staticmethod
+    def is_false(value: Any) -> bool:
+        """Whether `value and ...` is known at compile time to be `value`."""
+        return not is_dynamic(value) and not unwrap(value)
+
+    @staticmethod
+    def is_true(value: Any) -> bool:
+        """Whether `value or ...` is known at compile time to be `value`."""
+        return not is_dynamic(value) and bool(unwrap(value))
+
+    @staticmethod
+    def both(left: Any, right: Any) -> Any:
+        """`left and right`, where `left` does not decide it at compile time."""
+        return _combined(tl.logical_and, left, right, decides=False)
+
+    @staticmethod
+    def either(left: Any, right: Any) -> Any:
+        """`left or right`, where `left` does not decide it at compile time."""
+        return _combined(tl.logical_or, left, right, decides=True)
+
+    # Conditions and loops
+
+    @staticmethod
+    def test(value: Any) -> Truth:
+        """The condition of an `if`."""
+        if is_dynamic(value):
+            return Truth(bool(scalar_condition(value)), True)
+        return Truth(bool(unwrap(value)), False)
+
+    @staticmethod
+    def chosen(value: Any, condition: Truth) -> Any:
+        """The value of `a if condition else b`."""
+        return to_tensor(value) if condition.dynamic and not is_dynamic(value) else value
+
+    @staticmethod
+    def check(test: Any, message: Any) -> None:
+        """`assert test, message`."""
+        (tl.device_assert if is_dynamic(test) else tl.static_assert)(test, message)
+
+    @staticmethod
+    def loop(iterator: Any, simple: bool) -> Loop:
+        """What a `for` runs over; `simple`: its variable is a single name."""
+        if isinstance(iterator, tl.static_range):
+            bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
+            if not all(isinstance(b, int) for b in bounds):
+                raise TypeError(
+                    f"the bounds of `static_range` must be compile-time ints; got {bounds}"
+                )
+            return Loop(iterator, False)
+        if not isinstance(iterator, tl.range):
+            raise TypeError(
+                "Only `range` and `static_range` iterators are currently supported; "
+                f"got {iterator!r}"
+            )
+        if not simple:
+            raise TypeError("the variable of a loop must be a single name")
+        if not is_dynamic(iterator.step) and unwrap(iterator.step) == 0:
+            raise ValueError("the step of a loop cannot be 0")
+        return Loop(list(iterator), True)
+
+    @staticmethod
+    def repeat() -> Loop:
+        """A `while`."""
+        return Loop((), True)
+
+
+def _combined(combine: Callable[..., Any], left: Any, right: Any, decides: bool) -> Any:
+    if not is_dynamic(left):
+        return wrap(right)
+    if is_dynamic(right):
+        return combine(left, right)
+    # The value that decides is the result, as where it comes first.
+    return wrap(right) if bool(unwrap(right)) is decides else left
+
+
+def returned(value: Any) -> Any:
+    """What a call of a kernel function gives."""
+    return value if isinstance(value, base_value) else wrap(value)
