@@ -9,7 +9,7 @@ import pytest
 from tests.nvidia.support import KERNELS
 from tritium.backends.nvidia.lower.allocation import allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
-from tritium.backends.nvidia.lower.module import _scratch
+from tritium.backends.nvidia.lower.scratch import scratch_bytes
 from tritium.ir.parsing import parse_module
 
 HEAD = """
@@ -32,7 +32,7 @@ def analyse(body: str) -> tuple[list[str], Any]:
 def analyse_module(module: Any) -> tuple[list[str], Any]:
     function = module.body.block.first_op
     blocks = list(function.regions[0].blocks)
-    allocation = allocate(blocks, _scratch)
+    allocation = allocate(blocks, scratch_bytes)
     return [op.name for op in Barriers(allocation).find(blocks)], allocation
 
 
@@ -98,7 +98,7 @@ def test_pipelined_loop_meets_twice_in_each_turn():
     module = parse_module((KERNELS / "matmul_wgmma.ttgir").read_text())
     function: Any = module.body.block.first_op
     blocks = list(function.regions[0].blocks)
-    found = Barriers(allocate(blocks, _scratch)).find(blocks)
+    found = Barriers(allocate(blocks, scratch_bytes)).find(blocks)
     loop = next(op for op in blocks[0].ops if op.name == "scf.for")
     inside = [op for op in found if op.parent_op() is loop]
     assert [op.name for op in inside] == [

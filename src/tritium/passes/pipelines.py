@@ -19,6 +19,7 @@ from tritium.passes.ttir import (
     Combine,
     Inline,
     ReorderBroadcast,
+    ScaledDot,
     SymbolDCE,
     TensorPointers,
     Unroll,
@@ -50,6 +51,7 @@ def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
     """
     return [
+        ScaledDot(tf32=True),
         TensorPointers(keep_arguments=capability >= 90),
         Canonicalize(),
         CSE(),

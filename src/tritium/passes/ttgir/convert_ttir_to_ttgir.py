@@ -127,6 +127,19 @@ class ConvertTTIRToTTGIR(Pass):
             _fix_gather(op)
         elif isinstance(op, ttir.DotOp):
             self._fix_dot(op)
+        elif isinstance(op, ttir.ScanOp):
+            shape = ir.shape_of(op.inputs[0].type)
+            self._fix_all(op, scan_encoding(shape, op.axis, self.num_warps))
+        elif isinstance(op, ttir.MapElementwiseOp) and op.pack > 1:
+            shape = ir.shape_of(op.inputs[0].type)
+            self._fix_all(op, packed_encoding(shape, op.pack, self.num_warps))
+
+    @staticmethod
+    def _fix_all(op: Operation, encoding: Encoding) -> None:
+        for index in range(len(op.operands)):
+            convert_operand(op, index, encoding)
+        for result in op.results:
+            convert_result(result, encoding)
 
     def _fix_split(self, op: Any) -> None:
         shape = ir.shape_of(op.results[0].type)
@@ -148,6 +161,39 @@ class ConvertTTIRToTTGIR(Pass):
             convert_operand(op, index, operand)
         convert_operand(op, 2, parent)
         convert_result(op.results[0], parent)
+
+
+def scan_encoding(shape: tuple[int, ...], axis: int, num_warps: int) -> BlockedEncoding:
+    """Along the axis each thread has one run of neighbours, lanes and then warps have runs that
+    follow each other. Warps go over the other axes first: between them shared memory is needed."""
+    rank, size = len(shape), shape[axis]
+    threads, warps = [1] * rank, [1] * rank
+    threads[axis] = min(32, size)
+    lanes, left = 32 // threads[axis], num_warps
+    for other in reversed([a for a in range(rank) if a != axis]):
+        threads[other] = min(lanes, shape[other])
+        warps[other] = min(left, shape[other] // threads[other])
+        lanes, left = lanes // threads[other], left // warps[other]
+    warps[axis] = min(left, size // threads[axis])
+    spare = rank - 1 if axis == 0 else 0  # what covers more than the tile holds copies
+    per_thread = [1] * rank
+    per_thread[axis] = size // (threads[axis] * warps[axis])
+    threads[spare] *= lanes
+    warps[spare] *= left // warps[axis]
+    return BlockedEncoding.make(
+        sizePerThread=tuple(per_thread), threadsPerWarp=tuple(threads), warpsPerCTA=tuple(warps),
+        order=(axis, *[a for a in reversed(range(rank)) if a != axis]),
+    )  # fmt: skip
+
+
+def packed_encoding(shape: tuple[int, ...], pack: int, num_warps: int) -> BlockedEncoding:
+    """Each thread has runs of `pack` neighbours in row-major order."""
+    per_thread, left = [1] * len(shape), pack
+    for axis in reversed(range(len(shape))):
+        per_thread[axis] = min(left, shape[axis])
+        left //= per_thread[axis]
+    order = tuple(reversed(range(len(shape))))
+    return blocked_for(shape, tuple(per_thread), order, num_warps)
 
 
 def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:

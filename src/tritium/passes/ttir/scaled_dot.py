@@ -7,7 +7,8 @@ after:
     %y = arith.extf %b
     %r = tt.dot %x, %y, %c
 
-For targets without such an instruction. Every number and scale of the formats is exact in float32.
+For targets without such an instruction. Every number and scale of the formats is exact in float32,
+and each number times a power of two in tf32 as well, which is all that tensor cores multiply.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tritium.ops.arith import (
     ShRUIOp,
 )
 from tritium.ops.ttir import numeric
-from tritium.ops.ttir.dot import DotOp, DotScaledOp, ScaleFormat
+from tritium.ops.ttir.dot import DotOp, DotScaledOp, InputPrecision, ScaleFormat
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
 from tritium.passes.base import Pass
 
@@ -46,23 +47,30 @@ _UNPACK = 2.0**126
 
 @dataclass(frozen=True)
 class ScaledDot(Pass):
-    """Microscaled products as products of float32 tiles."""
+    """Microscaled products as products of float32 tiles.
+
+    `tf32`: let tensor cores multiply (exact unless a scale is itself a floating-point number).
+    """
 
     name: ClassVar[str] = "scaled-dot"
     title: ClassVar[str] = "DecomposeScaledDot"
+    tf32: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         found = [op for op in module.walk() if isinstance(op, DotScaledOp)]
         for op in found:
-            _Rewrite(op).run()
+            _Rewrite(op, self.tf32).run()
         return bool(found)
 
 
 class _Rewrite:
     """One product."""
 
-    def __init__(self, op: DotScaledOp):
+    def __init__(self, op: DotScaledOp, tf32: bool):
         self.op = op
+        scales = [s for s in (op.a_scale, op.b_scale) if s is not None]
+        exact = not any(ir.is_float(s.type) for s in scales)
+        self.precision = InputPrecision.TF32 if tf32 and exact else InputPrecision.IEEE
 
     def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
         """Insert an op before the product; returns its result."""
@@ -91,7 +99,7 @@ class _Rewrite:
             flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), ir.f32)
             factors = self.factors(op.b_scale, flipped)
             b = self.add(MulFOp, b, self.add(TransOp, factors, order=order))
-        result = self.add(DotOp, a, b, op.c)
+        result = self.add(DotOp, a, b, op.c, inputPrecision=self.precision)
         result.name_hint = op.result.name_hint
         op.result.replace_all_uses_with(result)
         op.detach()

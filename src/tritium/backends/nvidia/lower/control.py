@@ -8,13 +8,14 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.backends.nvidia.lower.calls import give_back
 from tritium.backends.nvidia.lower.context import UNUSED, Context, Lowered
 from tritium.backends.nvidia.lower.elementwise import emit
 from tritium.backends.nvidia.lower.types import value_type
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import lowers, rules
-from tritium.ops import scf, ttir
+from tritium.ops import scf
 
 NVIDIA = "nvidia"
 
@@ -138,11 +139,6 @@ def while_loop(c: Context, op: Any) -> None:
     _define(c, op.results, _flat(c, passed), _forms(c, passed))
 
 
-@lowers(NVIDIA, ttir.CallOp)
-def call(c: Context, op: Any) -> None:
-    raise c.unsupported(op, "calls of functions that were not inlined")
-
-
 def lower_function(c: Context, blocks: Sequence[Block]) -> None:
     """Write all blocks of a function, whose arguments are defined."""
     cfg = _Cfg(c, blocks)
@@ -188,9 +184,7 @@ class _Cfg:
         """Write a terminator."""
         f = self.c.f
         if op.name == "tt.return":
-            if op.operands:
-                raise self.c.unsupported(op, "returned values")
-            f.ret()
+            give_back(self.c, op.operands)
         elif op.name == "cf.br":
             f.branch(self._arrive(op.successors[0], op.values))
         elif op.name == "cf.cond_br":

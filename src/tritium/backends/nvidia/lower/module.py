@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.backends.nvidia.lower import atomic, rules
-from tritium.backends.nvidia.lower.allocation import allocate
+from tritium.backends.nvidia.lower import rules
+from tritium.backends.nvidia.lower.allocation import ALIGNMENT, Allocation, allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
+from tritium.backends.nvidia.lower.calls import define, result_type, value_types
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.descriptors import describe
-from tritium.backends.nvidia.lower.reduce import scratch_bytes
-from tritium.backends.nvidia.lower.shared import conversion_bytes
+from tritium.backends.nvidia.lower.scratch import scratch_bytes
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.backends.nvidia.tensormap import BYTES
@@ -38,16 +39,27 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
     if len(kernels) != 1:
         raise NotImplementedError(f"a module of {len(kernels)} kernels; one is expected")
     num_warps = _number(module, "ttg.num-warps", options.num_warps)
-    if _number(module, "ttg.num-ctas", 1) != 1:
-        raise NotImplementedError("the NVIDIA backend does not build clusters (num_ctas > 1)")
+    num_ctas = max(_number(module, "ttg.num-ctas", 1), options.num_ctas)
+    if num_ctas != 1:
+        raise NotImplementedError(
+            f"num_ctas is {num_ctas}: the NVIDIA backend does not build clusters; 1 is required"
+        )
     out = Module(TRIPLE, DATA_LAYOUT)
-    shared = _kernel(out, kernels[0], arch, num_warps, options)
+    frames, shared = _frames(functions, kernels[0])
+    if shared:
+        out.globals["smem"] = "external addrspace(3) global [0 x i8], align 1024"
+    libraries: set[str] = set()
+    for op in functions:
+        if op in frames:
+            function = _header(out, op, op is kernels[0], num_warps, options)
+            context = _context(function, op, arch, num_warps, options, frames)
+            libraries |= _body(context, op, frames[op].allocation)
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
         "tensordesc_meta": [
             describe(a.type) for a in kernels[0].body.args if isinstance(a.type, ir.TensorDescType)
         ],
-        "shared": shared, "num_warps": num_warps, "tmem_size": 0,
+        "shared": shared, "num_warps": num_warps, "tmem_size": 0, "libraries": sorted(libraries),
         "global_scratch_size": 0, "global_scratch_align": 1,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
@@ -66,20 +78,45 @@ def _number(module: Any, name: str, default: int) -> int:
     return found.value.data if isinstance(found, IntegerAttr) else default
 
 
-def _scratch(op: Any) -> int:
-    """Shared memory that an op needs for itself."""
-    if op.name == "tt.reduce":
-        return scratch_bytes(op)
-    if op.name == "ttg.convert_layout":
-        return conversion_bytes(op)
-    if op.name in ("tt.atomic_rmw", "tt.atomic_cas"):
-        return atomic.scratch_bytes(op)
-    return 0
+@dataclass(frozen=True)
+class _Frame:
+    """A function's shared memory: `allocation`, from `start` on."""
+
+    allocation: Allocation
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.allocation.size
+
+
+def _frames(functions: list[Any], kernel: Any) -> tuple[dict[Any, _Frame], int]:
+    """The frames of all functions that the kernel calls, each above those of its callers, and how
+    many bytes they need together."""
+    by_name = {f.sym_name: f for f in functions}
+    frames: dict[Any, _Frame] = {}
+
+    def place(op: Any, start: int) -> None:
+        known = frames.get(op)
+        if known is None:
+            known = _Frame(allocate(list(op.regions[0].blocks), scratch_bytes), -1)
+        if known.start >= start:
+            return
+        frames[op] = frame = _Frame(known.allocation, start)
+        for inner in op.walk():
+            if isinstance(inner, ttir.CallOp):
+                place(by_name[inner.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
+
+    place(kernel, 0)
+    return frames, max((f.end for f in frames.values() if f.allocation.size), default=0)
+
+
+_COMMON = 'convergent nounwind "denormal-fp-math-f32"="ieee"'
 
 
 def _attributes(num_warps: int, options: Any) -> str:
     parts = [
-        'convergent nounwind "denormal-fp-math-f32"="ieee"',
+        _COMMON,
         f'"nvvm.reqntid"="{32 * num_warps},1,1"',
     ]
     if options.maxnreg is not None:
@@ -87,8 +124,16 @@ def _attributes(num_warps: int, options: Any) -> str:
     return " ".join(parts)
 
 
-def _kernel(out: Module, op: Any, arch: int, num_warps: int, options: Any) -> int:
-    arguments: list[tuple[str, str, str]] = []
+def _header(out: Module, op: Any, is_kernel: bool, num_warps: int, options: Any) -> Function:
+    """The LLVM function, empty."""
+    if not is_kernel:
+        types = [t for argument in op.body.args for t in value_types(argument.type)]
+        arguments = [(t, f"arg{i}", "") for i, t in enumerate(types)]
+        return Function(
+            out, op.sym_name, arguments, result_type(list(op.function_type.outputs)),
+            linkage="internal", attributes=f"noinline {_COMMON}",
+        )  # fmt: skip
+    arguments = []
     for number, argument in enumerate(op.body.args):
         type: Any = argument.type
         if isinstance(type, ir.TensorDescType):
@@ -99,21 +144,24 @@ def _kernel(out: Module, op: Any, arch: int, num_warps: int, options: Any) -> in
             kind = value_type(type)
             attributes = "align 16" if kind == GLOBAL and _divisible(op, number) else ""
         arguments.append((kind, f"arg{number}", attributes))
-    f = Function(
+    return Function(
         out, op.sym_name, arguments, linkage="ptx_kernel",
         attributes=_attributes(num_warps, options),
     )  # fmt: skip
+
+
+def _body(context: Context, op: Any, allocation: Allocation) -> set[str]:
+    """Write a function's body; returns the libraries that it calls."""
     blocks = list(op.regions[0].blocks)
-    allocation = allocate(blocks, _scratch)
-    if allocation.size:
-        out.globals["smem"] = "external addrspace(3) global [0 x i8], align 1024"
-    context = _context(f, op, arch, num_warps, options, allocation)
     context.barriers = Barriers(allocation).find(blocks)
     context.demand = Demand(context.axis_info).find(blocks).of
-    for argument, value in zip(op.body.args, f.arguments, strict=False):
-        context.set(argument, value)
+    if op.sym_visibility == "private":
+        define(context, op.body.args, context.f.arguments)
+    else:
+        for argument, value in zip(op.body.args, context.f.arguments, strict=True):
+            context.set(argument, value)
     lower_function(context, blocks)
-    return allocation.size
+    return context.libraries
 
 
 def _divisible(op: Any, number: int) -> bool:
@@ -123,9 +171,9 @@ def _divisible(op: Any, number: int) -> bool:
 
 
 def _context(
-    f: Function, op: Any, arch: int, num_warps: int, options: Any, allocation: Any
+    f: Function, op: Any, arch: int, num_warps: int, options: Any, frames: dict[Any, _Frame]
 ) -> Context:
-    entry = f.section()
+    frame, entry = frames[op], f.section()
     lines = f.enter(entry)
     thread = f.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x")
     lane = f.op("and", thread, Value("i32", "31"))
@@ -133,7 +181,8 @@ def _context(
     f.leave(lines)
     return Context(
         f, arch, num_warps, AxisAnalysis(op).of,
-        {o: place.start for o, place in allocation.places.items()}, {},
+        {o: frame.start + p.start for o, p in frame.allocation.places.items()}, {},
         entry, thread, lane, warp,
         contract="contract" if options.enable_fp_fusion else "",
+        sharing=frozenset(o.sym_name for o, other in frames.items() if other.end > frame.end),
     )  # fmt: skip

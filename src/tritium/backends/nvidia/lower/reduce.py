@@ -107,14 +107,21 @@ def _tree(items: list[list[Value]], combine: Any) -> list[Value]:
 
 def shuffle_xor(c: Context, value: Value, mask: int) -> Value:
     """The value of the lane whose number differs in `mask`."""
+    return _shuffled(c, "bfly", value, c.i32(mask))
+
+
+def shuffle(c: Context, value: Value, lane: Value) -> Value:
+    """The value of another lane (modulo 32)."""
+    return _shuffled(c, "idx", value, lane)
+
+
+def _shuffled(c: Context, kind: str, value: Value, which: Value) -> Value:
     bits = bits_of(value.type)
     words = c.pack([value], "i32") if bits == 32 else _to_words(c, value)
-    name = "llvm.nvvm.shfl.sync.bfly.i32"
+    name = f"llvm.nvvm.shfl.sync.{kind}.i32"
     c.f.module.declare(name, "i32", ["i32"] * 4)
     moved = [
-        c.f.emit(
-            "i32", f"call i32 @{name}(i32 -1, {w}, i32 {mask}, i32 31) {c.convergent}"
-        )
+        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {which}, i32 31) {c.convergent}")
         for w in words
     ]
     return c.as_type(moved[0], value.type) if bits == 32 else _from_words(c, moved, value.type)

@@ -9,12 +9,17 @@ from tritium.backends.nvidia.lower import (
     async_copy,
     atomic,
     bulk_copy,
+    calls,
     casts,
     control,
+    debug,
     elementwise,
     functions,
+    gather,
     mma,
     reduce,
+    regions,
+    scan,
     shape,
     shared,
     wgmma,
@@ -22,8 +27,8 @@ from tritium.backends.nvidia.lower import (
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, bulk_copy, casts, control, elementwise, functions, mma,
-    reduce, shape, shared, wgmma,
+    access, async_copy, atomic, bulk_copy, calls, casts, control, debug, elementwise,
+    functions, gather, mma, reduce, regions, scan, shape, shared, wgmma,
 )  # fmt: skip
 
 

@@ -232,3 +232,9 @@ def split(c: Context, op: ttir.SplitOp) -> None:
         spread = {register_coordinates(outer)[i]: values[i] for i in mine}
         places = register_coordinates(layout_of(result.type))
         c.set(result, [spread[p] for p in places])
+
+
+@lowers(NVIDIA, ttir.CatOp)
+def concatenate(c: Context, op: ttir.CatOp) -> None:
+    """The second tile is in the registers above those of the first."""
+    c.set(op.results[0], [*c.tile(op.lhs), *c.tile(op.rhs)])

@@ -1,0 +1,24 @@
+"""Shared memory that an op needs for itself, in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritium.backends.nvidia.lower import atomic, gather, reduce, shared
+
+_SIZES: dict[str, Callable[[Any], int]] = {
+    "tt.reduce": reduce.scratch_bytes,
+    "tt.scan": reduce.scratch_bytes,
+    "tt.gather": gather.gather_bytes,
+    "tt.histogram": gather.histogram_bytes,
+    "tt.atomic_rmw": atomic.scratch_bytes,
+    "tt.atomic_cas": atomic.scratch_bytes,
+    "ttg.convert_layout": shared.conversion_bytes,
+}
+
+
+def scratch_bytes(op: Any) -> int:
+    """0 for ops that need none."""
+    size = _SIZES.get(op.name)
+    return size(op) if size is not None else 0
