@@ -9,6 +9,7 @@ import tempfile
 import pytest
 
 from tests.support import device
+from tests.support.watchdog import Watchdog
 from tritium import knobs
 
 _VARIABLE = "TRITON_CACHE_DIR"
@@ -17,6 +18,9 @@ _VARIABLE = "TRITON_CACHE_DIR"
 def pytest_configure(config: pytest.Config) -> None:
     device.device = config.getoption("--device")
     device.targets = tuple(int(part) for part in config.getoption("--targets").split(","))
+    if device.device == "cuda":
+        limit, record = config.getoption("--limit"), config.getoption("--record")
+        config.pluginmanager.register(Watchdog(limit, record))
     # Workers of pytest-xdist inherit the folder from the process that starts them, and share it.
     if hasattr(config, "workerinput"):
         return
@@ -33,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--targets", default="90", help="compute capabilities to assemble for: 80,90,100"
     )
+    parser.addoption("--limit", type=float, default=120, help="seconds for a test on a GPU")
+    parser.addoption("--record", help="a file of results; tests that are in it are left out")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

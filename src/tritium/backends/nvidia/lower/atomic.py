@@ -1,17 +1,22 @@
 """Atomic operations, and meetings of all threads that a program asks for.
 
-A scalar's operation is done by the first thread after all threads have come to it, and what memory
-held is handed to the others through shared memory if it is used.
+A scalar's operation is done by the first thread after all threads have come to it, a tile's by one
+of the threads that hold copies of an element. What memory held is handed to the others through
+shared memory if it is used.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
-from tritium.backends.nvidia.lower.access import distinct_registers
+from tritium.backends.nvidia.lower.access import distinct_registers, store_words
 from tritium.backends.nvidia.lower.context import Context, Tile, bits_of, layout_of
-from tritium.backends.nvidia.lower.types import memory_bytes, value_type
+from tritium.backends.nvidia.lower.gather import offsets, row_major
+from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, value_type
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import LANE, WARP
+from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
 from tritium.ops import ttir
@@ -37,9 +42,15 @@ _CODE = {16: "h", 32: "r", 64: "l"}
 
 
 def scratch_bytes(op: Any) -> int:
-    """Shared memory through which a scalar's result reaches all threads."""
-    scalar = not ir.shape_of(op.results[0].type)
-    return 8 if scalar and op.results[0].first_use is not None else 0
+    """Shared memory through which results reach the threads that did not do the operation."""
+    type = op.results[0].type
+    if op.results[0].first_use is None:
+        return 0
+    if not ir.shape_of(type):
+        return 8
+    free = layout_of(type).free_variables()
+    copies = free.get(LANE, 0) or free.get(WARP, 0)
+    return prod(ir.shape_of(type)) * memory_bytes(type) if copies else 0
 
 
 @lowers(NVIDIA, BarrierOp)
@@ -51,8 +62,8 @@ def barrier(c: Context, op: Any) -> None:
 def read_modify_write(c: Context, op: Any) -> None:
     held = value_type(op.val.type)
     if op.atomic_rmw_op is AtomicKind.FADD:
-        if held not in _FLOAT_SUM or (held == "bfloat" and c.arch < 90):
-            raise c.unsupported(op, f"sums of {op.val.type} on sm_{c.arch}")
+        if held not in _FLOAT_SUM:
+            raise c.unsupported(op, f"sums of {op.val.type}")
         name = _FLOAT_SUM[held]
     else:
         operation, letter = _INSTRUCTION[op.atomic_rmw_op]
@@ -81,8 +92,6 @@ def _each(
         return
     layout = layout_of(type)
     owner = c.owner(layout)
-    if owner is not None and op.results[0].first_use is not None:
-        raise c.unsupported(op, "results that several threads hold")
     results: dict[int, Value] = {}
     for register in distinct_registers(layout):
         condition = None if masks is None else masks[register]
@@ -90,8 +99,29 @@ def _each(
             condition = owner if condition is None else c.f.op("and", owner, condition)
         values = [o[register] for o in operands]
         results[register] = _instruction(c, op, name, pointers[register], values, condition)
+    if op in c.offsets:
+        results = _spread(c, op, layout, results, owner)
     free = layout.free_variables().get("register", 0)
     c.set(op.results[0], [results[r & ~free] for r in range(layout.in_size("register"))])
+
+
+def _spread(
+    c: Context, op: Any, layout: LinearLayout, results: dict[int, Value], owner: Value | None
+) -> dict[int, Value]:
+    """The results of the threads that did the operation, in all that hold copies."""
+    type = op.results[0].type
+    shape, base = ir.shape_of(type), c.shared(c.offsets[op])
+    word = f"i{bits_of(value_type(type))}"
+    places = c.positions(offsets(layout, row_major(shape), prod(shape)), list(results))
+    pointers = [c.f.emit(SHARED, f"getelementptr {word}, {base}, {place}") for place in places]
+    for pointer, value in zip(pointers, results.values(), strict=True):
+        store_words(c, c.address(pointer), [c.as_type(value, word)], owner, "st.shared", "r")
+    c.barrier()
+    size = memory_bytes(type)
+    return {
+        register: c.as_type(c.f.load(word, pointer, size), value.type)
+        for (register, value), pointer in zip(results.items(), pointers, strict=True)
+    }
 
 
 def _instruction(
@@ -100,6 +130,8 @@ def _instruction(
     """What memory held; zero where the condition does not hold. (LLVM's own instructions drop the
     memory semantics on this target.)"""
     type = operands[0].type
+    if type == "bfloat" and name.startswith("add") and c.arch < 90:
+        return _bfloat_sum(c, op, pointer, operands[0], condition)
     bits = bits_of(type)
     if bits not in _CODE or (bits == 16 and not name.startswith(("add.noftz", "cas"))):
         raise c.unsupported(op, f"{name.split('.')[0]} of {bits} bits")
@@ -116,6 +148,25 @@ def _instruction(
         constraints += ["b", "0"]
     old = c.asm(word, text, ",".join([*constraints, "~{memory}"]), *arguments)
     return c.as_type(old, type)
+
+
+def _bfloat_sum(
+    c: Context, op: Any, pointer: Value, value: Value, condition: Value | None
+) -> Value:
+    """By a loop that compares and exchanges, which LLVM writes."""
+    f, before = c.f, c.f.block
+    then, done = f.new_label("sum"), f.new_label("summed")
+    if condition is None:
+        condition = const("i1", 1)
+    f.branch_if(condition, then, done)
+    f.label(then)
+    scope = {"gpu": 'syncscope("device") ', "cta": 'syncscope("block") '}.get(_SCOPE[op.scope], "")
+    order = {"relaxed": "monotonic"}.get(_SEMANTIC[op.sem], _SEMANTIC[op.sem])
+    old = f.emit("bfloat", f"atomicrmw fadd {pointer}, {value} {scope}{order}")
+    end = f.block
+    f.branch(done)
+    f.label(done)
+    return f.phi("bfloat", [(old, end), (const("bfloat", 0.0), before)]).value
 
 
 def _share(c: Context, op: Any, type: Any, value: Value, first: Value) -> Value:

@@ -1,0 +1,85 @@
+"""What tests on a GPU need of pytest: a limit for each test, a record of what was done, and an end of
+the process once the device is lost.
+
+A hung kernel cannot be interrupted, and after a failed assertion or a bad address no later launch of
+the process works. `tools/test_gpu.py` goes on with the rest in a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HUNG, LOST = 70, 71
+"""Exit codes: a test passed its limit; the device is lost."""
+
+
+class Watchdog:
+    """A pytest plugin.
+
+    Args:
+        limit: seconds that a test may take.
+        record: a file that gets a line of JSON for each test: `id`, `outcome`, `seconds`, `text`.
+    """
+
+    def __init__(self, limit: float, record: str | None):
+        self._limit, self._record = limit, Path(record) if record else None
+        self._done = self._finished()
+
+    def _finished(self) -> set[str]:
+        if self._record is None or not self._record.exists():
+            return set()
+        return {json.loads(line)["id"] for line in self._record.read_text().splitlines()}
+
+    def _write(self, name: str, outcome: str, seconds: float = 0.0, text: str = "") -> None:
+        if self._record is not None:
+            entry = {"id": name, "outcome": outcome, "seconds": round(seconds, 3), "text": text}
+            with self._record.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave out what an earlier process recorded."""
+        items[:] = [item for item in items if item.nodeid not in self._done]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        def give_up() -> None:
+            self._write(item.nodeid, "hung", self._limit)
+            sys.stderr.write(f"\n{item.nodeid}: more than {self._limit:g} s\n")
+            os._exit(HUNG)
+
+        timer = threading.Timer(self._limit, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            return (yield)
+        finally:
+            timer.cancel()
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when != "call" and report.passed:
+            return
+        text = "" if report.passed else report.longreprtext[-3000:]
+        self._write(report.nodeid, report.outcome, report.duration, text)
+        if report.failed and device_lost():
+            sys.stderr.write(f"\n{report.nodeid}: the device is lost\n")
+            os._exit(LOST)
+
+
+def device_lost() -> bool:
+    """Whether no kernel can be launched any more by this process."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False

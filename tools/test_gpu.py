@@ -1,0 +1,119 @@
+"""Run the tests on a GPU machine in one call: `python tools/test_gpu.py [--jobs 8] [tests/...]`.
+
+Every file of tests gets a process of its own, several at a time. A test that hangs, or that costs
+the process the device, is recorded, and a new process goes on with those after it. With `--sanitize`
+a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DEFAULT = ("tests/nvidia", "tests/conformance", "tests/e2e/test_kernels.py")
+SAMPLE = ("tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py")
+RETRIES = 40
+"""Processes for one file at most: each ends with a test that is hung or lost the device."""
+
+
+def files_of(paths: list[str]) -> list[Path]:
+    """The files of tests below some paths, the largest first."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        found += sorted((ROOT / path).rglob("test_*.py")) if path.is_dir() else [path]
+    return sorted(set(found), key=lambda p: -p.stat().st_size)
+
+
+def run_file(path: Path, folder: Path, options: argparse.Namespace) -> list[dict]:
+    """The results of one file's tests."""
+    record = folder / (str(path).replace("/", "_") + ".jsonl")
+    name = os.path.relpath(path, ROOT)
+    command = [
+        *options.prefix, sys.executable, "-m", "pytest", name, "-q", "-n", "0", "--device", "cuda",
+        "--tb=short", "-p", "no:cacheprovider", "--limit", str(options.limit),
+        "--record", str(record), *options.extra,
+    ]  # fmt: skip
+    if not options.xdist:
+        command = [part for i, part in enumerate(command)
+                   if part != "-n" and command[i - 1] != "-n"]  # fmt: skip
+    problem = ""
+    for _ in range(RETRIES):
+        before = record.stat().st_size if record.exists() else 0
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        grown = record.exists() and record.stat().st_size > before
+        if done.returncode in (0, 1, 5):
+            break
+        if not grown:  # nothing was recorded: the process itself failed
+            problem = (done.stdout + done.stderr)[-2000:]
+            break
+    lines = record.read_text().splitlines() if record.exists() else []
+    results = [json.loads(line) for line in lines]
+    if problem:
+        results.append({"id": name, "outcome": "crashed", "seconds": 0, "text": problem})
+    return results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("paths", nargs="*", default=[])
+    parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 2) // 2, 1))
+    parser.add_argument("--limit", type=float, default=120, help="seconds for a test")
+    parser.add_argument("--out", help="write all results to this file, a line of JSON each")
+    parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--extra", nargs=argparse.REMAINDER, default=[], help="for pytest")
+    options = parser.parse_args()
+    options.prefix = []
+    options.xdist = shutil.which("pytest") is not None and _has("xdist")
+    start, results = time.monotonic(), []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
+        jobs = [
+            pool.submit(run_file, path, Path(folder), options)
+            for path in files_of(options.paths or list(DEFAULT))
+        ]
+        for job in jobs:
+            results += job.result()
+    bad = [r for r in results if r["outcome"] not in ("passed", "skipped")]
+    for result in bad:
+        last = [line for line in result["text"].splitlines() if line.strip()]
+        errors = [line for line in last if line.startswith("E ")] or last[-3:]
+        print(f"{result['outcome'].upper()} {result['id']}\n    " + "\n    ".join(errors[:3]))
+    if options.out:
+        Path(options.out).write_text("".join(json.dumps(r) + "\n" for r in results))
+    counts = {kind: sum(r["outcome"] == kind for r in results)
+              for kind in ("passed", "failed", "skipped", "hung", "crashed")}  # fmt: skip
+    print(", ".join(f"{n} {kind}" for kind, n in counts.items() if n),
+          f"in {time.monotonic() - start:.0f} s")  # fmt: skip
+    return max(int(bool(bad)), sanitize(options) if options.sanitize else 0)
+
+
+def _has(module: str) -> bool:
+    code = f"import {module}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
+def sanitize(options: argparse.Namespace) -> int:
+    """Run the sample under compute-sanitizer; 1 if it found errors."""
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.path.exists(tool):
+        print("compute-sanitizer is not installed; it comes with the CUDA toolkit")
+        return 1
+    command = [
+        tool, "--error-exitcode", "9", sys.executable, "-m", "pytest", *SAMPLE, "-q",
+        "--device", "cuda", "--limit", str(20 * options.limit), *options.extra,
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    print((done.stdout + done.stderr)[-3000:])
+    return int(done.returncode != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
