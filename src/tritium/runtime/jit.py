@@ -8,6 +8,7 @@ import json
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import MethodType
 from typing import Any, NamedTuple, cast, overload
 
 from tritium import knobs
@@ -19,6 +20,7 @@ from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
 from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.launching import Teacher
 from tritium.runtime.locks import ForkSafeLock
 from tritium.runtime.serialize import from_json, to_json
 from tritium.runtime.specialize import (
@@ -108,6 +110,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._caches: dict[Any, dict[Any, DeviceCache]] = {}
         self._preloaded: dict[str, CompiledKernel] = {}
         self._compiling = ForkSafeLock()
+        overridden = type(self).run is not JITFunction.run
+        self._teacher: Teacher | None = None if overridden else Teacher()
+        self._launch: Callable[..., Any] = self._launch_by_run if overridden else (
+            self.launch_in_python
+        )  # fmt: skip
         _leave_to_python()
 
     def repr(self, specialization: Any) -> str:
@@ -134,13 +141,43 @@ class JITFunction(JITCallable, KernelInterface[T]):
             caches = self._caches.setdefault(active, _DeviceCaches(self.create_binder))
         return caches
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name not in _PRIVATE and "_launch" in self.__dict__:
+            self._reset_launch()
+
+    def _reset_launch(self) -> None:
+        """Have the next launches done in Python, which looks at everything anew."""
+        if self._teacher is not None:
+            self._teacher.close()
+        own = "run" in self.__dict__ or type(self).run is not JITFunction.run
+        self._teacher = None if own else Teacher()
+        self._launch = self._launch_by_run if own else self.launch_in_python
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_launch", "_teacher")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._teacher = None
+        self._reset_launch()
+
     def create_binder(self) -> DeviceCache:
         """An empty cache for the current device."""
+        if self._teacher is not None:
+            self._teacher.forget()
         target = driver.active.get_current_target()
         backend = make_backend(target)
         return DeviceCache({}, {}, target, backend, make_binder(self, backend))
 
     # Launching
+
+    def __getitem__(self, grid: Grid) -> Any:
+        """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""
+        return MethodType(self._launch, grid)
+
+    def _launch_by_run(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
+        return self.run(*args, grid=grid, warmup=False, **kwargs)
 
     def run(self, *args: Any, grid: Grid, warmup: bool, **kwargs: Any) -> CompiledKernel | None:
         """Launch (or with `warmup` only compile) the kernel; returns it compiled.
@@ -148,6 +185,19 @@ class JITFunction(JITCallable, KernelInterface[T]):
         Raises `TypeError` for wrong arguments, `KeyError` for an unknown option, and whatever
         compiling raises.
         """
+        if warmup or self._teacher is None:
+            return self._run(grid, args, kwargs, warmup)
+        return self._launch(grid, *args, **kwargs)
+
+    def launch_in_python(self, grid: Grid, /, *args: Any, **kwargs: Any) -> CompiledKernel | None:
+        """Launch the kernel on the careful path, which the native one (see `launch/`) leaves
+        everything to that it does not know, and which teaches it."""
+        return self._run(grid, args, kwargs, warmup=False)
+
+    def _run(
+        self, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any], warmup: bool
+    ) -> CompiledKernel | None:
+        given = dict(kwargs)
         debug = kwargs.get("debug")
         kwargs["debug"] = bool(self.debug if debug is None else debug) or knobs.runtime.debug
         active = driver.active
@@ -184,6 +234,12 @@ class JITFunction(JITCallable, KernelInterface[T]):
         launch(
             gx, gy, gz, stream, kernel.function, kernel.packed_metadata, data, enter, exit_, *values
         )
+        if enter is None and exit_ is None and self._teacher is not None:
+            native = self._teacher.teach(
+                self, active, (caches, cache.kernels), (kernel, launch), ((grid, *args), given)
+            )
+            if native is not None:
+                self._launch = native
         return kernel
 
     def grid_of(self, grid: Grid, values: Sequence[Any]) -> tuple[int, int, int]:
@@ -227,7 +283,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             if known is None and self._preloaded:
                 known = self._preloaded.get(text)
             if known is not None:
-                cache.kernels[key] = known
+                self._keep(cache, key, known)
                 return known
             _leave_to_python()
             return self._compile_new(launch, text)
@@ -253,7 +309,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         build = functools.partial(compile, source, target=cache.target, options=parsed.__dict__)
 
         def finish(kernel: CompiledKernel) -> None:
-            cache.kernels[key] = kernel
+            self._keep(cache, key, kernel)
             cache.keys[key] = text
             if after is not None:
                 after(already_compiled=False, **info)
@@ -267,6 +323,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
         kernel = build()
         finish(kernel)
         return kernel
+
+    def _keep(self, cache: DeviceCache, key: Any, kernel: CompiledKernel) -> None:
+        cache.kernels[key] = kernel
+        if self._teacher is not None:
+            self._teacher.forget()  # it knows a state by the number of kernels
 
     ASTSource = ASTSource
 
@@ -357,6 +418,9 @@ class _Launch(NamedTuple):
 
 
 _ABSENT = object()
+
+_PRIVATE = frozenset({"_launch", "_teacher", "used_global_vals", "_hash"})
+"""Attributes whose values the native launcher does not rely on, or watches itself."""
 
 
 def _leave_to_python() -> None:

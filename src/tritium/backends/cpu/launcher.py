@@ -49,6 +49,7 @@ from tritium.backends.cpu.loader import (
 from tritium.lowering import llvm as llvm_text
 from tritium.lowering import native as native_code
 from tritium.lowering import pyobjects
+from tritium.lowering.launching import End, Slot
 from tritium.lowering.llvm import Module
 from tritium.lowering.native import allocate
 from tritium.lowering.pyobjects import (
@@ -170,6 +171,8 @@ class _Owner(NamedTuple):
     """Everything that a launcher's memory refers to."""
 
     method: MethodDef
+    state: int
+    end: int
     memory: tuple[Any, ...]
     functions: tuple[Callable[..., int], ...]
     keep: object
@@ -235,12 +238,23 @@ def make_launcher(
     STATE.write(
         state, kernel=address, pool=shared.pool.address, types=shared.types.address,
         cost=float("inf"), scratch_bytes=scratch_bytes, param_count=len(params),
-        on_argument=on_argument, on_grid=on_grid, on_count=on_count, on_fault=on_fault, threads=threads, params=table,
+        on_argument=on_argument, on_grid=on_grid, on_count=on_count, on_fault=on_fault,
+        threads=threads, params=table,
     )  # fmt: skip
     text = f"{name}(gx, gy, gz, {', '.join(p.name for p in params)})\n--\n\nLaunch the kernel."
     method = MethodDef(name.encode(), shared.image["tritium_launch"], METH_FASTCALL, text.encode())
-    owner = _Owner(method, (state_memory, table_memory, shared), functions, keep)
+    memory = (state_memory, table_memory, shared)
+    owner = _Owner(method, state, shared.image["tritium_end"], memory, functions, keep)
     return builtin(method, state, CAPSULE, owner)
 
 
-__all__ = ["Image", "Native", "Param", "cpu_threads", "make_launcher", "native", "native_ir"]
+def native_end(launch: Callable[..., None], params: Sequence[Param]) -> End:
+    """How `runtime.launch` ends a launch of what `make_launcher` made for these parameters."""
+    owner: Any = launch.__module__
+    slots = [Slot(p.type, p.writes) for p in params if p.type != "constexpr"]
+    return End(owner.end, owner.state, slots, launch)
+
+
+__all__ = [
+    "Image", "Native", "Param", "cpu_threads", "make_launcher", "native", "native_end", "native_ir",
+]  # fmt: skip

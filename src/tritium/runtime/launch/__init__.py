@@ -1,0 +1,1 @@
+"""`kernel[grid](...)` in native code, after a kernel's first launches."""

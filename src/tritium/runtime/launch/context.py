@@ -1,0 +1,97 @@
+"""What of the process a native launch relies on, and has to look at each time: the active driver,
+hooks, `debug`. It is written down as guards; where one fails, the launch goes through Python."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.active import driver
+from tritium.lowering.native import Record, allocate
+from tritium.runtime.launch.records import CONTEXT, GUARD
+
+_ABSENT: Any = object()
+_numbers = itertools.count(1)
+
+Guard = tuple[Any, Any, Any]
+"""(dict, key, expected item or `_ABSENT`), or (list, None, None): it must be empty."""
+
+
+def item_guard(where: dict[Any, Any], key: Any) -> Guard:
+    """That an item of a dict stays the object that it is (or absent)."""
+    return where, key, where.get(key, _ABSENT)
+
+
+def write_guards(guards: list[Guard]) -> tuple[int, Any]:
+    """Guards in memory: the address, and what keeps them alive."""
+    address, memory = allocate(GUARD.size * max(len(guards), 1), 64)
+    for i, (where, key, expected) in enumerate(guards):
+        GUARD.write(
+            address + i * GUARD.size, where=id(where), key=0 if key is None else id(key),
+            expected=0 if key is None or expected is _ABSENT else id(expected),
+        )  # fmt: skip
+    return address, (memory, guards)
+
+
+_POINTER = Record(("to", "ptr"))
+
+
+class Context:
+    """The current state of the process, for all kernels.
+
+    `slot` is the address of a pointer to the `CONTEXT` record. Keys begin with the record's epoch,
+    so that kernels found under one state are not found under another.
+    """
+
+    def __init__(self) -> None:
+        self.slot, self._memory = allocate(_POINTER.size)
+        self._epochs: dict[Any, int] = {}
+        self._keep: Any = None
+        self._guards: list[Guard] = []
+
+    def refresh(self, device: Callable[[], int] | None) -> None:
+        """Take the state as it is now. `device` tells the active driver's current device."""
+        if self._guards and all(map(_holds, self._guards)):
+            return
+        active, debug = driver.active, knobs.runtime.debug
+        guards = [item_guard(vars(driver), "_active"), *_knob_guards()]
+        if len(self._epochs) > 64:
+            self._epochs.clear()
+        epoch = self._epochs.setdefault((active, debug), next(_numbers))
+        where, memory = write_guards(guards)
+        record, own = allocate(CONTEXT.size)
+        CONTEXT.write(
+            record, epoch=epoch, device=0 if device is None else id(device), count=len(guards),
+            guards=where,
+        )  # fmt: skip
+        before = self._keep
+        self._keep, self._guards = (memory, own, device, active), guards
+        _POINTER.write(self.slot, to=record)
+        del before
+
+
+def _holds(guard: Guard) -> bool:
+    where, key, expected = guard
+    return not where if key is None else where.get(key, _ABSENT) is expected
+
+
+def _knob_guards() -> list[Guard]:
+    """Guards on all settings that each launch asks for: `debug` and the two launch hooks."""
+    group = knobs.runtime
+    guards = [item_guard(vars(knobs), "runtime"), item_guard(vars(group), "debug")]
+    guards += [item_guard(*place) for place in knobs.environment_places("TRITON_DEBUG")]
+    for name in ("launch_enter_hook", "launch_exit_hook"):
+        guards.append(item_guard(vars(group), name))
+        hook = getattr(group, name)
+        if isinstance(hook, knobs.HookChain):
+            guards += [item_guard(vars(hook), "calls"), (hook.calls, None, None)]
+    return guards
+
+
+@functools.cache
+def context() -> Context:
+    """The process's."""
+    return Context()

@@ -1,0 +1,263 @@
+"""Kernels launched in native code: the memory of one kernel's launcher, and how it learns.
+
+A `NativeKernel` knows nothing at first. After each launch that the careful path has done, `learn`
+asks the native code for the key of the same arguments and enters the compiled kernel under it. Code
+and memory are `writer`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tritium.backends.cpu.loader import Image, cached_object, compile_ir, load_object, object_key
+from tritium.cache import CachedObjects
+from tritium.lowering import llvm as llvm_text
+from tritium.lowering import native as native_code
+from tritium.lowering import pyobjects
+from tritium.lowering.launching import End, Store
+from tritium.lowering.native import allocate
+from tritium.lowering.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
+from tritium.runtime.launch import parsing, records, writer
+from tritium.runtime.launch.context import Guard, context, write_guards
+from tritium.runtime.launch.keys import is_stable, meaning, stores
+from tritium.runtime.launch.records import CAPSULE, ENTRY, OPERATION, PARAM, PLAN, READ_ONLY
+
+MAX_ENTRIES = 1024
+"""A table that reaches this size is emptied: most of it is then about objects long gone."""
+
+
+def link(
+    write: Callable[[], str],
+    sources: Sequence[Any],
+    symbols: Sequence[str],
+    imports: Mapping[str, int],
+) -> Image:
+    """Native code for launching, kept on disk (see `lowering.launching.Link`)."""
+    texts = [_source(module) for module in (llvm_text, native_code, pyobjects, *sources)]
+    text = "\0".join([*texts, sys.platform]) if all(texts) else write()
+    key = object_key(text, "light")
+    code = cached_object(key, CachedObjects("launcher"), lambda: compile_ir(write(), opt="light"))
+    image = load_object(code, symbols, imports)
+    image.keep()  # small, and built-in functions may outlive all that knows of them
+    return image
+
+
+def _source(module: Any) -> str:
+    loader: Any = module.__spec__.loader if module.__spec__ else None
+    return (loader.get_source(module.__name__) or "") if hasattr(loader, "get_source") else ""
+
+
+@functools.cache
+def _image() -> Image:
+    api = pyobjects.api_addresses(writer.API)
+    image = link(writer.native_ir, (writer, parsing, records), writer.SYMBOLS, api)
+    _keep.append([sys.intern(name) for name in parsing.DESCRIPTOR_FIELDS])
+    names = (ctypes.c_uint64 * len(_keep[-1])).from_address(image[writer.NAMES])
+    names[:] = [id(name) for name in _keep[-1]]
+    return image
+
+
+_keep: list[list[str]] = []
+
+
+class Launched(NamedTuple):
+    """What a launch in Python found: the arguments it had (with the grid first), the caches that
+    it looked in, the kernel and its backend's end."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    caches: dict[Any, Any]
+    kernels: dict[Any, Any]
+    kernel: Any
+    end: End
+
+
+class _Entry(NamedTuple):
+    """Owns the memory of an `ENTRY` and all that it refers to."""
+
+    address: int
+    hash: int
+    keep: tuple[Any, ...]
+
+
+class NativeKernel:
+    """The native launcher of one kernel's function (a `JITFunction`).
+
+    Attributes:
+        launch: `launch(grid, *args, **kwargs)`, a built-in function.
+    """
+
+    def __init__(self, function: Any):
+        image, self._context = _image(), context()
+        self._params = _write_params(function)
+        address, self._memory = allocate(PLAN.size)
+        self._plan = address
+        self._hooks = function.pre_run_hooks
+        self._slow = sys.intern("launch_in_python")
+        self._names = {name: sys.intern(name) for name in function.arg_names}
+        kinds = [p.kind for p in function.signature.parameters.values()]
+        PLAN.write(
+            address, enabled=1, context=self._context.slot,
+            types=pyobjects.known_types().address, function=id(function), slow=id(self._slow),
+            params=self._params[0], param_count=len(function.params),
+            positional=sum(kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)
+                           for kind in kinds),
+            hooks=id(self._hooks),
+        )  # fmt: skip
+        self._globals: Any = None
+        self._entries: dict[bytes, _Entry] = {}
+        self._table: Any = None
+        self._write_table()
+        self._failures = 0
+        name = function.__name__.encode()
+        flags = METH_FASTCALL | METH_KEYWORDS
+        self._methods = [
+            MethodDef(name, image[symbol], flags, None)
+            for symbol in ("tritium_kernel", "tritium_key")
+        ]
+        # Each function keeps this object alive, and so all that it refers to.
+        self._function = function
+        self.launch = builtin(self._methods[0], address, CAPSULE, self)
+        self._key = builtin(self._methods[1], address, CAPSULE, self)
+
+    def forget(self) -> None:
+        """Forget all kernels."""
+        self._entries = {}
+        self._write_table()
+
+    def close(self) -> None:
+        """Leave every launch to Python from now on: the function has changed."""
+        PLAN.write(self._plan, enabled=0)
+
+    def learn(self, launched: Launched, device: Callable[[], int] | None) -> None:
+        """Remember what a launch in Python found. `device` is a function that tells the active
+        driver's current device, None where it has only one."""
+        if self._failures >= 64 and self._failures % 64:
+            self._failures += 1
+            return
+        known = self._learn(launched, device)
+        self._failures = 0 if known else self._failures + 1
+
+    def _learn(self, launched: Launched, device: Callable[[], int] | None) -> bool:
+        types = pyobjects.known_types()
+        for value in (*launched.args[1:], *launched.kwargs.values()):
+            if hasattr(value, "block_shape") and not isinstance(value, type):
+                types.learn_descriptor(type(value))
+                value = value.base
+            types.learn(value)
+        if any(name is not self._names.get(name, name) for name in launched.kwargs):
+            return False  # the same name in another string object
+        self._context.refresh(device)
+        self._write_globals()
+        key = self._key(*launched.args, **launched.kwargs)
+        if key is None:
+            return False
+        found = meaning(key)
+        if not all(map(is_stable, found.constants)):
+            return False
+        how = stores(found, launched.end.slots)
+        if how is None:
+            return False
+        if len(self._entries) >= MAX_ENTRIES:
+            self._entries = {}
+        self._entries = {**self._entries, key: _write_entry(key, how, found, launched)}
+        self._write_table()
+        return True
+
+    def _write_globals(self) -> None:
+        """Guard what the function reads of other modules' state."""
+        used = self._function.used_global_vals
+        if self._globals is not None and self._globals[0] is used:
+            return
+        guards: list[Guard] = [
+            (namespace, name, value) for (name, _), (value, namespace) in used.items()
+        ]
+        address, memory = write_guards(guards)
+        self._globals, before = (used, memory), self._globals
+        PLAN.write(self._plan, global_count=0)
+        PLAN.write(self._plan, globals=address)
+        PLAN.write(self._plan, global_count=len(guards))
+        del before
+
+    def _write_table(self) -> None:
+        size = 8
+        while size < 2 * len(self._entries):
+            size *= 2
+        address, memory = allocate(8 * (size + 1), 64)
+        table = (ctypes.c_uint64 * (size + 1)).from_address(address)
+        table[0] = size - 1
+        for entry in self._entries.values():
+            at = entry.hash & (size - 1)
+            while table[1 + at]:
+                at = (at + 1) & (size - 1)
+            table[1 + at] = entry.address
+        # One store of a pointer: other threads see the old table or the new one.
+        PLAN.write(self._plan, table=address)
+        self._table = memory, self._entries
+
+
+def _hash(key: bytes) -> int:
+    """As `KernelWriter._find` computes it."""
+    mask = (1 << 64) - 1
+    digest = writer.HASH_START
+    for word in struct.unpack(f"{len(key) // 8}Q", key):
+        digest = (digest ^ word) * (writer.HASH_FACTOR & mask) & mask
+        digest ^= digest >> 29
+    return digest
+
+
+def _write_params(function: Any) -> tuple[int, Any]:
+    address, memory = allocate(PARAM.size * max(len(function.params), 1), 64)
+    keep: list[Any] = []
+    for i, param in enumerate(function.params):
+        name = sys.intern(param.name)
+        fixed = param.annotation_type
+        other = fixed.startswith(("fp", "bf", "u1", "i1"))
+        by_value = not param.do_not_specialize
+        PARAM.write(
+            address + i * PARAM.size, name=id(name),
+            default=id(param.default) if param.has_default else 0,
+            constant=int(param.is_constexpr), fixed=0 if not fixed else 2 if other else 1,
+            by_value=int(by_value),
+            by_alignment=int(by_value and not param.do_not_specialize_on_alignment),
+        )  # fmt: skip
+        keep += [name, param.default]
+    return address, (memory, keep)
+
+
+def _write_entry(key: bytes, how: Sequence[Store], found: Any, launched: Launched) -> _Entry:
+    operations, memory = allocate(OPERATION.size * max(len(how), 1), 64)
+    for i, store in enumerate(how):
+        OPERATION.write(
+            operations + i * OPERATION.size, how=int(store.how), low=store.low, high=store.high,
+            device=store.device, refused=READ_ONLY if store.writes else 0,
+        )  # fmt: skip
+    words = ctypes.create_string_buffer(key, len(key))
+    address, own = allocate(ENTRY.size, 64)
+    digest, end = _hash(key), launched.end
+    keep = (memory, words, own, found, launched.caches, launched.kernels, launched.kernel, end)
+    entry = _Entry(address, digest, keep)
+    ENTRY.write(
+        address, hash=digest, count=len(key) // 8, words=ctypes.addressof(words),
+        operations=operations, operations_end=operations + len(how) * OPERATION.size,
+        function=end.function, state=end.state, kernel=id(launched.kernel), owner=id(entry),
+        caches=id(launched.caches), cache_count=len(launched.caches),
+        kernels=id(launched.kernels), kernel_count=len(launched.kernels),
+    )  # fmt: skip
+    return entry
+
+
+def can_launch(function: Any) -> bool:
+    """Whether a kernel's function is one that native code can launch."""
+    kinds = {p.kind for p in function.signature.parameters.values()}
+    names = set(function.arg_names)
+    return (
+        pyobjects.supported()
+        and not any(kind in (kind.VAR_POSITIONAL, kind.VAR_KEYWORD) for kind in kinds)
+        and "debug" not in names  # which each launch is given as an option
+    )

@@ -1,0 +1,65 @@
+"""When a kernel's launches become native: the second one in Python prepares that, and the native
+launcher is loaded then and not before, because it would make a program's first launches later."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+class Teacher:
+    """Follows the launches of one kernel's function in Python, and teaches the native launcher."""
+
+    def __init__(self) -> None:
+        self._launches = 0
+        self._native: Any = None
+        self._possible = True
+
+    def forget(self) -> None:
+        """Forget the kernels known so far: they may not be those of the caches any more."""
+        if self._native is not None:
+            self._native.forget()
+
+    def close(self) -> None:
+        """Leave every launch to Python: what was prepared is not true any more."""
+        if self._native is not None:
+            self._native.close()
+
+    def teach(
+        self,
+        function: Any,
+        active: Any,
+        caches: tuple[dict[Any, Any], dict[Any, Any]],
+        found: tuple[Any, Any],
+        arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    ) -> Any:
+        """A launch of `function` was done in Python.
+
+        Args:
+            active: the driver.
+            caches: the function's caches by device, and the kernels of the one used.
+            found: the kernel and its backend's launcher.
+            arguments: of the native launch (the grid first), and keywords.
+
+        Returns:
+            The native launcher, once there is one.
+        """
+        self._launches += 1
+        if self._launches < 2 or not self._possible:
+            return None
+        kernel, launcher = found
+        native_device = type(active).__dict__.get("native_device")
+        if native_device is None or not hasattr(launcher, "native_end"):
+            return None  # a driver or a launcher that knows nothing of native launches
+        native = importlib.import_module("tritium.runtime.launch.native")
+        end = launcher.native_end(native.link)
+        if end is None:
+            return None
+        if self._native is None:
+            self._possible = native.can_launch(function)
+            if not self._possible:
+                return None
+            self._native = native.NativeKernel(function)
+        launched = native.Launched(*arguments, *caches, kernel, end)
+        self._native.learn(launched, native_device(active))
+        return self._native.launch
