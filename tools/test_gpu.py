@@ -1,8 +1,8 @@
 """Run the tests on a GPU machine in one call: `python tools/test_gpu.py [--jobs 8] [tests/...]`.
 
 Every file of tests gets a process of its own, several at a time. A test that hangs, or that costs
-the process the device, is recorded, and a new process goes on with those after it. With `--sanitize`
-a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
+the process the device, is recorded, and a new process goes on with those after it. With
+`--sanitize` a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
 """
 
 from __future__ import annotations

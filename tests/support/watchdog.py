@@ -1,8 +1,8 @@
-"""What tests on a GPU need of pytest: a limit for each test, a record of what was done, and an end of
-the process once the device is lost.
+"""What tests on a GPU need of pytest: a limit for each test, a record of what was done, and an end
+of the process once the device is lost.
 
-A hung kernel cannot be interrupted, and after a failed assertion or a bad address no later launch of
-the process works. `tools/test_gpu.py` goes on with the rest in a new process.
+A hung kernel cannot be interrupted, and after a failed assertion or a bad address no later launch
+of the process works. `tools/test_gpu.py` goes on with the rest in a new process.
 """
 
 from __future__ import annotations
