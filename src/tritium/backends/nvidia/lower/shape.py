@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -100,9 +101,10 @@ def unsplat(c: Context, op: ttir.UnsplatOp) -> None:
     c.set(op.results[0], c.tile(op.src)[0])
 
 
+@lru_cache(maxsize=1024)
 def source_registers(
-    source: LinearLayout, result: LinearLayout, moved: Sequence[int] | None = None
-) -> list[int] | None:
+    source: LinearLayout, result: LinearLayout, moved: tuple[int, ...] | None = None
+) -> Sequence[int] | None:
     """For each register of `result` the register of the same thread that holds the same element
     in `source`; None if some element is in another thread. Axis `i` of the result is axis
     `moved[i]` of the source (the same one by default). Sizes of 1 in the source are broadcast.
@@ -159,14 +161,14 @@ def _matters(layout: LinearLayout, name: str, bit: int) -> bool:
     return bit < len(columns) and columns[bit] != 0
 
 
-def moved_registers(op: Any) -> list[int] | None:
+def moved_registers(op: Any) -> Sequence[int] | None:
     """For an op that moves elements and computes nothing, each result register's source register,
     where both are in the same thread; None for other ops, and where they are not."""
     if not isinstance(op, (*_RENUMBERING, ttgir.ConvertLayoutOp)):
         return None
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
     if isinstance(op, ttir.TransOp):
-        return source_registers(source, result, op.order)
+        return source_registers(source, result, tuple(op.order))
     if isinstance(op, ttir.ReshapeOp):
         return source_registers(flatten(source), flatten(result))
     if isinstance(op, ttir.ExpandDimsOp):

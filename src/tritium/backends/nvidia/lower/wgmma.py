@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tritium.backends.nvidia.lower.allocation import is_memory
 from tritium.backends.nvidia.lower.context import Context, Memory, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
 from tritium.backends.nvidia.lower.shared import memory_layout
@@ -99,9 +100,25 @@ def warp_group_dot(c: Context, op: Any) -> None:
             use = "use" if zeroed and k == 0 else "1"
             plan.instruction(builder, m, n, k, registers, use)
     builder.lines.append("wgmma.commit_group.sync.aligned;")
-    if not op.isAsync:
-        builder.lines.append("wgmma.wait_group.sync.aligned 0;")
-    c.set(op.results[0], builder.emit(c))
+    wait = _wait_that_follows(c, op)
+    if wait is not None or not op.isAsync:
+        pendings = 0 if wait is None else wait.pendings
+        builder.lines.append(f"wgmma.wait_group.sync.aligned {pendings};")
+    done = builder.emit(c)
+    c.set(op.results[0], done)
+    if wait is not None:
+        _hand_on(c, wait, done)
+
+
+def _wait_that_follows(c: Context, op: Any) -> Any:
+    """The wait right after a product that goes on, and for it alone: one piece of assembly with
+    hundreds of operands does for both."""
+    wait = op.next_op
+    if not op.isAsync or not isinstance(wait, ttgir.WarpGroupDotWaitOp) or wait in c.barriers:
+        return None
+    tiles = [v for v in wait.inputs if v is op.results[0] or not is_memory(v)]
+    alone = tiles == [op.results[0]] and len(list(op.results[0].uses)) == 1
+    return wait if alone else None
 
 
 class _Asm:
@@ -227,6 +244,8 @@ class _Plan:
 @lowers(NVIDIA, ttgir.WarpGroupDotWaitOp)
 def warp_group_dot_wait(c: Context, op: Any) -> None:
     """Accumulators go through the wait, so that nothing reads them before it."""
+    if op.results and op.results[0] in c.values:
+        return  # the product has it
     tiles = [v for v in op.inputs if isinstance(c.values[v], tuple)]
     parts = [value for v in tiles for value in c.tile(v)]
     builder = _Asm(parts)
@@ -234,10 +253,17 @@ def warp_group_dot_wait(c: Context, op: Any) -> None:
     done = builder.emit(c) if parts else []
     if not parts:
         c.asm("void", builder.lines[0], "~{memory}")
+    _hand_on(c, op, done)
+
+
+def _hand_on(c: Context, op: Any, accumulators: list[Value]) -> None:
+    """Define a wait's results."""
+    left = list(accumulators)
     for source, result in zip(op.inputs, op.results, strict=True):
-        if source in tiles:
-            count = len(c.tile(source))
-            c.set(result, done[:count])
-            done = done[count:]
+        lowered = c.values[source]
+        if isinstance(lowered, Memory):
+            c.set(result, Memory(lowered.address, result.type))
         else:
-            c.set(result, Memory(c.memory(source).address, result.type))
+            count = len(c.tile(source))
+            c.set(result, left[:count])
+            left = left[count:]
