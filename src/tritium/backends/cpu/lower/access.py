@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tritium.backends.cpu.lower.blocks import blocked
 from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
@@ -63,10 +64,23 @@ def buffer_pointer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
 
 def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
     """Elements of a buffer."""
-    pointer = buffer_pointer(e, buffer, at)
     size = buffer.element_bytes
-    align = min(64, size * e.width) if _aligned(pointer, e.width, size) else size
-    return load(e, pointer, buffer.element, None, None, align)
+
+    def read(at: tuple[Index, ...], run: bool = True) -> Lanes | None:
+        pointer = buffer_pointer(e, buffer, at)
+        if run and (not isinstance(pointer, Linear) or pointer.stride != size):
+            return None
+        align = min(64, size * e.width) if _aligned(pointer, e.width, size) else size
+        return load(e, pointer, buffer.element, None, None, align)
+
+    last = at[-1] if at else None
+    if last is not None and last.kind == Kind.SCALAR and last.value is not None:
+        found = blocked(e, id(buffer), at, read)
+        if found is not None:
+            return found
+    found = read(at, False)
+    assert found is not None
+    return found
 
 
 def store_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...], value: Lanes) -> None:

@@ -72,6 +72,10 @@ class Emitter:
         self.context, self.width, self.inline = context, width, inline
         self.true, self.streams = true or frozenset[SSAValue](), true is not None
         self.f: Function = context.f
+        self.block: Value | None = None
+        """Where the current transposed block starts; see `blocks`."""
+        self.chunks: tuple[Value | None, int] = None, 0
+        """The index of the loop over chunks of lanes, and its step."""
         self._sections: list[Section] = []
         self._known: dict[Any, Any] = {}
         self._scopes: list[list[Any]] = []
@@ -123,6 +127,10 @@ class Emitter:
             self._scopes[min(level, len(self._scopes) - 1)].append(key)
         self._known[key] = result
         return result
+
+    def known(self, key: Any) -> Any:
+        """What is remembered under a key, or None."""
+        return self._known.get(key)
 
     def once(self, key: Any, level: int, write: Callable[..., Value], *arguments: Any) -> Value:
         """`write(*arguments)` at `level`, unless that was done before under the same key."""

@@ -27,7 +27,7 @@ from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value
+from tritium.lowering.llvm import Value, const
 
 
 def lower_nest(context: Context, nest: Nest) -> None:
@@ -162,7 +162,7 @@ class _Loops:
         self.at = [ZERO] * len(nest.domain)
         self.e.push()
         lane = self.shape.lane
-        outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis)]
+        outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis, self.shape.block)]
         self._outer(outer)
         self.e.pop()
 
@@ -182,12 +182,32 @@ class _Loops:
 
     def _inner(self) -> None:
         lane, axis = self.shape.lane, self.nest.axis
-        if axis is not None and axis != lane:
+        if self.shape.block is not None:
+            self._blocks(self.shape.block)
+        elif axis is not None and axis != lane:
             self._chunks(lambda starts: self._reduce_across(starts))
         elif self.reductions:
             self._reduce_along()
         else:
             self._chunks(self._body)
+
+    def _blocks(self, dim: int) -> None:
+        """Squares of chunks, along the block dimension and the lanes."""
+        e, width = self.e, self.shape.width
+
+        def rows(starts: list[Index]) -> None:
+            for number in range(width):
+                self.at[dim] = Index(Kind.SCALAR, e.block, number, level)
+                self._body(starts)
+
+        if self.nest.domain[dim] == width:
+            e.block, level = const("i64", 0), 0
+            self._chunks(rows)
+        else:
+            with e.loop(self.nest.domain[dim], width) as loop:
+                e.block, level = loop.index, e.depth
+                self._chunks(rows)
+        e.block = None
 
     def _starts(self, value: Value | None) -> list[Index]:
         """The unrolled chunks' positions along the lane dimension."""
@@ -204,6 +224,7 @@ class _Loops:
             body(self._starts(None))
             return
         with self.e.loop(size, step) as loop:
+            self.e.chunks = loop.index, step
             body(self._starts(loop.index))
 
     def _position(self, index: Index) -> At:
@@ -298,6 +319,7 @@ class _Loops:
             return state
         flat = [v for per in state for chunk in per for v in chunk]
         with e.loop(size, step, flat, start=first) as loop:
+            e.chunks = loop.index, step
             carried = iter(loop.carried)
             inside = [[[next(carried) for _ in c] for c in per] for per in state]
             following = self._turn(loop.index, chunks, place, inside)

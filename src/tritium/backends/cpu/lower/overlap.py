@@ -112,7 +112,7 @@ def _pair(f: Function, a: Extent | None, b: Extent | None) -> Value:
     if a is None or b is None:
         return const("i1", False)
     holds = f.op("or", f.icmp("ule", a.end, b.low), f.icmp("ule", b.end, a.low))
-    if a.size != b.size:
+    if a.size != b.size or len(a.steps) != len(b.steps):
         return holds
     same = f.icmp("eq", a.first, b.first)
     for left, right in zip(a.steps, b.steps, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.linear import known
-from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Uniform, Vec
+from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, lanes, vector
 from tritium.lowering.registry import lowers
@@ -70,6 +70,12 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     where = e.emit(op.indices, at)
     axis: int = op.axis
     size = ir.shape_of(op.src.type)[axis]
+    shape = ir.shape_of(op.indices.type)
+    reverse = _reversed(e, where, at, shape[axis], size)
+    if reverse is not None:
+        found = e.emit(op.src, (*at[:axis], reverse, *at[axis + 1 :]))
+        mirrored = e.f.shuffle(e.vec(found), None, list(range(e.width - 1, -1, -1)))
+        return Vec(mirrored, e.depth, True)
     if isinstance(where, Uniform):
         value, kind = where.value, Kind.SCALAR
     else:
@@ -81,3 +87,21 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     place = Index(kind, value, 0, e.depth)
     found = e.emit(op.src, (*at[:axis], place, *at[axis + 1 :]))
     return found._replace(pinned=True) if where.pinned else found
+
+
+def _reversed(e: Emitter, where: Lanes, at: At, count: int, size: int) -> Index | None:
+    """Where a chunk of indices that fall by one each ends: its place as one of rising positions.
+
+    The first of all `count` indices and the last are known, and inside of the axis of `size`.
+    """
+    if not isinstance(where, Linear) or where.stride != -1 or e.width < 2:
+        return None
+    first = known(where.base)
+    if first is None or not count - 1 <= first < size:
+        return None
+    level = max(where.level, where.index_level)
+    lowest = e.moved(where._replace(shift=where.shift + e.width - 1))
+    if lowest.type != "i64":
+        key = ("sext", lowest, "i64")
+        lowest = e.once(key, level, e.f.cast, "sext", lowest, "i64")
+    return Index(Kind.LANES, lowest, 0, level)

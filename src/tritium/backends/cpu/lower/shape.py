@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tritium.backends.cpu.lower.access import load
+from tritium.backends.cpu.lower.blocks import blocked
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.linear import known
 from tritium.backends.cpu.lower.types import memory_bytes, value_type
@@ -132,10 +133,68 @@ def transpose(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 def reshape(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     source = op.operands[0]
     shape, inner = ir.shape_of(op.results[0].type), ir.shape_of(source.type)
+    quick = interleaved(e, source, at, shape, inner) or strided(e, source, at, shape, inner)
+    if quick is not None:
+        return quick
     found = e.emit(source, remap(e, at, shape, inner))
     # Where other sizes than 1 change, the positions that were computed hold for this chunk only.
     same = [s for s in shape if s > 1] == [s for s in inner if s > 1]
     return found if same else found._replace(pinned=True)
+
+
+def interleaved(
+    e: Emitter, source: Any, at: At, shape: tuple[int, ...], inner: tuple[int, ...]
+) -> Vec | None:
+    """A chunk of a join whose last two axes become one: half of a chunk of either operand, lanes
+    alternating. Which half must not depend on the turn of a loop."""
+    width, index = e.width, at[-1] if at else ZERO
+    if source.owner.name != "tt.join" or index.kind != Kind.LANES or width < 2:
+        return None
+    merged = inner[:-2] == shape[:-1] and shape[-1] == 2 * inner[-2]
+    static = index.value is None or (index.value == e.chunks[0] and e.chunks[1] % (2 * width) == 0)
+    if not merged or not static or inner[-2] < width:
+        return None
+    value = index.value
+    if value is not None:
+        one = const("i64", 1)
+        value = e.once(("lshr", value, one), index.level, e.f.op, "lshr", value, one)
+    half = (index.shift // width) % 2 * (width // 2)
+    place = (*at[:-1], index._replace(value=value, shift=index.shift // 2 - half))
+    left, right = (e.vec(e.emit(v, place)) for v in source.owner.operands)
+    lanes_of = [half + i // 2 + (width if i % 2 else 0) for i in range(width)]
+    return Vec(e.f.shuffle(left, right, lanes_of), e.depth, True)
+
+
+def strided(
+    e: Emitter, source: Any, at: At, shape: tuple[int, ...], inner: tuple[int, ...]
+) -> Vec | None:
+    """Every second element: from two chunks that follow one another."""
+    if len(at) < 2:
+        return None
+    index, width = at[-2], e.width
+    if index.kind != Kind.LANES or shape[-1] != 2 or inner[-1] % (2 * width):
+        return None
+    last = e.position(at[-1])
+    picked = known(last.value) if isinstance(last, Uniform) else None
+    flat = flatten(e, at, shape)
+    if picked is None or not isinstance(flat, Linear) or flat.stride != 2:
+        return None
+    level, value = max(flat.level, flat.index_level), flat.index
+    if value is not None:
+        one = const("i64", 1)
+        value = e.once(("shl", value, one), flat.index_level, e.f.op, "shl", value, one)
+    run = flat._replace(stride=1, index=value, shift=2 * flat.shift)
+    start = known(run.base)
+    if start is not None:
+        run = run._replace(base=const("i64", start - picked))
+    else:
+        run = run._replace(base=e.add(run.base, const("i64", -picked), level))
+    first, second = (
+        e.vec(e.emit(source, unflatten(e, run._replace(shift=run.shift + j * width), inner)))
+        for j in range(2)
+    )
+    picks = [2 * i + picked for i in range(width)]
+    return Vec(e.f.shuffle(first, second, picks), e.depth, True)
 
 
 def remap(e: Emitter, at: At, shape: tuple[int, ...], inner: tuple[int, ...]) -> At:
@@ -239,11 +298,26 @@ def _digits(e: Emitter, value: Value, shape: tuple[int, ...], level: int) -> lis
 
 @lowers("cpu.tile", LoadOp)
 def load_tile(e: Emitter, op: LoadOp, number: int, at: At) -> Lanes:
-    pointer = e.emit(op.ptr, at)
-    mask = None if op.mask is None else e.emit(op.mask, at)
-    other = None if op.other is None else e.emit(op.other, at)
     type = op.results[0].type
-    return load(e, pointer, type, mask, other, memory_bytes(type), op.isVolatile)
+    size = memory_bytes(type)
+
+    def read(at: At, run: bool = True) -> Lanes | None:
+        pointer = e.emit(op.ptr, at)
+        if run and (not isinstance(pointer, Linear) or pointer.stride != size):
+            return None
+        mask = None if op.mask is None else e.emit(op.mask, at)
+        other = None if op.other is None else e.emit(op.other, at)
+        return load(e, pointer, type, mask, other, size, op.isVolatile)
+
+    pointer = e.emit(op.ptr, at)
+    along = isinstance(pointer, Linear) and pointer.stride in (0, size)
+    if not along and not isinstance(pointer, Uniform):
+        found = None if op.isVolatile else blocked(e, op, at, read)
+        if found is not None:
+            return found
+    found = read(at, False)
+    assert found is not None
+    return found
 
 
 def vector_of(type: ir.Type, count: int) -> str:

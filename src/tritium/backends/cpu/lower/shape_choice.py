@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.backends.cpu.lower.blocks import block_dimension, store_dimension
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
@@ -17,11 +18,13 @@ _HEAVY = 24
 
 @dataclass(frozen=True)
 class Shape:
-    """`lane`: the dimension that runs over lanes; `width` lanes; `unroll` chunks at a time."""
+    """`lane`: the dimension that runs over lanes; `width` lanes; `unroll` chunks at a time.
+    `block`: the dimension along which blocks are transposed in registers."""
 
     lane: int
     width: int
     unroll: int
+    block: int | None = None
 
 
 def choose(context: Context, nest: Nest) -> Shape:
@@ -47,11 +50,15 @@ def choose(context: Context, nest: Nest) -> Shape:
         weight += ir.is_float(value.type)
         if not isinstance(owner, Block) and (not leaf or value in values):
             stack.extend(owner.operands)
-    lane = _lane_dimension(domain)
+    lane = store_dimension(context, nest)
+    lane = _lane_dimension(domain) if lane is None else lane
     if any(root.body is not None for root in nest.roots):
         return Shape(lane, 1, 1)
     size = domain[lane]
     width = min(context.host.bits // max(bits, 8), size)
+    block = block_dimension(context, nest, lane, min(width, context.host.registers))
+    if block is not None:
+        return Shape(lane, min(width, context.host.registers), 1, block)
     unroll = 4 if weight < _HEAVY else 2
     return Shape(lane, width, max(1, min(unroll, size // width)))
 

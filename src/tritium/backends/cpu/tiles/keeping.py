@@ -18,6 +18,9 @@ _MOVES = frozenset({
     "tt.cat", "tt.gather", "tt.unsplat",
 })  # fmt: skip
 
+_VIEWS = frozenset({"tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.split"})
+"""What is never kept itself, only what it is a view of: a copy would have less of a form."""
+
 User = Nest | Dot
 
 _SLIGHTLY = 2.0**-20
@@ -91,6 +94,8 @@ class _Keeping:
         value = op.results[0]
         summary = self.grouping.summaries[value]
         if not is_load and (summary.cost < HEAVY or _is_address(value, summary.loads)):
+            return None
+        if op.name in _VIEWS:
             return None
         block = op.parent
         first = min(users, key=lambda u: u.position)
