@@ -76,12 +76,10 @@ class Link(Protocol):
 def store_for(kind: str, slot: Slot) -> Store | None:
     """How a value of `kind` ("pointer", "integer", "float") is stored in a slot; None where only
     the careful path knows."""
-    if slot.type.startswith("*"):
-        if kind != "pointer":
-            return None
-        return Store(How.POINTER, device=slot.device, writes=slot.writes)
-    if kind == "pointer":
+    if slot.type.startswith("*") != (kind == "pointer") or kind == "unknown":
         return None
+    if kind == "pointer":
+        return Store(How.POINTER, device=slot.device, writes=slot.writes)
     if slot.type[0] in "iu":
         if kind != "integer":
             return None

@@ -27,11 +27,11 @@ TYPES = Record(
     ("int", "ptr"), ("bool", "ptr"), ("float", "ptr"), ("ndarray", "ptr"),
     ("tensor", "ptr"), ("parameter", "ptr"), ("export", "ptr"), ("none", "ptr"),
     ("tuple", "ptr"), ("list", "ptr"), ("str", "ptr"), ("function", "ptr"), ("method", "ptr"),
-    ("descriptor", "ptr"),
+    ("descriptor", "ptr"), ("size", "ptr"),
 )  # fmt: skip
 """Type objects by address (and None itself). NumPy's and torch's are filled in when the first such
 argument came: `export` is torch's `dltensor_from_py_object_no_sync`. `descriptor` is the class of
-the last tensor descriptor."""
+the last tensor descriptor, `size` torch's class of shapes, a tuple."""
 
 DLTENSOR = Record(
     ("data", "ptr"), ("device_type", "i32"), ("device_id", "i32"), ("ndim", "i32"),
@@ -108,7 +108,7 @@ class KnownTypes:
             self.address, int=id(int), bool=id(bool), float=id(float), none=id(None),
             ndarray=unknown, tensor=0, parameter=0, export=0, tuple=id(tuple), list=id(list),
             str=id(str), function=id(types.FunctionType), method=id(types.MethodType),
-            descriptor=0,
+            descriptor=0, size=0,
         )  # fmt: skip
         self._numpy_checked = False
         self._descriptor: type | None = None
@@ -127,7 +127,9 @@ class KnownTypes:
         if export := _torch_export(torch):
             TYPES.write(self.address, export=export)
             parameter = id(torch.nn.Parameter)
-            TYPES.write(self.address, tensor=id(torch.Tensor), parameter=parameter)
+            TYPES.write(
+                self.address, tensor=id(torch.Tensor), parameter=parameter, size=id(torch.Size)
+            )
 
     def learn_descriptor(self, kind: type) -> None:
         """Read objects of this class as tensor descriptors."""

@@ -114,6 +114,11 @@ class CudaDriver(DriverBase):
             ensure_context(0)
         return int(check(driver.cuCtxGetDevice()))
 
+    def native_device(self) -> Callable[[], int]:
+        """What native launches ask for the current device."""
+        torch = _torch()
+        return self.get_current_device if torch is None else torch._C._cuda_getDevice
+
     def set_current_device(self, device: int) -> None:
         """Work on another device from now on."""
         torch = _torch()

@@ -17,7 +17,9 @@ import numpy as np
 
 from tritium.backends.nvidia import tensormap
 from tritium.backends.nvidia.libcuda import check, library
+from tritium.backends.nvidia.native_launch import driver_calls, make_end
 from tritium.errors import OutOfResources
+from tritium.lowering.launching import End, Link
 
 _FORMATS = {
     "i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
@@ -169,6 +171,24 @@ class CudaLauncher:
         self._packers = self._make_packers()
         self._slots: list[_Slot] = []
         self._check_threads()
+        self._end: End | None = None
+        self._asked = False
+
+    def native_end(self, link: Link) -> End | None:
+        """How `runtime.launch` ends a launch of this kernel; None where only `__call__` can."""
+        if not self._asked:
+            driver, metadata = self._driver, self._metadata
+            names = driver.CUlaunchAttributeID
+            attributes: dict[int, int] = {}
+            if metadata.launch_pdl:
+                attributes[int(names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)] = 1
+            if metadata.launch_cooperative_grid:
+                attributes[int(names.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)] = 1
+            params = [param for param in self._params if param is not None]
+            handle = int(self._function)
+            self._end = make_end(link, driver_calls(), handle, params, metadata, attributes)
+            self._asked = True
+        return self._end
 
     def _check_threads(self) -> None:
         driver = self._driver

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,8 @@ class Context:
             return
         active, debug = driver.active, knobs.runtime.debug
         guards = [item_guard(vars(driver), "_active"), *_knob_guards()]
+        if device is not None:
+            guards.append(item_guard(sys.modules, "torch"))  # which knows the device and stream
         if len(self._epochs) > 64:
             self._epochs.clear()
         epoch = self._epochs.setdefault((active, debug), next(_numbers))

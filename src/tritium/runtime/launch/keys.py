@@ -20,7 +20,8 @@ class Meaning(NamedTuple):
     """What a key says.
 
     Attributes:
-        kinds: of the values, in order: "pointer", "integer", "float".
+        kinds: of the values, in order: "pointer", "integer", "float", or "unknown" for what no
+            backend's end takes.
         constants: objects that the key knows by identity and that are compile-time values.
         others: further objects that it knows by identity.
         descriptors: whether there is a tensor descriptor among the arguments.
@@ -67,9 +68,9 @@ def _read(word: int, words: Iterator[int], found: Meaning) -> bool:
         _read(next(words), words, found)
         for _ in range(rank):
             next(words)
-        if padding := next(words):
-            found.others.append(_object(padding))
-        found.kinds.extend(["integer"] * (2 * rank))
+        padding = _object(address) if (address := next(words)) else "zero"
+        found.others.append(padding)
+        found.kinds.extend(["integer" if padding == "zero" else "unknown"] * (2 * rank))
         return True
     else:
         assert tag in _NO_OPERAND, tag

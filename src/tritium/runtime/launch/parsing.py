@@ -223,7 +223,7 @@ class ParseWriter:
         kind = type_of(f, obj)
         item = f.variable("ptr", NULL)
         index = f.variable("i64", i64(0))
-        listed, tupled = is_type(f, kind, types, "list"), is_type(f, kind, types, "tuple")
+        listed, tupled = is_type(f, kind, types, "list"), is_type(f, kind, types, "tuple", "size")
         with f.when(f.op("xor", f.op("or", listed, tupled), YES)):
             f.ret(NO)
         size = f.variable("i64", i64(-1))

@@ -1,0 +1,305 @@
+"""The native end of a launch on CUDA: slots to `cuLaunchKernelEx`, on the caller's stream.
+
+`tritium_cuda_end` is LLVM IR that calls the driver and CPython through pointers. What differs
+between kernels is in a `STATE` record. The layouts of CUlaunchConfig and CUlaunchAttribute are
+those of cuda.h, versions 12 and 13.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tritium import knobs
+from tritium.backends.nvidia.libcuda import check, library
+from tritium.lowering.launching import End, Link, Slot
+from tritium.lowering.llvm import Module, Value, const
+from tritium.lowering.native import NULL, Code, Record, allocate, i32, i64
+from tritium.lowering.pyobjects import api_addresses, call_object, is_null
+
+STATE = Record(
+    ("function", "ptr"), ("launch", "ptr"), ("encode", "ptr"), ("stream", "ptr"),
+    ("device", "ptr"), ("failed", "ptr"), ("threads", "i32"), ("shared", "i32"),
+    ("attributes", "ptr"), ("attribute_count", "i32"), ("parameter_count", "i64"),
+    ("parameters", "ptr"), ("map_count", "i64"), ("maps", "ptr"),
+)  # fmt: skip
+"""`stream`: a Python function from `device` to the current stream, or null for the default stream;
+`failed`: one that raises for a status; `parameters`: for each of the kernel's parameters its slot
+(i64), or -1 - m for the tensor map m."""
+
+MAP = Record(
+    ("base", "i64"), ("rank", "i32"), ("type", "i32"), ("size", "i64"), ("swizzle", "i32"),
+    ("box0", "i32"), ("box1", "i32"), ("box2", "i32"), ("box3", "i32"), ("box4", "i32"),
+)  # fmt: skip
+"""A tensor map: `base` is the slot of the address; those of the shape and of the strides follow.
+`type` and `swizzle` are the driver's enumerations, `box` the block, fastest axis first."""
+
+MAP_BYTES, MAP_ALIGNMENT, MAX_RANK = 128, 64, 5
+L2_PROMOTION_128B = 2
+
+CONFIG = Record(
+    ("x", "i32"), ("y", "i32"), ("z", "i32"), ("block_x", "i32"), ("block_y", "i32"),
+    ("block_z", "i32"), ("shared", "i32"), ("stream", "ptr"), ("attributes", "ptr"),
+    ("attribute_count", "i32"),
+)  # fmt: skip
+ATTRIBUTE = Record(("id", "i32"), ("align 8", "align 8"), ("value", "i32"), ("rest", "bytes 56"))
+
+API = (
+    "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
+    "PyObject_CallFunctionObjArgs", "PyErr_Occurred", "Py_DecRef",
+)  # fmt: skip
+YES, NO = const("i1", 1), const("i1", 0)
+
+
+class _EndWriter:
+    """Writes `tritium_cuda_end`."""
+
+    def __init__(self, module: Module):
+        self.module = module
+
+    def write(self) -> None:
+        self._fail()
+        self._encode()
+        self._end()
+
+    def _fail(self) -> None:
+        """i1 fail(state, status): raise for a status of the driver; false."""
+        f = Code(self.module, "fail", [("ptr", "state"), ("i32", "status")], "i1", cold=True)
+        state, status = f.arguments
+        number = f.call("ptr", "PyLong_FromLong", f.cast("sext", status, "i64"))
+        with f.when(is_null(f, number)):
+            f.ret(NO)
+        answer = call_object(f, f.read(state, STATE, "failed"), number)
+        f.call("void", "Py_DecRef", number)
+        with f.when(f.icmp("ne", answer, NULL)):
+            f.call("void", "Py_DecRef", answer)
+        f.ret(NO)
+
+    def _encode(self) -> None:
+        """i32 encode(state, map, slots, out): encode a tensor map at `out`; the status."""
+        arguments = [("ptr", "state"), ("ptr", "map"), ("ptr", "slots"), ("ptr", "out")]
+        f = Code(self.module, "encode", arguments, "i32")
+        state, record, slots, out = f.arguments
+        sizes, strides, ones = (f.variable("", size=8 * MAX_RANK) for _ in range(3))
+        rank = f.cast("sext", f.read(record, MAP, "rank"), "i64")
+        base, size = f.read(record, MAP, "base"), f.read(record, MAP, "size")
+        index = f.variable("i64", i64(0))
+        with f.forever() as loop:  # the driver's axes are in the opposite order
+            i = f.get("i64", index)
+            with f.when(f.icmp("sge", i, rank)):
+                loop.leave()
+            f.put(index, f.add(i, i64(1)))
+            last = f.sub(rank, i)
+            extent = f.get("i64", f.gep("i64", slots, f.add(base, last)))
+            f.put(f.gep("i64", sizes, i), extent)
+            stride = f.get("i64", f.gep("i64", slots, f.add(base, f.add(last, rank))))
+            with f.when(f.icmp("sgt", i, i64(0))):  # that of the fastest axis is 1, and implied
+                place = f.gep("i64", strides, f.sub(i, i64(1)))
+                f.put(place, f.op("mul", stride, size))
+            f.put(f.gep("i32", ones, i), i32(1))
+        address = f.get("i64", f.gep("i64", slots, base))
+        f.ret(f.invoke(
+            "i32", f.read(state, STATE, "encode"), out, f.read(record, MAP, "type"),
+            f.read(record, MAP, "rank"), address, sizes, strides, f.at(record, MAP, "box0"), ones,
+            i32(0), f.read(record, MAP, "swizzle"), i32(L2_PROMOTION_128B), i32(0),
+        ))  # fmt: skip
+
+    def _end(self) -> None:
+        arguments = [("ptr", "state"), ("ptr", "grid"), ("i64", "total"), ("ptr", "slots")]
+        f = Code(self.module, "tritium_cuda_end", arguments, "i1", exported=True)
+        state, grid, _, slots = f.arguments
+        config = f.variable("", size=CONFIG.size)
+        maps = self._maps(f, state, slots)
+        parameters = self._parameters(f, state, slots, maps)
+        for axis, name in enumerate(("x", "y", "z")):
+            size = f.get("i64", f.offset(grid, 8 * axis))
+            f.write(config, CONFIG, name, f.cast("trunc", size, "i32"))
+        f.write(config, CONFIG, "block_x", f.read(state, STATE, "threads"))
+        f.write(config, CONFIG, "block_y", i32(1))
+        f.write(config, CONFIG, "block_z", i32(1))
+        for name in ("shared", "attributes", "attribute_count"):
+            f.write(config, CONFIG, name, f.read(state, STATE, name))
+        f.write(config, CONFIG, "stream", self._stream(f, state))
+        # The driver waits where its queue is full, maybe for host functions that are Python's.
+        thread = f.call("ptr", "PyEval_SaveThread")
+        launch, function = f.read(state, STATE, "launch"), f.read(state, STATE, "function")
+        status = f.invoke("i32", launch, config, function, parameters, NULL)
+        f.call("void", "PyEval_RestoreThread", thread)
+        with f.when(f.icmp("ne", status, i32(0))):
+            f.ret(f.call("i1", "fail", state, status))
+        f.ret(YES)
+
+    def _maps(self, f: Code, state: Value, slots: Value) -> Value:
+        count = f.read(state, STATE, "map_count")
+        room = f.add(f.op("mul", count, i64(MAP_BYTES)), i64(MAP_BYTES))
+        maps = f.emit("ptr", f"alloca i8, {room}, align {MAP_ALIGNMENT}")
+        index = f.variable("i64", i64(0))
+        with f.forever() as loop:
+            i = f.get("i64", index)
+            with f.when(f.icmp("sge", i, count)):
+                loop.leave()
+            f.put(index, f.add(i, i64(1)))
+            record = f.gep("i8", f.read(state, STATE, "maps"), f.op("mul", i, i64(MAP.size)))
+            out = f.gep("i8", maps, f.op("mul", i, i64(MAP_BYTES)))
+            status = f.call("i32", "encode", state, record, slots, out)
+            with f.when(f.icmp("ne", status, i32(0))):
+                f.ret(f.call("i1", "fail", state, status))
+        return maps
+
+    def _parameters(self, f: Code, state: Value, slots: Value, maps: Value) -> Value:
+        """The addresses of the kernel's parameters."""
+        count = f.read(state, STATE, "parameter_count")
+        pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
+        index = f.variable("i64", i64(0))
+        with f.forever() as loop:
+            i = f.get("i64", index)
+            with f.when(f.icmp("sge", i, count)):
+                loop.leave()
+            f.put(index, f.add(i, i64(1)))
+            slot = f.get("i64", f.gep("i64", f.read(state, STATE, "parameters"), i))
+            number = f.sub(i64(-1), slot)
+            mapped = f.gep("i8", maps, f.op("mul", number, i64(MAP_BYTES)), flags="")
+            plain = f.gep("i64", slots, slot, flags="")
+            chosen = f.select(f.icmp("slt", slot, i64(0)), mapped, plain)
+            f.put(f.gep("ptr", pointers, i), chosen)
+        return pointers
+
+    def _stream(self, f: Code, state: Value) -> Value:
+        stream, function = f.variable("ptr", NULL), f.read(state, STATE, "stream")
+        with f.when(f.icmp("ne", function, NULL)):
+            answer = call_object(f, function, f.read(state, STATE, "device"))
+            with f.when(is_null(f, answer)):
+                f.ret(NO)
+            handle = f.call("ptr", "PyLong_AsVoidPtr", answer)
+            f.call("void", "Py_DecRef", answer)
+            # Null is the default stream, or an exception.
+            with f.when(is_null(f, handle)), f.when(
+                f.icmp("ne", f.call("ptr", "PyErr_Occurred"), NULL)
+            ):
+                f.ret(NO)
+            f.put(stream, handle)
+        return f.get("ptr", stream)
+
+
+def native_ir() -> str:
+    """The LLVM IR of `tritium_cuda_end`."""
+    module = Module()
+    _EndWriter(module).write()
+    return module.text()
+
+
+class Calls(NamedTuple):
+    """What the end calls: two functions of the driver by address, and Python functions."""
+
+    launch: int
+    encode: int
+    stream: Callable[[int], int] | None
+    device: int
+    failed: Callable[[int], None]
+
+
+def _failed(status: int) -> None:
+    check((library().CUresult(status),))
+
+
+@functools.cache
+def _driver_addresses() -> tuple[int, int]:
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    cuda = ctypes.CDLL(knobs.nvidia.libcuda_path or name)
+    launch, encode = (
+        ctypes.cast(getattr(cuda, function), ctypes.c_void_p).value or 0
+        for function in ("cuLaunchKernelEx", "cuTensorMapEncodeTiled")
+    )
+    return launch, encode
+
+
+def driver_calls() -> Calls:
+    """The driver's functions, and the stream that torch has made current (else the default)."""
+    torch: Any = sys.modules.get("torch")
+    launch, encode = _driver_addresses()
+    if torch is None or not torch.cuda.is_available():
+        return Calls(launch, encode, None, 0, _failed)
+    stream = torch._C._cuda_getCurrentRawStream
+    return Calls(launch, encode, stream, torch.cuda.current_device(), _failed)
+
+
+_links: dict[Any, int] = {}
+
+
+def _end_address(link: Link) -> int:
+    if link not in _links:
+        symbols = ["tritium_cuda_end"]
+        module = sys.modules[__name__]
+        _links[link] = link(native_ir, (module,), symbols, api_addresses(API))[symbols[0]]
+    return _links[link]
+
+
+def make_end(
+    link: Link,
+    calls: Calls,
+    function: int,
+    params: Sequence[tuple[str, str]],
+    metadata: Any,
+    attributes: Mapping[int, int],
+) -> End | None:
+    """A kernel's end; None for parameters that it does not know.
+
+    Args:
+        function: the driver's handle.
+        params: (name, type) of the arguments that the kernel takes.
+        attributes: of the launch: the driver's number -> value.
+    """
+    slots: list[Slot] = []
+    parameters: list[int] = []
+    maps: list[dict[str, int]] = []
+    described = iter(metadata.tensordesc_meta)
+    for _, kind in params:
+        if kind.startswith("tensordesc"):
+            meta = next(described)
+            rank, base = len(meta["block_size"]), len(slots)
+            element = kind.removeprefix("tensordesc<").partition("[")[0]
+            box = {f"box{i}": int(s) for i, s in enumerate(reversed(meta["block_size"]))}
+            maps.append({
+                "base": base, "rank": rank, "type": int(meta["elem_type"]),
+                "size": int(meta["elem_size"]), "swizzle": int(meta["swizzle"]), **box,
+            })  # fmt: skip
+            slots.append(Slot(f"*{element}", device=_CUDA))
+            slots += [Slot("i32")] * rank + [Slot("i64")] * rank
+            parameters += [-len(maps), *range(base + 1, len(slots))]
+        elif kind.startswith("*") or kind[0] in "iu" or kind in ("fp32", "fp64"):
+            parameters.append(len(slots))
+            slots.append(Slot(kind, device=_CUDA, finite=True))
+        else:
+            return None
+    return _write(link, calls, function, metadata, attributes, slots, parameters, maps)
+
+
+_CUDA = 2  # DLPack's number
+
+
+def _write(
+    link: Link, calls: Calls, function: int, metadata: Any, attributes: Mapping[int, int],
+    slots: Sequence[Slot], parameters: Sequence[int], maps: Sequence[Mapping[str, int]],
+) -> End:  # fmt: skip
+    state, memory = allocate(STATE.size, 64)
+    listed, own = allocate(8 * max(len(parameters), 1), 64)
+    (ctypes.c_int64 * len(parameters)).from_address(listed)[:] = parameters
+    table, maps_memory = allocate(MAP.size * max(len(maps), 1), 64)
+    for i, values in enumerate(maps):
+        MAP.write(table + i * MAP.size, **values)
+    chosen, attributes_memory = allocate(ATTRIBUTE.size * max(len(attributes), 1), 64)
+    for i, (number, value) in enumerate(attributes.items()):
+        ATTRIBUTE.write(chosen + i * ATTRIBUTE.size, id=number, value=value)
+    device = int(calls.device)
+    keep = (memory, own, maps_memory, attributes_memory, calls, device)
+    STATE.write(
+        state, function=function, launch=calls.launch, encode=calls.encode,
+        stream=0 if calls.stream is None else id(calls.stream), device=id(device),
+        failed=id(calls.failed), threads=32 * metadata.num_warps, shared=metadata.shared,
+        attributes=chosen if attributes else 0, attribute_count=len(attributes),
+        parameter_count=len(parameters), parameters=listed, map_count=len(maps), maps=table,
+    )  # fmt: skip
+    return End(_end_address(link), state, slots, keep)

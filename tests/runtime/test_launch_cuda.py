@@ -1,0 +1,200 @@
+"""The native end of a launch on CUDA, against a driver that only records what it is called with."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+from tests.support.launching import StubDriver
+from tritium.backends.nvidia.native_launch import CONFIG, Calls, make_end
+from tritium.runtime import driver
+from tritium.tools.tensor_descriptor import TensorDescriptor
+
+LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
+ENCODE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ctypes.c_uint32), ctypes.POINTER(ctypes.c_uint32),
+    ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+)  # fmt: skip
+
+
+class FakeCuda(StubDriver):
+    """Launches natively into functions that record. Arrays in host memory stand for the GPU's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorded: list[dict[str, Any]] = []
+        self.encoded: list[tuple[Any, ...]] = []
+        self.status = 0
+        self.stream = 7000
+        self.sizes: list[int] = []
+        self._launch, self._encode = LAUNCH(self._record), ENCODE(self._map)
+
+    def native_device(self) -> Callable[[], int]:
+        return self.get_current_device
+
+    def _record(self, config: int, function: int, parameters: Any, extra: Any) -> int:
+        fields = ("x", "y", "z", "block_x", "block_y", "block_z", "shared", "attribute_count")
+        values = {name: CONFIG.read(config, name) for name in fields}
+        values["stream"] = CONFIG.read(config, "stream")
+        attributes = CONFIG.read(config, "attributes")
+        values["attributes"] = [
+            (ctypes.c_int.from_address(attributes + 72 * i).value,
+             ctypes.c_int.from_address(attributes + 72 * i + 8).value)
+            for i in range(values.pop("attribute_count"))
+        ]  # fmt: skip
+        values["function"] = function
+        values["parameters"] = [
+            ctypes.string_at(parameters[i], size) for i, size in enumerate(self.sizes)
+        ]
+        self.recorded.append(values)
+        return self.status
+
+    def _map(
+        self, out: int, kind: int, rank: int, address: int, sizes: Any, strides: Any, box: Any,
+        ones: Any, interleave: int, swizzle: int, promotion: int, fill: int,
+    ) -> int:  # fmt: skip
+        ctypes.memset(out, 0x40 + len(self.encoded), 128)
+        assert out % 64 == 0 and list(ones[:rank]) == [1] * rank
+        listed = tuple(tuple(v[:n]) for v, n in ((sizes, rank), (strides, rank - 1), (box, rank)))
+        self.encoded.append((kind, address, *listed, interleave, swizzle, promotion, fill))
+        return 0
+
+    def _failed(self, status: int) -> None:
+        raise RuntimeError(f"status {status}")
+
+    def _launcher(self, src: Any, metadata: Any, function: Any) -> Any:
+        careful = super()._launcher(src, metadata, function)
+        params = [
+            (name, kind) for i, (name, kind) in enumerate(src.signature.items())
+            if kind != "constexpr" and (i,) not in src.constants
+        ]  # fmt: skip
+        described = [
+            {"block_size": [16, 64], "elem_type": 6, "elem_size": 2, "swizzle": 3}
+            for _, kind in params if kind.startswith("tensordesc")
+        ]  # fmt: skip
+        facts = SimpleNamespace(num_warps=8, shared=4096, tensordesc_meta=described)
+        calls = Calls(
+            ctypes.cast(self._launch, ctypes.c_void_p).value or 0,
+            ctypes.cast(self._encode, ctypes.c_void_p).value or 0,
+            lambda device: self.stream + device, self.device, self._failed,
+        )  # fmt: skip
+
+        class Launcher:
+            def __call__(self, *args: Any) -> None:
+                careful(*args)
+
+            def native_end(self, link: Any) -> Any:
+                end = make_end(link, calls, 1234, params, facts, {6: 1, 2: 1})
+                if end is None:
+                    return None
+                return end._replace(slots=[s._replace(device=1) for s in end.slots])
+
+        return Launcher()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCuda]:
+    fake = FakeCuda()
+    driver.set_active(fake)
+    try:
+        yield fake
+    finally:
+        driver.reset_active()
+
+
+@tritium.jit
+def plain(x, n, m, s, flag, w):
+    pass
+
+
+@tritium.jit
+def described(d, n):
+    pass
+
+
+def test_a_launch(fake: FakeCuda) -> None:
+    x = np.zeros(64, np.float32)
+    for _ in range(2):
+        plain[(3,)](x, 5, 2**40, 1.5, True, 1)
+    assert len(fake.launches) == 2 and not fake.recorded
+    fake.sizes = [8, 4, 8, 4, 1]
+    kernel = plain[(3, 4)](x, 7, 2**41, 2.5, False, 1)
+    assert len(fake.launches) == 2 and kernel is not None and kernel.name == "plain"
+    (call,) = fake.recorded
+    address = x.__array_interface__["data"][0]
+    assert call == {
+        "x": 3, "y": 4, "z": 1, "block_x": 256, "block_y": 1, "block_z": 1, "shared": 4096,
+        "stream": 7000, "attributes": [(6, 1), (2, 1)], "function": 1234,
+        "parameters": [
+            address.to_bytes(8, "little"), (7).to_bytes(4, "little"), (2**41).to_bytes(8, "little"),
+            np.float32(2.5).tobytes(), b"\0",
+        ],
+    }  # fmt: skip
+    plain[(0,)](x, 7, 2**41, 2.5, False, 1)
+    assert len(fake.recorded) == 1, "an empty grid launches nothing"
+    plain[(1,)](x, 7, 2**41, 1e300, False, 1)
+    assert len(fake.launches) == 3, "a float32 that overflows is Python's to refuse"
+
+
+def test_streams_and_devices(fake: FakeCuda) -> None:
+    x = np.zeros(64, np.float32)
+    for device in (0, 1, 0, 1, 0, 1):
+        fake.device = device
+        plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    streams = [call["stream"] for call in fake.recorded]
+    assert len(streams) + len(fake.launches) == 6 and set(streams) == {7000, 7001}
+    fake.stream = 0
+    plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    fake.device = 0
+    plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    assert [call["stream"] for call in fake.recorded][-2:] == [1, 0]
+
+
+def test_the_drivers_errors(fake: FakeCuda) -> None:
+    x = np.zeros(64, np.float32)
+    for _ in range(2):
+        plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    fake.status = 700
+    with pytest.raises(RuntimeError, match="status 700"):
+        plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    fake.status = 0
+    assert plain[(1,)](x, 5, 2**40, 1.5, True, 1) is not None
+
+
+def test_descriptors(fake: FakeCuda) -> None:
+    x = np.zeros((128, 256), np.float16)
+    room = np.zeros(x.nbytes + 16, np.uint8)
+    x = room[-room.ctypes.data % 16 :][: x.nbytes].view(np.float16).reshape(128, 256)
+    tensor = TensorDescriptor.from_tensor(x, [16, 64])
+    for _ in range(2):
+        described[(1,)](tensor, 3)
+    fake.sizes = [128, 4, 4, 8, 8, 4]
+    described[(1,)](tensor, 3)
+    (call,) = fake.recorded
+    address = x.__array_interface__["data"][0]
+    assert fake.encoded == [(6, address, (256, 128), (512,), (64, 16), 0, 3, 2, 0)]
+    assert call["parameters"] == [
+        b"\x40" * 128, *(v.to_bytes(4, "little") for v in (128, 256)),
+        *(v.to_bytes(8, "little") for v in (256, 1)), (3).to_bytes(4, "little"),
+    ]  # fmt: skip
+    tensor.shape = [100, 200]
+    described[(1,)](tensor, 3)
+    assert fake.encoded[1][2] == (200, 100), "attributes are read at each launch"
+    before = len(fake.launches)
+    tensor.block_shape = [32, 64]
+    described[(1,)](tensor, 3)
+    assert len(fake.launches) == before + 1, "another block is another kernel"
+    tensor.block_shape, tensor.padding = [16, 64], "nan"
+    for _ in range(3):
+        described[(1,)](tensor, 3)
+    assert len(fake.launches) == before + 4, "padding with NaN is done in Python"
