@@ -13,6 +13,7 @@ import select
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
@@ -63,8 +64,8 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)
             with _llvm_unused():
                 self.pid = os.fork()
-                if self.pid == 0:
-                    _work(job, self._result)
+        if self.pid == 0:
+            _work(job, self._result)
         os.close(ours)
         self._started = time.monotonic()
 
@@ -131,6 +132,9 @@ def _flush() -> None:
 @contextmanager
 def _llvm_unused() -> Generator[None]:
     """No other thread is inside LLVM: its lock would stay taken in the child for ever."""
+    for thread in threading.enumerate():
+        if thread.name == "tritium-linker":  # before forking it is waited for: not with the lock
+            thread.join()
     ffi: Any = sys.modules.get("llvmlite.binding.ffi")
     if ffi is None:
         yield
