@@ -16,6 +16,7 @@ _VARIABLE = "TRITON_CACHE_DIR"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cpu: of the CPU backend; not with `--device cuda`")
     device.device = config.getoption("--device")
     device.targets = tuple(int(part) for part in config.getoption("--targets").split(","))
     if device.device == "cuda":
@@ -46,6 +47,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     missing: list[str] = []
     if config.getoption("--device") != "cuda":
         missing.append("gpu")
+    else:
+        missing.append("cpu")
     if knobs.nvidia.ptxas is None:
         missing.append("ptxas")
     left_out = [item for item in items if any(item.get_closest_marker(m) for m in missing)]

@@ -38,13 +38,12 @@ def run_file(path: Path, folder: Path, options: argparse.Namespace) -> list[dict
     record = folder / (str(path).replace("/", "_") + ".jsonl")
     name = os.path.relpath(path, ROOT)
     command = [
-        *options.prefix, sys.executable, "-m", "pytest", name, "-q", "-n", "0", "--device", "cuda",
-        "--tb=short", "-p", "no:cacheprovider", "--limit", str(options.limit),
+        sys.executable, "-m", "pytest", name, "-q", "--device", "cuda", "--tb=short",
+        "-p", "no:cacheprovider", "--limit", str(options.limit),
         "--record", str(record), *options.extra,
     ]  # fmt: skip
-    if not options.xdist:
-        command = [part for i, part in enumerate(command)
-                   if part != "-n" and command[i - 1] != "-n"]  # fmt: skip
+    if not options.slow:
+        command += ["-m", "not slow"]
     problem = ""
     for _ in range(RETRIES):
         before = record.stat().st_size if record.exists() else 0
@@ -70,9 +69,8 @@ def main() -> int:
     parser.add_argument("--out", help="write all results to this file, a line of JSON each")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--extra", nargs=argparse.REMAINDER, default=[], help="for pytest")
+    parser.add_argument("--slow", action="store_true", help="the long sweeps as well")
     options = parser.parse_args()
-    options.prefix = []
-    options.xdist = shutil.which("pytest") is not None and _has("xdist")
     start, results = time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
@@ -93,11 +91,6 @@ def main() -> int:
     print(", ".join(f"{n} {kind}" for kind, n in counts.items() if n),
           f"in {time.monotonic() - start:.0f} s")  # fmt: skip
     return max(int(bool(bad)), sanitize(options) if options.sanitize else 0)
-
-
-def _has(module: str) -> bool:
-    code = f"import {module}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def sanitize(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import pytest
 import scipy.special
 
 from tests.conformance.support import DTYPES, FLOATS, INTEGERS, NUMBERS, Batch, samples
+from tests.support.device import device
 
 NAN = np.nan
 FLOAT_ROWS = np.array([
@@ -90,8 +91,10 @@ def test_functions(name):
             batch.add(f"tl.{function}(x)", name, reference(x))
         for function, reference in CLOSE.items():
             exact = reference(x.astype(np.float64)).astype(DTYPES[name])
-            batch.add(f"tl.{function}(x)", name, exact, 4e-7 if name == "float32" else 3e-15)
-        batch.add("x.exp()", name, np.exp(x.astype(np.float64)), 1e-6)
+            # Up to exp(80): GPUs' error grows with the argument.
+            loose = 6e-6 if device != "cpu" and function == "exp" else 4e-7
+            batch.add(f"tl.{function}(x)", name, exact, loose if name == "float32" else 3e-15)
+        batch.add("x.exp()", name, np.exp(x.astype(np.float64)), 6e-6)
         batch.add("tl.fdiv(x, 3.0)", name, x / DTYPES[name].type(3), 2e-7)
         batch.add("tl.fdiv(3.0, x, ieee_rounding=True)", name, DTYPES[name].type(3) / x)
         if name == "float32":

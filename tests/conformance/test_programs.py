@@ -414,7 +414,9 @@ def kernel(x, o):
 """
 
 
-@pytest.mark.parametrize("runner", [native, InterpretedFunction])
+@pytest.mark.parametrize(
+    "runner", [pytest.param(native, marks=pytest.mark.cpu), InterpretedFunction]
+)
 def test_assertions(runner):
     good, bad = np.int32([1, 2, 3, 4]), np.int32([1, 0, 3, 4])
     out = np.zeros(4, np.int32)

@@ -16,6 +16,7 @@ from tests.conformance.programs import (
     reduce_program,
     simplify,
 )
+from tests.support.device import device
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -28,7 +29,10 @@ def check(data, size):
         pytest.fail(f"{found}\n\n{ready_to_run(reduce_program(program))}")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=CHECKS, derandomize=True)
+@settings(
+    max_examples=40 if device == "cpu" else 12, deadline=None, suppress_health_check=CHECKS,
+    derandomize=True,
+)  # fmt: skip
 @given(st.data())
 def test_native_code_agrees_with_the_interpreter(data):
     check(data, data.draw(st.integers(2, 10)))

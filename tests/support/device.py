@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import tritium
+from tritium import knobs
 from tritium.runtime.jit import JITFunction
 from tritium.target import GPUTarget
 
@@ -72,7 +73,9 @@ class Moved:
 
             moved: dict[int, tuple[np.ndarray, Any]] = {}
             given = self._move(args, moved), {k: self._move(v, moved) for k, v in kwargs.items()}
-            kernel = self._fn[grid](*given[0], **given[1])
+            with knobs.language.scope():
+                knobs.language.fp32_default = "ieee"  # as the other ways compute
+                kernel = self._fn[grid](*given[0], **given[1])
             torch.cuda.synchronize()
             for array, tensor in moved.values():
                 if array.flags.writeable:

@@ -178,7 +178,7 @@ def _load(
     element = memory_type(type)
     if op.cache not in _LOAD_CACHE:
         raise c.unsupported(op, f"cache modifier {op.cache.name.lower()}")
-    modifiers = _LOAD_CACHE[op.cache] + _EVICTION[op.evict]
+    modifiers = _LOAD_CACHE[op.cache] or _EVICTION[op.evict]  # PTX does not combine them
     if mask is None and not modifiers and not op.isVolatile:
         return _load_plainly(c, type, pointer, count)
     word = word_type(element, count)
@@ -234,7 +234,7 @@ def store(c: Context, op: ttir.StoreOp) -> None:
     pointers, values = c.tile(op.ptr), c.tile(op.value)
     masks = None if op.mask is None else c.tile(op.mask)
     access = plan(c, op.ptr, op.mask)
-    modifiers = _STORE_CACHE[op.cache] + _EVICTION[op.evict]
+    modifiers = _STORE_CACHE[op.cache] or _EVICTION[op.evict]
     for group in access.groups:
         parts = [to_memory(c, values[r]) for r in group]
         condition = access.owner

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower.context import Context, layout_of
+from tritium.backends.nvidia.lower.casts import FORMATS, float_from
+from tritium.backends.nvidia.lower.context import Context, Tile, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
+from tritium.backends.nvidia.lower.types import value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding, NvidiaMmaEncoding
 from tritium.lowering.llvm import Value
@@ -104,7 +106,8 @@ def _instruction(
 def _fma(c: Context, op: Any) -> None:
     """Every thread has whole rows of a and columns of b for its elements of the result."""
     result = op.results[0].type
-    a, b, out = c.tile(op.a), c.tile(op.b), list(c.tile(op.c))
+    out = list(c.tile(op.c))
+    a, b = (_as_wide(c, c.tile(v), v.type, ir.element_type(result)) for v in (op.a, op.b))
     places = [
         {p: i for i, p in enumerate(register_coordinates(layout_of(t)))}
         for t in (op.a.type, op.b.type)
@@ -119,11 +122,18 @@ def _fma(c: Context, op: Any) -> None:
     c.set(op.results[0], out)
 
 
+def _as_wide(c: Context, tile: Tile, type: ir.Type, wanted: ir.Type) -> list[Value]:
+    """An operand's registers in the type of the sum."""
+    if ir.is_integer(wanted):
+        return [c.f.cast("sext", v, value_type(wanted)) for v in tile]
+    source, target = FORMATS[ir.element_type(type)], FORMATS[wanted]
+    known = {v: float_from(c, v, source, target) for v in dict.fromkeys(tile)}
+    return [known[v] for v in tile]
+
+
 def _multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
     if total.type[0] == "i":
-        wide = [c.f.cast("sext", v, total.type) for v in (a, b)]
-        return c.f.op("add", c.f.op("mul", wide[0], wide[1]), total)
-    wide = [c.f.cast("fpext", v, total.type) if v.type != total.type else v for v in (a, b)]
-    return c.f.fma(wide[0], wide[1], total)
+        return c.f.op("add", c.f.op("mul", a, b), total)
+    return c.f.fma(a, b, total)
 
 

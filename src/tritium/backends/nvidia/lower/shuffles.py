@@ -36,9 +36,6 @@ def shuffled(
     lanes = found_place(source_of, LANE)
     part = source_of.restrict(source_of.in_names, [LANE])
     columns = [x >> lanes.start & 31 for x in source_of.columns_of(LANE)]
-    # A lane that the source's layout does not tell apart has a copy: it reads from itself.
-    free = source.free_variables().get(LANE, 0)
-    columns = [1 << i if free >> i & 1 else x for i, x in enumerate(columns)]
     part = part.with_columns(LANE, columns)
     part = part.with_columns("warp", [0] * part.in_bits("warp"))
     registers = source_of.restrict(source_of.in_names, [REGISTER])
