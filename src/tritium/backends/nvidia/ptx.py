@@ -83,14 +83,21 @@ def emit_ptx(
             raise RuntimeError(f"invalid LLVM IR: {error}") from None
         linked = libdevice.link(module, text, libraries, context)
         if optimize or linked:  # what is linked must be inlined
-            _optimize(module, machine, 1 if optimize else 0)
+            packing = optimize and _PACKABLE.search(text) is not None
+            _optimize(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
     return re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
 
 
-def _optimize(module: Any, machine: Any, level: int) -> None:
+_PACKABLE = re.compile(r"= (phi|fadd|fsub|fmul)( [a-z]+)* (half|bfloat) ")
+"""16-bit floats that are kept over branches or computed with: two fit in a register."""
+
+
+def _optimize(module: Any, machine: Any, level: int, packing: bool) -> None:
+    """`packing`: two 16-bit floats are put in a register."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
+    tuning.loop_vectorization = tuning.loop_unrolling = False
+    tuning.slp_vectorization = packing
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
 

@@ -16,7 +16,12 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.nvidia.lower.access import register_groups
 from tritium.backends.nvidia.lower.async_copy import copy_groups
-from tritium.backends.nvidia.lower.elementwise import is_elementwise
+from tritium.backends.nvidia.lower.context import register_count
+from tritium.backends.nvidia.lower.elementwise import (
+    first_of_equal,
+    is_elementwise,
+    repeating_bits,
+)
 from tritium.backends.nvidia.lower.shape import moved_registers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttgir, ttir
@@ -88,7 +93,10 @@ class Demand:
             firsts = _firsts(copy_groups(self._axis_info, op))
             masks = [firsts if v is op.src or v is op.mask else ALL for v in op.operands]
         elif is_elementwise(op):
-            used = self.of(op.results[0])
+            result = op.results[0]
+            used = self.of(result)
+            if used and (repeating := repeating_bits(self._axis_info, result)):
+                used = first_of_equal(used, repeating, register_count(result.type))
             masks = [used if ir.shape_of(v.type) else ALL for v in op.operands]
         elif (source := moved_registers(op)) is not None:
             used = self.of(op.results[0])

@@ -5,13 +5,17 @@ A rule takes the context, the op and one value for each operand, and returns the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tritium.backends.nvidia.lower.context import UNUSED, Context
+from xdsl.ir import SSAValue
+
+from tritium.backends.nvidia.lower.context import UNUSED, Context, layout_of
 from tritium.backends.nvidia.lower.types import memory_bytes, memory_type, value_type
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER
 from tritium.lowering import elementwise as table
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers, rules
@@ -27,17 +31,47 @@ def is_elementwise(op: Any) -> bool:
     return type(op) in rules(ELEMENTWISE)  # pyright: ignore[reportUnknownArgumentType]
 
 
+def repeating_bits(axis_info: Callable[[SSAValue], Any], value: SSAValue) -> int:
+    """The register bits, as a mask, that a tile's elements are known not to depend on: a mask of
+    `columns < n` is the same for 16 neighbours if n is divisible by 16."""
+    shape = ir.shape_of(value.type)
+    if not shape:
+        return 0
+    constancy = axis_info(value).constancy
+    if all(n == 1 for n in constancy):
+        return 0
+    mask = 0
+    for bit, basis in enumerate(layout_of(value.type).bases(REGISTER)):
+        if all(step < n for step, n in zip(basis, constancy, strict=True)):
+            mask |= 1 << bit
+    return mask
+
+
+def first_of_equal(used: int, repeating: int, count: int) -> int:
+    """The registers, of `count`, to compute so that those in `used` are known."""
+    if not repeating:
+        return used
+    return functools.reduce(
+        int.__or__, {1 << (r & ~repeating) for r in range(count) if used >> r & 1}, 0
+    )
+
+
 def emit(c: Context, op: Any) -> bool:
     """Lower an elementwise op; false if it is none. Registers with equal operands (those of a
-    splat, say) are computed once."""
+    splat, say) or that are known to be equal are computed once."""
     rule = rules(ELEMENTWISE).get(type(op))  # pyright: ignore[reportUnknownArgumentType]
     if rule is None:
         return False
     operands = [c.tile(v) for v in op.operands]
     count, used = max((len(o) for o in operands), default=1), c.demand(op.results[0])
+    repeating = repeating_bits(c.axis_info, op.results[0])
+    used = first_of_equal(used, repeating, count)
     known: dict[tuple[Value, ...], Value] = {}
     results: list[Value] = []
     for i in range(count):
+        if i & repeating:
+            results.append(results[i & ~repeating])
+            continue
         if not used >> i & 1:
             results.append(UNUSED)
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +89,8 @@ def reduce(c: Context, op: Any) -> None:
         return inline(c, block, [*a, *b])
 
     partial = [
-        _tree([[t[kept | i] for t in tiles] for i in parts.along], combine) for kept in parts.kept
+        functools.reduce(combine, [[t[kept | i] for t in tiles] for i in parts.along])
+        for kept in parts.kept
     ]
     for mask in reversed(parts.lanes):
         partial = [combine(v, [shuffle_xor(c, x, mask) for x in v]) for v in partial]
