@@ -99,7 +99,10 @@ class BaseBackend(ABC):
 
     @staticmethod
     def parse_attr(desc: str) -> list[list[Any]]:
-        """Attributes of an argument from its specialization ("D": divisible by 16)."""
+        """Attributes of an argument from its specialization ("D": divisible by 16; "N": a
+        descriptor that reads NaN outside of its bounds)."""
+        if "N" in desc:
+            return [["tt.padding", "nan"]]
         return [["tt.divisibility", 16]] if "D" in desc else []
 
     @staticmethod

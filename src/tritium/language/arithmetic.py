@@ -12,6 +12,7 @@ from typing import Any
 from tritium.language import emitter
 from tritium.language.casts import (
     as_element,
+    bitcast,
     cast,
     constant,
     is_number,
@@ -30,6 +31,7 @@ from tritium.language.types import (
     float64,
     int1,
     int64,
+    uint8,
 )
 from tritium.ops import math as math_ops
 from tritium.ops import ttir
@@ -544,7 +546,8 @@ def absolute(value: Operand) -> tensor:
     """The magnitude; unsigned numbers stay."""
     x = to_tensor(value)
     if x.dtype.is_fp8e4b15():
-        raise NotImplementedError("abs of fp8e4b15: cast to float16 first")
+        bits = and_(bitcast(x, uint8), constant(0x7F, uint8))
+        return bitcast(bits, x.dtype)
     if x.dtype.is_floating():
         return _emit_like(math_ops.AbsFOp, x)
     if x.dtype.is_int_signed():

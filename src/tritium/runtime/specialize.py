@@ -201,7 +201,8 @@ class Specializer:
             return self._float(float(arg))  # pyright: ignore[reportUnknownArgumentType]
         if hasattr(arg, "block_shape") and hasattr(arg, "base"):
             blocks = list(arg.block_shape)
-            return f"tensordesc<{self._pointer(arg.base.dtype).lstrip('*k')}{blocks}>", ""
+            padding = "N" if getattr(arg, "padding", "zero") == "nan" else ""
+            return f"tensordesc<{self._pointer(arg.base.dtype).lstrip('*k')}{blocks}>", padding
         if not isinstance(arg, type) and (hasattr(arg, "dtype") or hasattr(arg, "__dlpack__")):
             return self._foreign(arg)
         raise TypeError(

@@ -125,6 +125,7 @@ class _Rewriter:
         arguments that follow."""
         entry = function.regions[0].blocks[0]
         self.at = entry.first_op
+        attributes: Any = function.arg_attrs or [{}] * len(entry.args)  # pyright: ignore
         for old in list(entry.args):
             if not isinstance(old.type, ir.TensorDescType):
                 continue
@@ -136,7 +137,9 @@ class _Rewriter:
             base.name_hint = old.name_hint
             shape = tuple(self.wide(v) for v in entry.args[number + 2 : number + 2 + rank])
             strides = tuple(entry.args[number + 2 + rank : number + 2 + 2 * rank])
-            self.places[old] = _Place(base, shape, strides, ())
+            nan_padding = "tt.padding" in attributes[number]
+            padding = PaddingOption.PAD_NAN if nan_padding else PaddingOption.PAD_ZERO
+            self.places[old] = _Place(base, shape, strides, (), padding)
             self.taken.append(old)
 
     def block(self, block: Block) -> None:

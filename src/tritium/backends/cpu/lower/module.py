@@ -21,6 +21,7 @@ from tritium.backends.cpu.host import Host
 
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import (
+    assembly,
     atomic,
     calls,
     debug,
@@ -47,8 +48,8 @@ from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    atomic, calls, debug, division, elementwise, extern, linear, numeric, pointers, rearrange,
-    scalars, shape, sort, special,
+    assembly, atomic, calls, debug, division, elementwise, extern, linear, numeric, pointers,
+    rearrange, scalars, shape, sort, special,
 )  # fmt: skip
 _DEEP = 20_000
 

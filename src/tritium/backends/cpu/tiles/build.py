@@ -50,7 +50,9 @@ _LEAVES = frozenset({
     "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return",
     "tt.reduce.return", "tt.scan.return",
 })  # fmt: skip
-_WHOLE = frozenset({"tt.call", "tt.histogram", "tt.map_elementwise", "tt.sort"})
+_WHOLE = frozenset({
+    "tt.call", "tt.histogram", "tt.map_elementwise", "tt.sort", "tt.elementwise_inline_asm",
+})  # fmt: skip
 
 
 def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
