@@ -144,7 +144,7 @@ def _encode_arguments(function: Any) -> None:
     entry = function.regions[0].blocks[0]
     for argument in entry.args:
         kind: Any = argument.type
-        if isinstance(kind, ir.TensorDescType) and len(kind.block.get_shape()) >= 2:  # pyright: ignore
+        if isinstance(kind, ir.TensorDescType):
             block = with_encoding(kind.block, block_encoding(kind))
             argument._type = ir.TensorDescType(block)
     types: Any = function.function_type

@@ -102,17 +102,19 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
 
 
 def is_bulk(op: Any) -> bool:
-    """Whether the copy engine can do a descriptor's load or store: blocks of two or more axes, none
-    of which the tile leaves out, and a descriptor made outside."""
+    """Whether the copy engine can do a descriptor's load or store: the tile has all axes of the
+    block."""
     kind = op.desc.type
     tile = op.src.type if isinstance(op, ttir.DescriptorStoreOp) else op.results[0].type
     shape = kind.block.get_shape()
-    return len(shape) >= 2 and ir.shape_of(tile) == tuple(shape)
+    return ir.shape_of(tile) == tuple(shape)
 
 
 def block_encoding(kind: Any) -> Any:
     """The encoding of shared memory for the blocks of a descriptor of this type."""
     shape = tuple(kind.block.get_shape())
+    if len(shape) == 1:
+        return SwizzledSharedEncoding.make(vec=1, perPhase=1, maxPhase=1, order=(0,))
     return nvmma_encoding(shape, ir.bit_width(ir.element_type(kind.block)), len(shape) - 1)
 
 

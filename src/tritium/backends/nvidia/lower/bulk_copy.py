@@ -1,19 +1,20 @@
 """mbarriers and the bulk copy engine (TMA): one thread of the program starts a copy, all wait.
 
-A tensor map's box is at most one swizzled row (128 bytes) wide, so that a block is copied in as
-many pieces as it has columns of that width; `launcher` makes maps of the same width.
+A tensor map's box is at most one swizzled row (128 bytes) wide and 256 elements long, so that a
+block is copied in as many pieces as it takes; the launcher makes maps of the same box.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from tritium.backends.nvidia.lower.context import Context, Memory
+from tritium.backends.nvidia.lower.descriptors import box
 from tritium.backends.nvidia.lower.shared import memory_layout
 from tritium.backends.nvidia.lower.types import memory_bytes
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
-from tritium.ir.layouts.encodings import NVMMASharedEncoding
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
@@ -75,26 +76,21 @@ def wait_barrier(c: Context, op: Any) -> None:
     c.asm("void", text, constraints, *arguments)
 
 
-def _pieces(memory: Memory) -> list[tuple[int, int]]:
-    """(column, byte offset) of the parts that one copy each moves."""
-    encoding, shape = memory.type.encoding, tuple(memory.type.get_shape())
-    size = memory_bytes(memory.type.element_type)
-    if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
-        raise NotImplementedError(f"bulk copies of memory in the layout {encoding}")
-    width = min(shape[-1], max(encoding.get("swizzlingByteWidth"), 16) // size)
-    if encoding.get("swizzlingByteWidth") == 0:
-        width = shape[-1]
+def _pieces(memory: Memory) -> list[tuple[tuple[int, ...], int]]:
+    """(where in the block, byte offset) of the parts that one copy each moves."""
+    shape, size = tuple(memory.type.get_shape()), memory_bytes(memory.type.element_type)
+    part = box(shape, memory.type.encoding, size)
     where = byte_offsets(memory_layout(memory.type), size)
-    last = f"dim{len(shape) - 1}"
-    return [(column, where(**{last: column})) for column in range(0, shape[-1], width)]
+    starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
+    return [(s, where(**{f"dim{i}": x for i, x in enumerate(s)})) for s in starts]
 
 
-def _coordinates(c: Context, coordinates: Sequence[Any], column: int) -> list[Value]:
+def _coordinates(c: Context, coordinates: Sequence[Any], start: Sequence[int]) -> list[Value]:
     """The map's coordinates, innermost first."""
-    values = [c.scalar(v) for v in reversed(coordinates)]
-    if column:
-        values[0] = c.f.op("add", values[0], c.i32(column), "nsw")
-    return values
+    return [
+        c.f.op("add", c.scalar(v), c.i32(x), "nsw") if x else c.scalar(v)
+        for v, x in reversed(list(zip(coordinates, start, strict=True)))
+    ]
 
 
 def _listed(start: int, count: int) -> str:
@@ -111,10 +107,10 @@ def copy_in(c: Context, op: Any) -> None:
         f"[$0], [$1, {_listed(4, rank)}], [$2];"
     )
     constraints = ",".join(["r", "l", "r", "b", *["r"] * rank, "~{memory}"])
-    for column, offset in _pieces(memory):
+    for piece, offset in _pieces(memory):
         to = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, to, descriptor, barrier, condition,
-              *_coordinates(c, op.coord, column))  # fmt: skip
+              *_coordinates(c, op.coord, piece))  # fmt: skip
 
 
 @lowers(NVIDIA, ttgir.AsyncTMACopyLocalToGlobalOp)
@@ -126,10 +122,10 @@ def copy_out(c: Context, op: Any) -> None:
         f"[$1, {_listed(3, rank)}], [$0];"
     )
     constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
-    for column, offset in _pieces(memory):
+    for piece, offset in _pieces(memory):
         source = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, source, descriptor, condition,
-              *_coordinates(c, op.coord, column))  # fmt: skip
+              *_coordinates(c, op.coord, piece))  # fmt: skip
     c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tritium.ir import types as ir
@@ -16,6 +17,22 @@ _ELEMENTS: dict[Any, int] = {
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
+WIDEST = 256
+"""Elements along an axis of what one copy moves, at most."""
+
+
+def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
+    """What one copy moves of a block of elements of `size` bytes in this layout of shared memory:
+    a swizzled row wide. Raises `NotImplementedError` for layouts that tensor maps do not have."""
+    width = 0
+    if len(shape) > 1:
+        if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
+            raise NotImplementedError(f"tensor maps of blocks in the layout {encoding}")
+        width = encoding.get("swizzlingByteWidth")
+    last = min(shape[-1], width // size) if width else shape[-1]
+    return tuple(min(extent, WIDEST) for extent in (*shape[:-1], last))
+
+
 def describe(type: Any) -> dict[str, Any]:
     """What a kernel's descriptor argument needs of its map: the entry of `tensordesc_meta`.
 
@@ -24,12 +41,8 @@ def describe(type: Any) -> dict[str, Any]:
     """
     block: Any = type.block
     encoding, size = block.encoding, max(ir.bit_width(block.element_type) // 8, 1)
-    if not isinstance(encoding, NVMMASharedEncoding):
-        raise NotImplementedError(f"tensor maps of blocks in the layout {encoding}")
-    width = encoding.get("swizzlingByteWidth")
-    shape = list(block.get_shape())
-    if width:
-        shape[-1] = min(shape[-1], width // size)
+    shape = list(box(block.get_shape(), encoding, size))
+    width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
     return {
         "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": _ELEMENTS[block.element_type],
         "block_size": shape, "fp4_padded": encoding.get("fp4Padded"),

@@ -1,0 +1,331 @@
+"""What conformance tests, which run on any device, do not cover of the language on a real GPU."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import tempfile
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.support.device import from_gpu, to_gpu
+from tritium.language.extra import libdevice
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+def elementwise(function: Any, *arguments: np.ndarray, out: Any = None, **options: Any) -> Any:
+    """A libdevice function (a builtin) of whole arrays."""
+
+    @tritium.jit
+    def unary(x, o, n: tl.constexpr, FUNCTION: tl.constexpr):
+        i = tl.arange(0, n)
+        tl.store(o + i, FUNCTION(tl.load(x + i)))
+
+    @tritium.jit
+    def binary(x, y, o, n: tl.constexpr, FUNCTION: tl.constexpr):
+        i = tl.arange(0, n)
+        tl.store(o + i, FUNCTION(tl.load(x + i), tl.load(y + i)))
+
+    result = np.zeros_like(arguments[0] if out is None else out)
+    moved = [to_gpu(a) for a in arguments]
+    target = to_gpu(result)
+    kernel = unary if len(moved) == 1 else binary
+    kernel[(1,)](*moved, target, n=arguments[0].size, FUNCTION=function, **options)
+    from_gpu(target, result)
+    return result
+
+
+UNARY = {
+    "acos": np.arccos, "asinh": np.arcsinh, "atan": np.arctan, "cbrt": np.cbrt, "cosh": np.cosh,
+    "erfc": np.vectorize(math.erfc), "exp10": lambda x: 10.0**x, "expm1": np.expm1,
+    "lgamma": np.vectorize(math.lgamma), "log1p": np.log1p, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "tan": np.tan, "tanh": np.tanh, "tgamma": np.vectorize(math.gamma),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", UNARY)
+def test_libdevice(torch: Any, name: str, dtype: Any):
+    x = np.linspace(0.01, 0.99, 256).astype(dtype)
+    found = elementwise(getattr(libdevice, name), x)
+    want = UNARY[name](x.astype(np.float64))
+    tolerance = 4e-6 if dtype == np.float32 else 1e-14
+    np.testing.assert_allclose(found, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_libdevice_of_two(torch: Any, dtype: Any):
+    rng = np.random.default_rng(0)
+    x, y = (rng.uniform(0.1, 9, 128).astype(dtype) for _ in range(2))
+    for name, function in (("pow", np.power), ("fmod", np.fmod), ("atan2", np.arctan2),
+                           ("hypot", np.hypot), ("copysign", np.copysign)):  # fmt: skip
+        found = elementwise(getattr(libdevice, name), x, y)
+        want = function(x.astype(np.float64), y.astype(np.float64))
+        np.testing.assert_allclose(found, want, rtol=1e-5 if dtype == np.float32 else 1e-13)
+
+
+@tritium.jit
+def assembly(x, y, o, q, n: tl.constexpr):
+    i = tl.arange(0, n)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(o + i, tl.inline_asm_elementwise(
+        "add.s32 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1))
+    # Bytes shifted, four in a register.
+    c = a.to(tl.int8)
+    tl.store(q + i, tl.inline_asm_elementwise(
+        "{ .reg .b32 t; shl.b32 t, $1, 3; and.b32 $0, t, 0xF8F8F8F8; }", "=r,r", [c],
+        dtype=tl.int8, is_pure=False, pack=4))
+
+
+@pytest.mark.parametrize("n", [4, 64, 1024])
+def test_inline_assembly(torch: Any, n: int):
+    x, y = (torch.randint(0, 100, (n,), dtype=torch.int32, device="cuda") for _ in range(2))
+    o, q = torch.zeros_like(x), torch.zeros(n, dtype=torch.int8, device="cuda")
+    assembly[(1,)](x, y, o, q, n=n)
+    assert torch.equal(o, x + y)
+    assert torch.equal(q, (x << 3).to(torch.int8))
+
+
+@tritium.jit
+def scans(x, o, r, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    v = tl.load(x + at)
+    tl.store(o + at, tl.cumsum(v, AXIS, reverse=REVERSE))
+    tl.store(r + at, tl.flip(tl.sort(v), 1))
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 512), (64, 64), (128, 8), (1, 4096), (4, 1)])
+@pytest.mark.parametrize("warps", [1, 4, 8])
+def test_scans_and_sorts(torch: Any, shape: tuple[int, int], warps: int):
+    x = torch.randint(-50, 50, shape, dtype=torch.int32, device="cuda")
+    for axis in (0, 1):
+        for reverse in (False, True):
+            o, r = torch.zeros_like(x), torch.zeros_like(x)
+            scans[(1,)](x, o, r, *shape, AXIS=axis, REVERSE=reverse, num_warps=warps)
+            want = x.flip(axis).cumsum(axis).flip(axis) if reverse else x.cumsum(axis)
+            assert torch.equal(o, want.to(torch.int32)), (axis, reverse)
+            assert torch.equal(r, x.sort(1, descending=True).values), (axis, reverse)
+
+
+@tritium.jit
+def picks(x, i, o, h, M: tl.constexpr, N: tl.constexpr, BINS: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    index = tl.load(i + at)
+    tl.store(o + at, tl.gather(tl.load(x + at), index, 1))
+    counts = tl.histogram(tl.reshape(index, [M * N]), BINS)
+    tl.store(h + tl.arange(0, BINS), counts)
+
+
+@pytest.mark.parametrize("shape", [(1, 16), (8, 32), (64, 128)])
+def test_gather_and_histogram(torch: Any, shape: tuple[int, int]):
+    x = torch.randn(shape, device="cuda")
+    i = torch.randint(0, shape[1], shape, dtype=torch.int32, device="cuda")
+    o, bins = torch.zeros_like(x), shape[1] // 2
+    h = torch.zeros(bins, dtype=torch.int32, device="cuda")
+    picks[(1,)](x, i, o, h, *shape, BINS=bins)
+    assert torch.equal(o, x.gather(1, i.long()))
+    counts = torch.bincount(i.flatten(), minlength=2 * bins)[:bins]
+    assert torch.equal(h, counts.to(torch.int32))
+
+
+@tritium.jit
+def scaled(a, sa, b, sb, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    k, g = tl.arange(0, K), tl.arange(0, K // 32)
+    x = tl.load(a + m[:, None] * K + k[None, :])
+    y = tl.load(b + k[:, None] * N + n[None, :])
+    p = tl.load(sa + m[:, None] * (K // 32) + g[None, :])
+    q = tl.load(sb + n[:, None] * (K // 32) + g[None, :])
+    r = tl.dot_scaled(x, p, "e4m3", y, q, "e5m2")
+    tl.store(o + m[:, None] * N + n[None, :], r)
+
+
+def test_scaled_products_are_exact(torch: Any):
+    m, n, k = 64, 64, 64
+    a = torch.randint(-4, 5, (m, k), device="cuda").float().to(torch.float8_e4m3fn)
+    b = torch.randint(-4, 5, (k, n), device="cuda").float().to(torch.float8_e5m2)
+    sa, sb = (torch.randint(125, 130, (s, k // 32), dtype=torch.uint8, device="cuda")
+              for s in (m, n))  # fmt: skip
+    out = torch.zeros(m, n, device="cuda")
+    scaled[(1,)](a.view(torch.uint8), sa, b.view(torch.uint8), sb, out, M=m, N=n, K=k)
+    left = a.double() * (2.0 ** (sa.double() - 127)).repeat_interleave(32, 1)
+    right = b.double() * (2.0 ** (sb.double() - 127)).repeat_interleave(32, 1).T
+    assert torch.equal(out.double(), left @ right)
+
+
+@tritium.jit
+def atomics(x, p, KIND: tl.constexpr, n: tl.constexpr):
+    i = tl.arange(0, n)
+    v = tl.load(x + i)
+    if KIND == "add":
+        tl.atomic_add(p + i % 4, v)
+    elif KIND == "max":
+        tl.atomic_max(p + i % 4, v)
+    else:
+        tl.atomic_min(p + i % 4, v)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["add", "max", "min"])
+def test_float_atomics(torch: Any, kind: str, dtype: str):
+    if kind != "add" and dtype in ("float16", "bfloat16"):
+        pytest.skip("the language has none")
+    x = torch.randint(-8, 8, (64,), device="cuda").to(getattr(torch, dtype))
+    p = torch.zeros(4, dtype=x.dtype, device="cuda")
+    atomics[(1,)](x, p, KIND=kind, n=64)
+    rows = x.reshape(16, 4).double()
+    want = {
+        "add": rows.sum(0), "max": rows.max(0).values.clamp(min=0),
+        "min": rows.min(0).values.clamp(max=0),
+    }  # fmt: skip
+    assert torch.equal(p.double(), want[kind])
+
+
+def in_process(text: str) -> subprocess.CompletedProcess[str]:
+    """A program of its own: it may lose the device, and its output is seen."""
+    head = "import torch, tritium, tritium.language as tl\n"
+    # From a file, because kernels are compiled from their source.
+    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
+        file.write(head + textwrap.dedent(text))
+    return subprocess.run([sys.executable, file.name], capture_output=True, text=True, check=False)
+
+
+def test_failed_assertion_is_an_error():
+    done = in_process("""
+        @tritium.jit
+        def k(x):
+            v = tl.load(x + tl.arange(0, 64))
+            tl.device_assert(v > 0, "all must be positive")
+
+        k[(1,)](torch.ones(64, device="cuda"), debug=True)
+        torch.cuda.synchronize()
+        print("holds")
+        k[(1,)](torch.zeros(64, device="cuda"), debug=False)
+        torch.cuda.synchronize()
+        print("not looked at")
+        k[(1,)](torch.zeros(64, device="cuda"), debug=True)
+        try:
+            torch.cuda.synchronize()
+        except Exception as error:
+            print("caught", error)
+        try:
+            k[(1,)](torch.ones(64, device="cuda"), debug=True)
+        except Exception as error:
+            print("later", type(error).__name__)
+    """)
+    assert "holds" in done.stdout and "not looked at" in done.stdout, done.stderr
+    assert "caught" in done.stdout and "device-side assert" in done.stdout
+    assert "all must be positive" in done.stderr
+    assert "later" in done.stdout, "a lost device is reported by the next launch too"
+
+
+def test_printing_from_a_grid():
+    done = in_process("""
+        @tritium.jit
+        def k(x, n):
+            i = tl.arange(0, 2)
+            tl.device_print("row", i[:, None] * 2 + i[None, :], tl.load(x + i))
+            tl.device_print("n ", n.to(tl.uint64) << 40, hex=True)
+            tl.device_print("done")
+
+        k[(2, 1, 1)](torch.tensor([0.5, -2.0], device="cuda", dtype=torch.bfloat16), 3)
+        torch.cuda.synchronize()
+    """)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    for program in (0, 1):
+        for value in range(4):
+            text = f"pid ({program}, 0, 0) idx ({value // 2}, {value % 2}) row: (operand 0) {value}"
+            assert lines.count(text) == 1, (text, done)
+        assert lines.count(f"pid ({program}, 0, 0) idx (1) row: (operand 1) -2.000000") == 1
+        assert lines.count(f"pid ({program}, 0, 0) done") == 1, done
+    assert sum("0x0000030000000000" in line for line in lines) == 2, done
+
+
+@tritium.jit
+def double(x, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, i < n) * 2, i < n)
+
+
+def test_arrays_of_other_libraries(torch: Any):
+    """`__cuda_array_interface__` and DLPack arguments, with no torch tensor among them."""
+    cupy = pytest.importorskip("cupy")
+    x, o = cupy.arange(100, dtype=cupy.float32), cupy.zeros(100, cupy.float32)
+    double[(2,)](x, o, 100, BLOCK=64)
+    cupy.cuda.runtime.deviceSynchronize()
+    assert cupy.array_equal(o, 2 * x)
+    part = cupy.zeros(100, cupy.float32)
+    double[(1,)](x[50:], part[50:], 50, BLOCK=64)
+    cupy.cuda.runtime.deviceSynchronize()
+    assert cupy.array_equal(part[50:], 2 * x[50:]) and not part[:50].any()
+
+
+class Capsule:
+    """A tensor that offers DLPack alone."""
+
+    def __init__(self, tensor: Any):
+        self._tensor, self.dtype = tensor, tensor.dtype
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._tensor.__dlpack_device__()
+
+
+def test_dlpack(torch: Any):
+    x = torch.arange(64, device="cuda", dtype=torch.float32)
+    o = torch.zeros(70, device="cuda")
+    double[(1,)](Capsule(x), Capsule(o[3:67]), 64, BLOCK=64)
+    torch.cuda.synchronize()
+    assert torch.equal(o[3:67], 2 * x) and not o[:3].any() and not o[67:].any()
+    with pytest.raises(ValueError, match=r"Pointer argument \(at 0\) cannot be accessed"):
+        double[(1,)](Capsule(x.cpu()), o, 64, BLOCK=64)
+
+
+@tritium.jit
+def copy_block(source, target, i, j, RANK: tl.constexpr):
+    if RANK == 1:
+        target.store([i], source.load([i]))
+    elif RANK == 2:
+        target.store([i, j], source.load([i, j]))
+    else:
+        target.store([0, i, j], source.load([0, i, j]))
+
+
+@pytest.mark.parametrize(
+    ("shape", "block"),
+    [((100,), (64,)), ((1000,), (512,)), ((40, 48), (16, 32)), ((600, 64), (512, 16)),
+     ((3, 40, 80), (2, 8, 64)), ((64, 512), (8, 256))],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+def test_host_descriptors(torch: Any, shape: Any, block: Any, dtype: str):
+    """Ranks 1 to 3, blocks over the edge, boxes that take several copies."""
+    from tritium.tools.tensor_descriptor import TensorDescriptor
+
+    kind = getattr(torch, dtype)
+    x = torch.randint(-9, 9, shape, device="cuda").to(kind)
+    if any(s * x.itemsize % 16 for s in x.stride()[:-1]):
+        pytest.skip("no descriptor has these strides")
+    o = torch.full(shape, 77, device="cuda").to(kind)
+    make = TensorDescriptor.from_tensor
+    i = shape[-1] - block[-1] + 4 if len(shape) == 1 else shape[-2] - block[-2] + 2
+    j = 16
+    copy_block[(1,)](make(x, list(block)), make(o, list(block)), i, j, RANK=len(shape))
+    want = torch.full(shape, 77, device="cuda").to(kind)
+    starts = (i,) if len(shape) == 1 else (*[0] * (len(shape) - 2), i, j)
+    at = tuple(slice(s, s + b) for s, b in zip(starts, block, strict=True))
+    want[at] = x[at]
+    assert torch.equal(o, want)
