@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from arrays import empty, fetch, on_gpu, place
 
 import tritium as triton
 import tritium.language as tl
@@ -42,7 +43,7 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 def add(x, y):
     """x + y for two arrays (or torch tensors) of one shape and dtype."""
-    out = np.empty_like(x) if isinstance(x, np.ndarray) else x.new_empty(x.shape)
+    out = empty(x.shape, x)
     n = x.size if isinstance(x, np.ndarray) else x.numel()
     grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]),)  # noqa: E731
     add_kernel[grid](x, y, out, n, BLOCK=4096)
@@ -53,7 +54,7 @@ def check(n: int = 98432) -> float:
     """The largest difference from NumPy; 98432 is not a multiple of the block."""
     rng = np.random.default_rng(0)
     x, y = rng.random(n, dtype=np.float32), rng.random(n, dtype=np.float32)
-    return float(np.max(np.abs(add(x, y) - (x + y)), initial=0.0))
+    return float(np.max(np.abs(fetch(add(place(x), place(y))) - (x + y)), initial=0.0))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -67,11 +68,11 @@ def check(n: int = 98432) -> float:
 @triton.testing.perf_report(
     triton.testing.Benchmark(
         x_names=["n"],
-        x_vals=[2**i for i in range(12, 25, 2)],
+        x_vals=[2**i for i in range(12, 29 if on_gpu() else 25, 2)],
         x_log=True,
         line_arg="provider",
-        line_vals=["tritium", "numpy"],
-        line_names=["Tritium", "NumPy"],
+        line_vals=["tritium", "library"],
+        line_names=["Tritium", "torch" if on_gpu() else "NumPy"],
         xlabel="elements",
         ylabel="GB/s",
         plot_name="vector-add",
@@ -79,13 +80,13 @@ def check(n: int = 98432) -> float:
     )
 )
 def benchmark(n, provider):
-    x, y = np.ones(n, np.float32), np.ones(n, np.float32)
-    out = np.empty_like(x)
+    x, y = place(np.ones(n, np.float32)), place(np.ones(n, np.float32))
+    out = empty(x.shape, x)
     grid = (triton.cdiv(n, 4096),)
     if provider == "tritium":
         run = lambda: add_kernel[grid](x, y, out, n, BLOCK=4096)  # noqa: E731
     else:
-        run = lambda: np.add(x, y, out=out)  # noqa: E731
+        run = lambda: x + y  # noqa: E731
     ms, low, high = triton.testing.do_bench(run, warmup=10, rep=50, quantiles=[0.5, 0.2, 0.8])
     rate = lambda ms: 3 * x.nbytes / ms * 1e-6  # noqa: E731
     return rate(ms), rate(high), rate(low)

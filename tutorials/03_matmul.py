@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from arrays import empty, fetch, on_gpu, place, strides
 
 import tritium as triton
 import tritium.language as tl
@@ -61,10 +62,19 @@ def is_even(arguments) -> bool:
     return all(arguments[size] % arguments[f"BLOCK_{size}"] == 0 for size in "MNK")
 
 
+def sizes() -> list[tuple[int, int, int, int]]:
+    """What is worth trying: (BLOCK_M, BLOCK_N, BLOCK_K, warps)."""
+    if on_gpu():
+        return [(128, 256, 64, 8), (128, 128, 64, 8), (128, 128, 32, 4), (64, 64, 32, 4)]
+    return [(64, 64, 64, 4), (64, 64, 256, 4), (32, 64, 64, 4), (128, 64, 128, 4)]
+
+
 @triton.autotune(
     configs=[
-        triton.Config({"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8})
-        for m, n, k in ((64, 64, 64), (64, 64, 256), (32, 64, 64), (128, 64, 128))
+        triton.Config(
+            {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_warps=warps, num_stages=3
+        )
+        for m, n, k, warps in sizes()
     ],
     key=["M", "N", "K"],
 )
@@ -116,17 +126,12 @@ def matmul_kernel(
         tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=inside)
 
 
-def strides(x):
-    """Strides in elements, of an array of NumPy or a tensor of torch."""
-    return [s // x.itemsize for s in x.strides] if isinstance(x, np.ndarray) else x.stride()
-
-
 def matmul(a, b, activation=None):
     """a @ b for matrices of one dtype, and `leaky_relu` of it if asked for."""
     (m, k), (k_of_b, n) = a.shape, b.shape
     if k != k_of_b:
         raise ValueError(f"matmul: a is {m} x {k} and b is {k_of_b} x {n}; inner sizes must agree")
-    out = np.empty((m, n), a.dtype) if isinstance(a, np.ndarray) else a.new_empty((m, n))
+    out = empty((m, n), a)
     # The grid is a function: how many tiles there are depends on the configuration.
     grid = lambda meta: (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)  # noqa: E731
     matmul_kernel[grid](
@@ -142,7 +147,7 @@ def check(m: int = 512, n: int = 512, k: int = 512, activation=None, dtype=np.fl
     exact = a.astype(np.float64) @ b.astype(np.float64)
     if activation == "leaky_relu":
         exact = np.where(exact >= 0, exact, 0.01 * exact)
-    return float(np.max(np.abs(matmul(a, b, activation) - exact)))
+    return float(np.max(np.abs(fetch(matmul(place(a), place(b), activation)) - exact)))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -152,10 +157,10 @@ def check(m: int = 512, n: int = 512, k: int = 512, activation=None, dtype=np.fl
 @triton.testing.perf_report(
     triton.testing.Benchmark(
         x_names=["size"],
-        x_vals=[128, 256, 384, 512, 768, 1024, 1536],
+        x_vals=[1024, 2048, 4096, 8192] if on_gpu() else [128, 256, 384, 512, 768, 1024, 1536],
         line_arg="provider",
-        line_vals=["tritium", "numpy"],
-        line_names=["Tritium", "NumPy (BLAS)"],
+        line_vals=["tritium", "library"],
+        line_names=["Tritium", "torch (float16)" if on_gpu() else "NumPy (BLAS)"],
         xlabel="M = N = K",
         ylabel="GFLOP/s",
         plot_name="matmul",
@@ -164,7 +169,8 @@ def check(m: int = 512, n: int = 512, k: int = 512, activation=None, dtype=np.fl
 )
 def benchmark(size, provider):
     rng = np.random.default_rng(0)
-    a, b = rng.random((size, size), dtype=np.float32), rng.random((size, size), dtype=np.float32)
+    dtype = np.float16 if on_gpu() else np.float32
+    a, b = (place(x.astype(dtype)) for x in rng.random((2, size, size), dtype=np.float32))
     run = (lambda: matmul(a, b)) if provider == "tritium" else (lambda: a @ b)
     ms, low, high = triton.testing.do_bench(run, warmup=10, rep=50, quantiles=[0.5, 0.2, 0.8])
     rate = lambda ms: 2 * size**3 / ms * 1e-6  # noqa: E731

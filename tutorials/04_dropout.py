@@ -9,8 +9,10 @@ can be made again.
 from __future__ import annotations
 
 import argparse
+import math
 
 import numpy as np
+from arrays import empty, fetch, on_gpu, place
 
 import tritium as triton
 import tritium.language as tl
@@ -30,9 +32,8 @@ def masked_dropout_kernel(x_ptr, keep_ptr, out_ptr, n, p, BLOCK: tl.constexpr):
 
 def masked_dropout(x, keep, p: float):
     """x / (1 - p) where the integer array `keep` is not 0, else 0."""
-    out = np.empty_like(x)
-    grid = (triton.cdiv(x.size, 1024),)
-    masked_dropout_kernel[grid](x, keep, out, x.size, p, BLOCK=1024)
+    out, n = empty(x.shape, x), math.prod(x.shape)
+    masked_dropout_kernel[(triton.cdiv(n, 1024),)](x, keep, out, n, p, BLOCK=1024)
     return out
 
 
@@ -56,8 +57,8 @@ def seeded_dropout_kernel(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
 
 def seeded_dropout(x, p: float, seed: int, block: int = 1024):
     """Dropout with probability `p`; the same seed drops the same elements."""
-    out = np.empty_like(x)
-    seeded_dropout_kernel[(triton.cdiv(x.size, block),)](x, out, x.size, p, seed, BLOCK=block)
+    out, n = empty(x.shape, x), math.prod(x.shape)
+    seeded_dropout_kernel[(triton.cdiv(n, block),)](x, out, n, p, seed, BLOCK=block)
     return out
 
 
@@ -76,20 +77,21 @@ def check(n: int = 10_000, p: float = 0.5) -> dict[str, float]:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(n, dtype=np.float32)
     keep = (rng.random(n) > p).astype(np.int32)
-    first, again = seeded_dropout(x, p, seed=123), seeded_dropout(x, p, seed=123, block=256)
-    other = seeded_dropout(x, p, seed=512)
+    there = place(x)
+    first, again = (fetch(seeded_dropout(there, p, 123, block)) for block in (1024, 256))
+    other = fetch(seeded_dropout(there, p, seed=512))
+    masked = fetch(masked_dropout(there, place(keep), p))
+    backward = fetch(seeded_dropout_backward(place(np.ones_like(x)), p, 123))
     kept = first != 0
     return {
         "masked: difference from NumPy": float(
-            np.max(np.abs(masked_dropout(x, keep, p) - np.where(keep, x / (1 - p), 0)))
+            np.max(np.abs(masked - np.where(keep, x / (1 - p), 0)))
         ),
         "share dropped": float(np.mean(~kept)),
         "kept: difference from x / (1 - p)": float(np.max(np.abs(first - x / (1 - p))[kept])),
         "same seed: elements that differ": float(np.sum(first != again)),
         "other seed: share that differs": float(np.mean((first != 0) != (other != 0))),
-        "backward: elements dropped differently": float(
-            np.sum((seeded_dropout_backward(np.ones_like(x), p, 123) != 0) != kept)
-        ),
+        "backward: elements dropped differently": float(np.sum((backward != 0) != kept)),
     }
 
 
@@ -100,11 +102,11 @@ def check(n: int = 10_000, p: float = 0.5) -> dict[str, float]:
 @triton.testing.perf_report(
     triton.testing.Benchmark(
         x_names=["n"],
-        x_vals=[2**i for i in range(12, 23, 2)],
+        x_vals=[2**i for i in range(12, 29 if on_gpu() else 23, 2)],
         x_log=True,
         line_arg="provider",
-        line_vals=["seeded", "masked", "numpy"],
-        line_names=["seeded", "masked", "NumPy"],
+        line_vals=["seeded", "masked"] + ["numpy"] * (not on_gpu()),
+        line_names=["seeded", "masked"] + ["NumPy"] * (not on_gpu()),
         xlabel="elements",
         ylabel="million elements/s",
         plot_name="dropout",
@@ -113,11 +115,11 @@ def check(n: int = 10_000, p: float = 0.5) -> dict[str, float]:
 )
 def benchmark(n, provider):
     x = np.ones(n, np.float32)
-    keep = np.ones(n, np.int32)
+    there, keep = place(x), place(np.ones(n, np.int32))
     rng = np.random.default_rng(0)
     run = {
-        "seeded": lambda: seeded_dropout(x, 0.5, 123),
-        "masked": lambda: masked_dropout(x, keep, 0.5),
+        "seeded": lambda: seeded_dropout(there, 0.5, 123),
+        "masked": lambda: masked_dropout(there, keep, 0.5),
         "numpy": lambda: np.where(rng.random(n, dtype=np.float32) > 0.5, x * 2, 0),
     }[provider]
     ms, low, high = triton.testing.do_bench(run, warmup=10, rep=50, quantiles=[0.5, 0.2, 0.8])

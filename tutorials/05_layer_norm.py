@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from arrays import empty, fetch, on_gpu, place, zeros
 
 import tritium as triton
 import tritium.language as tl
@@ -135,10 +136,11 @@ def backward_sum_kernel(
 
 
 def forward(x, w, b, eps: float = 1e-5):
-    """(y, mean, rstd) for a matrix x of which each row is normalized; NumPy arrays."""
+    """(y, mean, rstd) for a matrix x of which each row is normalized; its rows lie one after the
+    other."""
     rows, columns = x.shape
-    y = np.empty_like(x)
-    mean, rstd = np.empty(rows, np.float32), np.empty(rows, np.float32)
+    y = empty(x.shape, x)
+    mean, rstd = (zeros((rows,), x, "float32") for _ in range(2))
     block = min(triton.next_power_of_2(columns), 4096)
     forward_kernel[(rows,)](x, w, b, y, mean, rstd, columns, columns, eps, BLOCK=block)
     return y, mean, rstd
@@ -147,10 +149,10 @@ def forward(x, w, b, eps: float = 1e-5):
 def backward(dy, x, w, mean, rstd):
     """(dx, dw, db): the gradients, from that of y and what the forward pass kept."""
     rows, columns = x.shape
-    dx, dw, db = np.empty_like(x), np.empty_like(w), np.empty_like(w)
+    dx, dw, db = empty(x.shape, x), empty(w.shape, w), empty(w.shape, w)
     groups = min(rows, 64 if columns > 8192 else 128 if columns > 1024 else 256)
-    locks = np.zeros(groups, np.int32)
-    partial_dw, partial_db = np.zeros((2, groups, columns), np.float32)
+    locks = zeros((groups,), x, "int32")
+    partial_dw, partial_db = (zeros((groups, columns), x, "float32") for _ in range(2))
     backward_rows_kernel[(rows,)](
         *(dx, dy, x, w, mean, rstd, partial_dw, partial_db, locks, columns, columns),
         GROUPS=groups,
@@ -164,27 +166,24 @@ def backward(dy, x, w, mean, rstd):
 
 
 # ---------------------------------------------------------------------------------------------
-# For torch: an autograd function that calls the two, on the memory of the tensors.
+# For torch: an autograd function that calls the two.
 
 
 def make_layer_norm():
-    """`layer_norm(x, weight, bias, eps)` for torch tensors on the CPU, with gradients."""
+    """`layer_norm(x, weight, bias, eps)` for torch tensors, with gradients."""
     import torch
 
     class LayerNorm(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, weight, bias, eps):
-            x = x.detach().contiguous()
-            weight = weight.detach()
-            y, mean, rstd = forward(x.numpy(), weight.numpy(), bias.detach().numpy(), eps)
-            ctx.save_for_backward(x, weight, torch.from_numpy(mean), torch.from_numpy(rstd))
-            return torch.from_numpy(y)
+            x = x.contiguous()
+            y, mean, rstd = forward(x, weight, bias, eps)
+            ctx.save_for_backward(x, weight, mean, rstd)
+            return y
 
         @staticmethod
         def backward(ctx, dy):
-            saved = (t.numpy() for t in ctx.saved_tensors)
-            dx, dw, db = backward(dy.contiguous().numpy(), *saved)
-            return *map(torch.from_numpy, (dx, dw, db)), None
+            return *backward(dy.contiguous(), *ctx.saved_tensors), None
 
     return LayerNorm.apply
 
@@ -209,10 +208,12 @@ def check(rows: int = 1151, columns: int = 777) -> dict[str, float]:
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((2, rows, columns), dtype=np.float32)
     w, b = rng.random((2, columns), dtype=np.float32)
+    right = exact(x, w, b, dy)
+    x, dy, w, b = map(place, (x, dy, w, b))
     y, mean, rstd = forward(x, w, b)
     found = (y, *backward(dy, x, w, mean, rstd))
-    pairs = zip(("y", "dx", "dw", "db"), found, exact(x, w, b, dy), strict=True)
-    return {name: float(np.max(np.abs(got - right))) for name, got, right in pairs}
+    pairs = zip(("y", "dx", "dw", "db"), found, right, strict=True)
+    return {name: float(np.max(np.abs(fetch(got) - want))) for name, got, want in pairs}
 
 
 def numpy_forward(x, w, b, eps: float = 1e-5):
@@ -221,27 +222,44 @@ def numpy_forward(x, w, b, eps: float = 1e-5):
     return centred / np.sqrt(np.mean(centred**2, axis=1, keepdims=True) + eps) * w + b
 
 
+def library_forward(x, w, b):
+    """torch's layer norm on a GPU, array operations on a CPU."""
+    if not on_gpu():
+        return numpy_forward(x, w, b)
+    import torch
+
+    return torch.nn.functional.layer_norm(x, w.shape, w, b)
+
+
+ROWS = 4096 if on_gpu() else 2048
+
+
 @triton.testing.perf_report(
     triton.testing.Benchmark(
         x_names=["columns"],
         x_vals=[256, 512, 1024, 2048, 4096],
         line_arg="provider",
-        line_vals=["tritium", "numpy", "tritium-backward"],
-        line_names=["Tritium forward", "NumPy forward", "Tritium backward"],
-        xlabel="columns (2048 rows)",
+        line_vals=["tritium", "library", "tritium-backward"],
+        line_names=[
+            "Tritium forward",
+            f"{'torch' if on_gpu() else 'NumPy'} forward",
+            "Tritium backward",
+        ],
+        xlabel=f"columns ({ROWS} rows)",
         ylabel="GB/s",
         plot_name="layer-norm",
-        args={"rows": 2048},
+        args={"rows": ROWS},
     )
 )
 def benchmark(rows, columns, provider):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((rows, columns), dtype=np.float32)
     w, b = rng.random((2, columns), dtype=np.float32)
+    x, w, b = map(place, (x, w, b))
     _, mean, rstd = forward(x, w, b)
     run, arrays = {
         "tritium": (lambda: forward(x, w, b), 2),
-        "numpy": (lambda: numpy_forward(x, w, b), 2),
+        "library": (lambda: library_forward(x, w, b), 2),
         "tritium-backward": (lambda: backward(x, x, w, mean, rstd), 3),
     }[provider]
     ms, low, high = triton.testing.do_bench(run, warmup=10, rep=50, quantiles=[0.5, 0.2, 0.8])

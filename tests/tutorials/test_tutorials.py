@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+
+import tritium
 
 FOLDER = Path(__file__).parents[2] / "tutorials"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -26,7 +29,9 @@ def load(number: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)  # where a program finds `arrays`
+        spec.loader.exec_module(module)
     return module
 
 
@@ -161,12 +166,128 @@ def test_layer_norm_as_an_autograd_function():
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("descriptors", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("length", "d"), [(1, 16), (128, 64), (150, 32)])
+def test_attention_forward_and_backward(length: int, d: int, causal: bool, descriptors: bool):
+    for name, error in load("06").check(length, d, causal, descriptors).items():
+        assert error < 1e-5, name
+
+
+def test_attention_in_half_precision():
+    for name, error in load("06").check(100, 64, True, True, np.float16).items():
+        assert error < 5e-3, name
+
+
+def test_attention_of_a_size_that_has_no_block():
+    x = np.zeros((1, 1, 8, 24), np.float32)
+    with pytest.raises(ValueError, match="D is 24; a power of two"):
+        load("06").forward(x, x, x)
+
+
+@needs_torch
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_as_an_autograd_function(causal: bool):
+    import torch
+
+    q, k, v, do = torch.randn(4, 2, 3, 70, 32)
+    for t in (q, k, v):
+        t.requires_grad_()
+    ours = load("06").make_attention()(q, k, v, causal, None)
+    right = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    torch.testing.assert_close(ours, right, atol=1e-5, rtol=1e-5)
+    found, wanted = (torch.autograd.grad(o, (q, k, v), do) for o in (ours, right))
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extern_functions(dtype: type):
+    single = dtype is np.float32
+    for name, error in load("07").check(1000, dtype).items():
+        assert error < (2e-6 if single else 1e-14 if "quantile" not in name else 1e-8), name
+
+
+def test_an_extern_function_of_a_dtype_that_it_does_not_have():
+    with pytest.raises(tritium.CompilationError, match="int32"):
+        load("07").asin(np.zeros(8, np.int32))
+
+
+@pytest.mark.parametrize("descriptors", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_grouped_products(dtype: type, descriptors: bool):
+    tolerance = 2e-6 if dtype is np.float32 else 2e-3
+    assert load("08").check(dtype=dtype, descriptors=descriptors) < tolerance
+    assert load("08").check([(5, 8, 16)], dtype, descriptors) < tolerance
+
+
+def test_grouped_products_that_do_not_fit():
+    a = np.zeros((2, 3), np.float32)
+    with pytest.raises(ValueError, match="a is 2 x 3 and b is 2 x 3"):
+        load("08").grouped_gemm([(a, a)])
+
+
+@pytest.mark.parametrize("variant", ["plain", "persistent", "descriptors",
+                                     "descriptors, persistent",
+                                     "descriptors, persistent, specialized"])  # fmt: skip
+def test_persistent_matmul(variant: str):
+    check = load("09").check
+    assert check(variant=variant) < 2e-6
+    assert check(1, 8, 16, variant) < 2e-6
+    assert check(100, 72, 200, variant, np.float16) < 2e-3
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("format", ["mxfp8", "mxfp4", "nvfp4", "mixed"])
+def test_block_scaled_matmul(format: str, shuffled: bool):
+    exact, rounding = load("10").check(format=format, shuffled=shuffled)
+    assert exact < 1e-6 and 0.01 < rounding < 0.25
+    assert load("10").check(1, 5, 96, format, shuffled)[0] < 1e-6
+
+
+def test_quantizing_is_exact_for_what_the_format_has():
+    module = load("10")
+    x = np.array([[0, 0.5, 1, 1.5, 2, 3, 4, 6] * 4, [-3, 96, 16, 32, -64, 48, 24, 8] * 4])
+    found = module.quantize(x, "e2m1", 32, True)
+    assert found.value.tolist() == [x[0].tolist(), [0, 96, 16, 32, -64, 48, 24, 8] * 4]
+    assert found.scales.tolist() == [[127], [131]]
+    assert found.numbers[0, :4].tolist() == [0x10, 0x32, 0x54, 0x76]
+
+
+def renamed(folder: Path) -> None:
+    """Copies of the tutorials as programs that say `import triton`."""
+    for file in FOLDER.glob("*.py"):
+        text = file.read_text().replace("import tritium as triton", "import triton")
+        text = re.sub(r"^(import|from) tritium\b", r"\1 triton", text, flags=re.M)
+        assert "import tritium" not in text
+        (folder / file.name).write_text(text)
+
+
+PROGRAMS = {"01": 1, "02": 1, "03": 1, "04": 1, "05": 1,
+            "06": 4, "07": 1, "08": 1, "09": 1, "10": 1}  # fmt: skip
+"""The tutorials, and how many plots each of them draws."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["01", "02", "03", "04", "05"])
+@pytest.mark.parametrize("number", PROGRAMS)
 def test_a_tutorial_runs_as_a_program(number: str, tmp_path: Path):
     (file,) = FOLDER.glob(f"{number}_*.py")
     command = [sys.executable, str(file), "--save", str(tmp_path)]
     env = {**os.environ, "MPLBACKEND": "Agg"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("*.png"))) == 1 and len(list(tmp_path.glob("*.csv"))) == 1
+    assert len(list(tmp_path.glob("*.png"))) == PROGRAMS[number] == len([*tmp_path.glob("*.csv")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", PROGRAMS)
+def test_a_tutorial_that_says_import_triton(number: str, tmp_path: Path):
+    """Its check, through `tritium run`."""
+    renamed(tmp_path)
+    (file,) = tmp_path.glob(f"{number}_*.py")
+    text = re.sub(r"^    benchmark\.run\(.*\)$", "", file.read_text(), flags=re.M)
+    file.write_text(text)
+    command = [sys.executable, "-m", "tritium", "run", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
