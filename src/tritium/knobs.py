@@ -492,6 +492,8 @@ class redis_knobs(base_knobs):
     key_format = env_str("TRITON_REDIS_KEY_FORMAT", "triton:{key}:{filename}")
     host = env_str("TRITON_REDIS_HOST", "localhost")
     port = env_int("TRITON_REDIS_PORT", 6379)
+    timeout_ms = env_int("TRITIUM_REDIS_TIMEOUT_MS", 1000, minimum=1)
+    """Milliseconds to wait for an answer, after which the cache is local (of our own)."""
 
 
 class cache_knobs(base_knobs):

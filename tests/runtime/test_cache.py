@@ -8,14 +8,16 @@ import json
 import os
 import subprocess
 import sys
-import types
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from tritium import cache, knobs
+from tritium.cache import files, remote
+from tritium.cache.base import RemoteCacheBackend
 
 KEY = hashlib.sha256(b"key").hexdigest()
 
@@ -26,7 +28,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(variable, raising=False)
     for kind in ("CACHE", "DUMP", "OVERRIDE"):
         monkeypatch.setenv(f"TRITON_{kind}_DIR", str(tmp_path / kind.lower()))
-    monkeypatch.setattr(cache, "_memory", cache._Memory())
+    monkeypatch.setattr(files, "memory", files._Memory())
     return tmp_path / "cache"
 
 
@@ -124,7 +126,7 @@ def test_unwritable_directory_degrades_to_memory(
     def fail(*args: object, **kwargs: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(cache.os, function, fail)
+    monkeypatch.setattr(files.os, function, fail)
     with pytest.warns(RuntimeWarning, match="kept in memory.*TRITON_CACHE_DIR") as caught:
         group = store(ttir="a", llir="b")
         other = cache.get_cache_manager(hashlib.sha256(b"2").hexdigest())
@@ -159,7 +161,7 @@ def test_full_disk_while_writing(directory: Path, monkeypatch: pytest.MonkeyPatc
         file = real(path, mode, **options)
         return Full(file) if "w" in mode and "tmp.pid" in str(path) else file
 
-    monkeypatch.setattr(cache, "open", opening, raising=False)
+    monkeypatch.setattr(files, "open", opening, raising=False)
     with pytest.warns(RuntimeWarning, match="No space left"):
         group = store(ttir="aaaa")
     assert Path(group["k.ttir"]).read_text() == "aaaa"
@@ -174,7 +176,7 @@ def test_interrupt_leaves_nothing(directory: Path, monkeypatch: pytest.MonkeyPat
     def interrupt(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cache.os, function, interrupt)
+    monkeypatch.setattr(files.os, function, interrupt)
     with pytest.raises(KeyboardInterrupt):
         manager.put("second", "k.llir")
     assert [p.name for p in entry(directory).iterdir()] == ["k.ttir"]
@@ -232,7 +234,7 @@ def test_custom_manager():
     assert manager.made == (cache._base32(KEY), False, True)
 
 
-class FakeRemote(cache.RemoteCacheBackend):
+class FakeRemote(RemoteCacheBackend):
     files: ClassVar[dict[str, bytes]] = {}
 
     def __init__(self, key: str):
@@ -246,32 +248,32 @@ class FakeRemote(cache.RemoteCacheBackend):
 
 
 @pytest.fixture
-def remote():
+def fake_remote():
     FakeRemote.files = {}
     with knobs.cache.scope():
         knobs.cache.remote_manager_class = FakeRemote
         yield FakeRemote
 
 
-def test_remote_cache_fills_an_empty_directory(directory: Path, remote, monkeypatch):
+def test_remote_cache_fills_an_empty_directory(directory: Path, fake_remote, monkeypatch):
     store(ttir="a", llir="b")
-    assert len(remote.files) == 3
-    assert str(directory) not in str(remote.files)
+    assert len(fake_remote.files) == 3
+    assert str(directory) not in str(fake_remote.files)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(directory.parent / "second"))
     manager = cache.get_cache_manager(KEY)
-    assert isinstance(manager, cache.RemoteCacheManager)
+    assert isinstance(manager, remote.RemoteCacheManager)
     group = manager.get_group("k.json")
     assert {n: Path(p).read_text() for n, p in group.items()} == {"k.ttir": "a", "k.llir": "b"}
-    remote.files = {}
+    fake_remote.files = {}
     assert cache.get_cache_manager(KEY).get_group("k.json") == group
     assert manager.get_file("nothing") is None
     assert cache.get_dump_manager(KEY).get_file("k.ttir") is None
 
 
-def test_remote_damage_is_a_miss(directory: Path, remote, monkeypatch):
+def test_remote_damage_is_a_miss(directory: Path, fake_remote, monkeypatch):
     store(ttir="a")
-    key = next(k for k in remote.files if k.endswith("k.ttir"))
-    remote.files[key] = b"b"
+    key = next(k for k in fake_remote.files if k.endswith("k.ttir"))
+    fake_remote.files[key] = b"b"
     monkeypatch.setenv("TRITON_CACHE_DIR", str(directory.parent / "second"))
     with pytest.warns(RuntimeWarning, match=r"remote cache: the content of k\.ttir"):
         assert cache.get_cache_manager(KEY).get_group("k.json") is None
@@ -279,31 +281,79 @@ def test_remote_damage_is_a_miss(directory: Path, remote, monkeypatch):
 
 def test_remote_manager_needs_a_backend():
     with pytest.raises(RuntimeError, match="TRITON_REMOTE_CACHE_BACKEND is not set"):
-        cache.RemoteCacheManager("k")
+        remote.RemoteCacheManager("k")
 
 
-def test_redis_backend(monkeypatch: pytest.MonkeyPatch):
-    data: dict[str, bytes] = {}
-
-    class Redis:
-        def __init__(self, host, port):
-            self.at = (host, port)
-
-        def set(self, name, value):
-            data[name] = value
-
-        def mget(self, names):
-            return [data.get(name) for name in names]
-
-    monkeypatch.setitem(sys.modules, "redis", types.SimpleNamespace(Redis=Redis))
-    backend = cache.RedisRemoteCacheBackend("K")
-    backend.put("f", b"1")
-    assert data == {"triton:K:f": b"1"}
-    assert backend.get(["f", "g"]) == {"f": b"1"}
-    assert backend._redis.at == ("localhost", 6379)
+def test_redis_is_optional(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "redis", None)
-    with pytest.raises(RuntimeError, match=r"tritium\[redis\]"):
-        cache.RedisRemoteCacheBackend("K")
+    with knobs.redis.scope():
+        knobs.redis.host = "another.host"  # a client that is known already needs no import
+        with pytest.raises(RuntimeError, match=r"tritium\[redis\]"):
+            remote.RedisRemoteCacheBackend("K")
+
+
+class RaisingManager(cache.CacheManager):
+    def __init__(self, key: str, override: bool = False, dump: bool = False):
+        pass
+
+    def get_file(self, filename):
+        raise OSError("no route to the cache")
+
+    def put(self, data, filename, binary=True):
+        raise OSError("no route to the cache")
+
+    def get_group(self, filename):
+        raise OSError("no route to the cache")
+
+    def put_group(self, filename, group):
+        raise OSError("no route to the cache")
+
+
+def test_a_manager_that_raises(directory: Path):
+    cache._warned.discard(RaisingManager)
+    with knobs.cache.scope():
+        knobs.cache.manager_class = RaisingManager
+        message = r"test_cache.RaisingManager raised OSError: no route to the cache; compiled .*cache"
+        with pytest.warns(RuntimeWarning, match=message) as caught:
+            assert cache.find(KEY, "k.json") is None
+            group = cache.publish(KEY, "k.json", {"k.ttir": "a", "k.obj": b"b"})
+            assert cache.find(KEY, "k.json") == group
+    assert len(caught) == 1
+    assert Path(group["k.ttir"]).read_text() == "a" and str(directory) in group["k.ttir"]
+
+
+def test_the_first_to_publish_wins(directory: Path):
+    first = cache.publish(KEY, "k.json", {"k.ttir": "a", "k.obj": b"1"})
+    assert cache.publish(KEY, "k.json", {"k.ttir": "b", "k.obj": b"2"}) == first
+    assert Path(first["k.ttir"]).read_text() == "a"
+    cache.publish(KEY, "k.json", {"k.ttir": "b", "k.obj": b"2"}, replace=True)
+    assert Path(first["k.ttir"]).read_text() == "b"
+    (entry(directory) / "k.obj").write_bytes(b"damaged")
+    cache.publish(KEY, "k.json", {"k.ttir": "c", "k.obj": b"3"})
+    assert Path(first["k.obj"]).read_bytes() == b"3", "a damaged entry is replaced"
+
+
+def test_what_is_being_replaced_is_waited_for(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    """A reader in the middle of a replacement gets the new files, without a warning."""
+    cache.publish(KEY, "k.json", {"k.ttir": "a", "k.obj": b"1"})
+    manager = cache.FileCacheManager(cache._base32(KEY))
+    (entry(directory) / "k.obj").write_bytes(b"2")  # as a writer of old would do it
+    locked = cache.FileCacheManager._locked
+
+    @contextmanager
+    def after_the_writer(self):
+        with locked(self):
+            pass
+        monkeypatch.setattr(cache.FileCacheManager, "_locked", locked)
+        cache.publish(KEY, "k.json", {"k.ttir": "b", "k.obj": b"2"}, replace=True)
+        with locked(self):
+            yield
+
+    monkeypatch.setattr(cache.FileCacheManager, "_locked", after_the_writer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group = manager.get_group("k.json")
+    assert group and Path(group["k.ttir"]).read_text() == "b"
 
 
 def test_cached_objects():

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from tritium import knobs
+from tritium import cache, knobs
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend, make_backend
-from tritium.cache import CacheManager, get_cache_manager
 from tritium.compiler.kernel import CompiledKernel
 from tritium.compiler.key import cache_invalidating_env_vars, get_cache_key
 from tritium.compiler.sources import ASTSource, IRSource
@@ -55,15 +54,11 @@ class Compilation:
         """The compiler's version and the backend's hash, in this process."""
         return __version__, self.backend.hash()
 
-    def cache(self) -> CacheManager:
-        """The cache entry of the result."""
-        return get_cache_manager(self.key)
-
     def find(self) -> Mapping[str, str] | None:
         """The paths of the result's files by name, if the cache has all that a launch needs."""
         if knobs.compilation.always_compile:
             return None
-        group = self.cache().get_group(f"{self.name}.json")
+        group = cache.find(self.key, f"{self.name}.json")
         needed = (f"{self.name}.json", f"{self.name}.{self.backend.binary_ext}")
         return group if group is not None and all(file in group for file in needed) else None
 
@@ -93,9 +88,9 @@ class Compilation:
             timer.ir_initialization, timer.stages = made.ir_initialization, made.stages
         # Stored only now, all together: an interrupted compilation leaves nothing to be found.
         data = json.dumps(made.metadata, default=_plain)
-        cache, files = self.cache(), {**made.files, f"{self.name}.json": data}
-        group = {filename: cache.put(content, filename) for filename, content in files.items()}
-        cache.put_group(f"{self.name}.json", group)
+        files = {**made.files, f"{self.name}.json": data}
+        again = knobs.compilation.always_compile
+        group = cache.publish(self.key, f"{self.name}.json", files, replace=again)
         _report(self.src, made.metadata, group, timer, hit=False)
         return CompiledKernel(self.src, group, self.key)
 

@@ -17,8 +17,8 @@ from tritium.backends.active import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime.children import ChildError
 from tritium.runtime.compile_ahead import Outcome, Workers, compile_ahead, workers_for
-from tritium.runtime.configs import Config, Hook, checked, with_config
 from tritium.runtime.computed import Heuristics, heuristics
+from tritium.runtime.configs import Config, Hook, checked, with_config
 from tritium.runtime.interface import KernelInterface
 from tritium.runtime.jit import JITFunction
 from tritium.runtime.locks import ForkSafeLock

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from tritium.cache import (
     CachedObjects,
-    CacheManager,
     FileCacheManager,
-    RedisRemoteCacheBackend,
-    RemoteCacheBackend,
-    RemoteCacheManager,
     get_cache_manager,
     get_dump_manager,
     get_override_manager,
 )
+from tritium.cache.base import CacheManager, RemoteCacheBackend
+from tritium.cache.remote import RedisRemoteCacheBackend, RemoteCacheManager
 
 __all__ = [
     "CacheManager",

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritium import cache
 from tritium.backends.active import driver
 from tritium.backends.base import make_backend
 from tritium.compiler.key import cache_invalidating_env_vars, compiler_key
-from tritium.runtime.cache import get_cache_manager
 from tritium.runtime.configs import OPTIONS, Config
 
 
@@ -34,12 +34,12 @@ class StoredTimings:
             *map(str, configs),
         ]
         self._key = key
-        self._manager = get_cache_manager(hashlib.sha256("-".join(parts).encode()).hexdigest())
+        self._entry = hashlib.sha256("-".join(parts).encode()).hexdigest()
         self._filename = f"{base_fn.__name__[:150]}.autotune.json"
 
     def load(self) -> dict[Config, Any] | None:
         """Milliseconds (median and quantiles) by configuration, or None."""
-        group = self._manager.get_group(self._filename)
+        group = cache.find(self._entry, self._filename)
         if group is None or self._filename not in group:
             return None
         stored = json.loads(Path(group[self._filename]).read_text())
@@ -55,5 +55,4 @@ class StoredTimings:
                 for config, timing in timings.items()
             ],
         }
-        path = self._manager.put(json.dumps(data), self._filename, binary=False)
-        self._manager.put_group(self._filename, {self._filename: path})
+        cache.publish(self._entry, self._filename, {self._filename: json.dumps(data)}, replace=True)

@@ -1,0 +1,117 @@
+"""The caches of compiled kernels: which one is used, and its entries."""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from collections.abc import Callable, Mapping
+
+from tritium import knobs
+from tritium.cache.base import CacheManager
+from tritium.cache.files import FileCacheManager, read
+
+__all__ = [
+    "CacheManager",
+    "CachedObjects",
+    "FileCacheManager",
+    "find",
+    "get_cache_manager",
+    "get_dump_manager",
+    "get_override_manager",
+    "publish",
+]
+
+
+def _base32(key: str) -> str:
+    """The directory name (52 characters) of a SHA-256 key in hexadecimal."""
+    try:
+        raw = bytes.fromhex(key)
+    except ValueError:
+        raise ValueError(f"cache key {key!r}: expected a digest in hexadecimal") from None
+    return base64.b32encode(raw).decode().rstrip("=")
+
+
+def _manager_class() -> Callable[..., CacheManager]:
+    if chosen := knobs.cache.manager_class:
+        return chosen
+    if knobs.cache.remote_manager_class is None:
+        return FileCacheManager
+    from tritium.cache.remote import RemoteCacheManager  # few programs have one
+
+    return RemoteCacheManager
+
+
+def get_cache_manager(key: str) -> CacheManager:
+    """The manager of the entry with this SHA-256 key (hexadecimal)."""
+    return _manager_class()(_base32(key))
+
+
+def get_override_manager(key: str) -> CacheManager:
+    """The manager of the entry's files below `knobs.cache.override_dir`."""
+    return _manager_class()(_base32(key), override=True)
+
+
+def get_dump_manager(key: str) -> CacheManager:
+    """The manager of the entry's files below `knobs.cache.dump_dir`."""
+    return _manager_class()(_base32(key), dump=True)
+
+
+def find(key: str, filename: str) -> dict[str, str] | None:
+    """The paths by name of the files that were published as the group `filename`, or None.
+
+    `key` is a SHA-256 in hexadecimal. A cache manager of the user's that raises is warned of, and
+    the directory on disk is used in its place.
+    """
+    manager = get_cache_manager(key)
+    try:
+        return manager.get_group(filename)
+    except Exception as error:
+        _gave_up(manager, error)
+        return FileCacheManager(_base32(key)).get_group(filename)
+
+
+def publish(
+    key: str, filename: str, files: Mapping[str, bytes | str], replace: bool = False
+) -> dict[str, str]:
+    """Store files (contents by name) that belong together; returns their paths. See `find`, and
+    `CacheManager.publish`."""
+    manager = get_cache_manager(key)
+    try:
+        return manager.publish(filename, files, replace)
+    except Exception as error:
+        _gave_up(manager, error)
+        return FileCacheManager(_base32(key)).publish(filename, files, replace)
+
+
+_warned: set[type[CacheManager]] = set()
+
+
+def _gave_up(manager: CacheManager, error: Exception) -> None:
+    """Warn of a manager that raised; once for its class."""
+    kind = type(manager)
+    if kind in _warned:
+        return
+    _warned.add(kind)
+    warnings.warn(
+        f"the cache manager {kind.__module__}.{kind.__qualname__} raised {type(error).__name__}: "
+        f"{error}; compiled kernels are kept in {knobs.cache.dir} instead",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+class CachedObjects:
+    """Object code by key, in the cache: what the CPU backend's loader stores its own code in."""
+
+    def __init__(self, name: str):
+        """`name` is what the files are called."""
+        self._name = name
+
+    def load(self, key: str) -> bytes | None:
+        """The object code stored under a SHA-256 key (hexadecimal), or None."""
+        path = (find(key, f"{self._name}.json") or {}).get(f"{self._name}.o")
+        return None if path is None else read(path)
+
+    def save(self, key: str, code: bytes) -> None:
+        """Store object code under a key."""
+        publish(key, f"{self._name}.json", {f"{self._name}.o": code})

@@ -1,0 +1,247 @@
+"""The cache of compiled kernels on disk.
+
+An entry is a directory named by the base-32 form of its SHA-256 key. It holds files and, for what
+belongs together, a group file written last:
+
+    <cache dir>/<52 characters>/add_kernel.ttir
+                                add_kernel.json
+                                __grp__add_kernel.json   {"child_paths": {...}, "digests": {...}}
+
+A file is written into a directory of its own (`tmp.pid_<pid>_<uuid>`) and moved into place, so
+that no process ever sees a part of one, and an interrupted one leaves nothing behind. A group is
+only given out when every child's content has the SHA-256 that the group file states; anything
+damaged is reported by a warning and counts as absent. Where the directory cannot be written
+(full, read-only), entries are kept in memory for this process, with one warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tritium import knobs
+from tritium.cache.base import CacheManager
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None
+
+
+class _Memory:
+    """Files of this process alone, for a cache directory that cannot be written."""
+
+    def __init__(self) -> None:
+        self.paths: dict[str, str] = {}
+        self._descriptors: list[int] = []
+        self._directory: str | None = None
+        self._warned: set[str] = set()
+
+    def warn_once(self, directory: str, error: OSError) -> None:
+        """Say that `directory` cannot be written; only once a directory."""
+        if directory not in self._warned:
+            self._warned.add(directory)
+            warnings.warn(
+                f"the cache directory {directory} cannot be written ({error}): compiled kernels "
+                "are kept in memory for this process; set TRITON_CACHE_DIR to a writable directory",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def put(self, path: str, data: bytes) -> str:
+        """Keep `data` in place of the file `path`; returns a path where it can be read."""
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create(os.path.basename(path)[:200])
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            self._descriptors.append(descriptor)
+            # The process is named so that a child process (an assembler) can read it too.
+            self.paths[path] = f"/proc/{os.getpid()}/fd/{descriptor}"
+        else:
+            self._directory = self._directory or tempfile.mkdtemp(prefix="tritium-")
+            self.paths[path] = os.path.join(self._directory, uuid.uuid4().hex)
+            with open(self.paths[path], "wb") as file:
+                file.write(data)
+        return self.paths[path]
+
+
+memory = _Memory()
+
+
+def report_damage(path: str, why: object) -> None:
+    """Warn of an entry that cannot be used."""
+    warnings.warn(
+        f"ignoring the damaged cache entry {path}: {why}", RuntimeWarning, stacklevel=4
+    )
+
+
+def encode_group(digests: Mapping[str, str], paths: Mapping[str, str]) -> bytes:
+    """A group file's content."""
+    return json.dumps({"child_paths": dict(paths), "digests": dict(digests)}).encode()
+
+
+def decode_group(content: bytes) -> dict[str, str]:
+    """The digests by name that a group file holds; ValueError when it holds none."""
+    group: Any = json.loads(content)
+    try:
+        digests: dict[str, str] = dict(group["digests"])
+        complete = set(digests) == set(group["child_paths"])
+    except (TypeError, KeyError, ValueError):
+        complete, digests = False, {}
+    if not complete:
+        raise ValueError("the group file has no digests of its files")
+    return digests
+
+
+def sha256(data: bytes) -> str:
+    """The digest, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class FileCacheManager(CacheManager):
+    """A cache entry in a directory below `knobs.cache.dir` (or `dump_dir`, `override_dir`)."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False):
+        self.key = key
+        names = "dump_dir" if dump else "override_dir" if override else "dir"
+        base = getattr(knobs.cache, names)
+        if not base:
+            raise RuntimeError(f"cannot locate the cache directory: knobs.cache.{names} is empty")
+        self.base_dir = base
+        self.cache_dir = os.path.join(base, key)
+        self._digests: dict[str, str] = {}
+        self._checked = self.cache_dir  # the file that is being looked at
+
+    def _make_path(self, filename: str) -> str:
+        return os.path.join(self.cache_dir, filename)
+
+    def has_file(self, filename: str) -> bool:
+        """Whether the entry has this file."""
+        return self.get_file(filename) is not None
+
+    def get_file(self, filename: str) -> str | None:
+        path = self._make_path(filename)
+        # Memory first: what is there is newer than what could not be replaced on disk.
+        return memory.paths.get(path) or (path if os.path.exists(path) else None)
+
+    def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
+        """Store a file atomically; `binary` is accepted for the reference's sake."""
+        content = data.encode() if isinstance(data, str) else bytes(data)
+        self._digests[filename] = sha256(content)
+        path = self._make_path(filename)
+        try:
+            self._write(path, content)
+        except OSError as error:
+            memory.warn_once(self.base_dir, error)
+            return memory.put(path, content)
+        memory.paths.pop(path, None)
+        return path
+
+    def _write(self, path: str, content: bytes) -> None:
+        os.makedirs(self.cache_dir, exist_ok=True)
+        own = os.path.join(self.cache_dir, f"tmp.pid_{os.getpid()}_{uuid.uuid4().hex}")
+        try:
+            os.makedirs(own)
+            part = os.path.join(own, os.path.basename(path))
+            with open(part, "wb") as file:
+                file.write(content)
+            os.replace(part, path)
+        finally:  # also on Ctrl-C
+            shutil.rmtree(own, ignore_errors=True)
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        """The files of a group whose contents are as they were stored.
+
+        A file that has been deleted is left out. If any is damaged, or the group file itself, a
+        `RuntimeWarning` says so and the result is None.
+        """
+        try:
+            return self._verified(filename)
+        except (OSError, ValueError):
+            pass
+        try:
+            with self._locked():  # it may just have been in the middle of being replaced
+                return self._verified(filename)
+        except (OSError, ValueError) as error:
+            report_damage(self._checked, error)
+            return None
+
+    def _verified(self, filename: str) -> dict[str, str] | None:
+        path = self.get_file(f"__grp__{filename}")
+        if path is None:
+            return None
+        self._checked = path
+        digests, found = decode_group(read(path)), dict[str, str]()
+        for name, digest in digests.items():
+            child = self.get_file(name)
+            if child is None:
+                continue
+            self._checked = child
+            if sha256(read(child)) != digest:
+                raise ValueError("its content is not what was stored")
+            found[name] = child
+        return found
+
+    def put_group(self, filename: str, group: dict[str, str]) -> str:
+        """Store that the files of `group` (paths by name) belong together, with their digests."""
+        digests = {
+            name: self._digests.get(name) or sha256(read(path)) for name, path in group.items()
+        }
+        return self.put(encode_group(digests, group), f"__grp__{filename}")
+
+
+    def publish(
+        self, filename: str, files: Mapping[str, bytes | str], replace: bool = False
+    ) -> dict[str, str]:
+        # Two processes may have made different files for one key: the same text in two source
+        # files differs in its locations. One at a time, so that a group is always of one maker.
+        with self._locked():
+            group = None if replace else self._intact(filename)
+            if group is not None and set(files) <= set(group):
+                return group
+            self._forget(filename)
+            return super().publish(filename, files)
+
+    def _intact(self, filename: str) -> dict[str, str] | None:
+        """The group, if nothing is wrong with it; otherwise None, silently."""
+        try:
+            return self._verified(filename)
+        except (OSError, ValueError):
+            return None
+
+    def _forget(self, filename: str) -> None:
+        """Remove a group file, so that nobody takes its files while they are replaced."""
+        memory.paths.pop(path := self._make_path(f"__grp__{filename}"), None)
+        with suppress(OSError):
+            os.unlink(path)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """The entry is this process's alone, where its directory can be locked."""
+        try:
+            os.makedirs(self.cache_dir, exist_ok=True)
+            directory = os.open(self.cache_dir, os.O_RDONLY)
+        except OSError:  # `put` will find out, too, and say so
+            yield
+            return
+        try:
+            if fcntl is not None:
+                with suppress(OSError):  # not every network's file system has locks
+                    fcntl.flock(directory, fcntl.LOCK_EX)  # freed by the system if we are killed
+            yield
+        finally:
+            os.close(directory)
+
+
+def read(path: str) -> bytes:
+    """A file's content."""
+    with open(path, "rb") as file:
+        return file.read()
