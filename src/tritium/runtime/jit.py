@@ -325,9 +325,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return kernel
 
     def _keep(self, cache: DeviceCache, key: Any, kernel: CompiledKernel) -> None:
+        before = len(cache.kernels)
         cache.kernels[key] = kernel
         if self._teacher is not None:
-            self._teacher.forget()  # it knows a state by the number of kernels
+            self._teacher.grew(cache.kernels, before)
 
     ASTSource = ASTSource
 

@@ -20,6 +20,11 @@ class Teacher:
         if self._native is not None:
             self._native.forget()
 
+    def grew(self, kernels: dict[Any, Any], before: int) -> None:
+        """A kernel was added to a cache, which had `before` of them."""
+        if self._native is not None:
+            self._native.grew(kernels, before)
+
     def close(self) -> None:
         """Leave every launch to Python: what was prepared is not true any more."""
         if self._native is not None:

@@ -111,7 +111,8 @@ class NativeKernel:
         )  # fmt: skip
         self._globals: Any = None
         self._entries: dict[bytes, _Entry] = {}
-        self._table: Any = None
+        self._counts: dict[int, tuple[dict[Any, Any], ctypes.c_int64]] = {}
+        self._memories: tuple[Any, ...] = ()
         self._write_table()
         self._failures = 0
         name = function.__name__.encode()
@@ -127,8 +128,18 @@ class NativeKernel:
 
     def forget(self) -> None:
         """Forget all kernels."""
-        self._entries = {}
+        self._entries, self._counts = {}, {}
         self._write_table()
+
+    def grew(self, kernels: dict[Any, Any], before: int) -> None:
+        """A kernel was added to a cache, which had `before` of them."""
+        count = self._counts.get(id(kernels))
+        if count is None:
+            return
+        if count[1].value == before:
+            count[1].value = len(kernels)
+        else:
+            self.forget()  # some were removed
 
     def close(self) -> None:
         """Leave every launch to Python from now on: the function has changed."""
@@ -164,9 +175,20 @@ class NativeKernel:
         if how is None:
             return False
         if len(self._entries) >= MAX_ENTRIES:
-            self._entries = {}
-        self._entries = {**self._entries, key: _write_entry(key, how, found, launched)}
-        self._write_table()
+            self.forget()
+        kernels = launched.kernels
+        known = self._counts.get(id(kernels))
+        if known is not None and known[1].value != len(kernels):
+            self.forget()  # some were removed
+        made = ctypes.c_int64(len(kernels))
+        _, count = self._counts.setdefault(id(kernels), (kernels, made))
+        entry = _write_entry(key, how, found, launched, count)
+        again = key in self._entries
+        self._entries[key] = entry
+        if again or 2 * len(self._entries) > len(self._table):
+            self._write_table()
+        else:
+            self._insert(entry)
         return True
 
     def _write_globals(self) -> None:
@@ -186,19 +208,24 @@ class NativeKernel:
 
     def _write_table(self) -> None:
         size = 8
-        while size < 2 * len(self._entries):
+        while size < 4 * len(self._entries):
             size *= 2
         address, memory = allocate(8 * (size + 1), 64)
         table = (ctypes.c_uint64 * (size + 1)).from_address(address)
         table[0] = size - 1
+        before, self._table, self._memories = self._memories, table, (memory, self._entries)
         for entry in self._entries.values():
-            at = entry.hash & (size - 1)
-            while table[1 + at]:
-                at = (at + 1) & (size - 1)
-            table[1 + at] = entry.address
+            self._insert(entry)
         # One store of a pointer: other threads see the old table or the new one.
         PLAN.write(self._plan, table=address)
-        self._table = memory, self._entries
+        del before
+
+    def _insert(self, entry: _Entry) -> None:
+        table, mask = self._table, self._table[0]
+        at = entry.hash & mask
+        while table[1 + at]:
+            at = (at + 1) & mask
+        table[1 + at] = entry.address
 
 
 def _hash(key: bytes) -> int:
@@ -230,7 +257,9 @@ def _write_params(function: Any) -> tuple[int, Any]:
     return address, (memory, keep)
 
 
-def _write_entry(key: bytes, how: Sequence[Store], found: Any, launched: Launched) -> _Entry:
+def _write_entry(
+    key: bytes, how: Sequence[Store], found: Any, launched: Launched, count: ctypes.c_int64
+) -> _Entry:
     operations, memory = allocate(OPERATION.size * max(len(how), 1), 64)
     for i, store in enumerate(how):
         OPERATION.write(
@@ -240,14 +269,15 @@ def _write_entry(key: bytes, how: Sequence[Store], found: Any, launched: Launche
     words = ctypes.create_string_buffer(key, len(key))
     address, own = allocate(ENTRY.size, 64)
     digest, end = _hash(key), launched.end
-    keep = (memory, words, own, found, launched.caches, launched.kernels, launched.kernel, end)
+    kept = launched.caches, launched.kernels, launched.kernel
+    keep = (memory, words, own, found, count, kept, end)
     entry = _Entry(address, digest, keep)
     ENTRY.write(
         address, hash=digest, count=len(key) // 8, words=ctypes.addressof(words),
         operations=operations, operations_end=operations + len(how) * OPERATION.size,
         function=end.function, state=end.state, kernel=id(launched.kernel), owner=id(entry),
         caches=id(launched.caches), cache_count=len(launched.caches),
-        kernels=id(launched.kernels), kernel_count=len(launched.kernels),
+        kernels=id(launched.kernels), kernel_count=ctypes.addressof(count),
     )  # fmt: skip
     return entry
 

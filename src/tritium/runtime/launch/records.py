@@ -76,11 +76,11 @@ ENTRY = Record(
     ("hash", "i64"), ("count", "i64"), ("words", "ptr"), ("operations", "ptr"),
     ("operations_end", "ptr"), ("function", "ptr"), ("state", "ptr"), ("kernel", "ptr"),
     ("owner", "ptr"), ("caches", "ptr"), ("cache_count", "i64"), ("kernels", "ptr"),
-    ("kernel_count", "i64"),
+    ("kernel_count", "ptr"),
 )  # fmt: skip
 """A compiled kernel under a key. `owner` is the Python object that keeps the rest alive. `kernels`
 is the dict that the kernel is in, `caches` the one that this belongs to: a size that is not the
-stated one means that something was removed."""
+stated one (`kernel_count` points to it) means that something was removed."""
 
 PLAN = Record(
     ("enabled", "i64"), ("context", "ptr"), ("types", "ptr"), ("function", "ptr"), ("slow", "ptr"),

@@ -495,10 +495,13 @@ class KernelWriter:
         entry = f.call("ptr", "find", f.read(plan, PLAN, "table"), words, count)
         with f.when(is_null(f, entry)):
             f.ret(NULL)
-        for dictionary, size in (("caches", "cache_count"), ("kernels", "kernel_count")):
-            now = f.call("i64", "PyDict_Size", f.read(entry, ENTRY, dictionary))
-            with f.when(f.icmp("ne", now, f.read(entry, ENTRY, size))):
-                f.ret(NULL)
+        caches, kernels = (f.read(entry, ENTRY, name) for name in ("caches", "kernels"))
+        expected = f.read(entry, ENTRY, "cache_count")
+        with f.when(f.icmp("ne", f.call("i64", "PyDict_Size", caches), expected)):
+            f.ret(NULL)
+        expected = f.get("i64", f.read(entry, ENTRY, "kernel_count"))
+        with f.when(f.icmp("ne", f.call("i64", "PyDict_Size", kernels), expected)):
+            f.ret(NULL)
         guards, number = f.read(plan, PLAN, "globals"), f.read(plan, PLAN, "global_count")
         with f.when(self._unless(f, f.call("i1", "unchanged", guards, number))):
             f.ret(NULL)
