@@ -313,7 +313,7 @@ def test_a_manager_that_raises(directory: Path):
     cache._warned.discard(RaisingManager)
     with knobs.cache.scope():
         knobs.cache.manager_class = RaisingManager
-        message = r"test_cache.RaisingManager raised OSError: no route to the cache; compiled .*cache"
+        message = r"test_cache.RaisingManager raised OSError: no route to the cache; compiled"
         with pytest.warns(RuntimeWarning, match=message) as caught:
             assert cache.find(KEY, "k.json") is None
             group = cache.publish(KEY, "k.json", {"k.ttir": "a", "k.obj": b"b"})
