@@ -47,7 +47,14 @@ def run_file(path: Path, folder: Path, options: argparse.Namespace) -> list[dict
     problem = ""
     for _ in range(RETRIES):
         before = record.stat().st_size if record.exists() else 0
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, check=False,
+                timeout=max(options.end - time.monotonic(), 0.1),
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            problem = "not finished: the total limit has passed"
+            break
         grown = record.exists() and record.stat().st_size > before
         if done.returncode in (0, 1, 5):
             break
@@ -66,12 +73,14 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=max((os.cpu_count() or 2) // 2, 1))
     parser.add_argument("--limit", type=float, default=120, help="seconds for a test")
+    parser.add_argument("--total", type=float, default=3600, help="seconds for everything")
     parser.add_argument("--out", help="write all results to this file, a line of JSON each")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--extra", nargs=argparse.REMAINDER, default=[], help="for pytest")
     parser.add_argument("--slow", action="store_true", help="the long sweeps as well")
     options = parser.parse_args()
     start, results = time.monotonic(), []
+    options.end = start + options.total
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
             pool.submit(run_file, path, Path(folder), options)

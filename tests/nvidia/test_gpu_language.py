@@ -329,3 +329,36 @@ def test_host_descriptors(torch: Any, shape: Any, block: Any, dtype: str):
     at = tuple(slice(s, s + b) for s, b in zip(starts, block, strict=True))
     want[at] = x[at]
     assert torch.equal(o, want)
+
+
+@tritium.jit
+def scatter_rows(source, target, index, N: tl.constexpr):
+    rows = tl.load(index + tl.arange(0, 8))
+    target.scatter(source.gather(rows, 4) * 2, rows, 8)
+    target.atomic_add([0, 0], tl.full([1, N], 3, tl.int32))
+
+
+def test_descriptors_that_only_pointers_serve(torch: Any):
+    """gather, scatter and reductions: the kernel gets the pointer, the shape and the strides."""
+    from tritium.tools.tensor_descriptor import TensorDescriptor
+
+    x = torch.arange(20 * 32, dtype=torch.int32, device="cuda").reshape(20, 32)
+    o = torch.zeros_like(x)
+    index = torch.tensor([3, 1, 19, 0, 7, 5, 30, 2], dtype=torch.int32, device="cuda")
+    make = TensorDescriptor.from_tensor
+    scatter_rows[(1,)](make(x, [1, 8]), make(o, [1, 8]), index, N=8)
+    want = torch.zeros_like(x)
+    rows = index[index < 20].long()
+    want[rows, 8:16] = 2 * x[rows, 4:12]
+    want[0, :8] += 3
+    assert torch.equal(o, want)
+
+
+@pytest.mark.parametrize("arch", ["sm80", "sm90"])
+def test_descriptors_for_older_pipelines(torch: Any, arch: str):
+    from tritium.tools.tensor_descriptor import TensorDescriptor
+
+    x = torch.randn(40, 48, device="cuda")
+    o, make = torch.zeros_like(x), TensorDescriptor.from_tensor
+    copy_block[(1,)](make(x, [16, 32]), make(o, [16, 32]), 30, 16, RANK=2, arch=arch)
+    assert torch.equal(o[30:, 16:], x[30:, 16:]) and not o[:30].any() and not o[:, :16].any()

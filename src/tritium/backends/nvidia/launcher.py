@@ -26,6 +26,7 @@ _FORMATS = {
     "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
 }  # fmt: skip
 _IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+_ADDRESS = struct.Struct("Q")
 _I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
 
 
@@ -101,8 +102,9 @@ class _Packer(NamedTuple):
 
 
 class _Descriptor:
-    """Packs a host descriptor: its tensor map, then the shape (i32) and the strides (i64). The
-    map is encoded again only when the tensor is another one."""
+    """Packs a host descriptor: its tensor map (where the kernel takes none, `meta` is None, its
+    pointer), then the shape (i32) and the strides (i64). The map is encoded again only when the
+    tensor is another one."""
 
     def __init__(self, meta: Any, position: int):
         self._meta, self._position = meta, position
@@ -112,9 +114,11 @@ class _Descriptor:
         address = address_of(arg.base, self._position)
         key = address, tuple(arg.shape), tuple(arg.strides), getattr(arg, "padding", None)
         if key != self._known[0]:
-            self._known = key, tensormap.encode(address, arg, self._meta)
-        values[offset : offset + tensormap.BYTES] = self._known[1]
-        offset += tensormap.BYTES
+            encoded = _ADDRESS.pack(address) if self._meta is None else \
+                tensormap.encode(address, arg, self._meta)  # fmt: skip
+            self._known = key, encoded
+        values[offset : offset + len(self._known[1])] = self._known[1]
+        offset += len(self._known[1])
         for size in key[1]:
             _I32(values, offset, size)
             offset += 8
@@ -219,8 +223,9 @@ class CudaLauncher:
             name, kind = param
             if kind.startswith("tensordesc"):
                 meta = next(maps)
-                offset = self._place(tensormap.BYTES, tensormap.ALIGNMENT)
-                rank = len(meta["block_size"])
+                rank = len(meta["block_size"]) if meta else kind.count(",") + 1
+                offset = self._place(8, 8) if meta is None else \
+                    self._place(tensormap.BYTES, tensormap.ALIGNMENT)  # fmt: skip
                 for size in [4] * rank + [8] * rank:
                     self._place(size, 8)
                 packers.append(_Packer(position, offset, _Descriptor(meta, position), name))
@@ -301,7 +306,7 @@ class CudaLauncher:
 def _arguments(metadata: Any) -> list[str]:
     """The arguments that stand for a kernel's parameters: a descriptor's shape and strides, which
     follow it, come from the descriptor."""
-    kinds, maps = iter(metadata.kernel_signature), iter(metadata.tensordesc_meta)
+    kinds, maps = iter(metadata.kernel_signature), filter(None, metadata.tensordesc_meta)
     found: list[str] = []
     for kind in kinds:
         found.append(kind)

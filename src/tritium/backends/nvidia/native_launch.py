@@ -259,8 +259,14 @@ def make_end(
     for _, kind in params:
         if kind.startswith("tensordesc"):
             meta = next(described)
-            rank, base = len(meta["block_size"]), len(slots)
+            rank = len(meta["block_size"]) if meta else kind.count(",") + 1
+            base = len(slots)
             element = kind.removeprefix("tensordesc<").partition("[")[0]
+            if meta is None:  # its pointer, shape and strides
+                slots.append(Slot(f"*{element}", device=_CUDA))
+                slots += [Slot("i32")] * rank + [Slot("i64")] * rank
+                parameters += range(base, len(slots))
+                continue
             box = {f"box{i}": int(s) for i, s in enumerate(reversed(meta["block_size"]))}
             maps.append({
                 "base": base, "rank": rank, "type": int(meta["elem_type"]),

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import FunctionType, ModuleOp
-from xdsl.ir import Block, BlockArgument, Region, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, ModuleOp
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
@@ -53,12 +53,14 @@ _ACCESSES = (
     DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp, DescriptorScatterOp,
     DescriptorReduceOp,
 )  # fmt: skip
+_COPIES = (DescriptorLoadOp, DescriptorStoreOp)
 
 
 @dataclass(frozen=True)
 class TensorPointers(Pass):
     """Block pointers and tensor descriptors as plain addresses. With `keep_arguments` descriptors
-    that the function takes are left to the target."""
+    that the function takes, and only loads and stores blocks of, are left to the target. The
+    attribute `tt.plain_descriptors` says which arguments stand for others."""
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
@@ -69,8 +71,7 @@ class TensorPointers(Pass):
         for function in list(module.walk()):
             if isinstance(function, FuncOp):
                 rewriter = _Rewriter(self.keep_arguments)
-                if not self.keep_arguments:
-                    rewriter.arguments(function)
+                rewriter.arguments(function)
                 for block in function.regions[0].blocks:
                     rewriter.block(block)
                 rewriter.finish()
@@ -126,9 +127,13 @@ class _Rewriter:
         entry = function.regions[0].blocks[0]
         self.at = entry.first_op
         attributes: Any = function.arg_attrs or [{}] * len(entry.args)  # pyright: ignore
+        plain: list[Attribute] = []
         for old in list(entry.args):
             if not isinstance(old.type, ir.TensorDescType):
                 continue
+            if self.keep_arguments and all(isinstance(u.operation, _COPIES) for u in old.uses):
+                continue
+            plain.append(IntegerAttr(old.index, ir.i32))
             rank, number = len(ir.shape_of(old.type.block)), old.index
             element: Any = ir.element_type(old.type.block)
             if ir.is_integer(element):
@@ -141,6 +146,8 @@ class _Rewriter:
             padding = PaddingOption.PAD_NAN if nan_padding else PaddingOption.PAD_ZERO
             self.places[old] = _Place(base, shape, strides, (), padding)
             self.taken.append(old)
+        if plain:
+            function.attributes["tt.plain_descriptors"] = ArrayAttr(plain)
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -164,7 +171,8 @@ class _Rewriter:
         elif isinstance(op, (LoadOp, StoreOp)) and _is_block_pointer(op.ptr.type):
             self.block_access(op)
         elif isinstance(op, _ACCESSES):
-            if not (self.keep_arguments and isinstance(op.desc, BlockArgument)):
+            kept = self.keep_arguments and op.desc not in self.places
+            if not (kept and isinstance(op.desc, BlockArgument)):
                 self.descriptor_access(op)
         elif isinstance(op, ForOp) and any(_is_block_pointer(v.type) for v in op.inits):
             self.loop(op)

@@ -45,5 +45,5 @@ def describe(type: Any) -> dict[str, Any]:
     width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
     return {
         "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": _ELEMENTS[block.element_type],
-        "block_size": shape, "fp4_padded": encoding.get("fp4Padded"),
+        "block_size": shape, "fp4_padded": len(shape) > 1 and encoding.get("fp4Padded"),
     }  # fmt: skip

@@ -16,6 +16,7 @@ from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.descriptors import describe
+from tritium.backends.nvidia.lower.lines import Lines
 from tritium.backends.nvidia.lower.scratch import scratch_bytes
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
@@ -27,8 +28,11 @@ from tritium.ops import ttir
 NVIDIA = "nvidia"
 
 
-def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, Any]]:
-    """LLVM IR for a ttgir module with one public function, the kernel.
+def lower_to_llvm(
+    module: Any, arch: int, options: Any, *, line_info: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """LLVM IR for a ttgir module with one public function, the kernel; with `line_info` its
+    instructions know their source lines.
 
     Returns the text, and facts for the metadata: `shared` (bytes), `num_warps`,
     `global_scratch_size` and the like. Raises `NotImplementedError` naming what is not built.
@@ -53,17 +57,30 @@ def lower_to_llvm(module: Any, arch: int, options: Any) -> tuple[str, dict[str, 
         if op in frames:
             function = _header(out, op, op is kernels[0], num_warps, options)
             context = _context(function, op, arch, num_warps, options, frames)
+            if line_info:
+                lines = Lines(out, op.sym_name, op.location)
+                function.debug, context.line_of = lines.of_function, lines.of_op
             libraries |= _body(context, op, frames[op].allocation)
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
-        "tensordesc_meta": [
-            describe(a.type) for a in kernels[0].body.args if isinstance(a.type, ir.TensorDescType)
-        ],
+        "tensordesc_meta": _descriptors(kernels[0]),
         "shared": shared, "num_warps": num_warps, "tmem_size": 0, "libraries": sorted(libraries),
         "global_scratch_size": 0, "global_scratch_align": 1,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
     return out.text(), facts
+
+
+def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
+    """For each descriptor that the kernel is called with what its map needs; None for one of
+    which the kernel takes the pointer, the shape and the strides alone."""
+    known: Any = kernel.attributes.get("tt.plain_descriptors")
+    plain = {entry.value.data for entry in known.data} if known is not None else set()
+    return [
+        None if number in plain else describe(argument.type)
+        for number, argument in enumerate(kernel.body.args)
+        if number in plain or isinstance(argument.type, ir.TensorDescType)
+    ]
 
 
 def _signature(type: Any) -> str:
