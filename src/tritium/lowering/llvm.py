@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,6 +132,8 @@ class Module:
         self.declarations: dict[str, str] = {}
         self.attribute_groups: dict[str, int] = {}
         self.metadata: list[str] = []
+        self.named_metadata: dict[str, list[str]] = {}
+        self.debug_nodes: dict[Any, str] = {}
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
         """Declare a function (or intrinsic) that is called but not defined here."""
@@ -170,6 +172,7 @@ class Module:
             *(text for name, text in self.declarations.items() if name not in defined),
             *(f.text() for f in self.functions),
             *(f"attributes #{n} = {{ {text} }}" for text, n in self.attribute_groups.items()),
+            *(f"!{name} = !{{{', '.join(nodes)}}}" for name, nodes in self.named_metadata.items()),
             *(f"!{i} = {body}" for i, body in enumerate(self.metadata)),
             "",
         ])  # fmt: skip
@@ -196,8 +199,10 @@ class Function:
         parameters = ", ".join(f"{t} {a} %{n}".replace("  ", " ") for t, n, a in arguments)
         self._header = (
             f"define {linkage + ' ' if linkage else ''}{result} @{name}({parameters}) "
-            f"{module.attributes(attributes)} {{"
+            f"{module.attributes(attributes)}"
         )
+        #: Debug metadata: of the function (` !dbg !1`) and of instructions (`, !dbg !2`).
+        self.debug, self.location = "", ""
         self._lines: list[str | Phi | Section] = []
         self._counter = 0
         self._labels = 0
@@ -208,7 +213,7 @@ class Function:
     def text(self) -> str:
         """The function as LLVM IR."""
         body = (line if isinstance(line, str) else line.text() for line in self._lines)
-        return "\n".join([self._header, *body, "}"])
+        return "\n".join([f"{self._header}{self.debug} {{", *body, "}"])
 
     # Blocks
 
@@ -314,12 +319,12 @@ class Function:
 
     def line(self, text: str) -> None:
         """Append an instruction that defines nothing."""
-        self._lines.append("  " + text)
+        self._lines.append(f"  {text}{self.location}")
 
     def emit(self, type: str, text: str) -> Value:
         """Append `%new = text`, a value of `type`."""
         value = self._new(type)
-        self._lines.append(f"  {value.ref} = {text}")
+        self._lines.append(f"  {value.ref} = {text}{self.location}")
         return value
 
     def op(self, opcode: str, left: Value, right: Value, flags: str = "") -> Value:

@@ -52,9 +52,11 @@ def _machine(arch: int, version: int) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(TRIPLE)
-    return target.create_target_machine(
+    machine = target.create_target_machine(
         cpu=cpu_name(arch), features=f"+ptx{version}", opt=3, reloc="default", codemodel="default"
     )
+    machine.set_asm_verbosity(True)  # `.loc` with the file's name and the call sites
+    return machine
 
 
 def emit_ptx(

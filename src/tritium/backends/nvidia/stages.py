@@ -34,7 +34,8 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
 
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
-    text, facts = lower_to_llvm(module, arch, options)
+    line_info = not knobs.compilation.disable_line_info
+    text, facts = lower_to_llvm(module, arch, options, line_info=line_info)
     metadata.update(facts)
     return text
 

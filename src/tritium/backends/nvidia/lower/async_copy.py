@@ -90,9 +90,9 @@ def copy(
     text = f"cp.async.{kind}.shared.global [ $0 ], [ $1 ], {size}"
     arguments, constraints = [to, source], ["r", "l"]
     if filled is not None:
-        text += ", $2"
-        arguments.append(c.f.select(filled, c.i32(size), c.i32(0)))
-        constraints.append("r")
+        text += ", $2"  # a predicate: ignore the source
+        arguments.append(c.f.op("xor", filled, Value("i1", "true")))
+        constraints.append("b")
     if condition is not None:
         text = f"@${len(arguments)} {text}"
         arguments.append(condition)

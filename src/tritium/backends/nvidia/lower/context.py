@@ -64,6 +64,7 @@ class Context:
         thread: the thread's index; `lane` and `warp` are parts of it.
         contract: fast-math flag that lets a product and a sum become one operation, or "".
         demand: the mask of the registers of a tile that are used.
+        line_of: the debug metadata of an op's instructions.
         libraries: bitcode files to link.
         sharing: the functions that use shared memory, by name.
     """
@@ -80,6 +81,7 @@ class Context:
     warp: Value
     contract: str = "contract"
     demand: Callable[[SSAValue], int] = lambda value: -1
+    line_of: Callable[[Any], str] = lambda op: ""
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
     libraries: set[str] = field(default_factory=set[str])
     sharing: frozenset[str] = frozenset()

@@ -22,9 +22,11 @@ NVIDIA = "nvidia"
 
 def lower_block(c: Context, block: Block) -> None:
     """Write the ops of a block, without its terminator."""
+    outer = c.f.location
     for op in block.ops:
         if op is block.last_op and op.name in TERMINATORS:
-            return
+            break
+        c.f.location = c.line_of(op)
         if op in c.barriers:
             c.barrier(c.barriers[op])
         rule = rules(NVIDIA).get(type(op))  # pyright: ignore[reportArgumentType]
@@ -32,6 +34,7 @@ def lower_block(c: Context, block: Block) -> None:
             rule(c, op)
         elif not emit(c, op):
             raise c.unsupported(op)
+    c.f.location = outer
 
 
 TERMINATORS = frozenset({
