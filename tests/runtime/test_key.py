@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tritium.compiler.key import state_of
+from tritium.fingerprint import state_of
 from tritium.version import __version__
 
 

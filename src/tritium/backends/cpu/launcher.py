@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.cpu import launch_writer, pool_writer
 from tritium.backends.cpu import pool as pools
+from tritium.backends.cpu import pool_writer
 from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
     Param,
@@ -46,8 +46,7 @@ from tritium.backends.cpu.loader import (
     load_object,
     object_key,
 )
-from tritium.lowering import llvm as llvm_text
-from tritium.lowering import native as native_code
+from tritium.fingerprint import compiler_key
 from tritium.lowering import pyobjects
 from tritium.lowering.launching import End, Slot
 from tritium.lowering.llvm import Module
@@ -70,19 +69,10 @@ def native_ir(system: pools.System | None = None) -> str:
 
 
 def _native_key(system: pools.System) -> str:
-    """The cache key of `native_ir(system)`'s object code, from what the text is made of: writing
-    it would cost more than loading the object."""
-    writers = (launch_writer, pools, pool_writer, pyobjects, native_code, llvm_text)
-    sources = [_source(writer.__name__) for writer in writers]
-    if not all(sources):
-        return object_key(native_ir(system), "light")
-    return object_key("\0".join([*sources, repr(system), str(HEAD), sys.platform]), "light")
-
-
-def _source(module: str) -> str:
-    spec = sys.modules[module].__spec__
-    loader: Any = spec.loader if spec else None
-    return (loader.get_source(module) or "") if hasattr(loader, "get_source") else ""
+    """The cache key of `native_ir(system)`'s object code, without writing it, which would cost
+    more than loading the object."""
+    parts = ("pool", compiler_key(), repr(system), str(HEAD), sys.platform)
+    return object_key("\0".join(parts), "light")
 
 
 class Native:

@@ -6,6 +6,8 @@ of its own there; when its `Image` is collected, its memory is released.
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -37,7 +39,7 @@ Opt = int | Literal["light"] | None
 
 _lock = threading.RLock()
 _names = itertools.count()
-_preparing: list[threading.Thread] = []
+_begun, _working = threading.Lock(), threading.Lock()
 
 
 @functools.cache
@@ -67,25 +69,31 @@ def _linker() -> Any:
 
 def prepare() -> None:
     """Begin to make the linker, which takes a millisecond, beside what Python has to do first."""
-    if not _preparing:
-        _preparing.append(threading.Thread(target=_make_linker, name="tritium-linker"))
-        _preparing[0].start()
+    if not _begun.locked():
+        _begun.acquire()
+        _working.acquire()
+        # Not `Thread`, whose start waits for the new thread to run: a third of a millisecond.
+        _thread.start_new_thread(_make_linker, ())
 
 
 def _make_linker() -> None:
-    with _lock:
-        _linker()
+    try:
+        with _lock:
+            _linker()
+    finally:
+        _working.release()
 
 
-def _finish_preparing() -> None:
-    for thread in _preparing:
-        if thread is not threading.current_thread():
-            thread.join()
+def _finish_work() -> None:
+    with _working:
+        pass
 
 
-# A child process must not find the lock taken by a thread that it has not got.
+# A child process must not find the lock taken by a thread that it has not got; nor may LLVM work
+# while it is taken down.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_finish_preparing)
+    os.register_at_fork(before=_finish_work)
+atexit.register(_finish_work)
 
 
 def _never_collect(value: object) -> None:

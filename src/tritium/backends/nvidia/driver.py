@@ -99,7 +99,8 @@ class CudaDriver(DriverBase):
 
     @classmethod
     def is_active(cls) -> bool:
-        return device_count() > 0 and has_bindings()
+        # The bindings first: looking for a library that is not there takes longer.
+        return has_bindings() and device_count() > 0
 
     def get_current_device(self) -> int:
         """The number of the current device."""

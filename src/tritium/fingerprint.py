@@ -1,0 +1,46 @@
+"""What identifies this compiler: of what it made before, only its own work may be used."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+
+from tritium.version import __version__
+
+_NOT_THE_COMPILER = frozenset({"__pycache__", "cli", "compat", "testing", "tools"})
+
+
+@functools.cache
+def compiler_key() -> str:
+    """A digest of the compiler itself."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    return hashlib.sha256(f"{__version__} {state_of(package)}".encode()).hexdigest()
+
+
+def state_of(package: str) -> str:
+    """What changes when the package in this folder does.
+
+    An installed package is what its installer recorded: its files are not to be edited. In a
+    checkout, where they are, each file counts, by its time of change.
+    """
+    name = f"{os.path.basename(package)}-{__version__}.dist-info"
+    record = os.path.join(os.path.dirname(package), name, "RECORD")
+    try:
+        return f"{record} {os.stat(record).st_mtime_ns}"
+    except OSError:
+        return _state_of_files(package)
+
+
+def _state_of_files(package: str) -> str:
+    names: list[str] = []
+    pending = [package]
+    while pending:
+        folder = pending.pop()
+        for name in os.listdir(folder):
+            if name.endswith(".py"):
+                names.append(f"{folder}/{name}")
+            elif "." not in name and name not in _NOT_THE_COMPILER:
+                pending.append(f"{folder}/{name}")
+    names.sort()
+    return f"{names} {[os.stat(name).st_mtime_ns for name in names]}"
