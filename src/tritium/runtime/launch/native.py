@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from tritium.backends.cpu.loader import Image, cached_object, compile_ir, load_object, object_key
 from tritium.cache import CachedObjects
-from tritium.fingerprint import compiler_key
+from tritium.lowering import llvm as llvm_text
+from tritium.lowering import native as native_code
 from tritium.lowering import pyobjects
 from tritium.lowering.launching import End, Store
 from tritium.lowering.native import allocate
-from tritium.lowering.pyobjects import HEAD, METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
+from tritium.lowering.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
 from tritium.runtime.launch import parsing, records, writer
 from tritium.runtime.launch.context import Guard, context, write_guards
 from tritium.runtime.launch.keys import is_stable, meaning, stores
@@ -37,12 +38,18 @@ def link(
     imports: Mapping[str, int],
 ) -> Image:
     """Native code for launching, kept on disk (see `lowering.launching.Link`)."""
-    names = (module.__name__ for module in sources)
-    key = object_key("\0".join([*names, compiler_key(), str(HEAD), sys.platform]), "light")
+    texts = [_source(module) for module in (llvm_text, native_code, pyobjects, *sources)]
+    text = "\0".join([*texts, sys.platform]) if all(texts) else write()
+    key = object_key(text, "light")
     code = cached_object(key, CachedObjects("launcher"), lambda: compile_ir(write(), opt="light"))
     image = load_object(code, symbols, imports)
     image.keep()  # small, and built-in functions may outlive all that knows of them
     return image
+
+
+def _source(module: Any) -> str:
+    loader: Any = module.__spec__.loader if module.__spec__ else None
+    return (loader.get_source(module.__name__) or "") if hasattr(loader, "get_source") else ""
 
 
 @functools.cache
