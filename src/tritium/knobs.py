@@ -662,14 +662,18 @@ def cache_invalidating_env() -> dict[str, str]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def environment_places(key: str) -> list[tuple[dict[Any, Any], Any]]:
-    """The dicts, with their keys, that decide what the environment variable `key` is: as long as
-    these items are the same objects, so is the variable. (`os.environ` itself may be replaced.)"""
-    variables: Any = os.environ
-    places: list[tuple[dict[Any, Any], Any]] = [(vars(os), "environ")]
+def places(group: base_knobs, name: str) -> list[tuple[dict[Any, Any], Any]]:
+    """The dicts, with their keys, that decide what the setting `name` of one of the groups here
+    is: as long as these items are the same objects (or absent), so is the setting. (Groups, and
+    `os.environ` itself, may be replaced.)"""
+    mine = next(key for key, value in globals().items() if value is group)
+    variable, variables = group.knob_descriptors[name].key, cast("Any", os.environ)
+    found: list[tuple[dict[Any, Any], Any]] = [
+        (globals(), mine), (vars(group), name), (vars(os), "environ"),
+    ]  # fmt: skip
     if isinstance(variables, dict):
-        return [*places, (cast("dict[Any, Any]", variables), key)]
-    return [*places, (variables._data, variables.encodekey(key))]
+        return [*found, (cast("dict[Any, Any]", variables), variable)]
+    return [*found, (variables._data, variables.encodekey(variable))]
 
 
 def child_environment(**changes: str | None) -> dict[str, str]:

@@ -11,31 +11,11 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.active import driver
+from tritium.lowering.guards import Guard, holds, item_guard, write_guards
 from tritium.lowering.native import Record, allocate
-from tritium.runtime.launch.records import CONTEXT, GUARD
+from tritium.runtime.launch.records import CONTEXT
 
-_ABSENT: Any = object()
 _numbers = itertools.count(1)
-
-Guard = tuple[Any, Any, Any]
-"""(dict, key, expected item or `_ABSENT`), or (list, None, None): it must be empty."""
-
-
-def item_guard(where: dict[Any, Any], key: Any) -> Guard:
-    """That an item of a dict stays the object that it is (or absent)."""
-    return where, key, where.get(key, _ABSENT)
-
-
-def write_guards(guards: list[Guard]) -> tuple[int, Any]:
-    """Guards in memory: the address, and what keeps them alive."""
-    address, memory = allocate(GUARD.size * max(len(guards), 1), 64)
-    for i, (where, key, expected) in enumerate(guards):
-        GUARD.write(
-            address + i * GUARD.size, where=id(where), key=0 if key is None else id(key),
-            expected=0 if key is None or expected is _ABSENT else id(expected),
-        )  # fmt: skip
-    return address, (memory, guards)
-
 
 _POINTER = Record(("to", "ptr"))
 
@@ -55,7 +35,7 @@ class Context:
 
     def refresh(self, device: Callable[[], int] | None) -> None:
         """Take the state as it is now. `device` tells the active driver's current device."""
-        if self._guards and all(map(_holds, self._guards)):
+        if self._guards and all(map(holds, self._guards)):
             return
         active, debug = driver.active, knobs.runtime.debug
         guards = [item_guard(vars(driver), "_active"), *_knob_guards()]
@@ -76,16 +56,10 @@ class Context:
         del before
 
 
-def _holds(guard: Guard) -> bool:
-    where, key, expected = guard
-    return not where if key is None else where.get(key, _ABSENT) is expected
-
-
 def _knob_guards() -> list[Guard]:
     """Guards on all settings that each launch asks for: `debug` and the two launch hooks."""
     group = knobs.runtime
-    guards = [item_guard(vars(knobs), "runtime"), item_guard(vars(group), "debug")]
-    guards += [item_guard(*place) for place in knobs.environment_places("TRITON_DEBUG")]
+    guards = [item_guard(*place) for place in knobs.places(group, "debug")]
     for name in ("launch_enter_hook", "launch_exit_hook"):
         guards.append(item_guard(vars(group), name))
         hook = getattr(group, name)

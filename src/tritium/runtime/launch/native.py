@@ -16,14 +16,16 @@ from typing import Any, NamedTuple
 
 from tritium.backends.cpu.loader import Image, cached_object, compile_ir, load_object, object_key
 from tritium.cache import CachedObjects
+from tritium.lowering import guards as guards_code
 from tritium.lowering import llvm as llvm_text
 from tritium.lowering import native as native_code
 from tritium.lowering import pyobjects
+from tritium.lowering.guards import Guard, write_guards
 from tritium.lowering.launching import End, Store
 from tritium.lowering.native import allocate
 from tritium.lowering.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
 from tritium.runtime.launch import parsing, records, writer
-from tritium.runtime.launch.context import Guard, context, write_guards
+from tritium.runtime.launch.context import context
 from tritium.runtime.launch.keys import is_stable, meaning, stores
 from tritium.runtime.launch.records import CAPSULE, ENTRY, OPERATION, PARAM, PLAN, READ_ONLY
 
@@ -55,7 +57,7 @@ def _source(module: Any) -> str:
 @functools.cache
 def _image() -> Image:
     api = pyobjects.api_addresses(writer.API)
-    image = link(writer.native_ir, (writer, parsing, records), writer.SYMBOLS, api)
+    image = link(writer.native_ir, (guards_code, writer, parsing, records), writer.SYMBOLS, api)
     _keep.append([sys.intern(name) for name in parsing.DESCRIPTOR_FIELDS])
     names = (ctypes.c_uint64 * len(_keep[-1])).from_address(image[writer.NAMES])
     names[:] = [id(name) for name in _keep[-1]]

@@ -57,10 +57,6 @@ CURSOR = Record(
 READ_ONLY plus the device."""
 READ_ONLY, DEVICE = 1, 8
 
-GUARD = Record(("where", "ptr"), ("key", "ptr"), ("expected", "ptr"))
-"""Something that must be as it was: a dict whose item under `key` is `expected` (null: none), or,
-with `key` null, a list that must be empty."""
-
 CONTEXT = Record(
     ("epoch", "i64"), ("device", "ptr"), ("count", "i64"), ("guards", "ptr"),
 )  # fmt: skip

@@ -12,6 +12,7 @@ teaches the table what the careful path found.
 
 from __future__ import annotations
 
+from tritium.lowering.guards import write_unchanged
 from tritium.lowering.launching import How
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
@@ -22,7 +23,6 @@ from tritium.runtime.launch.records import (
     CONTEXT,
     CURSOR,
     ENTRY,
-    GUARD,
     MAX_GRID,
     OPERATION,
     PARAM,
@@ -55,7 +55,7 @@ class KernelWriter:
         """Write every function."""
         self.module.globals[NAMES] = "global [5 x ptr] zeroinitializer, align 16"
         ParseWriter(self.module, f"@{NAMES}").write()
-        self._unchanged()
+        write_unchanged(self.module)
         self._bind()
         self._front()
         self._find()
@@ -75,29 +75,6 @@ class KernelWriter:
 
     def _unless(self, f: Code, condition: Value) -> Value:
         return f.op("xor", condition, YES)
-
-    # Has anything changed?
-
-    def _unchanged(self) -> None:
-        """i1 unchanged(guards, count): whether all guards hold."""
-        f = self._code("unchanged", "ptr guards, i64 count", "i1")
-        guards, count = f.arguments
-        index = f.variable("i64", i64(0))
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, count)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
-            guard = f.gep("i8", guards, f.op("mul", i, i64(GUARD.size)))
-            where, key = f.read(guard, GUARD, "where"), f.read(guard, GUARD, "key")
-            with f.when(is_null(f, key)):
-                with f.when(f.icmp("ne", f.call("i64", "PyList_Size", where), i64(0))):
-                    f.ret(NO)
-                loop.restart()
-            found = f.call("ptr", "PyDict_GetItemWithError", where, key)
-            with f.when(f.icmp("ne", found, f.read(guard, GUARD, "expected"))):
-                f.ret(NO)
-        f.ret(YES)
 
     # Arguments and parameters
 
