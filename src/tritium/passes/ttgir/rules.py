@@ -134,7 +134,16 @@ def result_encoding(op: Operation, operand: Encoding) -> Encoding | None:
         return None
     if isinstance(op, ttir.TransOp):
         return transposed(operand, tuple(op.order), ir.shape_of(op.operands[0].type))
+    if isinstance(op, ttir.BroadcastOp) and not covers(operand, ir.shape_of(op.results[0].type)):
+        return None
     return operand
+
+
+@lru_cache(maxsize=1024)
+def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
+    """Whether a tile of this shape can have the encoding: one given by its bases may be too small,
+    others repeat themselves."""
+    return linear(encoding, shape).is_surjective
 
 
 @lru_cache(maxsize=1024)
