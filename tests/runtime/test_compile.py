@@ -18,7 +18,10 @@ import tritium.language as tl
 from tests.support.launching import add_kernel
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
+from tritium.cli.opt import optimize
 from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend
+from tritium.passes import PassError
+from tritium.passes.ttir import CSE
 from tritium.runtime import driver
 
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
@@ -282,15 +285,43 @@ def test_from_a_file(tmp_path: Path, stage: str) -> None:
     assert kernel.name == "add_kernel"
     assert list(kernel.asm) == STAGES[STAGES.index(stage) :]
     assert kernel.asm[stage].strip() == text.strip()
-    if stage == "ttir":
-        x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
-        kernel[(1, 1, 1)](x, x, out, 16)
-        assert (out == 2 * x).all()
-    else:
-        with pytest.raises(
-            NotImplementedError, match=r"add_kernel.llir: the types of the kernel's"
-        ):
-            kernel[(1, 1, 1)](1)
+    x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    kernel[(1, 1, 1)](x, x, out, 16)
+    assert (out == 2 * x).all()
+
+
+def test_an_edited_file_is_launched(tmp_path: Path) -> None:
+    text = tritium.compile(source()).asm["llir"]
+    assert " fadd " in text
+    path = tmp_path / "add_kernel.llir"
+    path.write_text(text.replace(" fadd ", " fmul "))
+    x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    tritium.compile(path)[(1, 1, 1)](x, x, out, 16)
+    assert (out == x * x).all()
+
+
+def test_a_file_of_another_maker(tmp_path: Path) -> None:
+    text = tritium.compile(source()).asm["llir"]
+    path = tmp_path / "add_kernel.llir"
+    path.write_text("\n".join(line for line in text.split("\n") if "tritium-kernel" not in line))
+    message = r"add_kernel.llir: the types of the kernel's arguments .* lacks the line "
+    with pytest.raises(ValueError, match=message):
+        _ = IRSource(path, None, make_backend(driver.active.get_current_target())).signature
+
+
+@pytest.mark.ptxas
+def test_files_for_cuda(tmp_path: Path) -> None:
+    target = GPUTarget("cuda", 90, 32)
+    first = tritium.compile(source(), target)
+    for stage in ("ttir", "ttgir", "llir", "ptx"):
+        path = tmp_path / f"add_kernel.{stage}"
+        path.write_text(first.asm[stage])
+        parsed = IRSource(path, None, make_backend(target))
+        assert list(parsed.signature.values()) == ["*f32", "*f32", "*f32", "i32"]
+        kernel = tritium.compile(path, target)
+        assert list(kernel.asm)[:: len(kernel.asm) - 1] == [stage, "cubin"]
+        for name in ("num_warps", "shared", "name", "global_scratch_size"):
+            assert getattr(kernel.metadata, name) == getattr(first.metadata, name), (stage, name)
 
 
 def test_signature_of_a_file(tmp_path: Path) -> None:
@@ -421,3 +452,51 @@ def test_dump_of_passes(capfd: Any, monkeypatch: pytest.MonkeyPatch, fresh_cache
     monkeypatch.setenv("MLIR_ENABLE_DUMP", "another_kernel")
     tritium.compile(source())
     assert "IR Dump" not in capfd.readouterr().err
+
+
+def test_a_named_kernels_passes_alone(capfd: Any, fresh_cache: Path) -> None:
+    for name, shown in (("add_kernel", True), ("another", False), ("0", False), ("TRUE", True)):
+        knobs.compilation.dump_passes = name
+        tritium.compile(source())
+        header = "// -----// IR Dump Before Inliner (inline) ('builtin.module' operation) //---"
+        assert (header in capfd.readouterr().err) == shown
+
+
+def test_reproducer(tmp_path: Path, fresh_cache: Path) -> None:
+    knobs.compilation.reproducer_path = str(tmp_path / "repro")
+    key = tritium.compile(source()).hash
+    (file,) = tmp_path.glob("repro*")
+    assert file.name == "repro.make_ttir.repro.mlir"
+    text = file.read_text()
+    assert "mlir_reproducer" in text
+    assert re.search(r'pipeline: "builtin\.module\(inline,canonicalize,.*\)"', text)
+    done = optimize(str(file), [])
+    assert done.strip() == tritium.compile(source()).asm["ttir"].strip()
+    assert optimize(str(file), ["cse"]) != done, "passes that are named are run instead"
+    del knobs.compilation.reproducer_path
+    assert tritium.compile(source()).hash == key, "it is neutral"
+
+
+def test_a_failing_pass_prints_its_reproducer(
+    capfd: Any, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(self: Any, module: Any) -> bool:
+        raise RuntimeError("no reason")
+
+    monkeypatch.setattr(CSE, "run", fail)
+    with pytest.raises(PassError, match=r"cse: no reason"):
+        tritium.compile(source())
+    err = capfd.readouterr().err
+    assert err.startswith("error: cse: no reason\nnote: pass cse failed; `tritium opt FILE` runs")
+    text = err.split("\n", 2)[2]
+    assert "tt.func public @add_kernel" in text and 'pipeline: "builtin.module(inline,' in text
+    (tmp_path / "r.mlir").write_text(text)
+    with pytest.raises(PassError, match=r"cse: no reason"):
+        optimize(str(tmp_path / "r.mlir"), [])
+
+
+def test_times_of_passes(capfd: Any, fresh_cache: Path) -> None:
+    knobs.compilation.pass_timing = True
+    tritium.compile(source())
+    err = capfd.readouterr().err
+    assert "... Execution time report ..." in err and re.search(r"\d+\.\d+ \( *\d.*%\)  cse", err)

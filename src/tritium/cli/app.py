@@ -92,7 +92,7 @@ def pytest(
 @app.command()
 def opt(
     file: Annotated[
-        str | None, typer.Argument(help="A .ttir or .ttgir file; - for standard input.")
+        str | None, typer.Argument(help="A .ttir, .ttgir or reproducer file; - for standard input.")
     ] = None,
     passes: Annotated[
         list[str] | None,

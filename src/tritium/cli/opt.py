@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from tritium.errors import TritonError
 from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ir.reproducer import split_reproducer
 from tritium.passes import registry
 from tritium.passes.base import Pass
 
@@ -33,7 +34,8 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
 
     Args:
         file: its name, or "-" for standard input.
-        passes: in order; each a name, with options where needed: `unroll{factor=4}`.
+        passes: in order; each a name, with options where needed: `unroll{factor=4}`. Without any,
+            the pipeline that a reproducer file names.
         print_after_all: also print the module after each pass, to standard error.
 
     Raises:
@@ -43,6 +45,9 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
     pipeline = ",".join(passes)
     registry.parse_pipeline(pipeline)
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    text, own = split_reproducer(text)
+    if own is not None and not pipeline:
+        registry.parse_pipeline(pipeline := own)
     module = parse_module(text, file)
     try:
         module.verify()

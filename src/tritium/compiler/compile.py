@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,6 +19,7 @@ from tritium.compiler.kernel import CompiledKernel
 from tritium.compiler.key import cache_invalidating_env_vars, get_cache_key
 from tritium.compiler.sources import ASTSource, IRSource
 from tritium.compiler.stages import Files, Timer, replacements, run_stages
+from tritium.errors import TritonError
 from tritium.target import GPUTarget
 from tritium.version import REFERENCE_VERSION, __version__
 
@@ -78,7 +80,18 @@ class Compilation:
             "triton_version": REFERENCE_VERSION,
         }
         metadata["name"] = self.src.name
-        files = run_stages(self.src, self.backend, self.options, metadata, self.name, timer)
+        arguments = (self.src, self.backend, self.options)
+        try:
+            files = run_stages(*arguments, metadata, self.name, timer)
+        except TritonError as error:
+            from tritium.backends.pipeline import reproducing  # where it failed, it is loaded
+            from tritium.passes import PassError
+
+            # Once more for what the failing pass was given: to keep it always would take longer.
+            if isinstance(error, PassError):
+                with reproducing(), suppress(PassError):
+                    run_stages(*arguments, dict(metadata), self.name, Timer())
+            raise
         return Compiled(files, metadata, timer.ir_initialization, timer.stages)
 
     def store(self, made: Compiled, timer: Timer | None = None) -> CompiledKernel:

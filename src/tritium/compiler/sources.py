@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -149,6 +150,30 @@ _ENTRY = {
 }
 
 
+COMMENT = {"llir": ";", "ptx": "//"}
+"""How a line of comment begins, in the stages that no longer say what a launch needs to know."""
+
+_FACTS = "tritium-kernel: "
+
+
+def with_facts(stage: str, signature: Mapping[int, str] | None, facts: Mapping[str, Any]) -> str:
+    """A line of comment with what launching needs: the arguments' types, and what the stages have
+    found out. Nothing where the types are not known."""
+    if signature is None:
+        return ""
+    data = {"signature": list(signature.values()), "facts": facts}
+    return f"{COMMENT[stage]} {_FACTS}{json.dumps(data, default=str)}\n"
+
+
+def entry_signature(module: Any) -> dict[int, str] | None:
+    """The types of the kernel's arguments ("*f32", "i32") by position; None without a kernel."""
+    for op in module.body.block.ops:
+        if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
+            types = [str(t) for t in op.function_type.inputs]
+            return {i: _POINTER.sub(r"*\1", t) for i, t in enumerate(types)}
+    return None
+
+
 class IRSource:
     """A file that holds the text of one stage; compilation goes on after that stage.
 
@@ -164,37 +189,53 @@ class IRSource:
         self.module = None
         self.constants: dict[ArgPath, Any] = {}
         self._signature: dict[int, str] | None = None
+        self.facts: dict[str, Any] = {}
         if self.ext in ("ttir", "ttgir"):
             from tritium.ir.parsing import parse_module  # as above
 
             self.module = parse_module(self.src, str(self.path))
-            entry = self._entry_function()
-            self.name = entry.sym_name
-            types = [str(t) for t in entry.function_type.inputs]
-            self._signature = {i: _POINTER.sub(r"*\1", t) for i, t in enumerate(types)}
+            self._signature = entry_signature(self.module)
+            self.name = self._entry_name()
         else:
             pattern = _ENTRY.get(self.ext)
             match = pattern.search(self.src) if pattern else None
             self.name = match[1] if match else self.path.stem
+            self._read_facts()
+
+    def _read_facts(self) -> None:
+        prefix = COMMENT.get(self.ext, "")
+        line = re.search(rf"^{prefix} {_FACTS}(.*)$", self.src, re.MULTILINE) if prefix else None
+        if line is not None:
+            data: dict[str, Any] = json.loads(line[1])
+            types: list[str] = data["signature"]
+            self._signature = dict(enumerate(types))
+            self.facts = data["facts"]
+
+    @property
+    def is_launchable(self) -> bool:
+        """Whether the types of the kernel's arguments are known."""
+        return self._signature is not None
 
     @property
     def signature(self) -> dict[int, str]:
         """The types of the entry function's arguments ("*f32", "i32"), by position.
 
-        Raises `NotImplementedError` for stages whose text does not tell them.
+        Raises `ValueError` for a text that does not tell them: LLVM IR and PTX of other makers.
         """
         if self._signature is None:
-            raise NotImplementedError(
-                f"{self.path}: the types of the kernel's arguments cannot be had from .{self.ext}; "
-                "launch from .ttir, or through @jit with this file as the option ir_override"
+            comment = f"{COMMENT.get(self.ext, '')} {_FACTS}".strip()
+            raise ValueError(
+                f"{self.path}: the types of the kernel's arguments cannot be had from this file, "
+                f"for it lacks the line '{comment} ...' that Tritium writes at its end; launch "
+                "from .ttir, or through @jit with this file as the option ir_override"
             )
         return self._signature
 
-    def _entry_function(self) -> Any:
+    def _entry_name(self) -> str:
         assert self.module is not None
         for op in self.module.body.block.ops:
             if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
-                return op
+                return cast(Any, op).sym_name
         raise ValueError(f"{self.path}: the module has no public tt.func")
 
     def hash(self) -> str:

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Stage
 from tritium.cache import get_dump_manager, get_override_manager
-from tritium.compiler.sources import ASTSource, IRSource
+from tritium.compiler.sources import COMMENT, ASTSource, IRSource, entry_signature, with_facts
 
 Files = dict[str, "str | bytes"]
 
@@ -81,9 +81,13 @@ def run_stages(
     first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
     module = src.make_ir(backend, options)
     timer.finished_ir()
+    known = set(metadata)
+    if isinstance(src, IRSource):
+        metadata.update(src.facts)
     keep = _Keeper(src, backend, name)
     keep("source" if isinstance(src, ASTSource) else src.ext, module)
     replacement = _replacer(src, name, options)
+    signature = src.signature if isinstance(src, IRSource) and src.is_launchable else None
     for stage in order[first:]:
         module = stages[stage](module, metadata)
         path = replacement(stage)
@@ -91,7 +95,13 @@ def run_stages(
             data = Path(path).read_bytes()
             text: Any = data if stage == backend.binary_ext else data.decode()
             module = backend.parse_stage(stage, text, options)
-        keep(stage, module)
+        if stage == "ttir":
+            signature = entry_signature(module)
+        note = ""
+        if stage in COMMENT and isinstance(module, str):
+            facts = {n: v for n, v in metadata.items() if n == "name" or n not in known}
+            note = with_facts(stage, signature, facts)
+        keep(stage, module, note)
         timer.finished_stage(stage)
     return keep.results
 
@@ -104,8 +114,10 @@ class _Keeper:
         self.results: Files = {}
         self.dump = get_dump_manager(_source_hash(src)) if knobs.compilation.dump_ir else None
 
-    def __call__(self, stage: str, value: Any) -> None:
+    def __call__(self, stage: str, value: Any, note: str = "") -> None:
         filename, text = f"{self.name}.{stage}", _as_text(value)
+        if note and isinstance(text, str):
+            text = f"{text.rstrip()}\n{note}"
         if not knobs.compilation.store_binary_only or stage == self.binary:
             self.results[filename] = text
         if self.dump is not None:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tritium import knobs
 from tritium.analysis.writes import written_arguments
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.loader import compile_ir
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.backends.pipeline import run_pipeline
 from tritium.ops.ttir import FuncOp
-from tritium.passes import PassManager, dump_before, pipelines
+from tritium.passes import pipelines
 
 
 def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
     """Inline and simplify."""
-    dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
-    with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
-        hook = dump_before(stream, None if dump == "1" else dump) if dump else None
-        PassManager(pipelines.ttir(), before=hook).run(module)
-    module.verify()
-    return module
+    return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
 def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Any:

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.lower.module import lower_to_llvm
 from tritium.backends.nvidia.options import CUDAOptions
-from tritium.passes import PassManager, dump_before, pipelines
-
-
-def _run(module: Any, passes: list[Any]) -> Any:
-    dump, path = knobs.compilation.dump_passes, knobs.compilation.dump_passes_path
-    with open(path, "a") if dump and path else nullcontext(sys.stderr) as stream:
-        hook = dump_before(stream, None if dump == "1" else dump) if dump else None
-        PassManager(passes, before=hook).run(module)
-    module.verify()
-    return module
+from tritium.backends.pipeline import run_pipeline
+from tritium.passes import pipelines
 
 
 def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
     """Inline and simplify."""
-    return _run(module, pipelines.ttir())
+    return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
-    return _run(module, pipelines.ttgir(arch, options.num_warps, options.num_stages))
+    passes = pipelines.ttgir(arch, options.num_warps, options.num_stages)
+    return run_pipeline(module, passes, "make_ttgir")
 
 
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
@@ -49,7 +41,7 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
     libraries = [path for _, path in options.extern_libs] + metadata.get("libraries", [])
     result = ptx.emit_ptx(text, arch, version, optimize=optimize, libraries=libraries)
     if knobs.nvidia.dump_nvptx:
-        print(result)
+        print(f"// -----// NVPTX Dump //----- //\n{result}", file=sys.stderr)
     return result
 
 

@@ -1,0 +1,63 @@
+"""Running a pipeline of passes as the settings say: dumps, times, reproducers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium import knobs
+from tritium.ir.printing import print_module
+from tritium.ir.reproducer import with_reproducer
+from tritium.passes import PassError, PassManager, dump_before, timing_report
+from tritium.passes.base import Pass, pipeline_text
+
+
+def run_pipeline(module: ModuleOp, passes: Sequence[Pass], stage: str) -> ModuleOp:
+    """Run the passes of a stage over the module, in place, and verify the result.
+
+    `knobs.compilation` decides what is written beside: `dump_passes` the module before each pass,
+    `pass_timing` a table of times, `reproducer_path` a file `PATH.STAGE.repro.mlir` with the module
+    and the pipeline, which `tritium opt` runs again. Inside of `reproducing()` the same goes to
+    standard error where a pass fails.
+    """
+    settings = knobs.compilation
+    dump, path = settings.dump_passes, settings.dump_passes_path
+    reproducer = ""
+    if settings.reproducer_path or _reproducing.get():  # printing takes as long as some passes
+        reproducer = with_reproducer(print_module(module), pipeline_text(passes))
+    if settings.reproducer_path:
+        Path(f"{settings.reproducer_path}.{stage}.repro.mlir").write_text(reproducer)
+    wanted = dump and dump.lower() not in knobs.FALSE_WORDS
+    with open(path, "a") if wanted and path else nullcontext(sys.stderr) as stream:
+        kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
+        hook = dump_before(stream, kernel) if wanted else None
+        manager = PassManager(passes, before=hook)
+        try:
+            manager.run(module)
+        except PassError as error:
+            if _reproducing.get():
+                note = f"pass {error.pass_name} failed; `tritium opt FILE` runs this again:"
+                sys.stderr.write(f"error: {error}\nnote: {note}\n{reproducer}\n")
+            raise
+    if settings.pass_timing:
+        sys.stderr.write(timing_report(manager.timings))
+    module.verify()
+    return module
+
+
+_reproducing: ContextVar[bool] = ContextVar("reproducing", default=False)
+
+
+@contextmanager
+def reproducing() -> Generator[None]:
+    """What a failing pass was given is printed."""
+    token = _reproducing.set(True)
+    try:
+        yield
+    finally:
+        _reproducing.reset(token)
