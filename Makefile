@@ -46,7 +46,7 @@ test-all: $(VENV)/.dev  ## the test suite with the long sweeps
 	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
 
 fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, for MINUTES
-	$(PY) tools/fuzz.py --minutes $(MINUTES) $(ARGS)
+	$(PY) tools/fuzz.py --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff on all Python
 	$(BIN)/ruff check src tests tutorials benchmarks tools

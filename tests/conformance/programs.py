@@ -19,21 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.support import (
-    DTYPES,
-    FLOATS,
-    INTEGERS,
-    SIGNED,
-    WAYS,
-    build,
-    copies,
-    is_float,
-    promoted,
-    samples,
-)
+from tests.conformance.checking import Check, Divergence, Invalid
+from tests.conformance.nodes import Assign, Block, Shape, Store, Var
+from tests.conformance.statements import Statements
+from tests.conformance.support import DTYPES, FLOATS, INTEGERS, SIGNED, promoted, samples
 
-Shape = tuple[int, ...]
 Pick = Callable[[Sequence[Any]], Any]
+MORE = (
+    "order", "gather", "histogram", "scan_by", "reduce_by", "pair_up", "spread", "fp8", "bits",
+    "number", "dot", "strided", "by_index", "block_pointer", "descriptor", "atomic", "store",
+    "call_more", "leave",
+)  # fmt: skip
+"""The kinds of statement that `Statements` has."""
 
 HELPERS = """
 @jit
@@ -59,70 +56,52 @@ def apart(a, b):
     if b > 2:
         a = a + b
     return a ^ b
+
+
+@jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@jit
+def first(a, b):
+    return a
+
+
+@jit
+def compose(a, x, b, y):
+    return a * b, x * b + y
+
+
+@jit
+def scaled(a, BY: tl.constexpr, TWICE: tl.constexpr = False):
+    if BY == 0:
+        return a
+    if TWICE:
+        a = a + a
+    return a * BY
+
+
+@jit(noinline=True)
+def far(a, b):
+    return tl.where(a > 5, a, b * 3)
+
+
+@jit
+def both(a, K):
+    x = a + K
+    return x, scaled(x, 3)
+
+
+@jit
+def steps(x):
+    if x > 7:
+        return x * 2
+    y = x
+    while y < 20:
+        y = y * 2 + 1
+    return y
 """
-
-
-@dataclass(frozen=True)
-class Var:
-    """A value: `exact` if both ways must agree to the bit."""
-
-    name: str
-    dtype: str
-    shape: Shape
-    exact: bool = True
-
-
-@dataclass(eq=False)
-class Assign:
-    """`var = text`."""
-
-    var: Var
-    text: str
-
-    def lines(self, indent: str) -> Iterator[str]:
-        yield f"{indent}{self.var.name} = {self.text}"
-
-
-@dataclass(eq=False)
-class Block:
-    """A compound statement; `update` (text) ends its body and is never dropped alone."""
-
-    header: str
-    body: list[Any]
-    orelse: list[Any] = field(default_factory=list)
-    update: str = ""
-
-    def lines(self, indent: str) -> Iterator[str]:
-        yield indent + self.header
-        inner = indent + "    "
-        for node in self.body:
-            yield from node.lines(inner)
-        if self.update:
-            yield inner + self.update
-        elif not self.body:
-            yield inner + "pass"
-        if self.orelse:
-            yield indent + "else:"
-            for node in self.orelse:
-                yield from node.lines(inner)
-
-
-@dataclass(eq=False)
-class Store:
-    """`var` goes into its own output array, one block for each program; `masked`: only where the
-    flat index is below n."""
-
-    var: Var
-    masked: bool
-
-    def lines(self, indent: str) -> Iterator[str]:
-        name, shape = self.var.name, self.var.shape
-        size = int(np.prod(shape)) if shape else 1
-        at = f"pid * {size}"
-        if shape:
-            at += f" + tl.reshape(tl.arange(0, {size}), {list(shape)})"
-        mask = f", ({at}) % 7 != n % 7" if self.masked else ""
-        yield f"{indent}tl.store(o_{name} + {at}, {name}{mask})"
 
 
 @dataclass
@@ -133,9 +112,11 @@ class Program:
     inputs: dict[str, np.ndarray]
     scalars: dict[str, Any]
     grid: int
+    how: dict[str, Any] = field(default_factory=dict)
+    """Options of `Check`."""
 
     def stores(self) -> list[Store]:
-        return [n for n in self.nodes if isinstance(n, Store)]
+        return [n for nodes in _lists(self.nodes) for n in nodes if isinstance(n, Store)]
 
     def source(self) -> str:
         """The module's text: helpers and the kernel."""
@@ -153,58 +134,30 @@ class Program:
             outs[f"o_{store.var.name}"] = fill.astype(DTYPES[store.var.dtype])
         return {**self.inputs, **self.scalars, **outs}
 
+    def check(self) -> Check:
+        """The comparison of all ways to run this program."""
+        inexact = {f"o_{s.var.name}" for s in self.stores() if not s.var.exact}
+        return Check(self.source(), self.arguments(), self.grid, frozenset(inexact), **self.how)
+
     def kind(self) -> str:
         """The sort of divergence: what must stay when a program is reduced."""
         text = self.divergence()
-        if not text.startswith(("invalid", "one way")):
-            return "wrong" if text else ""
+        if " against " in text:
+            return text.split(": ")[0]
         return re.sub(r"v?[0-9]+", "", text.split("^")[-1])[-80:]
 
     def divergence(self) -> str:
-        """What differs between native code and the interpreter; "" if nothing does."""
-        results: dict[str, Any] = {}
-        for way in WAYS:
-            fn, given = build(self.source()), copies(self.arguments())
-            try:
-                options = {"enable_fp_fusion": False} if way == "native" else {}
-                WAYS[way](fn)[(self.grid,)](**given, **options)
-                results[way] = given
-            except Exception as error:
-                results[way] = error
-        native, other = results["native"], results["interpreted"]
-        if isinstance(native, Exception) or isinstance(other, Exception):
-            if isinstance(native, Exception) and isinstance(other, Exception):
-                return (
-                    f"invalid: {type(native).__name__}: {native}; {type(other).__name__}: {other}"
-                )
-            failed = native if isinstance(native, Exception) else other
-            return f"one way fails: {type(failed).__name__}: {failed}"
-        for store in self.stores():
-            name = f"o_{store.var.name}"
-            text = differing(native[name], other[name], store.var.exact)
-            if text:
-                return f"{name}: {text}"
+        """What differs between the ways; "" if nothing does."""
+        try:
+            self.check().run()
+        except Divergence as error:
+            return str(error)
+        except Invalid as error:
+            return f"invalid: {error}"
         return ""
 
 
-def differing(a: np.ndarray, b: np.ndarray, exact: bool) -> str:
-    """The first element that differs ("" for none); NaNs are equal, and zeros of both signs."""
-    if not is_float(a.dtype):
-        same = a == b
-    else:
-        a, b = a.astype(np.float64), b.astype(np.float64)
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        if not exact:
-            scale = max(1.0, float(np.max(np.abs(b[np.isfinite(b)]), initial=0)))
-            with np.errstate(all="ignore"):
-                same |= np.abs(a - b) <= 2e-2 * scale
-    if same.all():
-        return ""
-    at = int(np.nonzero(~same)[0][0])
-    return f"[{at}] native {a[at]!r}, interpreted {b[at]!r}"
-
-
-class Generator:
+class Generator(Statements):
     """Makes one program."""
 
     def __init__(self, pick: Pick):
@@ -212,6 +165,7 @@ class Generator:
         self.count = 0
         self.m, self.n = pick([1, 2, 4, 8, 16]), pick([2, 8, 16, 32, 64, 128])
         self.pool: list[Var] = []
+        self.arrays: dict[str, np.ndarray] = {}
 
     def program(self, size: int) -> Program:
         inputs, nodes = self._inputs()
@@ -224,7 +178,8 @@ class Generator:
             nodes.append(self.statement(depth=0))
         stored = [v for v in self.pool if v.name.startswith("v")]
         nodes += [Store(v, self.pick([False, False, True])) for v in stored[-8:]]
-        program = Program(nodes, inputs, scalars, self.pick([1, 2, 5]))
+        how = {"aligned": self.pick([True, False]), "round_trip": self.pick([False] * 7 + [True])}
+        program = Program(nodes, {**inputs, **self.arrays}, scalars, self.pick([1, 2, 5]), how)
         simplify(program)
         return program
 
@@ -265,7 +220,7 @@ class Generator:
 
     def statement(self, depth: int) -> Any:
         kinds = ["binary"] * 6 + ["unary", "cast", "compare", "where", "minmax", "shape", "reduce"]
-        kinds += ["reduce", "scan", "inexact", "call", "weak"]
+        kinds += ["reduce", "scan", "inexact", "call", "weak", *MORE]
         if depth < 2:
             kinds += ["for", "while", "if", "for", "if"]
         node = getattr(self, "_" + self.pick(kinds))(depth)
@@ -589,7 +544,7 @@ def reduce_program(program: Program) -> Program:
             if not still(program):
                 program.grid = old
     program.inputs = {
-        k: v for k, v in program.inputs.items() if re.search(rf"load\({k}\b", program.source())
+        k: v for k, v in program.inputs.items() if re.search(rf"\b{k}\b", program.source())
     }
     return program
 
@@ -604,16 +559,17 @@ def ready_to_run(program: Program) -> str:
         if isinstance(array, np.ndarray)
     )
     numbers = "".join(f"    {name}={value!r},\n" for name, value in program.scalars.items())
+    inexact = sorted(program.check().inexact)
+    how = "".join(f", {name}={value!r}" for name, value in program.how.items())
     return (
+        '"""Run from the root of the repository: PYTHONPATH=src:. python THIS_FILE."""\n\n'
         "from math import inf, nan\n\nimport numpy as np\n\n"
-        "from tests.conformance.support import DTYPES, WAYS, build, copies\n\n"
-        f"SOURCE = '''{program.source()}'''\n"
+        "from tests.conformance.checking import Check\n"
+        "from tests.conformance.support import DTYPES\n\n"
+        f"SOURCE = \'\'\'{program.source()}\'\'\'\n"
         f"args = dict(\n{arrays}{numbers})\n"
-        "for way in WAYS:\n"
-        "    given = copies(args)\n"
-        "    options = {'enable_fp_fusion': False} if way == 'native' else {}\n"
-        f"    WAYS[way](build(SOURCE))[({program.grid},)](**given, **options)\n"
-        "    print(way, {k: v for k, v in given.items() if k.startswith('o_')})\n"
+        f"Check(SOURCE, args, {program.grid}, frozenset({inexact}){how}).run()\n"
+        "print('All ways agree.')\n"
     )
 
 

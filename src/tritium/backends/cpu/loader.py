@@ -170,6 +170,12 @@ def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
         return _machine().emit_object(_prepare(ir_text, opt))
 
 
+def optimized(ir_text: str, opt: Opt) -> str:
+    """The IR that `compile_ir` would select instructions for, as text."""
+    with _lock:
+        return str(_prepare(ir_text, opt))
+
+
 def assembly(ir_text: str, *, opt: Opt = None) -> str:
     """What `compile_ir` would make, as assembly text."""
     with _lock:

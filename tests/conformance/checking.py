@@ -1,0 +1,260 @@
+"""All that one kernel must agree on: the interpreter, its ttir by the reference semantics before
+and after each pass, and native code at every level of LLVM's optimization.
+
+Native code runs on copies of the arguments between guards, which must be as they were afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.conformance.support import build, copies, is_float
+from tritium.backends.cpu.compiler import CPUBackend
+from tritium.backends.cpu.host import host
+from tritium.backends.cpu.loader import Opt, compile_ir, load_object, optimized
+from tritium.backends.cpu.lower.module import lower_to_llvm
+from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.frontend.module import compile_function
+from tritium.frontend.visitor import FrontendOptions
+from tritium.ir.parsing import parse_module
+from tritium.ir.printing import print_module
+from tritium.language.function import JITCallable
+from tritium.ops.evaluation import Evaluator, Memory
+from tritium.passes import PassManager, pipelines
+from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.specialize import canonical_dtype, int_type
+from tritium.target import GPUTarget
+
+LEVELS: tuple[Opt, ...] = (None, 0, 1, 2, 3)
+"""What `compile_ir` offers: None, which is what kernels are compiled with, and LLVM's pipelines."""
+GUARD = 256
+"""Bytes before and after each array."""
+
+Arrays = dict[str, np.ndarray]
+
+
+class Divergence(Exception):
+    """Two ways that should agree do not."""
+
+
+class Invalid(Exception):
+    """The kernel is refused by all ways."""
+
+
+class Check:
+    """One kernel on one set of arguments.
+
+    Args:
+        source: a module's text, with a function `kernel`.
+        args: arrays and numbers by parameter.
+        inexact: the arrays that need to agree roughly only (native code against the rest).
+        levels: of `LEVELS`, those to compile for.
+        aligned: specialize on arrays that are aligned to 16 bytes, as launches do.
+        round_trip: also print the final ttir, read it back, and compile that.
+    """
+
+    def __init__(
+        self, source: str, args: Mapping[str, Any], grid: int, inexact: frozenset[str],
+        levels: Sequence[Opt] = LEVELS, aligned: bool = True, round_trip: bool = False,
+    ):  # fmt: skip
+        self.source, self.args, self.grid, self.inexact = source, args, grid, inexact
+        self.levels, self.aligned, self.round_trip = levels, aligned, round_trip
+
+    def run(self) -> None:
+        """Raises `Divergence` or `Invalid`."""
+        try:
+            expected = self._interpreted()
+            refused = None
+        except Exception as error:
+            expected, refused = {}, error
+        try:
+            module = self._frontend()
+        except Exception as error:
+            if refused is not None:
+                raise Invalid(f"{_described(refused)}; {_described(error)}") from error
+            raise Divergence(f"frontend: {_described(error)}") from error
+        if refused is not None:
+            raise Divergence(f"interpreter: {_described(refused)}") from refused
+        found = self._guarded("evaluation", lambda: self._evaluated(module))
+        self._compare("evaluation", found, "interpreter", expected)
+        self._passes(module, found)
+        self._native(module, found)
+
+    @staticmethod
+    def _guarded(name: str, run: Callable[[], Any]) -> Any:
+        try:
+            return run()
+        except Divergence:
+            raise
+        except Exception as error:
+            raise Divergence(f"{name}: {_described(error)}") from error
+
+    def _compare(self, name: str, found: Arrays, other: str, expected: Arrays) -> None:
+        for key, array in found.items():
+            exact = key not in self.inexact
+            text = differing(array, expected[key], exact, (name, other))
+            if text:
+                raise Divergence(f"{name} against {other}: {key}: {text}")
+
+    # The ways
+
+    def _interpreted(self) -> Arrays:
+        given = copies(self.args)
+        InterpretedFunction(build(self.source))[(self.grid,)](**given)
+        return _arrays(given)
+
+    def _frontend(self) -> Any:
+        kernel = JITCallable(build(self.source))
+        signature: dict[str, Any] = {}
+        constants: dict[tuple[int, ...], Any] = {}
+        attributes: dict[tuple[int, ...], Any] = {}
+        for i, param in enumerate(kernel.params):
+            value = self.args[param.name]
+            if param.is_constexpr:
+                signature[param.name] = "constexpr"
+                constants[(i,)] = value
+            elif isinstance(value, np.ndarray):
+                signature[param.name] = "*" + canonical_dtype(value.dtype)
+                if self.aligned:
+                    attributes[(i,)] = [["tt.divisibility", 16]]
+            else:
+                signature[param.name] = "fp32" if isinstance(value, float) else int_type(value)
+        backend = CPUBackend(GPUTarget("cpu", "", 1))
+        features = backend.target_features(backend.parse_options({"enable_fp_fusion": False}))
+        module = compile_function(
+            kernel, signature, constants, attributes, features, FrontendOptions()
+        )
+        module.verify()
+        self.names = [p.name for p in kernel.params if not p.is_constexpr]
+        return module
+
+    def _evaluated(self, module: Any) -> Arrays:
+        given = copies(self.args)
+        values: list[Any] = []
+        ranges: list[tuple[int, int]] = []
+        for name in self.names:
+            value = given[name]
+            if isinstance(value, np.ndarray):
+                address = value.__array_interface__["data"][0]
+                ranges.append((address, value.nbytes))
+                values.append(np.uint64(address))
+            elif isinstance(value, float):
+                values.append(np.float32(value))
+            else:
+                values.append(np.int32(value) if int_type(value) == "i32" else np.int64(value))
+        with np.errstate(all="ignore"):
+            Evaluator(module, Memory(ranges)).launch("kernel", values, (self.grid,))
+        return _arrays(given)
+
+    def _passes(self, module: Any, found: Arrays) -> None:
+        before = print_module(module, locations=False)
+        for item in pipelines.ttir():
+            self._guarded(item.name, lambda p=item: PassManager([p], verify_each=True).run(module))
+            text = print_module(module, locations=False)
+            if text != before:
+                name = f"after {item.name}"
+                after = self._guarded(name, lambda: self._evaluated(module))
+                self._compare(name, after, "before", found)
+                before = text
+
+    def _native(self, module: Any, expected: Arrays) -> None:
+        if self.round_trip:
+            text = print_module(module)
+            module = self._guarded("parsing", lambda: parse_module(text))
+            if print_module(module) != text:
+                raise Divergence("printed, parsed and printed again: the text differs")
+        program = self._guarded("tiles", lambda: lower_to_tiles(module, _Strict))
+        llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host()))
+        done: set[str] = set()
+        for level in self.levels:
+            name = "native code" if level is None else f"native code at -O{level}"
+            text = self._guarded(name, lambda o=level: optimized(llir, o))
+            if text in done:  # another level has left the same
+                continue
+            done.add(text)
+            code = self._guarded(name, lambda t=text: compile_ir(t))
+            found = self._launch(name, code, facts)
+            self._compare(name, found, "evaluation", expected)
+
+    def _launch(self, name: str, code: bytes, facts: Mapping[str, Any]) -> Arrays:
+        """Run all programs, one after the other, by the kernel's native interface."""
+        image = load_object(code, [facts["name"]])
+        prototype = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        )
+        guarded = {k: _Guarded(v) for k, v in self.args.items() if isinstance(v, np.ndarray)}
+        slots = np.zeros(len(self.names) + 1, np.uint64)
+        for i, key in enumerate(self.names):
+            value = self.args[key]
+            if key in guarded:
+                slots[i] = guarded[key].array.ctypes.data
+            elif isinstance(value, float):
+                slots[i] = np.float32(value).view(np.uint32)
+            else:
+                slots[i] = np.int64(value).view(np.uint64)
+        scratch = _Guarded(np.zeros(facts["scratch_bytes"] + 64, np.uint8))
+        fault = np.zeros(8, np.int64)
+        context = np.zeros(8, np.int32)
+        context[:3] = self.grid, 1, 1
+        context[4:].view(np.uint64)[:] = scratch.array.ctypes.data, fault.ctypes.data
+        prototype(image[facts["name"]])(slots.ctypes.data, context.ctypes.data, 0, self.grid)
+        for key, one in (*guarded.items(), ("scratch", scratch)):
+            if not one.whole():
+                raise Divergence(f"{name}: wrote outside of {key}")
+        return {k: v.array for k, v in guarded.items()}
+
+
+class _Strict:
+    """Options without fused multiplication and addition, so that results are the same bits."""
+
+    enable_fp_fusion = False
+
+
+class _Guarded:
+    """A copy of an array, aligned to 64 bytes, with known bytes before and after it."""
+
+    def __init__(self, array: np.ndarray):
+        self._memory = np.full(array.nbytes + 2 * GUARD + 64, 0xA5, np.uint8)
+        self._start = GUARD + -(self._memory.ctypes.data + GUARD) % 64
+        self._end = self._start + array.nbytes
+        self.array = self._memory[self._start : self._end].view(array.dtype)
+        self.array[:] = array.reshape(-1)
+
+    def whole(self) -> bool:
+        """Whether the guards are as they were."""
+        before, after = self._memory[: self._start], self._memory[self._end :]
+        return bool((before == 0xA5).all() and (after == 0xA5).all())
+
+
+def _arrays(given: Mapping[str, Any]) -> Arrays:
+    return {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
+
+
+def _described(error: Exception) -> str:
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
+
+
+def differing(
+    a: np.ndarray, b: np.ndarray, exact: bool, names: tuple[str, str] = ("native", "interpreted")
+) -> str:
+    """The first element that differs ("" for none); NaNs are equal, and zeros of both signs."""
+    if not is_float(a.dtype):
+        same = a == b
+    else:
+        with np.errstate(all="ignore"):
+            a, b = a.astype(np.float64), b.astype(np.float64)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        if not exact:
+            scale = max(1.0, float(np.max(np.abs(b[np.isfinite(b)]), initial=0)))
+            with np.errstate(all="ignore"):
+                same |= np.abs(a - b) <= 2e-2 * scale
+    if same.all():
+        return ""
+    at = int(np.nonzero(~same)[0][0])
+    return f"[{at}] {names[0]} {a[at]!r}, {names[1]} {b[at]!r}"
