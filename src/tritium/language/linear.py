@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium import knobs
 from tritium.language import casts, emitter
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit
@@ -94,6 +95,7 @@ def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
     if input_precision is None:
         allowed_tf32 = "tf32" in features.allowed_dot_input_precisions
         fallback = features.default_dot_input_precision if allowed_tf32 else "ieee"
+        fallback = knobs.language.fp32_default or fallback
         input_precision = {None: fallback, True: "tf32", False: "ieee"}[
             None if allow_tf32 is None else bool(allow_tf32)
         ]

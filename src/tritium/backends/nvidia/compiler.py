@@ -51,8 +51,7 @@ class NvidiaBackend(BaseBackend):
         mock = knobs.nvidia.mock_ptx_version
         tool = knobs.nvidia.ptxas
         version = mock or (tool.version if tool else "driver")
-        library = knobs.nvidia.libdevice_path or ""
-        return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}-{library}"
+        return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}"
 
     def parse_options(self, options: dict[str, Any]) -> CUDAOptions:
         return make_options(options, self.arch)
