@@ -151,6 +151,24 @@ class env_choice(env_base["str | None"]):
         return value
 
 
+class env_words(env_base["frozenset[str]"]):
+    """Some of a few words, separated by commas (of our own)."""
+
+    def __init__(self, key: str, choices: tuple[str, ...]):
+        super().__init__(key)
+        self.choices = choices
+
+    def get(self) -> frozenset[str]:
+        return self.check(getenv(self.key) or "")
+
+    def check(self, value: Any) -> frozenset[str]:
+        given = value.split(",") if isinstance(value, str) else value
+        words = frozenset(word.strip() for word in given if word.strip())
+        if not words <= set(self.choices):
+            raise self.bad(value, "some of " + ", ".join(self.choices))
+        return words
+
+
 class env_str_callable_default(env_base[str]):
     """A string whose default is computed when asked for."""
 
@@ -535,6 +553,11 @@ class compilation_knobs(base_knobs):
     pass_timing = env_bool("MLIR_ENABLE_TIMING")
     llvm_timing = env_bool("LLVM_ENABLE_TIMING")
     reproducer_path = env_opt_str("TRITON_REPRODUCER_PATH")
+    diagnostics = env_words(
+        "MLIR_ENABLE_DIAGNOSTICS", ("warnings", "remarks", "operations", "stacktraces")
+    )
+    remark = env_bool("MLIR_ENABLE_REMARK")
+    """The former name of the diagnostic `remarks`."""
 
     listener: CompilationListener | None = None
 

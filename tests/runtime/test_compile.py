@@ -500,3 +500,43 @@ def test_times_of_passes(capfd: Any, fresh_cache: Path) -> None:
     tritium.compile(source())
     err = capfd.readouterr().err
     assert "... Execution time report ..." in err and re.search(r"\d+\.\d+ \( *\d.*%\)  cse", err)
+
+
+def test_llvm_dump_and_times(capfd: Any, fresh_cache: Path) -> None:
+    knobs.compilation.dump_llvm = knobs.compilation.llvm_timing = True
+    tritium.compile(source())
+    err = capfd.readouterr().err
+    assert "; *** IR Dump of add_kernel ***\n" in err and "define" in err
+    assert "execution timing report" in err
+
+
+@pytest.mark.parametrize("target", [GPUTarget("cpu", "", 1), GPUTarget("cuda", 90, 32)])
+def test_no_address_sanitizer(fresh_cache: Path, target: GPUTarget) -> None:
+    knobs.compilation.enable_asan = True
+    with pytest.raises(RuntimeError, match=r"Address sanitizer is currently only supported on the"):
+        tritium.compile(source(), target)
+
+
+def test_remarks(capfd: Any, fresh_cache: Path) -> None:
+    @tritium.jit
+    def product(x, out):
+        i = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+        a = tl.load(x + i)
+        tl.store(out + i, tl.dot(a, a))
+
+    src = ASTSource(product, {"x": "*fp64", "out": "*fp64"}, {})
+    assert knobs.compilation.diagnostics == frozenset()
+    text = r"test_compile.py:\d+:\d+: remark: MMA version 3 acceleration not applied due to unsupp"
+    for words, patterns in (
+        ("", []),
+        ("remarks", [text]),
+        ("remarks,operations", [text, "note: see current operation: "]),
+        ("remarks, stacktraces", [text, "note: diagnostic emitted with trace:\n  File"]),
+    ):
+        knobs.compilation.diagnostics = words
+        knobs.compilation.always_compile = True
+        tritium.compile(src, GPUTarget("cuda", 90, 32))
+        err = capfd.readouterr().err
+        assert all(re.search(p, err) for p in patterns) and bool(err) == bool(words), (words, err)
+    with pytest.raises(RuntimeError, match=r"MLIR_ENABLE_DIAGNOSTICS.*some of warnings, remarks"):
+        knobs.compilation.diagnostics = "everything"

@@ -93,6 +93,7 @@ def test_copy_and_reset_and_knobs():
     assert (knobs.redis.port, other.port) == (5, 6)
     assert knobs.redis.knobs == {
         "key_format": "triton:{key}:{filename}", "host": "localhost", "port": 5,
+        "timeout_ms": 1000,
     }  # fmt: skip
     del os.environ["TRITON_REDIS_PORT"]
     assert knobs.redis.reset() is knobs.redis
@@ -166,7 +167,7 @@ def test_class_setting(monkeypatch: pytest.MonkeyPatch):
     found = knobs.cache.manager_class
     assert found is not None and found.__name__ == "FileCacheManager"
     knobs.cache.manager_class = found
-    assert os.environ["TRITON_CACHE_MANAGER"] == "tritium.cache:FileCacheManager"
+    assert os.environ["TRITON_CACHE_MANAGER"] == "tritium.cache.files:FileCacheManager"
 
 
 def _tool(path: Path, version: str) -> str:

@@ -50,6 +50,13 @@ def run_pipeline(module: ModuleOp, passes: Sequence[Pass], stage: str) -> Module
     return module
 
 
+def no_asan() -> None:
+    """For backends that cannot instrument memory accesses: raises `RuntimeError` if that is asked
+    for (`TRITON_ENABLE_ASAN`)."""
+    if knobs.compilation.enable_asan:
+        raise RuntimeError("Address sanitizer is currently only supported on the AMD backend")
+
+
 _reproducing: ContextVar[bool] = ContextVar("reproducing", default=False)
 
 

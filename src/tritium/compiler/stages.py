@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +92,8 @@ def run_stages(
     replacement = _replacer(src, name, options)
     signature = src.signature if isinstance(src, IRSource) and src.is_launchable else None
     for stage in order[first:]:
-        module = stages[stage](module, metadata)
+        with llvm_times():
+            module = stages[stage](module, metadata)
         path = replacement(stage)
         if path is not None:
             data = Path(path).read_bytes()
@@ -103,7 +107,24 @@ def run_stages(
             note = with_facts(stage, signature, facts)
         keep(stage, module, note)
         timer.finished_stage(stage)
+        if stage == "llir" and knobs.compilation.dump_llvm:
+            sys.stderr.write(f"; *** IR Dump of {name} ***\n{module}\n")
     return keep.results
+
+
+@contextmanager
+def llvm_times() -> Generator[None]:
+    """With `knobs.compilation.llvm_timing`, write LLVM's report of what its passes took."""
+    if not knobs.compilation.llvm_timing:
+        yield
+        return
+    llvm: Any = importlib.import_module("llvmlite.binding")
+    llvm.set_time_passes(True)
+    try:
+        yield
+    finally:
+        sys.stderr.write(llvm.report_and_reset_timings())
+        llvm.set_time_passes(False)
 
 
 class _Keeper:

@@ -11,7 +11,7 @@ from tritium.backends.cpu.host import host
 from tritium.backends.cpu.loader import compile_ir
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
-from tritium.backends.pipeline import run_pipeline
+from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.ops.ttir import FuncOp
 from tritium.passes import pipelines
 
@@ -34,6 +34,7 @@ def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Any:
 
 def make_llir(program: Any, metadata: dict[str, Any]) -> str:
     """Write LLVM IR for the host; finds out how much scratch memory a thread needs."""
+    no_asan()
     text, facts = lower_to_llvm(program, host())
     metadata.update(shared=0, **facts)
     return text

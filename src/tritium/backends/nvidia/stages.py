@@ -9,7 +9,8 @@ from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.lower.module import lower_to_llvm
 from tritium.backends.nvidia.options import CUDAOptions
-from tritium.backends.pipeline import run_pipeline
+from tritium.backends.nvidia.remarks import remark_on
+from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.passes import pipelines
 
 
@@ -21,11 +22,14 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
     passes = pipelines.ttgir(arch, options.num_warps, options.num_stages)
-    return run_pipeline(module, passes, "make_ttgir")
+    run_pipeline(module, passes, "make_ttgir")
+    remark_on(module, arch)
+    return module
 
 
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
+    no_asan()
     line_info = not knobs.compilation.disable_line_info
     text, facts = lower_to_llvm(module, arch, options, line_info=line_info)
     metadata.update(facts)
