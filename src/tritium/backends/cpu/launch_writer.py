@@ -10,6 +10,8 @@ float); Python is called for anything else and for every error.
 from __future__ import annotations
 
 from tritium.backends.cpu import pool as pools
+from tritium.lowering import guards as guards_code
+from tritium.lowering.guards import write_unchanged
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, Record, i32, i64
 from tritium.lowering.pyobjects import (
@@ -40,10 +42,14 @@ STATE = Record(
     ("kernel", "ptr"), ("pool", "ptr"), ("types", "ptr"), ("cost", "double"),
     ("scratch_bytes", "i64"), ("param_count", "i64"),
     ("on_argument", "ptr"), ("on_grid", "ptr"), ("on_count", "ptr"), ("on_fault", "ptr"),
-    ("threads", "ptr"), ("params", "ptr"),
+    ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"),
 )  # fmt: skip
 """A kernel. `on_...` and `threads` are Python functions, kept alive by the launcher's owner;
+`known_threads` points to the address of a `THREADS` record;
 `cost` is what a program was last seen to take, in ticks (infinite before the first launch)."""
+
+THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
+"""How many threads to use, as long as these guards hold."""
 
 CAPSULE = b"tritium.launcher"
 
@@ -51,7 +57,7 @@ API = (
     "PyCapsule_GetPointer", "PyErr_Clear", "PyErr_NoMemory", "PyErr_Occurred", "PyEval_SaveThread",
     "PyEval_RestoreThread", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow",
     "PyLong_AsUnsignedLongLongMask", "PyLong_FromLongLong", "PyLong_FromVoidPtr",
-    "PyObject_CallFunctionObjArgs", "Py_DecRef", "Py_IncRef",
+    "PyObject_CallFunctionObjArgs", "Py_DecRef", "Py_IncRef", *guards_code.API,
 )  # fmt: skip
 
 
@@ -63,6 +69,7 @@ class LaunchWriter:
 
     def write(self) -> None:
         """Write `tritium_launch`, `tritium_end` and what they call."""
+        write_unchanged(self.module)
         self._threads()
         self._ask()
         self._extent()
@@ -73,15 +80,21 @@ class LaunchWriter:
 
     def _threads(self) -> None:
         """i32 tritium_threads(entry): see `pool.ENTRY`."""
-        f = Code(self.module, "tritium_threads", [("ptr", "request")], "i32", cold=True)
+        f = Code(self.module, "tritium_threads", [("ptr", "request")], "i32")
         (entry,) = f.arguments
-        answer = call_object(f, f.read(entry, pools.ENTRY, "callable"))
-        with f.when(is_null(f, answer)):
-            f.ret(i32(-1))
-        number = f.cast("trunc", f.call("i64", "PyLong_AsLong", answer), "i32")
-        f.call("void", "Py_DecRef", answer)
+        state, number = f.read(entry, pools.ENTRY, "state"), f.variable("i32")
+        known = f.get("ptr", f.read(state, STATE, "known_threads"))
+        f.put(number, f.read(known, THREADS, "number"))
+        guards, count = f.read(known, THREADS, "guards"), f.read(known, THREADS, "count")
+        same = f.call("i1", "unchanged", guards, count)
+        with f.when(f.op("xor", same, const("i1", 1))):
+            answer = call_object(f, f.read(state, STATE, "threads"))
+            with f.when(is_null(f, answer)):
+                f.ret(i32(-1))
+            f.put(number, f.cast("trunc", f.call("i64", "PyLong_AsLong", answer), "i32"))
+            f.call("void", "Py_DecRef", answer)
         f.write(entry, pools.ENTRY, "thread_state", f.call("ptr", "PyEval_SaveThread"))
-        f.ret(number)
+        f.ret(f.get("i32", number))
 
     def _ask(self) -> None:
         """i1 ask(function, number, object, result): call `function(number, object)`, an integer,
@@ -268,7 +281,7 @@ class LaunchWriter:
         entry = f.variable("", size=pools.ENTRY.size)
         f.write(entry, pools.ENTRY, "function", Value("ptr", "@tritium_threads"))
         f.write(entry, pools.ENTRY, "thread_state", NULL)
-        f.write(entry, pools.ENTRY, "callable", f.read(state, STATE, "threads"))
+        f.write(entry, pools.ENTRY, "state", state)
         pool, cost = f.read(state, STATE, "pool"), f.at(state, STATE, "cost")
         status = f.call("i32", "tritium_run", pool, job, cost, entry)
         released = f.read(entry, pools.ENTRY, "thread_state")

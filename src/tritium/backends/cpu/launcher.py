@@ -8,6 +8,7 @@ native code does not know and for every error.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -36,6 +37,7 @@ from tritium.backends.cpu.launch_writer import (
     POINTER,
     SKIP,
     STATE,
+    THREADS,
     LaunchWriter,
 )
 from tritium.backends.cpu.loader import (
@@ -48,6 +50,7 @@ from tritium.backends.cpu.loader import (
 )
 from tritium.fingerprint import compiler_key
 from tritium.lowering import pyobjects
+from tritium.lowering.guards import Guard, item_guard, write_guards
 from tritium.lowering.launching import End, Slot
 from tritium.lowering.llvm import Module
 from tritium.lowering.native import allocate
@@ -75,6 +78,45 @@ def _native_key(system: pools.System) -> str:
     return object_key("\0".join(parts), "light")
 
 
+def cpu_threads() -> int:
+    """`knobs.runtime.cpu_threads` now."""
+    return knobs.runtime.cpu_threads
+
+
+class ThreadCount:
+    """`cpu_threads()` for native code, which calls this again once the setting may have changed.
+    (How many CPUs are usable is taken not to change but by a fork.)
+
+    `slot` is the address of a pointer to the current `THREADS` record.
+    """
+
+    def __init__(self) -> None:
+        self.slot, self._memory = allocate(8)
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._write(_NEVER, 0)
+
+    def _write(self, guards: list[Guard], number: int) -> None:
+        where, memory = write_guards(guards)
+        record, own = allocate(THREADS.size)
+        THREADS.write(record, guards=where, count=len(guards), number=number)
+        ctypes.c_uint64.from_address(self.slot).value = record
+        self._keep = memory, own
+
+    def __call__(self) -> int:
+        number = cpu_threads()
+        places = knobs.places(knobs.runtime, "cpu_threads")
+        self._write([item_guard(*place) for place in places], number)
+        return number
+
+
+_NEVER: list[Guard] = [([None], None, None)]
+"""Guards that do not hold: a list must be empty that is not."""
+
+
 class Native:
     """The native code and the memory that all launchers of the process share."""
 
@@ -88,6 +130,7 @@ class Native:
         self.image.keep()  # workers sleep in it until the process ends
         self.pool = pools.Pool(knobs.usable_cpus(), knobs.runtime.cpu_threads, system)
         self.types = pyobjects.known_types()
+        self.threads = ThreadCount()
 
 
 _native_lock = threading.Lock()
@@ -168,11 +211,6 @@ class _Owner(NamedTuple):
     keep: object
 
 
-def cpu_threads() -> int:
-    """`knobs.runtime.cpu_threads` now."""
-    return knobs.runtime.cpu_threads
-
-
 def _write_param(address: int, param: Param) -> None:
     if param.is_pointer:
         code, bits = DLPACK_TYPES.get(param.element, (0, 0))
@@ -222,14 +260,14 @@ def make_launcher(
         _write_param(table + i * PARAM.size, param)
     signature = _Signature(shared, name, tuple(params), table)
     functions = (
-        signature.argument, signature.grid, signature.count, signature.fault, cpu_threads
+        signature.argument, signature.grid, signature.count, signature.fault, shared.threads
     )  # fmt: skip
     on_argument, on_grid, on_count, on_fault, threads = map(id, functions)
     STATE.write(
         state, kernel=address, pool=shared.pool.address, types=shared.types.address,
         cost=float("inf"), scratch_bytes=scratch_bytes, param_count=len(params),
         on_argument=on_argument, on_grid=on_grid, on_count=on_count, on_fault=on_fault,
-        threads=threads, params=table,
+        threads=threads, known_threads=shared.threads.slot, params=table,
     )  # fmt: skip
     text = f"{name}(gx, gy, gz, {', '.join(p.name for p in params)})\n--\n\nLaunch the kernel."
     method = MethodDef(name.encode(), shared.image["tritium_launch"], METH_FASTCALL, text.encode())

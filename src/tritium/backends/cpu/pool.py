@@ -28,16 +28,20 @@ FAULT = Record(
 JOB = Record(
     ("kernel", "ptr"), ("args", "ptr"), ("fault", "ptr"), ("scratch_bytes", "i64"),
     ("total", "i64"), ("nx", "i32"), ("ny", "i32"), ("nz", "i32"),
-    ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("least", "i64"),
+    ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("split", "i32"), ("least", "i64"),
 )  # fmt: skip
-"""A launch. `threads`, `count` (workers to wake), `base` (the first of them) and `least` (programs
-a chunk) are set when it goes parallel."""
+"""A launch. `threads`, `count` (workers to wake), `base` (the first of them), `split` (whether each
+thread has a range of its own to begin with) and `least` (programs a chunk) are set when it goes
+parallel."""
 
-ENTRY = Record(("function", "ptr"), ("thread_state", "ptr"), ("callable", "ptr"))
+RANGE = Record(("next", "i64"), ("limit", "i64"))
+"""Programs that are not handed out yet; `next` is drawn from."""
+
+ENTRY = Record(("function", "ptr"), ("thread_state", "ptr"), ("state", "ptr"))
 """What `tritium_run` calls before it runs long: `function` takes the address of this record,
 releases the GIL and returns the number of threads to use, or -1 for an error that is set. The
-launcher's uses the other fields: a Python function that returns that number, and the thread state
-that it sets when it has released the GIL."""
+launcher's uses the other fields: its kernel's state, and the thread state that it sets when it has
+released the GIL."""
 
 SLOT = Record(("context", f"bytes {CONTEXT.size}"), ("capacity", "i64"), ("busy", "i32"), align=64)
 """A context for a launching thread: taken for one launch, its scratch kept for the next."""
@@ -47,16 +51,19 @@ SLEEP_BYTES = 192  # room for a mutex and a condition variable behind each word 
 WORKER = Record(
     ("context", f"bytes {CONTEXT.size}"), ("capacity", "i64"), ("pool", "ptr"),
     ("index", "i32"), ("cpu", "i32"),
-    ("", "align 128"), ("wake", "i32"), ("", "align 64"), ("wake_sleep", f"bytes {SLEEP_BYTES}"),
+    ("", "align 128"), ("wake", "i32"), ("asleep", "i32"),
+    ("", "align 64"), ("wake_sleep", f"bytes {SLEEP_BYTES}"),
+    ("", "align 128"), ("range", f"bytes {RANGE.size}"),
     align=128,
 )  # fmt: skip
 
 POOL = Record(
     ("started", "i32"), ("lock", "i32"), ("worker_count", "i32"), ("slot_count", "i32"),
-    ("threshold", "i64"), ("workers", "ptr"), ("slots", "ptr"),
+    ("threshold", "i64"), ("spin", "i64"), ("workers", "ptr"), ("slots", "ptr"),
     ("", "align 128"), ("counter", "i64"),
     ("", "align 128"), ("door", "i32"), ("", "align 64"), ("door_sleep", f"bytes {SLEEP_BYTES}"),
     ("", "align 128"), ("job", f"bytes {JOB.size}"),
+    ("", "align 128"), ("range", f"bytes {RANGE.size}"),
     align=128,
 )  # fmt: skip
 
@@ -94,6 +101,12 @@ class System:
         """Ticks of serial work before others are woken: about 15k cycles."""
         return 15_000 if self.cycle_counter else 6_000
 
+    @property
+    def spin(self) -> int:
+        """Ticks that a worker waits for the next grid before it sleeps: about 50 microseconds, ten
+        times what waking it costs."""
+        return 130_000 if self.cycle_counter else 50_000
+
 
 class Pool:
     """The pool's memory. Its threads start with the first grid that lasts long enough.
@@ -114,6 +127,7 @@ class Pool:
         POOL.write(
             self.address, worker_count=self.worker_count, slot_count=SLOTS,
             threshold=system.threshold, workers=self.workers, slots=self.slots,
+            spin=system.spin if 1 < self.worker_count <= len(cpus) else 0,
         )  # fmt: skip
         for i in range(self.worker_count):
             at = self.workers + i * WORKER.size
@@ -126,6 +140,6 @@ class Pool:
         """Forget the workers, which do not exist in a forked child; it starts its own."""
         POOL.write(self.address, started=0, lock=0, door=0, worker_count=self.worker_count)
         for i in range(self.worker_count):
-            WORKER.write(self.workers + i * WORKER.size, wake=0)
+            WORKER.write(self.workers + i * WORKER.size, wake=0, asleep=0)
         for i in range(SLOTS):
             SLOT.write(self.slots + i * SLOT.size, busy=0)

@@ -9,13 +9,18 @@ operating system delays (benchmarks/launch_overhead.py measures both). So:
 2. Otherwise it publishes the job, wakes workers (a binary tree: each wakes two more) and draws
    programs from an atomic counter like the others, in ascending chunks that get smaller towards
    the end. Workers are pinned, one to a CPU; the one on the launcher's own CPU is left asleep.
+   For a grid that is expected to be short each thread has a range of its own, so that it finds
+   its data in its cache again, and takes from the others' when its own is empty, lowest first.
+   A worker that has nothing to do stays awake for some 50 us: grids follow each other.
 3. When the counter is drained it shuts the door: a worker that comes late finds it shut and goes
    back to sleep. Only those inside are waited for.
 
 Progress: a thread that has started a program runs it to its end before it takes another one, and
-programs are handed out in ascending order. So a program may wait for one with a lower number (or
-for whichever holds a lock) with any number of programs and threads: what it waits for is running
-or done. A program must not wait for one with a higher number to start.
+programs are handed out in ascending order (those of each range; the lowest range is the launcher's,
+which is always there, and then takes from the lowest that is left). So a program may wait for one
+with a lower number (or for whichever holds a lock) with any number of programs and threads: what it
+waits for is running, done, or next in line. A program must not wait for one with a higher number to
+start.
 
 Several Python threads may launch at once: one has the pool, the others run their grids serially,
 chunk by chunk, and get the pool for the rest as soon as it is free. After a fork the child starts
@@ -42,6 +47,7 @@ from tritium.backends.cpu.pool import (
     OK,
     OPEN,
     POOL,
+    RANGE,
     SLOT,
     SLOTS,
     WORKER,
@@ -50,8 +56,18 @@ from tritium.backends.cpu.pool import (
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, Forever, i32, i64
 
-HOT = ("tritium_run", "serial", "ticks", "grow", "take_slot")
+HOT = (
+    "tritium_run", "serial", "ticks", "grow", "take_slot", "finish", "parallel", "choose", "wake",
+    "share_out", "place", "take", "drain_ranges", "enter", "await",
+)  # fmt: skip
 """The functions that a small launch passes through."""
+
+ASLEEP = WORKER.fields["asleep"].offset - WORKER.fields["wake"].offset
+"""From a worker's word to the one that says whether it sleeps."""
+
+SHORT = 16
+"""A grid expected to take less than this many thresholds has its programs shared out at once, the
+same ones to the same thread each time, as its data are likely to be in that thread's own cache."""
 
 
 class PoolWriter:
@@ -67,8 +83,13 @@ class PoolWriter:
         self._unpark()
         self._grow()
         self._wake()
+        self._place()
+        self._take()
+        self._drain_ranges()
+        self._share_out()
         self._drain()
         self._enter()
+        self._await()
         self._worker()
         self._start()
         self._choose()
@@ -162,8 +183,10 @@ class PoolWriter:
         index = f.op("urem", index, f.read(pool, POOL, "worker_count"))
         step = f.op("mul", f.cast("zext", index, "i64"), i64(WORKER.size))
         word = f.at(f.gep("i8", f.read(pool, POOL, "workers"), step), WORKER, "wake")
-        f.atomic("add", word, i32(1), "release")
-        f.call("void", "unpark", word)
+        f.atomic("add", word, i32(1), "seq_cst")
+        asleep = f.atomic_load("i32", f.offset(word, ASLEEP), "seq_cst")
+        with f.when(f.icmp("ne", asleep, i32(0))):
+            f.call("void", "unpark", word)
         f.ret()
 
     def _run_range(self, f: Code, job: Value, context: Value, begin: Value, end: Value) -> None:
@@ -174,11 +197,90 @@ class PoolWriter:
         raised = f.atomic_load("i32", f.at(f.read(job, JOB, "fault"), FAULT, "raised"), "monotonic")
         return f.icmp("ne", raised, i32(0))
 
+    def _place(self) -> None:
+        """ptr place(pool, position): the `RANGE` of a thread of the job: 0 is the launcher."""
+        f = self._code("place", "ptr pool,i32 position", "ptr")
+        pool, position = f.arguments
+        with f.when(f.icmp("eq", position, i32(0))):
+            f.ret(f.at(pool, POOL, "range"))
+        job = f.at(pool, POOL, "job")
+        index = f.sub(f.add(f.read(job, JOB, "base"), position), i32(1))
+        index = f.op("urem", index, f.read(pool, POOL, "worker_count"))
+        step = f.op("mul", f.cast("zext", index, "i64"), i64(WORKER.size))
+        worker = f.gep("i8", f.read(pool, POOL, "workers"), step)
+        f.ret(f.at(worker, WORKER, "range"))
+
+    def _take(self) -> None:
+        """i64 take(pool, ctx, place): run programs of a range, half of what is left at a time;
+        returns how many."""
+        f = self._code("take", "ptr pool,ptr ctx,ptr place", "i64")
+        pool, context, place = f.arguments
+        job = f.at(pool, POOL, "job")
+        least, limit = f.read(job, JOB, "least"), f.read(place, RANGE, "limit")
+        done = f.variable("i64", i64(0))
+        with f.forever() as loop:
+            begin = f.atomic_load("i64", place, "monotonic")
+            left = f.sub(limit, begin)
+            empty = f.icmp("sle", left, i64(0))
+            with f.when(f.op("or", empty, self._faulted(f, job))):
+                loop.leave()
+            half = f.op("lshr", left, i64(1))
+            size = f.minimum(f.maximum(half, least), left)
+            end = f.add(begin, size)
+            with f.when(f.compare_exchange(place, begin, end)):
+                self._run_range(f, job, context, begin, end)
+                f.put(done, f.add(f.get("i64", done), size))
+        f.ret(f.get("i64", done))
+
+    def _drain_ranges(self) -> None:
+        """i64 drain_ranges(pool, ctx, position): run programs of one's own range, then of those
+        that others have not got to, the lowest first; returns how many."""
+        f = self._code("drain_ranges", "ptr pool,ptr ctx,i32 position", "i64")
+        pool, context, position = f.arguments
+        own = f.call("ptr", "place", pool, position)
+        done = f.variable("i64", f.call("i64", "take", pool, context, own))
+        other, last = f.variable("i32", i32(0)), f.read(f.at(pool, POOL, "job"), JOB, "count")
+        with f.forever() as loop:
+            number = f.get("i32", other)
+            with f.when(f.icmp("sgt", number, last)):
+                loop.leave()
+            f.put(other, f.add(number, i32(1)))
+            place = f.call("ptr", "place", pool, number)
+            more = f.call("i64", "take", pool, context, place)
+            f.put(done, f.add(f.get("i64", done), more))
+        f.ret(f.get("i64", done))
+
+    def _share_out(self) -> None:
+        """share_out(pool, begin): give each thread of the job its range."""
+        f = self._code("share_out", "ptr pool,i64 begin")
+        pool, begin = f.arguments
+        job = f.at(pool, POOL, "job")
+        count = f.read(job, JOB, "count")
+        shares = f.cast("sext", f.add(count, i32(1)), "i64")
+        left = f.sub(f.read(job, JOB, "total"), begin)
+        each, rest = f.op("udiv", left, shares), f.op("urem", left, shares)
+        at, number = f.variable("i64", begin), f.variable("i32", i32(0))
+        with f.forever() as loop:
+            position = f.get("i32", number)
+            with f.when(f.icmp("sgt", position, count)):
+                loop.leave()
+            f.put(number, f.add(position, i32(1)))
+            longer = f.icmp("slt", f.cast("sext", position, "i64"), rest)
+            start = f.get("i64", at)
+            end = f.add(start, f.add(each, f.select(longer, i64(1), i64(0))))
+            f.put(at, end)
+            place = f.call("ptr", "place", pool, position)
+            f.write(place, RANGE, "limit", end)
+            f.atomic_store(place, start, "monotonic")
+        f.ret()
+
     def _drain(self) -> None:
-        """i64 drain(pool, ctx): run programs until none is left; returns how many."""
-        f = self._code("drain", "ptr pool,ptr ctx", "i64")
-        pool, context = f.arguments
+        """i64 drain(pool, ctx, position): run programs until none is left; returns how many."""
+        f = self._code("drain", "ptr pool,ptr ctx,i32 position", "i64")
+        pool, context, position = f.arguments
         job, counter = f.at(pool, POOL, "job"), f.at(pool, POOL, "counter")
+        with f.when(f.icmp("ne", f.read(job, JOB, "split"), i32(0))):
+            f.ret(f.call("i64", "drain_ranges", pool, context, position))
         total, least = f.read(job, JOB, "total"), f.read(job, JOB, "least")
         share = f.op("mul", f.cast("zext", f.read(job, JOB, "threads"), "i64"), i64(4))
         done = f.variable("i64", i64(0))
@@ -222,7 +324,7 @@ class PoolWriter:
         # A worker that gets no scratch takes no programs; the launcher runs them all.
         with f.when(f.call("i1", "grow", context, f.at(worker, WORKER, "capacity"), need)):
             self._fill_context(f, context, job)
-            f.call("i64", "drain", pool, context)
+            f.call("i64", "drain", pool, context, position)
         f.ret()
 
     def _worker(self) -> None:
@@ -237,7 +339,7 @@ class PoolWriter:
         with f.forever() as life:
             seen = f.atomic_load("i32", word)
             with f.when(f.icmp("eq", seen, f.get("i32", last))):
-                f.call("void", "park", word, seen)
+                f.call("void", "await", pool, word, seen)
                 life.restart()
             f.put(last, seen)
             with f.forever() as knock:
@@ -251,6 +353,29 @@ class PoolWriter:
             with f.when(f.icmp("eq", before, i32(1))):  # shut, and this was the last one inside
                 f.call("void", "unpark", door)
         f.unreachable()
+
+    def _await(self) -> None:
+        """await(pool, word, seen): wait for a worker's word to change: awake for a while, because
+        grids follow each other, then asleep."""
+        f = self._code("await", "ptr pool,ptr word,i32 seen")
+        pool, word, seen = f.arguments
+        limit = f.read(pool, POOL, "spin")
+        with f.when(f.icmp("sgt", limit, i64(0))):
+            start = f.call("i64", "ticks")
+            with f.forever() as loop:
+                with f.when(f.icmp("ne", f.atomic_load("i32", word), seen)):
+                    f.ret()
+                spent = f.sub(f.call("i64", "ticks"), start)
+                with f.when(f.icmp("sgt", spent, limit)):
+                    loop.leave()
+                self._pause(f)
+        # Whoever changes the word looks here afterwards: one of the two sees the other.
+        asleep = f.offset(word, ASLEEP)
+        f.atomic_store(asleep, i32(1), "seq_cst")
+        with f.when(f.icmp("eq", f.atomic_load("i32", word, "seq_cst"), seen)):
+            f.call("void", "park", word, seen)
+        f.atomic_store(asleep, i32(0), "seq_cst")
+        f.ret()
 
     def _pin(self, f: Code, cpu: Value) -> None:
         """Keep the current thread on one CPU; a CPU beyond the mask's size stays unpinned."""
@@ -344,11 +469,13 @@ class PoolWriter:
         size = i64(JOB.size)
         f.call("void", "llvm.memcpy.p0.p0.i64", shared, job, size, const("i1", 0))
         f.atomic_store(f.at(pool, POOL, "counter"), begin, "monotonic")
+        with f.when(f.icmp("ne", f.read(job, JOB, "split"), i32(0))):
+            f.call("void", "share_out", pool, begin)
         f.atomic_store(door, i32(OPEN), "release")
         for position in (1, 2):
             with f.when(f.icmp("sge", count, i32(position))):
                 f.call("void", "wake", pool, i32(position))
-        mine = f.call("i64", "drain", pool, context)
+        mine = f.call("i64", "drain", pool, context, i32(0))
         f.atomic("and", door, i32(~OPEN), "acq_rel")
         turns = f.variable("i32", i32(0))
         with f.forever() as wait:
@@ -477,6 +604,9 @@ class PoolWriter:
             quarter = f.op("fmul", limit, const("double", 0.25))
             least = self._whole(f, f.op("fdiv", quarter, f.get("double", cost)), left)
             f.write(job, JOB, "least", least)
+            expected = f.op("fmul", f.get("double", cost), f.cast("sitofp", left, "double"))
+            short = f.fcmp("olt", expected, f.op("fmul", limit, const("double", SHORT)))
+            f.write(job, JOB, "split", f.cast("zext", short, "i32"))
             alone = f.icmp("sle", f.read(job, JOB, "threads"), i32(1))
             alone = f.op("or", alone, f.icmp("eq", left, i64(1)))
             alone = f.op("or", alone, f.icmp("sle", f.read(pool, POOL, "worker_count"), i32(0)))
