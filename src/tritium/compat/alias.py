@@ -73,7 +73,8 @@ class _TopLoader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        pass  # everything is read from `tritium` when it is asked for
+        # The rest is read from `tritium` when it is asked for.
+        _alias_loaded()
 
 
 class _SubmoduleLoader(Loader):
@@ -89,6 +90,24 @@ class _SubmoduleLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just written the alias's spec into the module, which is shared.
         module.__spec__ = self.spec
+        # It would also write a module that is imported by its alias into its package, over what the
+        # package itself keeps there: the function `tritium.runtime.jit`. So what is loaded by now
+        # gets its alias here, and is not imported again.
+        for name, loaded in [*sys.modules.items()]:
+            if name.startswith(_TARGET + "."):
+                sys.modules.setdefault(ALIAS + name[len(_TARGET) :], loaded)
+        _alias_loaded()
+
+
+def _alias_loaded() -> None:
+    """Give every module of ours that is loaded its second name.
+
+    Imported under that name it would be bound in its package once more, in place of a function of
+    the same name: `runtime.jit` is both.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_TARGET + "."):
+            sys.modules.setdefault(ALIAS + name[len(_TARGET) :], module)
 
 
 class _AliasDistribution(Distribution):
