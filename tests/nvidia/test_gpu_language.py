@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-import tempfile
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -205,66 +201,6 @@ def test_float_atomics(torch: Any, kind: str, dtype: str):
     assert torch.equal(p.double(), want[kind])
 
 
-def in_process(text: str) -> subprocess.CompletedProcess[str]:
-    """A program of its own: it may lose the device, and its output is seen."""
-    head = "import torch, tritium, tritium.language as tl\n"
-    # From a file, because kernels are compiled from their source.
-    with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
-        file.write(head + textwrap.dedent(text))
-    return subprocess.run([sys.executable, file.name], capture_output=True, text=True, check=False)
-
-
-def test_failed_assertion_is_an_error():
-    done = in_process("""
-        @tritium.jit
-        def k(x):
-            v = tl.load(x + tl.arange(0, 64))
-            tl.device_assert(v > 0, "all must be positive")
-
-        k[(1,)](torch.ones(64, device="cuda"), debug=True)
-        torch.cuda.synchronize()
-        print("holds")
-        k[(1,)](torch.zeros(64, device="cuda"), debug=False)
-        torch.cuda.synchronize()
-        print("not looked at")
-        k[(1,)](torch.zeros(64, device="cuda"), debug=True)
-        try:
-            torch.cuda.synchronize()
-        except Exception as error:
-            print("caught", error)
-        try:
-            k[(1,)](torch.ones(64, device="cuda"), debug=True)
-        except Exception as error:
-            print("later", type(error).__name__)
-    """)
-    assert "holds" in done.stdout and "not looked at" in done.stdout, done.stderr
-    assert "caught" in done.stdout and "device-side assert" in done.stdout
-    assert "all must be positive" in done.stderr
-    assert "later" in done.stdout, "a lost device is reported by the next launch too"
-
-
-def test_printing_from_a_grid():
-    done = in_process("""
-        @tritium.jit
-        def k(x, n):
-            i = tl.arange(0, 2)
-            tl.device_print("row", i[:, None] * 2 + i[None, :], tl.load(x + i))
-            tl.device_print("n ", n.to(tl.uint64) << 40, hex=True)
-            tl.device_print("done")
-
-        k[(2, 1, 1)](torch.tensor([0.5, -2.0], device="cuda", dtype=torch.bfloat16), 3)
-        torch.cuda.synchronize()
-    """)
-    lines = [line.strip() for line in done.stdout.splitlines()]
-    for program in (0, 1):
-        for value in range(4):
-            text = f"pid ({program}, 0, 0) idx ({value // 2}, {value % 2}) row: (operand 0) {value}"
-            assert lines.count(text) == 1, (text, done)
-        assert lines.count(f"pid ({program}, 0, 0) idx (1) row: (operand 1) -2.000000") == 1
-        assert lines.count(f"pid ({program}, 0, 0) done") == 1, done
-    assert sum("0x0000030000000000" in line for line in lines) == 2, done
-
-
 @tritium.jit
 def double(x, o, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -305,72 +241,3 @@ def test_dlpack(torch: Any):
     assert torch.equal(o[3:67], 2 * x) and not o[:3].any() and not o[67:].any()
     with pytest.raises(ValueError, match=r"Pointer argument \(at 0\) cannot be accessed"):
         double[(1,)](Capsule(x.cpu()), o, 64, BLOCK=64)
-
-
-@tritium.jit
-def copy_block(source, target, i, j, RANK: tl.constexpr):
-    if RANK == 1:
-        target.store([i], source.load([i]))
-    elif RANK == 2:
-        target.store([i, j], source.load([i, j]))
-    else:
-        target.store([0, i, j], source.load([0, i, j]))
-
-
-@pytest.mark.parametrize(
-    ("shape", "block"),
-    [((100,), (64,)), ((1000,), (512,)), ((40, 48), (16, 32)), ((600, 64), (512, 16)),
-     ((3, 40, 80), (2, 8, 64)), ((64, 512), (8, 256))],
-)  # fmt: skip
-@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
-def test_host_descriptors(torch: Any, shape: Any, block: Any, dtype: str):
-    """Ranks 1 to 3, blocks over the edge, boxes that take several copies."""
-    from tritium.tools.tensor_descriptor import TensorDescriptor
-
-    kind = getattr(torch, dtype)
-    x = torch.randint(-9, 9, shape, device="cuda").to(kind)
-    if any(s * x.itemsize % 16 for s in x.stride()[:-1]):
-        pytest.skip("no descriptor has these strides")
-    o = torch.full(shape, 77, device="cuda").to(kind)
-    make = TensorDescriptor.from_tensor
-    i = shape[-1] - block[-1] + 4 if len(shape) == 1 else shape[-2] - block[-2] + 2
-    j = 16
-    copy_block[(1,)](make(x, list(block)), make(o, list(block)), i, j, RANK=len(shape))
-    want = torch.full(shape, 77, device="cuda").to(kind)
-    starts = (i,) if len(shape) == 1 else (*[0] * (len(shape) - 2), i, j)
-    at = tuple(slice(s, s + b) for s, b in zip(starts, block, strict=True))
-    want[at] = x[at]
-    assert torch.equal(o, want)
-
-
-@tritium.jit
-def scatter_rows(source, target, index, N: tl.constexpr):
-    rows = tl.load(index + tl.arange(0, 8))
-    target.scatter(source.gather(rows, 4) * 2, rows, 8)
-    target.atomic_add([0, 0], tl.full([1, N], 3, tl.int32))
-
-
-def test_descriptors_that_only_pointers_serve(torch: Any):
-    """gather, scatter and reductions: the kernel gets the pointer, the shape and the strides."""
-    from tritium.tools.tensor_descriptor import TensorDescriptor
-
-    x = torch.arange(20 * 32, dtype=torch.int32, device="cuda").reshape(20, 32)
-    o = torch.zeros_like(x)
-    index = torch.tensor([3, 1, 19, 0, 7, 5, 30, 2], dtype=torch.int32, device="cuda")
-    make = TensorDescriptor.from_tensor
-    scatter_rows[(1,)](make(x, [1, 8]), make(o, [1, 8]), index, N=8)
-    want = torch.zeros_like(x)
-    rows = index[index < 20].long()
-    want[rows, 8:16] = 2 * x[rows, 4:12]
-    want[0, :8] += 3
-    assert torch.equal(o, want)
-
-
-@pytest.mark.parametrize("arch", ["sm80", "sm90"])
-def test_descriptors_for_older_pipelines(torch: Any, arch: str):
-    from tritium.tools.tensor_descriptor import TensorDescriptor
-
-    x = torch.randn(40, 48, device="cuda")
-    o, make = torch.zeros_like(x), TensorDescriptor.from_tensor
-    copy_block[(1,)](make(x, [16, 32]), make(o, [16, 32]), 30, 16, RANK=2, arch=arch)
-    assert torch.equal(o[30:, 16:], x[30:, 16:]) and not o[:30].any() and not o[:, :16].any()

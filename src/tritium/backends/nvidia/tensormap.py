@@ -23,7 +23,8 @@ def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
             f"for blocks {list(meta['block_size'])}; {rank} axes are required"
         )
     dims = [driver.cuuint64_t(int(s)) for s in reversed(descriptor.shape)]
-    strides = [driver.cuuint64_t(int(s) * size) for s in reversed(descriptor.strides[:-1])]
+    steps = descriptor.strides[:-1] or [16]  # one that is not looked at, for a single axis
+    strides = [driver.cuuint64_t(int(s) * size) for s in reversed(steps)]
     box = [driver.cuuint32_t(int(s)) for s in reversed(meta["block_size"])]
     ones = [driver.cuuint32_t(1)] * rank
     fill = driver.CUtensorMapFloatOOBfill

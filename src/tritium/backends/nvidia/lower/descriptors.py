@@ -23,14 +23,20 @@ WIDEST = 256
 
 def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
     """What one copy moves of a block of elements of `size` bytes in this layout of shared memory:
-    a swizzled row wide. Raises `NotImplementedError` for layouts that tensor maps do not have."""
-    width = 0
-    if len(shape) > 1:
-        if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
-            raise NotImplementedError(f"tensor maps of blocks in the layout {encoding}")
-        width = encoding.get("swizzlingByteWidth")
-    last = min(shape[-1], width // size) if width else shape[-1]
-    return tuple(min(extent, WIDEST) for extent in (*shape[:-1], last))
+    a swizzled row wide. What it moves lies in one piece, so that axes outside of one that takes
+    several copies (rows do not count as outside of columns) are gone through one by one. Raises
+    `NotImplementedError` for layouts that tensor maps do not have."""
+    if len(shape) == 1:
+        return (min(shape[0], WIDEST),)
+    if not isinstance(encoding, NVMMASharedEncoding) or encoding.get("transposed"):
+        raise NotImplementedError(f"tensor maps of blocks in the layout {encoding}")
+    width = encoding.get("swizzlingByteWidth") // size or shape[-1]
+    parts = [min(shape[-1], width, WIDEST), min(shape[-2], WIDEST)]
+    whole = parts == [*shape[:-3:-1]]
+    for extent in shape[-3::-1]:
+        parts.append(min(extent, WIDEST) if whole else 1)
+        whole = parts[-1] == extent
+    return tuple(reversed(parts))
 
 
 def describe(type: Any) -> dict[str, Any]:
@@ -40,10 +46,13 @@ def describe(type: Any) -> dict[str, Any]:
     `block_size`: what one copy moves, at most a swizzled row wide.
     """
     block: Any = type.block
-    encoding, size = block.encoding, max(ir.bit_width(block.element_type) // 8, 1)
+    element: Any = block.element_type
+    if ir.is_integer(element):
+        element = ir.IntegerType(ir.bit_width(element))  # without a sign
+    encoding, size = block.encoding, max(ir.bit_width(element) // 8, 1)
     shape = list(box(block.get_shape(), encoding, size))
     width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
     return {
-        "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": _ELEMENTS[block.element_type],
+        "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": _ELEMENTS[element],
         "block_size": shape, "fp4_padded": len(shape) > 1 and encoding.get("fp4Padded"),
     }  # fmt: skip
