@@ -48,6 +48,22 @@ def test_performance_messages_are_read():
 
 
 @needs_ptxas
+def test_spills_are_warned_of_and_registers_remarked_on(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("MLIR_ENABLE_DIAGNOSTICS", "remarks")
+    target = GPUTarget("cuda", 90, 32)
+    with pytest.warns(ptx.PerformanceWarning, match=r"'\w+': \d+ bytes a thread do not fit"):
+        kernel = tritium.compile(
+            KERNELS / "matmul_mma.ttgir", target=target, options={"maxnreg": 64}
+        )
+    assert kernel.metadata.n_spills > 0
+    text = capfd.readouterr().err
+    assert f": remark: {kernel.metadata.n_regs} registers a thread, " in text
+    assert f"{4 * kernel.metadata.n_spills} bytes spilled" in text
+
+
+@needs_ptxas
 def test_ptxas_error_has_the_tools_words_and_a_command(tmp_path: Path):
     with pytest.raises(PTXASError) as error:
         ptx.assemble(SIMPLE.replace("ret;", "return;"), ptx.ptxas_arguments(80))

@@ -173,8 +173,15 @@ def report(log: str) -> dict[str, int]:
 
 
 def performance_warnings(log: str) -> list[str]:
-    """What ptxas said of code that it had to make slow (messages C75xx)."""
-    return [f"C{m[1]}: {m[2].strip()}" for m in _WARNING.finditer(log)]
+    """What ptxas said of code that it had to make slow: messages C75xx, registers spilled."""
+    found = [f"C{m[1]}: {m[2].strip()}" for m in _WARNING.finditer(log)]
+    facts = report(log)
+    if facts["n_spills"]:
+        found.append(
+            f"{4 * facts['n_spills']} bytes a thread do not fit its {facts['n_regs']} registers "
+            "and are spilled to memory; smaller tiles, more warps or a larger maxnreg avoid that"
+        )
+    return found
 
 
 def warn_of_performance(name: str, log: str) -> None:

@@ -9,7 +9,7 @@ from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.lower.module import lower_to_llvm
 from tritium.backends.nvidia.options import CUDAOptions
-from tritium.backends.nvidia.remarks import remark_on
+from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.passes import pipelines
 
@@ -56,6 +56,9 @@ def make_cubin(text: str, metadata: dict[str, Any], arch: int, options: CUDAOpti
         line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,
     )  # fmt: skip
     binary, log = ptx.assemble(text, arguments)
-    metadata.update(ptx.report(log))
+    facts = ptx.report(log)
+    metadata.update(facts)
+    if log:
+        remark_on_resources(metadata["name"], facts, metadata["shared"])
     ptx.warn_of_performance(metadata["name"], log)
     return binary
