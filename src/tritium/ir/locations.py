@@ -89,6 +89,7 @@ def location_text(location: Attribute, inner: Callable[[Attribute], str]) -> str
     return "unknown"
 
 
+@lru_cache(maxsize=1024)
 def quoted(text: str) -> str:
     """`text` as an MLIR string literal."""
     out = []

@@ -138,17 +138,18 @@ def tensor_of(shape: tuple[int, ...], element: Type, encoding: Attribute | None 
     return TensorType(element, shape, builtin.NoneAttr() if encoding is None else encoding)
 
 
+# What follows asks for classes by `is` where it is called thousands of times a kernel: attributes
+# are of abstract base classes, for which `isinstance` takes a microsecond to say no.
+
+
 def shape_of(type: Type) -> tuple[int, ...]:
     """The shape of a tile; () for a scalar."""
-    return type.get_shape() if isinstance(type, TensorType) else ()
+    return type.get_shape() if type.__class__ is TensorType else ()  # pyright: ignore
 
 
 def element_type(type: Type) -> Type:
     """The type of one element of a tile; a scalar's own type."""
-    if isinstance(type, TensorType):
-        element: Attribute = type.element_type  # pyright: ignore[reportUnknownVariableType]
-        return element  # pyright: ignore[reportUnknownVariableType]
-    return type
+    return type.element_type if type.__class__ is TensorType else type  # pyright: ignore
 
 
 def encoding_of(type: Type) -> Attribute | None:
@@ -178,18 +179,16 @@ def is_integer(type: Type) -> bool:
 
 def is_pointer(type: Type) -> bool:
     """Whether the elements are pointers."""
-    return isinstance(element_type(type), PointerType)
+    return element_type(type).__class__ is PointerType
 
 
 def bit_width(type: Type) -> int:
     """Bits of one element; pointers have 64."""
     element = element_type(type)
-    if isinstance(element, PointerType):
-        return 64
-    if isinstance(element, IntegerType):
-        width: int = element.width.data  # pyright: ignore[reportUnknownVariableType]
-        return width  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(element, builtin.IndexType):
+    kind = element.__class__
+    if kind is IntegerType:
+        return element.width.data  # pyright: ignore
+    if kind is PointerType or kind is builtin.IndexType:
         return 64
     return numpy_dtype(element).itemsize * 8
 
