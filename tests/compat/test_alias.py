@@ -54,6 +54,18 @@ def test_modules_below_the_alias_are_the_same_objects(python):
     assert python(program) == "3.6.0 0.1.0"
 
 
+def test_a_module_does_not_hide_a_function_of_the_same_name(python):
+    program = """
+        from tritium import compat
+        compat.install()
+        import triton.runtime.jit, triton.runtime.driver, triton.compiler.compiler
+        from triton.runtime.cache import triton_key
+        import triton
+        print(callable(triton.jit), hasattr(triton.runtime.driver, "active"), len(triton_key()) > 8)
+    """
+    assert python(program) == "True True True"
+
+
 def test_what_existing_programs_import(python):
     program = """
         from tritium import compat

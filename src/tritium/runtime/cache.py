@@ -11,6 +11,8 @@ from tritium.cache import (
 )
 from tritium.cache.base import CacheManager, RemoteCacheBackend
 from tritium.cache.remote import RedisRemoteCacheBackend, RemoteCacheManager
+from tritium.compiler.key import get_cache_key
+from tritium.fingerprint import compiler_key as triton_key
 
 __all__ = [
     "CacheManager",
@@ -19,7 +21,9 @@ __all__ = [
     "RedisRemoteCacheBackend",
     "RemoteCacheBackend",
     "RemoteCacheManager",
+    "get_cache_key",
     "get_cache_manager",
     "get_dump_manager",
     "get_override_manager",
+    "triton_key",
 ]
