@@ -229,7 +229,9 @@ def _constants() -> dict[str, tuple[float, ...]]:
     named = {
         "LN2": mp.log(2), "LOG2E": 1 / mp.log(2), "LOG10E": 1 / mp.log(10),
         "LOG10_2": mp.log(2) / mp.log(10), "PI": mp.pi, "PIO2": mp.pi / 2, "PIO4": mp.pi / 4,
-        "TWO_OVER_PI": 2 / mp.pi, "THIRD": mp.mpf(1) / 3,
+        "TWO_OVER_PI": 2 / mp.pi, "THIRD": mp.mpf(1) / 3, "LN10": mp.log(10),
+        "LOG2_10": mp.log(10) / mp.log(2), "SQRT_HALF": mp.sqrt(mp.mpf(1) / 2),
+        "HALF_LOG_2PI": mp.log(2 * mp.pi) / 2, "INVERSE_PI": 1 / mp.pi,
     }  # fmt: skip
     result: dict[str, tuple[float, ...]] = {}
     for name, value in named.items():
@@ -254,26 +256,27 @@ def generate() -> str:
         "# fmt: off",
     ]
     for name, value in _constants().items():
-        lines.append(f"{name} = {_tuple(value)}")
+        lines.append(f"{name} = {to_text(value)}")
     for name, fit in _fits().items():
         found = rounded(remez(fit), fit.bits)
         error = error_of(fit, found)
         print(f"{name:12} degree {fit.degree:2}  2^{error:.1f}", file=sys.stderr)
         lines.append(f"# {fit.note}; {fit.low:.5g} .. {fit.high:.5g}; error 2^{error:.1f}")
-        lines.append(f"{name} = {_tuple(found)}")
+        lines.append(f"{name} = {to_text(found)}")
     words = ",\n".join(f"    0x{w:016X}" for w in two_over_pi_words(20))
     lines.append("# The fraction bits of 2/pi, most significant word first.")
     lines.append(f"TWO_OVER_PI_BITS = (\n{words},\n)")
     return "\n".join(lines) + "\n"
 
 
-def _tuple(values: Sequence[float]) -> str:
+def to_text(values: Sequence[float]) -> str:
+    """The tuple, one number a line."""
     return "(\n" + "".join(f"    {v!r},\n" for v in values) + ")"
 
 
-def stored() -> Any:
-    """The module coefficients.py as it is on disk."""
-    spec = importlib.util.spec_from_file_location("coefficients", TARGET)
+def load(path: Path = TARGET) -> Any:
+    """The module of coefficients as it is on disk."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -285,7 +288,7 @@ FITS = _fits()
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
-        module = stored()
+        module = load()
         for name, fit in FITS.items():
             print(f"{name:12} 2^{error_of(fit, getattr(module, name)):.1f}")
     else:

@@ -72,7 +72,6 @@ class Kernel:
         self.text = module.text()
         parsed = llvm.parse_assembly(self.text)
         parsed.verify()
-        self.assembly: str = machine.emit_assembly(parsed)
         self._engine: Any = llvm.create_mcjit_compiler(parsed, machine)
         self._engine.finalize_object()
         self.address: int = self._engine.get_function_address("k")

@@ -142,6 +142,10 @@ class Context(Protocol):
         """Output of `tt.print`."""
         ...
 
+    def external(self, symbol: str) -> Callable[..., Any]:
+        """The function of an external library, on arrays, that no op's module defines."""
+        ...
+
     def state(self, kind: type[T]) -> T:
         """What the ops of a dialect keep from one op to the next of a program: an instance of
         `kind`, made (without arguments) at its first use."""
@@ -164,10 +168,20 @@ class Return:
 
 
 class Evaluator:
-    """Runs functions of a module, one program at a time."""
+    """Runs functions of a module, one program at a time.
 
-    def __init__(self, module: ModuleOp, memory: Memory | None = None):
+    `external` gives the functions of external libraries by their symbols
+    (`lowering.vmath.arrays.external` knows those of libdevice).
+    """
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        memory: Memory | None = None,
+        external: Callable[[str], Callable[..., Any]] | None = None,
+    ):
         self.module = module
+        self._external = external
         self.memory = memory or Memory()
         self.program_id = (0, 0, 0)
         self.num_programs = (1, 1, 1)
@@ -264,6 +278,13 @@ class Evaluator:
 
     def print(self, text: str) -> None:
         print(text)
+
+    def external(self, symbol: str) -> Callable[..., Any]:
+        if self._external is None:
+            raise NotImplementedError(
+                f"reference semantics of the external function {symbol}, without `external`"
+            )
+        return self._external(symbol)
 
     def state(self, kind: type[T]) -> T:
         return self._states.setdefault(kind, kind())

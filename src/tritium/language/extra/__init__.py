@@ -1,6 +1,14 @@
-"""Functions of particular devices and libraries."""
+"""Functions of particular devices and libraries, loaded when they are first asked for."""
 
-from tritium.language.extra import cuda as cuda
-from tritium.language.extra import libdevice as libdevice
+from __future__ import annotations
 
-__all__ = ["cuda", "libdevice"]
+import importlib
+from typing import Any
+
+__all__ = ["cuda", "libdevice"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -1,251 +1,76 @@
-"""Functions of CUDA's libdevice by its names, elementwise on fp32 and fp64.
+"""Functions of CUDA's libdevice by its names, applied to each element: `signatures.py` lists them.
 
-Each is `extern_elementwise` with the symbols of the two types. A target without libdevice
-implements the symbols itself.
+Each is one `tt.extern_elementwise` with the symbol for the arguments' dtypes (`__nv_sinf`). Every
+backend resolves the symbols itself; docs/libdevice.md says how, and how accurate the results are.
+The functions are made when they are first asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tritium.language import casts
+from tritium.language import casts, types
 from tritium.language.base import mark_builtin
 from tritium.language.external import extern_elementwise
-from tritium.language.types import dtype, float32, float64
+from tritium.language.extra.signatures import Signature, signatures
 
 
-def _apply(name: str, *args: Any) -> Any:
-    table: dict[tuple[dtype, ...], tuple[str, dtype]] = {
-        (float32,) * len(args): (f"__nv_{name}f", float32),
-        (float64,) * len(args): (f"__nv_{name}", float64),
+def _call(signature: Signature, *args: Any) -> Any:
+    overloads = signature.overloads
+    table = {
+        tuple(getattr(types, a) for a in o.arguments): (o.symbol, getattr(types, o.result))
+        for o in overloads
     }
     values = [casts.to_tensor(a) for a in args]
-    return extern_elementwise("libdevice", "", values, table, True)
-
-
-@mark_builtin
-def abs(arg0: Any) -> Any:
-    """The magnitude."""
-    return _apply("fabs", arg0)
-
-
-@mark_builtin
-def acos(arg0: Any) -> Any:
-    """The angle in [0, pi] with this cosine."""
-    return _apply("acos", arg0)
-
-
-@mark_builtin
-def acosh(arg0: Any) -> Any:
-    """The inverse of cosh."""
-    return _apply("acosh", arg0)
-
-
-@mark_builtin
-def asin(arg0: Any) -> Any:
-    """The angle in [-pi/2, pi/2] with this sine."""
-    return _apply("asin", arg0)
-
-
-@mark_builtin
-def asinh(arg0: Any) -> Any:
-    """The inverse of sinh."""
-    return _apply("asinh", arg0)
-
-
-@mark_builtin
-def atan(arg0: Any) -> Any:
-    """The angle with this tangent."""
-    return _apply("atan", arg0)
-
-
-@mark_builtin
-def atan2(arg0: Any, arg1: Any) -> Any:
-    """The angle of the point (x, y)."""
-    return _apply("atan2", arg0, arg1)
-
-
-@mark_builtin
-def atanh(arg0: Any) -> Any:
-    """The inverse of tanh."""
-    return _apply("atanh", arg0)
-
-
-@mark_builtin
-def cbrt(arg0: Any) -> Any:
-    """The cube root."""
-    return _apply("cbrt", arg0)
-
-
-@mark_builtin
-def ceil(arg0: Any) -> Any:
-    """The next integer upward."""
-    return _apply("ceil", arg0)
-
-
-@mark_builtin
-def copysign(arg0: Any, arg1: Any) -> Any:
-    """x with the sign of y."""
-    return _apply("copysign", arg0, arg1)
-
-
-@mark_builtin
-def cos(arg0: Any) -> Any:
-    """The cosine."""
-    return _apply("cos", arg0)
-
-
-@mark_builtin
-def cosh(arg0: Any) -> Any:
-    """The hyperbolic cosine."""
-    return _apply("cosh", arg0)
-
-
-@mark_builtin
-def erf(arg0: Any) -> Any:
-    """The error function."""
-    return _apply("erf", arg0)
-
-
-@mark_builtin
-def erfc(arg0: Any) -> Any:
-    """1 - erf(x)."""
-    return _apply("erfc", arg0)
-
-
-@mark_builtin
-def exp(arg0: Any) -> Any:
-    """e to the power of x."""
-    return _apply("exp", arg0)
-
-
-@mark_builtin
-def exp10(arg0: Any) -> Any:
-    """10 to the power of x."""
-    return _apply("exp10", arg0)
-
-
-@mark_builtin
-def exp2(arg0: Any) -> Any:
-    """2 to the power of x."""
-    return _apply("exp2", arg0)
-
-
-@mark_builtin
-def expm1(arg0: Any) -> Any:
-    """exp(x) - 1."""
-    return _apply("expm1", arg0)
-
-
-@mark_builtin
-def floor(arg0: Any) -> Any:
-    """The next integer downward."""
-    return _apply("floor", arg0)
-
-
-@mark_builtin
-def fmod(arg0: Any, arg1: Any) -> Any:
-    """The remainder with the sign of x."""
-    return _apply("fmod", arg0, arg1)
-
-
-@mark_builtin
-def hypot(arg0: Any, arg1: Any) -> Any:
-    """sqrt(x * x + y * y)."""
-    return _apply("hypot", arg0, arg1)
-
-
-@mark_builtin
-def lgamma(arg0: Any) -> Any:
-    """The logarithm of the gamma function."""
-    return _apply("lgamma", arg0)
-
-
-@mark_builtin
-def log(arg0: Any) -> Any:
-    """The natural logarithm."""
-    return _apply("log", arg0)
-
-
-@mark_builtin
-def log10(arg0: Any) -> Any:
-    """The logarithm to base 10."""
-    return _apply("log10", arg0)
-
-
-@mark_builtin
-def log1p(arg0: Any) -> Any:
-    """log(1 + x)."""
-    return _apply("log1p", arg0)
-
-
-@mark_builtin
-def log2(arg0: Any) -> Any:
-    """The logarithm to base 2."""
-    return _apply("log2", arg0)
-
-
-@mark_builtin
-def nearbyint(arg0: Any) -> Any:
-    """The nearest integer, even in a tie."""
-    return _apply("nearbyint", arg0)
-
-
-@mark_builtin
-def pow(arg0: Any, arg1: Any) -> Any:
-    """x to the power of y."""
-    return _apply("pow", arg0, arg1)
-
-
-@mark_builtin
-def rint(arg0: Any) -> Any:
-    """The nearest integer, even in a tie."""
-    return _apply("rint", arg0)
-
-
-@mark_builtin
-def round(arg0: Any) -> Any:
-    """The nearest integer, away from zero in a tie."""
-    return _apply("round", arg0)
-
-
-@mark_builtin
-def rsqrt(arg0: Any) -> Any:
-    """1 / sqrt(x)."""
-    return _apply("rsqrt", arg0)
-
-
-@mark_builtin
-def sin(arg0: Any) -> Any:
-    """The sine."""
-    return _apply("sin", arg0)
-
-
-@mark_builtin
-def sinh(arg0: Any) -> Any:
-    """The hyperbolic sine."""
-    return _apply("sinh", arg0)
-
-
-@mark_builtin
-def sqrt(arg0: Any) -> Any:
-    """The square root."""
-    return _apply("sqrt", arg0)
-
-
-@mark_builtin
-def tan(arg0: Any) -> Any:
-    """The tangent."""
-    return _apply("tan", arg0)
-
-
-@mark_builtin
-def tanh(arg0: Any) -> Any:
-    """The hyperbolic tangent."""
-    return _apply("tanh", arg0)
-
-
-@mark_builtin
-def trunc(arg0: Any) -> Any:
-    """The next integer toward zero."""
-    return _apply("trunc", arg0)
+    try:
+        # Converts to a common dtype where that helps; numbers take the dtypes of tensors.
+        found = extern_elementwise("", "", list(args), table, True)
+    except ValueError as error:
+        if "input arg type does not match" not in str(error):
+            raise
+        given = ", ".join(str(v.dtype) for v in values)
+        accepted = " or ".join(f"({', '.join(map(str, key))})" for key in table)
+        raise ValueError(
+            f"libdevice.{signature.name}: arguments of dtype ({given}); it takes {accepted}"
+        ) from None
+    return casts.cast(found, types.int1) if overloads[0].as_bool else found
+
+
+def _make(signature: Signature) -> Callable[..., Any]:
+    def one(arg0: Any, _semantic: Any = None) -> Any:
+        return _call(signature, arg0)
+
+    def two(arg0: Any, arg1: Any, _semantic: Any = None) -> Any:
+        return _call(signature, arg0, arg1)
+
+    def three(arg0: Any, arg1: Any, arg2: Any, _semantic: Any = None) -> Any:
+        return _call(signature, arg0, arg1, arg2)
+
+    def four(arg0: Any, arg1: Any, arg2: Any, arg3: Any, _semantic: Any = None) -> Any:
+        return _call(signature, arg0, arg1, arg2, arg3)
+
+    function = (one, two, three, four)[signature.arity - 1]
+    function.__name__ = function.__qualname__ = signature.name
+    accepted = "; ".join(
+        f"{', '.join(o.arguments)} -> {'int1' if o.as_bool else o.result}"
+        for o in signature.overloads
+    )
+    text = signature.description
+    function.__doc__ = f"{text[0].upper()}{text[1:]}.\n\nDtypes: {accepted}."
+    return mark_builtin(function)
+
+
+__all__ = list(signatures())  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    signature = signatures().get(name)
+    if signature is None:
+        raise AttributeError(f"module {__name__!r} has no function {name!r}")
+    function = globals()[name] = _make(signature)
+    return function
+
+
+def __dir__() -> list[str]:
+    return __all__

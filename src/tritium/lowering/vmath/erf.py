@@ -34,15 +34,19 @@ def erf(x: Lanes) -> Lanes:
     return select(a < 1.0, near, select(a.is_nan(), a, far)).with_sign_of(x)
 
 
+def erfcx_near(a: Lanes) -> Lanes:
+    """e^(a^2) erfc(a) for a from 0 to 10.2 (27.5)."""
+    g = polynomial((a - 4.0) / (a + 4.0), c.ERFCX_F32 if a.format is FLOAT else c.ERFCX_F64)
+    return g / a.fma(2.0, 1.0)
+
+
 @function("erfc", float=5.0, double=4.0)
 def erfc(x: Lanes) -> Lanes:
     single = x.format is FLOAT
     a = x.abs().at_most(10.2 if single else 27.5)
-    g = polynomial((a - 4.0) / (a + 4.0), c.ERFCX_F32 if single else c.ERFCX_F64)
     high, low = two_product(a, a)
     # Dividing first keeps a subnormal result at one rounding.
-    quotient = g / a.fma(2.0, 1.0)
-    value = exp_pair(-high, -low, quotient)
+    value = exp_pair(-high, -low, erfcx_near(a))
     value = select(x < 0.0, 2.0 - value, value)
     # Near 0 the result is close to 1, where 1 - erf(x) is better by far.
     z = x * x

@@ -1,4 +1,4 @@
-"""exp, exp2, expm1 and what is made of them: sinh, cosh, tanh.
+"""exp, exp2, exp10, expm1 and what is made of them: sinh, cosh, tanh.
 
 Range reduction x = n ln2 + r, |r| <= ln2/2, with ln2 as two parts of which the first times n is
 exact (Cody and Waite 1980); polynomials in r by `tools/fit_polynomials.py`; scaling by 2^n in two
@@ -65,6 +65,18 @@ def exp2(x: Lanes) -> Lanes:
     r = x - n
     q = polynomial(r, c.EXP2_F32 if x.format is FLOAT else c.EXP2_F64)
     return ldexp(r.fma(q, 1.0), n, integer)
+
+
+@function("exp10", float=1.25, double=1.25)
+def exp10(x: Lanes) -> Lanes:
+    single = x.format is FLOAT
+    low, high = (-46.0, 39.0) if single else (-325.0, 309.0)
+    x = x.at_most(high).at_least(low)
+    first, rest = c.LOG10_2_SPLIT_F32 if single else c.LOG10_2_SPLIT_F64
+    n, integer = scaled_nearest(x, (c.LOG2_10_F32 if single else c.LOG2_10_F64)[0])
+    ln10 = c.LN10_F32 if single else c.LN10_F64
+    r = n.fma(-rest, n.fma(-first, x))
+    return ldexp(expm1_reduced(r.fma(ln10[0], r * ln10[1])) + 1.0, n, integer)
 
 
 @function("expm1", float=2.0, double=2.0)

@@ -55,6 +55,7 @@ class Lanes:
     """One value of an expression. Numbers mix in as constants; `&`, `|`, `<<` want integers."""
 
     __slots__ = ("features", "function", "value")
+    eager = False  # whether operations compute at once (`arrays.py`) instead of writing code
 
     def __init__(self, function: Function, value: Value, features: Features):
         self.function, self.value, self.features = function, value, features
@@ -221,6 +222,16 @@ class Lanes:
         """max(self, bound), NaN staying NaN."""
         bound = self.lift(bound)
         return select(bound > self, bound, self)
+
+    # What is written in other ways (`registry.py`) unless lanes are `eager`
+
+    def apply(self, name: str, *others: Lanes) -> Lanes:
+        """The function `name` of this value and others; see `registry.apply`."""
+        raise NotImplementedError(f"Lanes.apply of {name}")
+
+    def any(self) -> bool:
+        """Whether a condition holds in some lane."""
+        raise NotImplementedError("Lanes.any")
 
     # Lanes
 

@@ -1,4 +1,4 @@
-"""pow and cbrt."""
+"""pow, cbrt and rcbrt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tritium.lowering.vmath.log import log_of_parts, split
 from tritium.lowering.vmath.registry import function
 
 
-def _log_pair(x: Lanes) -> tuple[Lanes, Lanes]:
+def log_pair(x: Lanes) -> tuple[Lanes, Lanes]:
     """log(x) for positive finite doubles as a sum of two, to some 2^-67.
 
     log(m) = 2s + 2/3 s^3 + s^5 (...) with s = f / (2 + f): the first two terms in pairs, the rest
@@ -52,7 +52,7 @@ def _log_pair(x: Lanes) -> tuple[Lanes, Lanes]:
 
 def _power_double(a: Lanes, y: Lanes) -> Lanes:
     """a^y for a >= 0: 0 and infinity arrive through the clamped exponent."""
-    high, low = _log_pair(select(a < math.inf, a.at_least(5e-324), 1.7976931348623157e308))
+    high, low = log_pair(select(a < math.inf, a.at_least(5e-324), 1.7976931348623157e308))
     # |y log a| matters only up to 746 or so; the clamp on y keeps products finite.
     limit = a.constant(2.0**70)
     y = y.at_most(limit).at_least(-limit)
@@ -97,14 +97,33 @@ def cbrt(x: Lanes) -> Lanes:
     if x.format is FLOAT:
         wide = _cbrt_double(x.abs().cast("fpext", "double"), steps=2)[0].cast("fptrunc", "float")
     else:
-        root, a, scale = _cbrt_double(x.abs(), steps=3)
-        # A last Newton step with the residual a - root^3 in a pair.
-        square, square_low = two_product(root, root)
-        cube, cube_low = two_product(root, square)
-        residual = (a - cube) - cube_low - root * square_low
-        wide = (root + residual / (square * 3.0)) * scale
+        root, low, scale = _cbrt_pair(x.abs())
+        wide = (root + low) * scale
     ordinary = (x.abs() > 0.0) & (x.abs() < math.inf)
     return select(ordinary, wide.with_sign_of(x), x)
+
+
+@function("rcbrt", float=0.51, double=1.0, wide=True)
+def rcbrt(x: Lanes) -> Lanes:
+    root, low, scale = _cbrt_pair(x.abs())
+    guess = 1.0 / root
+    product, product_low = two_product(guess, root)
+    # What guess lacks of 1 / (root + low), relative to it.
+    residual = (1.0 - product) - product_low - guess * low
+    value = (guess + guess * residual) / scale
+    a = x.abs()
+    value = select(a.equals(0.0), math.inf, select(a.equals(math.inf), 0.0, value))
+    return select(x.is_nan(), x, value).with_sign_of(x)
+
+
+def _cbrt_pair(a: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """The cube root of a positive double times 2^(k/3) as a pair, and 2^(-k/3)."""
+    root, a, scale = _cbrt_double(a, steps=3)
+    # A last Newton step with the residual a - root^3 in a pair.
+    square, square_low = two_product(root, root)
+    cube, cube_low = two_product(root, square)
+    residual = (a - cube) - cube_low - root * square_low
+    return root, residual / (square * 3.0), scale
 
 
 def _cbrt_double(a: Lanes, steps: int) -> tuple[Lanes, Lanes, Lanes]:

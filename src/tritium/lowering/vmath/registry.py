@@ -19,6 +19,7 @@ class VectorFunction:
     type in units in the last place of the true result (0.5: correctly rounded). A function with
     `outlined` not 0 becomes an internal function of the module, called with up to that many
     registers of lanes at a time: for those that branch (to a path rarely needed) or are long.
+    `emit` of a `wide` function knows doubles only: floats are converted there and back.
     """
 
     name: str
@@ -26,20 +27,21 @@ class VectorFunction:
     ulp: dict[str, float]
     emit: Emitter
     outlined: int = 0
+    wide: bool = False
 
 
 TABLE: dict[str, VectorFunction] = {}
 
 
 def function(
-    name: str, *, float: float, double: float, arity: int = 1, outlined: int = 0
+    name: str, *, float: float, double: float, arity: int = 1, outlined: int = 0, wide: bool = False
 ) -> Callable[[Emitter], Emitter]:
     """Register the decorated emitter; `float` and `double` are its error bounds in ulp."""
 
     def register(emit: Emitter) -> Emitter:
         assert name not in TABLE, name
         bounds = {"float": float, "double": double}
-        TABLE[name] = VectorFunction(name, arity, bounds, emit, outlined)
+        TABLE[name] = VectorFunction(name, arity, bounds, emit, outlined, wide)
         return emit
 
     return register
@@ -72,14 +74,30 @@ def call(f: Function, name: str, *args: Value, features: Features) -> Value:
         given = ", ".join(a.type for a in args)
         raise TypeError(f"{name}: argument types {given}; they must be one of float or double")
     values = [Lanes(f, a, features) for a in args]
+    if entry.wide and values[0].base == "float":
+        found = _call(entry, [v.cast("fpext", "double") for v in values])
+        return found.cast("fptrunc", "float").value
+    return _call(entry, values).value
+
+
+def apply(name: str, x: Lanes, *others: Lanes) -> Lanes:
+    """The function `name` of lanes, whether they stand for code or (`eager`) for arrays."""
+    if x.eager:
+        return x.apply(name, *others)
+    values = [v.value for v in (x, *others)]
+    return x.make(call(x.function, name, *values, features=x.features))
+
+
+def _call(entry: VectorFunction, values: list[Lanes]) -> Lanes:
     if not entry.outlined:
-        return entry.emit(*values).value
+        return entry.emit(*values)
+    features = values[0].features
     in_register = _register_bits(features) // values[0].format.bits
     size = min(values[0].count, in_register * entry.outlined)
     if values[0].count % size:
         size = values[0].count
     chunks = zip(*(v.chunks(size) for v in values), strict=True)
-    return concat([_call_outlined(entry, *chunk) for chunk in chunks]).value
+    return concat([_call_outlined(entry, *chunk) for chunk in chunks])
 
 
 def _register_bits(features: Features) -> int:
@@ -118,6 +136,35 @@ def any_lane(condition: Lanes) -> Value:
         return condition.value
     f, type = condition.function, condition.value.type
     return f.call("i1", f"llvm.vector.reduce.or.{mangle(type)}", condition.value)
+
+
+def repeat_while(
+    active: Callable[..., Lanes], step: Callable[..., list[Lanes]], state: list[Lanes]
+) -> list[Lanes]:
+    """`while any(active(*state)): state = step(*state)`, the last state. For outlined functions
+    only; `step` itself keeps lanes that are not active as they are."""
+    if state[0].eager:
+        while active(*state).any():
+            state = step(*state)
+        return state
+    f = state[0].function
+    before, head, body, done = (
+        f.block,
+        f.new_label("while"),
+        f.new_label("body"),
+        f.new_label("done"),
+    )
+    f.branch(head)
+    f.label(head)
+    phis = [f.phi(v.value.type, [(v.value, before)]) for v in state]
+    current = [v.make(phi.value) for v, phi in zip(state, phis, strict=True)]
+    f.branch_if(any_lane(active(*current)), body, done)
+    f.label(body)
+    for phi, value in zip(phis, step(*current), strict=True):
+        phi.add(value.value, f.block)
+    f.branch(head)
+    f.label(done)
+    return current
 
 
 def replace_lanes(

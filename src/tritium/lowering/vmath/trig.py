@@ -160,7 +160,7 @@ def _to_doubles(x: Lanes, magnitude: Lanes) -> tuple[Lanes, Lanes]:
     return top * scale * 2.0**-53, rest * scale * 2.0**-106
 
 
-def _sin_reduced(_: Lanes, r: Lanes, low: Lanes) -> Lanes:
+def sin_reduced(r: Lanes, low: Lanes) -> Lanes:
     """sin(r + low) for |r| <= pi/4."""
     z = r * r
     if r.format is FLOAT:
@@ -169,7 +169,7 @@ def _sin_reduced(_: Lanes, r: Lanes, low: Lanes) -> Lanes:
     return r + (cubic + low.fma(z * -0.5, low))
 
 
-def _cos_reduced(_: Lanes, r: Lanes, low: Lanes) -> Lanes:
+def cos_reduced(r: Lanes, low: Lanes) -> Lanes:
     """cos(r + low) for |r| <= pi/4."""
     z = r * r
     if r.format is FLOAT:
@@ -192,7 +192,7 @@ def _negate_if_bit_1(x: Lanes, q: Lanes) -> Lanes:
 @function("sin", float=2.0, double=1.5, outlined=4)
 def sin(x: Lanes) -> Lanes:
     def finish(x: Lanes, at: Reduced) -> Lanes:
-        value = select(_odd(at.q), _cos_reduced(*at), _sin_reduced(*at))
+        value = select(_odd(at.q), cos_reduced(at.r, at.low), sin_reduced(at.r, at.low))
         return _negate_if_bit_1(value, at.q).flip_sign(x)
 
     return _periodic(x, finish)
@@ -201,7 +201,7 @@ def sin(x: Lanes) -> Lanes:
 @function("cos", float=2.0, double=1.5, outlined=4)
 def cos(x: Lanes) -> Lanes:
     def finish(_: Lanes, at: Reduced) -> Lanes:
-        value = select(_odd(at.q), _sin_reduced(*at), _cos_reduced(*at))
+        value = select(_odd(at.q), sin_reduced(at.r, at.low), cos_reduced(at.r, at.low))
         return _negate_if_bit_1(value, at.q + 1)
 
     return _periodic(x, finish)
@@ -210,7 +210,7 @@ def cos(x: Lanes) -> Lanes:
 @function("tan", float=4.0, double=3.0, outlined=4)
 def tan(x: Lanes) -> Lanes:
     def finish(x: Lanes, at: Reduced) -> Lanes:
-        sine, cosine, odd = _sin_reduced(*at), _cos_reduced(*at), _odd(at.q)
+        sine, cosine, odd = sin_reduced(at.r, at.low), cos_reduced(at.r, at.low), _odd(at.q)
         return (select(odd, cosine, sine) / select(odd, -sine, cosine)).flip_sign(x)
 
     return _periodic(x, finish)

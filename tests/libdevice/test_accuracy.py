@@ -1,0 +1,130 @@
+"""The real functions natively and as the interpreter computes them, within NVIDIA's bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.libdevice import bounds, exact
+from tests.libdevice.support import STORED, Array, arguments, defined, label, native, signatures
+from tritium.language.extra.signatures import Overload
+
+CASES = [
+    (name, overload) for name in exact.FUNCTIONS for overload in signatures()[name].overloads
+    if "powi" not in overload.symbol
+]  # fmt: skip
+BESSEL = {"j0", "j1", "y0", "y1", "jn", "yn"}
+
+
+def inputs(name: str, overload: Overload, count: int, seed: int = 0) -> list[Array]:
+    """Finite arguments other than zeros, which test_special_values.py has."""
+    arrays = arguments(name, overload, count, seed)
+    if name in BESSEL:
+        arrays[-1] = np.clip(arrays[-1], -1e5, 1e5)
+    keep = np.all([np.isfinite(a) & ((a != 0) | (a.dtype.kind == "i")) for a in arrays], axis=0)
+    return [a[keep] for a in arrays]
+
+
+def errors(
+    name: str, overload: Overload, arrays: list[Array], actual: Array, wanted: Array
+) -> Array:
+    """In ulp from the correctly rounded result; 0 where another bound is documented and kept."""
+    found = exact.distance(actual, wanted)
+    if name in BESSEL:
+        with np.errstate(all="ignore"):
+            difference = np.abs(actual.astype(np.float64) - wanted)
+        # Y grows without bound for large orders; there the recurrence has some ulp for each step.
+        close = difference < bounds.ABSOLUTE[overload.result] * np.maximum(1, np.abs(wanted))
+        distant = np.abs(arrays[-1]) >= 8 if len(arrays) == 1 else arrays[0] >= 0
+        found = np.where(distant & close, 0, found)
+    if name == "lgamma":
+        low, high = bounds.LGAMMA_ZEROS[overload.result]
+        inside = (arrays[0] > low) & (arrays[0] < high)
+        with np.errstate(all="ignore"):
+            close = np.abs(actual - wanted) < 50 * np.finfo(actual.dtype).eps
+        found = np.where(inside & close, 0, found)
+    if name == "rcp64h":
+        with np.errstate(all="ignore"):
+            close = np.abs(actual / wanted - 1) < 2.0**-19
+        found = np.where(close | (actual == 0), 0, found)
+    return found
+
+
+def bound(name: str, overload: Overload) -> float:
+    limit = bounds.ulp(name, overload.result)
+    return 0 if np.isinf(limit) else limit
+
+
+def check(name: str, overload: Overload, arrays: list[Array], actual: Array, wanted: Array) -> None:
+    found = errors(name, overload, arrays, actual, wanted)
+    worst = int(np.argmax(found))
+    at = ", ".join(repr(float(a[worst])) for a in arrays)
+    case = f"{overload.symbol}({at}) = {actual[worst]!r}, not {wanted[worst]!r}"
+    assert found[worst] <= bound(name, overload), f"{case}: {found[worst]:.3g} ulp"
+
+
+def values(name: str, overload: Overload, count: int, seed: int = 0) -> tuple[list[Array], Array]:
+    arrays = inputs(name, overload, count, seed)
+    return arrays, exact.expected(name, STORED[overload.result], *arrays)
+
+
+@pytest.mark.parametrize("name, overload", CASES, ids=label)
+def test_native(name: str, overload: Overload) -> None:
+    arrays, wanted = values(name, overload, 240)
+    for level in ("host", "sse"):
+        check(name, overload, arrays, native(overload, *arrays, level=level), wanted)
+
+
+@pytest.mark.parametrize("name, overload", CASES, ids=label)
+def test_as_interpreted(name: str, overload: Overload) -> None:
+    arrays, wanted = values(name, overload, 240)
+    check(name, overload, arrays, defined(overload, *arrays), wanted)
+
+
+@pytest.mark.parametrize("name, overload", CASES, ids=label)
+def test_one_lane_gives_the_same(name: str, overload: Overload) -> None:
+    arrays = arguments(name, overload, 30)
+    one, eight = (native(overload, *arrays, width=w) for w in (1, 8))
+    assert np.array_equal(one, eight, equal_nan=True)
+
+
+def test_a_wrong_result_is_noticed() -> None:
+    overload = signatures()["j0"].overloads[0]
+    arrays, wanted = values("j0", overload, 60)
+    actual = native(overload, *arrays)
+    actual[3] += np.float32(1e-4)
+    with pytest.raises(AssertionError, match="__nv_j0f"):
+        check("j0", overload, arrays, actual, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name, overload", CASES, ids=label)
+def test_sweep(name: str, overload: Overload, seed: int) -> None:
+    arrays, wanted = values(name, overload, 6000, seed)
+    for level in ("host", "avx2", "sse"):
+        check(name, overload, arrays, native(overload, *arrays, level=level), wanted)
+    check(name, overload, arrays, defined(overload, *arrays), wanted)
+
+
+def _dense(low: float, high: float, dtype: Any) -> Array:
+    return np.linspace(low, high, 20_000).astype(dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "name, low, high",
+    [("j0", 0, 9), ("j1", 0, 9), ("y0", 1e-3, 9), ("y1", 1e-3, 9), ("lgamma", -2.2, 10),
+     ("tgamma", -30, 30), ("erfinv", -1, 1), ("erfcinv", 1e-6, 2), ("normcdfinv", 1e-6, 1),
+     ("erfcx", -5, 40), ("normcdf", -38, 9), ("cyl_bessel_i0", -20, 20), ("cyl_bessel_i1", -20, 20)],
+)  # fmt: skip
+def test_dense(name: str, low: float, high: float, dtype: str) -> None:
+    """Where the pieces of the approximations meet, and around their zeros."""
+    overload = next(o for o in signatures()[name].overloads if o.result == dtype)
+    arrays = [_dense(low, high, STORED[dtype])]
+    arrays = [arrays[0][arrays[0] != 0]]
+    wanted = exact.expected(name, STORED[dtype], *arrays)
+    check(name, overload, arrays, native(overload, *arrays), wanted)
