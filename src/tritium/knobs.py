@@ -691,8 +691,9 @@ def places(group: base_knobs, name: str) -> list[tuple[dict[Any, Any], Any]]:
     `os.environ` itself, may be replaced.)"""
     mine = next(key for key, value in globals().items() if value is group)
     variable, variables = group.knob_descriptors[name].key, cast("Any", os.environ)
+    module: Any = vars(os)
     found: list[tuple[dict[Any, Any], Any]] = [
-        (globals(), mine), (vars(group), name), (vars(os), "environ"),
+        (globals(), mine), (vars(group), name), (module, "environ"),
     ]  # fmt: skip
     if isinstance(variables, dict):
         return [*found, (cast("dict[Any, Any]", variables), variable)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 
 class How(IntEnum):
@@ -61,16 +61,18 @@ class Slot(NamedTuple):
 
 
 class Link(Protocol):
-    """Links LLVM IR that `write` makes (kept on disk under the `sources` of modules) and returns
-    the addresses of `symbols`."""
+    """Links LLVM IR that `write` makes (the object code is kept on disk, by the names of `symbols`)
+    with `imports`, functions by address; the result has the addresses of `symbols`."""
 
     def __call__(
-        self,
-        write: Callable[[], str],
-        sources: Sequence[Any],
-        symbols: Sequence[str],
-        imports: Mapping[str, int],
-    ) -> Mapping[str, int]: ...
+        self, write: Callable[[], str], symbols: Sequence[str], imports: Mapping[str, int]
+    ) -> Addresses: ...
+
+
+class Addresses(Protocol):
+    """Addresses by symbol."""
+
+    def __getitem__(self, symbol: str) -> int: ...
 
 
 def store_for(kind: str, slot: Slot) -> Store | None:

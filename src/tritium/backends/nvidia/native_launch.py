@@ -232,8 +232,7 @@ _links: dict[Any, int] = {}
 def _end_address(link: Link) -> int:
     if link not in _links:
         symbols = ["tritium_cuda_end"]
-        module = sys.modules[__name__]
-        _links[link] = link(native_ir, (module,), symbols, api_addresses(API))[symbols[0]]
+        _links[link] = link(native_ir, symbols, api_addresses(API))[symbols[0]]
     return _links[link]
 
 

@@ -16,15 +16,13 @@ from typing import Any, NamedTuple
 
 from tritium.backends.cpu.loader import Image, cached_object, compile_ir, load_object, object_key
 from tritium.cache import CachedObjects
-from tritium.lowering import guards as guards_code
-from tritium.lowering import llvm as llvm_text
-from tritium.lowering import native as native_code
+from tritium.fingerprint import compiler_key
 from tritium.lowering import pyobjects
 from tritium.lowering.guards import Guard, write_guards
 from tritium.lowering.launching import End, Store
 from tritium.lowering.native import allocate
 from tritium.lowering.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
-from tritium.runtime.launch import parsing, records, writer
+from tritium.runtime.launch import parsing, writer
 from tritium.runtime.launch.context import context
 from tritium.runtime.launch.keys import is_stable, meaning, stores
 from tritium.runtime.launch.records import CAPSULE, ENTRY, OPERATION, PARAM, PLAN, READ_ONLY
@@ -34,30 +32,20 @@ MAX_ENTRIES = 1024
 
 
 def link(
-    write: Callable[[], str],
-    sources: Sequence[Any],
-    symbols: Sequence[str],
-    imports: Mapping[str, int],
+    write: Callable[[], str], symbols: Sequence[str], imports: Mapping[str, int]
 ) -> Image:
     """Native code for launching, kept on disk (see `lowering.launching.Link`)."""
-    texts = [_source(module) for module in (llvm_text, native_code, pyobjects, *sources)]
-    text = "\0".join([*texts, sys.platform]) if all(texts) else write()
-    key = object_key(text, "light")
+    key = object_key("\0".join([*symbols, compiler_key(), sys.platform]), "light")
     code = cached_object(key, CachedObjects("launcher"), lambda: compile_ir(write(), opt="light"))
     image = load_object(code, symbols, imports)
     image.keep()  # small, and built-in functions may outlive all that knows of them
     return image
 
 
-def _source(module: Any) -> str:
-    loader: Any = module.__spec__.loader if module.__spec__ else None
-    return (loader.get_source(module.__name__) or "") if hasattr(loader, "get_source") else ""
-
-
 @functools.cache
 def _image() -> Image:
     api = pyobjects.api_addresses(writer.API)
-    image = link(writer.native_ir, (guards_code, writer, parsing, records), writer.SYMBOLS, api)
+    image = link(writer.native_ir, writer.SYMBOLS, api)
     _keep.append([sys.intern(name) for name in parsing.DESCRIPTOR_FIELDS])
     names = (ctypes.c_uint64 * len(_keep[-1])).from_address(image[writer.NAMES])
     names[:] = [id(name) for name in _keep[-1]]
@@ -160,7 +148,7 @@ class NativeKernel:
         types = pyobjects.known_types()
         for value in (*launched.args[1:], *launched.kwargs.values()):
             if hasattr(value, "block_shape") and not isinstance(value, type):
-                types.learn_descriptor(type(value))
+                types.learn_descriptor(type(value))  # pyright: ignore[reportUnknownArgumentType]
                 value = value.base
             types.learn(value)
         if any(name is not self._names.get(name, name) for name in launched.kwargs):

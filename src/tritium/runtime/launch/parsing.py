@@ -72,11 +72,12 @@ class ParseWriter:
         """i1 room(cursor): whether one more argument (at most 8 words and values) fits."""
         f = Code(self.module, "room", [("ptr", "cursor")], "i1")
         (cursor,) = f.arguments
-        fits: list[Value] = []
-        for name in ("words", "values"):
-            end = f.offset(f.read(cursor, CURSOR, name), 8 * 8)
-            fits.append(f.icmp("ule", end, f.read(cursor, CURSOR, f"{name}_end")))
-        f.ret(f.op("and", *fits))
+        words, values = (
+            f.icmp("ule", f.offset(f.read(cursor, CURSOR, name), 8 * 8),
+                   f.read(cursor, CURSOR, f"{name}_end"))
+            for name in ("words", "values")
+        )  # fmt: skip
+        f.ret(f.op("and", words, values))
 
     def _flag(self, f: Code, condition: Value, bit: int) -> Value:
         return f.select(condition, i64(bit), i64(0))
