@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tritium._C import libtriton
 from tritium._C.libtriton import ir, native_specialize_impl
 from tritium.backends.base import BaseBackend
 
@@ -78,3 +79,25 @@ def test_specialization_of_an_array():
     aligned = x[(-x.ctypes.data % 16) // 2 :]
     assert native_specialize_impl(BaseBackend, aligned, False, True, True) == ("*fp16", "D")
     assert native_specialize_impl(BaseBackend, aligned[1:], True, True, True) == ("*kfp16", "")
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SOME_SWITCH", " On ")
+    assert libtriton.getenv("SOME_SWITCH") == "On" and libtriton.getenv("NO_SWITCH", "x") == "x"
+    assert libtriton.getenv_bool("SOME_SWITCH", False) and libtriton.getenv_bool("NO_SWITCH", True)
+    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
+    assert libtriton.get_cache_invalidating_env_vars()["DISABLE_LLVM_OPT"] == "1"
+
+
+def test_products_to_compare_with():
+    torch = pytest.importorskip("torch")
+    libtriton.nvidia.load_dialects(ir.context())
+    cublas = libtriton.nvidia.cublas.CublasLt(torch.empty(8, dtype=torch.uint8))
+    a, b, c = torch.randn(3, 5), torch.randn(4, 5), torch.randn(3, 4)
+    out = torch.empty(3, 4)
+    cublas.matmul(a, b, out)
+    assert torch.allclose(out, a @ b.T)
+    cublas.gemm(a, b, c, out, 2.0, 0.5)
+    assert torch.allclose(out, 2 * a @ b.T + c / 2, atol=1e-5)
+    with pytest.raises(ValueError, match=r"b \(4, 5\) and the result \(3, 3\) do not fit"):
+        cublas.matmul(a, b, torch.empty(3, 3))

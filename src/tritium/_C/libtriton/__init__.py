@@ -5,11 +5,30 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from tritium import knobs
 from tritium._C.libtriton import ir as ir
+from tritium._C.libtriton import nvidia as nvidia
+from tritium.compiler.key import cache_invalidating_env_vars
 from tritium.language.function import KernelParam
 from tritium.runtime.specialize import Specializer
 
-__all__ = ["ir", "native_specialize_impl"]
+__all__ = [
+    "get_cache_invalidating_env_vars",
+    "getenv",
+    "getenv_bool",
+    "ir",
+    "native_specialize_impl",
+    "nvidia",
+]
+
+getenv = knobs.getenv
+get_cache_invalidating_env_vars = cache_invalidating_env_vars
+
+
+def getenv_bool(key: str, default: bool) -> bool:
+    """Whether an environment variable says yes; `default` if it is not set."""
+    value = knobs.getenv(key)
+    return default if value is None else value.lower() in knobs.TRUE_WORDS
 
 
 def native_specialize_impl(
