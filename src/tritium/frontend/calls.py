@@ -74,6 +74,9 @@ class CodeGenerator(ControlFlow):
         # Functions, modules and the like are compile-time values of the callee.
         wrapped = {name: wrap(value) for name, value in bound.arguments.items()}
         values = {n: v if isinstance(v, base_value) else constexpr(v) for n, v in wrapped.items()}
+        for name, value in values.items():
+            if not hasattr(value, "type"):
+                raise TypeError(f"{function.__name__}() parameter '{name}' cannot be {value!r}")
         for param in function.params:
             value = values[param.name]
             if param.is_constexpr and is_dynamic(value):

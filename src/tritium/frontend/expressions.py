@@ -23,6 +23,7 @@ from tritium.frontend.visitor import Visitor
 from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.function import JITCallable
 from tritium.ops.scf import IfOp, YieldOp
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -235,8 +236,12 @@ class Expressions(Visitor):
             if not hasattr(type(owner), "__getitem__"):
                 raise self.error(node, f"{owner!r} cannot be indexed")
             return wrap(owner[index])  # pyright: ignore[reportIndexIssue]
-        index = unwrap(index)
-        return wrap(unwrap(owner)[index])
+        owner, index = unwrap(owner), unwrap(index)
+        if isinstance(owner, JITCallable):
+            raise self.error(
+                node, f"a kernel cannot launch another; call it: `{owner.__name__}(...)`"
+            )
+        return wrap(owner[index])
 
     def visit_Slice(self, node: ast.Slice) -> Any:
         parts = [None if p is None else self.visit(p) for p in (node.lower, node.upper, node.step)]

@@ -24,8 +24,8 @@ from tritium.frontend.values import ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
 from tritium.language import emitter
-from tritium.language.base import base_type, is_sequence
-from tritium.language.constexpr import constexpr_type
+from tritium.language.base import base_type, base_value, is_sequence
+from tritium.language.constexpr import constexpr, constexpr_type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.function import JITCallable
 from tritium.language.tuples import tuple_type, type_of
@@ -137,6 +137,8 @@ class ModuleGenerator:
                 for argument in block.args:
                     argument.location = locations.named(argument.name_hint or "", start)
                 result = wrap(generator.visit_function(tree, arguments))
+                if not isinstance(result, base_value):  # a function, say
+                    result = constexpr(result)
                 builder.emit(ReturnOp, tuple(result.flatten()))
         finally:
             builder.handle_call = saved

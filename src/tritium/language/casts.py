@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tritium.language import emitter
@@ -125,9 +126,12 @@ def as_element(value: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
 def constant(value: Any, type: dtype) -> tensor:
     """A constant of a scalar or block type; integers wrap to the type's width.
 
-    Raises `TypeError` for pointers and void.
+    Raises `TypeError` for pointers, void and what is no number, `ValueError` for an infinity or NaN
+    as an integer.
     """
     element = type.scalar
+    if not is_number(value):
+        raise TypeError(f"{value!r} is no number, and cannot be a constant of type {element}")
     if element.is_ptr() or element.is_void():
         raise TypeError(f"a constant of type {element} cannot be made from {value!r}")
     if element.is_fp8():
@@ -135,6 +139,8 @@ def constant(value: Any, type: dtype) -> tensor:
     if element.is_bool():
         value = bool(value)
     elif element.is_int() and isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} has no value as {element}")
         value = int(value)
     return tensor(emit(ConstantOp, value=constant_attr(value, type.to_ir())), type)
 

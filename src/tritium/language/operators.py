@@ -87,9 +87,10 @@ def _invert(self: tensor) -> tensor:
 @_member("__not__")
 def logical_not(self: Any) -> tensor:
     """`not x`, elementwise for a block."""
-    if self.type.is_block():
+    value = casts.to_tensor(self)
+    if value.type.is_block():
         _warn_logical()
-    return arithmetic.logical_not(self)
+    return arithmetic.logical_not(value)
 
 
 def _warn_logical() -> None:

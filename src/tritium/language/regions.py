@@ -44,6 +44,8 @@ def _combiner(
 ) -> Callable[..., list[Any]]:
     """The body of a region that calls `combine_fn` with scalars of the given types, twice."""
     count = len(types)
+    if not callable(combine_fn):
+        raise TypeError(f"{name}: combine_fn is {combine_fn!r}; a @triton.jit function is needed")
 
     def body(*handles: Any) -> list[Any]:
         arguments = [tensor(h, types[i % count]) for i, h in enumerate(handles)]
@@ -152,6 +154,10 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
 
     Returns a tensor, or a tuple of them.
     """
+    if not callable(scalar_fn):
+        raise TypeError(
+            f"map_elementwise: scalar_fn is {scalar_fn!r}; a @triton.jit function is needed"
+        )
     tensors = [casts.to_tensor(a) for a in args]
     if not tensors or not isinstance(pack, int) or pack < 1:
         raise ValueError(f"map_elementwise of {len(tensors)} tensors with pack={pack}")
@@ -167,7 +173,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
 
     def body(*handles: Any) -> list[Any]:
         nonlocal single
-        result = scalar_fn(*[tensor(h, t) for h, t in zip(handles, types, strict=True)])
+        result: Any = scalar_fn(*[tensor(h, t) for h, t in zip(handles, types, strict=True)])
         single = not isinstance(result, tl_tuple) and not is_sequence(result)
         results = [casts.to_tensor(r) for r in ([result] if single else result)]
         found[:] = [r.dtype for r in results]

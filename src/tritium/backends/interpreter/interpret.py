@@ -21,7 +21,7 @@ from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
 from tritium.errors import InterpreterError
 from tritium.frontend.values import wrap
-from tritium.language.base import as_tuple
+from tritium.language.base import as_tuple, base_value
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.function import JITCallable
@@ -150,12 +150,13 @@ class InterpretedKernel:
         for param in self.params:
             value = given[param.name]
             if param.is_constexpr:
-                values[param.name] = constexpr(unwrap(value))
+                converted = wrap(unwrap(value))
             else:
-                converted = arguments.convert(
-                    param.name, value, param.annotation_type, param.is_const
+                converted = wrap(
+                    arguments.convert(param.name, value, param.annotation_type, param.is_const)
                 )
-                values[param.name] = wrap(converted)
+            plain = not isinstance(converted, base_value)  # a function, say
+            values[param.name] = constexpr(converted) if plain else converted
         return values
 
     def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:

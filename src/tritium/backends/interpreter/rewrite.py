@@ -355,9 +355,9 @@ class _Rewriter(ast.NodeTransformer):
         flag = self._fresh("c")
         test = self._k("test", self.visit(node.test), at=node.test)
         set_flag = _located(ast.Assign([ast.Name(flag, ast.Store())], test), node)
-        names = _assigned([*node.body, *node.orelse])
+        names = _stored([*node.body, *node.orelse])
         returning = contains_return([node])
-        one_sided = set(_assigned(node.body)) ^ set(_assigned(node.orelse))
+        one_sided = set(_stored(node.body)) ^ set(_stored(node.orelse))
         node.body, node.orelse = self._block(node.body), self._block(node.orelse)
         node.test = _located(ast.Name(flag, ast.Load()), node.test)
         if returning:  # what follows is reached on one path only: nothing is merged
@@ -366,7 +366,7 @@ class _Rewriter(ast.NodeTransformer):
         after = [self._rebound(flag, "merged", n, node) for n in names]
         forgotten = [
             self._forgotten(flag, n, node) for n in names
-            if n in one_sided and n not in self.parameters and self._read_outside(n, node)
+            if n in one_sided and n not in self.parameters and self._used_outside(n, node)
         ]  # fmt: skip
         dynamic = ast.Attribute(ast.Name(flag, ast.Load()), "dynamic", ast.Load())
         if not names:
@@ -384,7 +384,7 @@ class _Rewriter(ast.NodeTransformer):
         names = assigned_names(node)
         target = node.target.id if isinstance(node.target, ast.Name) else None
         names = [n for n in names if n != target]
-        every = _assigned(node.body)
+        every = _stored(node.body)
         self.loops += 1
         body = self._block(node.body)
         self.loops -= 1
@@ -392,9 +392,9 @@ class _Rewriter(ast.NodeTransformer):
         node.iter = _located(ast.Name(loop, ast.Load()), node.iter)
         forgotten = [
             self._forgotten(loop, n, node) for n in every
-            if n not in self.parameters and n != target and self._read_outside(n, node)
+            if n not in self.parameters and n != target and self._used_outside(n, node)
         ]  # fmt: skip
-        if target is not None and self._read_outside(target, node):
+        if target is not None and self._used_outside(target, node):
             start_target = [self._noted(loop, target, node)]
             forgotten += [
                 self._rebound(loop, "restored", target, node),
@@ -411,7 +411,7 @@ class _Rewriter(ast.NodeTransformer):
         loop = self._fresh("loop")
         start = ast.Assign([ast.Name(loop, ast.Store())], self._k("repeat", at=node))
         names = assigned_names(node)
-        every = _assigned(node.body)
+        every = _stored(node.body)
         held = ast.Attribute(ast.Name(loop, ast.Load()), "holds", ast.Load())
         node.test = _located(ast.Call(held, [self.visit(node.test)], []), node.test)
         self.loops += 1
@@ -420,7 +420,7 @@ class _Rewriter(ast.NodeTransformer):
         node.body = [*body, *(self._rebound(loop, "next", n, node) for n in names)]
         forgotten = [
             self._forgotten(loop, n, node) for n in every
-            if n not in self.parameters and self._read_outside(n, node)
+            if n not in self.parameters and self._used_outside(n, node)
         ]  # fmt: skip
         entered = [self._rebound(loop, "entered", n, node) for n in names]
         return [_located(start, node), *entered, node, *forgotten]
@@ -447,14 +447,13 @@ class _Rewriter(ast.NodeTransformer):
         function = ast.Attribute(ast.Name(holder, ast.Load()), method, ast.Load())
         return ast.Call(function, [ast.Constant(name), ast.Name(name, ast.Load())], [])
 
-    def _read_outside(self, name: str, node: ast.stmt) -> bool:
-        """Whether the function reads the name anywhere but in this statement."""
+    def _used_outside(self, name: str, node: ast.stmt) -> bool:
+        """Whether the function has the name anywhere but in this statement."""
         inside = {id(n) for n in ast.walk(node)}
         return any(
-            isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-            and id(n) not in inside and getattr(n, "lineno", 0) > node.lineno
+            isinstance(n, ast.Name) and n.id == name and id(n) not in inside
             for n in ast.walk(self.definition)
-        )  # fmt: skip
+        )
 
 
 _COMPARISONS = {"Is": "same", "IsNot": "different", "In": "inside", "NotIn": "outside"}
@@ -485,6 +484,10 @@ def _if_bound(statement: ast.stmt, at: ast.AST) -> ast.stmt:
     return _located(ast.Try([statement], [handler], [], []), at)
 
 
-def _assigned(statements: Sequence[ast.stmt]) -> list[str]:
-    return assigned_names(ast.While(ast.Constant(True), list(statements), []))
-
+def _stored(statements: Sequence[ast.stmt]) -> list[str]:
+    """The names that statements give values to."""
+    names = [
+        n.id for statement in statements for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]  # fmt: skip
+    return list(dict.fromkeys(names))
