@@ -274,6 +274,15 @@ def backward_kernel(
 # Launching them
 
 
+def blocks(q, on_tensor_cores: tuple[int, int]) -> tuple[int, int]:
+    """Rows that stay with a program, and rows of a step. Products of float32 ("ieee": with all
+    their bits) are done by a GPU's ordinary arithmetic, for which large blocks are too much code.
+    """
+    if not on_gpu():
+        return 64, 64
+    return on_tensor_cores if q.dtype.itemsize == 2 else (32, 32)
+
+
 def forward(q, k, v, causal: bool = False, scale: float | None = None, descriptors: bool = True):
     """(o, lse) for contiguous arrays or tensors q, k, v of shape (batch, heads, length, D).
 
@@ -283,7 +292,7 @@ def forward(q, k, v, causal: bool = False, scale: float | None = None, descripto
     if d < 16 or d & (d - 1):
         raise ValueError(f"attention: D is {d}; a power of two that is at least 16 is needed")
     provide_scratch()
-    block_m, block_n = (128, 64) if on_gpu() else (64, 64)
+    block_m, block_n = blocks(q, (128, 64))
     o, lse = empty(q.shape, q), zeros((batch, heads, length), q, "float32")
     forward_kernel[triton.cdiv(length, block_m), batch * heads](
         *(q, k, v, o, lse, d**-0.5 if scale is None else scale, length),
@@ -303,7 +312,7 @@ def backward(
     dq, dk, dv = (empty(q.shape, q) for _ in range(3))
     rows = batch * heads * length
     delta_kernel[(triton.cdiv(rows, 64),)](o, do, delta, rows, D=d, BLOCK=64)
-    block, step = (128, 32) if on_gpu() else (64, 64)
+    block, step = blocks(q, (128, 32))
     backward_kernel[triton.cdiv(length, block), batch * heads](
         *(q, k, v, do, lse, delta, dq, dk, dv, d**-0.5 if scale is None else scale, length),
         D=d, BLOCK=block, STEP=step, CAUSAL=causal, DESCRIPTORS=descriptors,
@@ -423,9 +432,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Fused attention: check, then measure.")
     parser.add_argument("--save", default="", help="a folder for the plots and the numbers")
     arguments = parser.parse_args()
+    dtype = np.float16 if on_gpu() else np.float32
     for causal in (False, True):
         for descriptors in (False, True):
-            found = check(causal=causal, descriptors=descriptors)
+            found = check(causal=causal, descriptors=descriptors, dtype=dtype)
             print(
                 f"{'causal' if causal else 'full'}, {'descriptors' if descriptors else 'pointers'}:"
                 " largest difference from float64",
