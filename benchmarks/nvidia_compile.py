@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DEFAULT = ("add", "softmax 4096", "matmul 128x256x64", "matmul 128x128x64", "matmul 64x256x32")
@@ -38,18 +40,20 @@ def child(package: str, case: str, first: bool) -> None:
         sys.modules["tritium.language"] = triton.language
     from benchmarks.gpu_sources import compiled
 
-    compiled_ready = time.perf_counter()
+    ready = time.perf_counter()
     if not first:
         compiled("layer norm, sums", package)
     start = time.perf_counter()
     kernel = compiled(case, package)
     took = time.perf_counter() - start
-    stages = dict(getattr(kernel.metadata, "stage_ms", {}) or {})
-    print(json.dumps({"ms": took * 1e3, "import_ms": (compiled_ready - started) * 1e3} | stages))
+    version = getattr(sys.modules[package], "__version__", "")
+    registers = getattr(kernel.metadata, "n_regs", None)
+    print(json.dumps({"ms": took * 1e3, "import_ms": (ready - started) * 1e3, "version": version,
+                      "n_regs": registers}))  # fmt: skip
 
 
-def sample(python: str, package: str, case: str, first: bool) -> float:
-    """Milliseconds of one compile in a fresh process."""
+def sample(python: str, package: str, case: str, first: bool) -> dict[str, Any]:
+    """One compile in a fresh process: milliseconds, and the package's version."""
     with tempfile.TemporaryDirectory(prefix="nvidia-compile-") as folder:
         tool = os.environ.get("TRITON_PTXAS_PATH") or shutil.which("ptxas")
         environment = {**os.environ, "TRITON_CACHE_DIR": folder}
@@ -62,7 +66,17 @@ def sample(python: str, package: str, case: str, first: bool) -> float:
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
-        return json.loads(done.stdout.strip().splitlines()[-1])["ms"]
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def ptxas_version() -> str:
+    """The release that `ptxas` says it is, such as 13.0."""
+    tool = os.environ.get("TRITON_PTXAS_PATH") or shutil.which("ptxas")
+    if tool is None:
+        return ""
+    text = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"release ([\d.]+)", text)
+    return found[1] if found else ""
 
 
 def main() -> None:
@@ -78,23 +92,27 @@ def main() -> None:
         child(options.child, options.cases[0], options.first)
         return
     rows: list[dict[str, object]] = []
+    versions: dict[str, str] = {}
+    pythons = {"tritium": sys.executable, "triton": options.triton}
     print(f"{'case':26} {'tritium ms':>11} {'triton ms':>10} {'ratio':>6}")
     for case in options.cases:
-        ours, theirs = list[float](), list[float]()
+        times: dict[str, list[float]] = {who: [] for who in pythons}
         for _ in range(options.rounds):
-            ours.append(sample(sys.executable, "tritium", case, options.first))
-            theirs.append(sample(options.triton, "triton", case, options.first))
-        a, b = median(ours), median(theirs)
-        rows.append({"case": case, "tritium_ms": round(a, 1), "triton_ms": round(b, 1),
-                     "ratio": round(a / b, 3), "tritium_all": [round(x, 1) for x in ours],
-                     "triton_all": [round(x, 1) for x in theirs]})  # fmt: skip
+            for who, python in pythons.items():
+                found = sample(python, who, case, options.first)
+                times[who].append(round(found["ms"], 1))
+                versions[who] = found["version"]
+        a, b = median(times["tritium"]), median(times["triton"])
+        rows.append({"case": case, "tritium_ms": a, "triton_ms": b, "ratio": round(a / b, 3),
+                     "all": times})  # fmt: skip
         print(f"{case:26} {a:11.1f} {b:10.1f} {a / b:6.2f}", flush=True)
     if options.out:
         facts = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count(),
-                 "python": platform.python_version(), "first": options.first,
-                 "rounds": options.rounds}  # fmt: skip
+                 "python": platform.python_version(), "ptxas": ptxas_version(), **versions}
+        record = {"machine": facts, "command": " ".join(["python", *sys.argv]),
+                  "first": options.first, "rows": rows}  # fmt: skip
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": facts, "rows": rows}, indent=1) + "\n")
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
