@@ -86,8 +86,8 @@ def _advice(missing: Sequence[str]) -> str:
 
 def _link_file(module: Any, path: Path, context: Any) -> None:
     try:
-        library = llvm.parse_bitcode(path.read_bytes(), context=context)
-        library.triple, library.data_layout = module.triple, module.data_layout
-        module.link_in(library)
+        with llvm.parse_bitcode(path.read_bytes(), context=context) as library:
+            library.triple, library.data_layout = module.triple, module.data_layout
+            module.link_in(library)
     except RuntimeError as error:
         raise RuntimeError(f"cannot link {path}: {error}") from None

@@ -13,7 +13,8 @@ import subprocess
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -75,20 +76,29 @@ def emit_ptx(
     Raises: `RuntimeError` if the text is not valid IR (a defect of lowering, or of an override);
     what `libdevice.link` raises.
     """
-    with _lock:
+    # Closed here, in this order: a module that an error keeps alive must not outlive its context.
+    with _lock, llvm.create_context() as context, _parsed(text, context) as module:
         machine = _machine(arch, min(max(version, 80), _NEWEST_PTX))
-        context = llvm.create_context()
-        try:
-            module = llvm.parse_assembly(text, context=context)
-            module.verify()
-        except RuntimeError as error:
-            raise RuntimeError(f"invalid LLVM IR: {error}") from None
         linked = libdevice.link(module, text, libraries, context)
         if optimize or linked:  # what is linked must be inlined
             packing = optimize and _PACKABLE.search(text) is not None
             _optimize(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
     return re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
+
+
+@contextmanager
+def _parsed(text: str, context: Any) -> Generator[Any]:
+    try:
+        module = llvm.parse_assembly(text, context=context)
+    except RuntimeError as error:
+        raise RuntimeError(f"invalid LLVM IR: {error}") from None
+    with module:
+        try:
+            module.verify()
+        except RuntimeError as error:
+            raise RuntimeError(f"invalid LLVM IR: {error}") from None
+        yield module
 
 
 _PACKABLE = re.compile(r"= (phi|fadd|fsub|fmul)( [a-z]+)* (half|bfloat) ")

@@ -6,8 +6,10 @@ graph has no cycles. Threads meet before a call, because the one before may stil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 from xdsl.ir import SSAValue
 
@@ -19,6 +21,12 @@ from tritium.lowering.registry import lowers
 from tritium.ops import ttir
 
 NVIDIA = "nvidia"
+
+
+def symbol(name: str) -> str:
+    """The name of a function that stays one, in letters that LLVM and PTX both take."""
+    clean = re.sub(r"\W", "_", name)
+    return name if clean == name else f"{clean}_{crc32(name.encode()):08x}"
 
 
 def value_types(type: Any) -> list[str]:
@@ -54,7 +62,7 @@ def call(c: Context, op: Any) -> None:
     if op.callee in c.sharing:
         c.barrier()
     kind = result_type([v.type for v in op.results])
-    text = f"call {kind} @{op.callee}({', '.join(map(str, arguments))}) {c.convergent}"
+    text = f"call {kind} @{symbol(op.callee)}({', '.join(map(str, arguments))}) {c.convergent}"
     if kind == "void":
         c.f.line(text)
     else:

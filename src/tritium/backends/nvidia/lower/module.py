@@ -11,7 +11,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.nvidia.lower import rules
 from tritium.backends.nvidia.lower.allocation import ALIGNMENT, Allocation, allocate
 from tritium.backends.nvidia.lower.barriers import Barriers
-from tritium.backends.nvidia.lower.calls import define, result_type, value_types
+from tritium.backends.nvidia.lower.calls import define, result_type, symbol, value_types
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
@@ -75,7 +75,7 @@ def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
     """For each descriptor that the kernel is called with what its map needs; None for one of
     which the kernel takes the pointer, the shape and the strides alone."""
     known: Any = kernel.attributes.get("tt.plain_descriptors")
-    plain = {entry.value.data for entry in known.data} if known is not None else set()
+    plain: set[int] = {entry.value.data for entry in known.data} if known is not None else set()
     return [
         None if number in plain else describe(argument.type)
         for number, argument in enumerate(kernel.body.args)
@@ -147,10 +147,10 @@ def _header(out: Module, op: Any, is_kernel: bool, num_warps: int, options: Any)
         types = [t for argument in op.body.args for t in value_types(argument.type)]
         arguments = [(t, f"arg{i}", "") for i, t in enumerate(types)]
         return Function(
-            out, op.sym_name, arguments, result_type(list(op.function_type.outputs)),
+            out, symbol(op.sym_name), arguments, result_type(list(op.function_type.outputs)),
             linkage="internal", attributes=f"noinline {_COMMON}",
         )  # fmt: skip
-    arguments = []
+    arguments = list[tuple[str, str, str]]()
     for number, argument in enumerate(op.body.args):
         type: Any = argument.type
         if isinstance(type, ir.TensorDescType):

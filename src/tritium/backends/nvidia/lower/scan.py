@@ -32,7 +32,7 @@ def _in_order(op: Any, layout: LinearLayout) -> Split:
     parts = split_axis(layout, op.axis)
     found: list[int] = []
     for name in (REGISTER, LANE, WARP):
-        along = [b[op.axis] for b in layout.bases(name) if b[op.axis]]
+        along: list[int] = [b[op.axis] for b in layout.bases(name) if b[op.axis]]
         found += sorted(along) if name == REGISTER else along
     apart = all(m == ms[0] << i for ms in (parts.lanes, parts.warps) for i, m in enumerate(ms))
     if not apart or found != [1 << i for i in range(len(found))]:

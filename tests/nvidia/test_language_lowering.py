@@ -1,0 +1,254 @@
+"""What the language's ops become: instructions in the PTX, without a GPU and without ptxas."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.nvidia.support import in_order
+from tritium.backends.nvidia import libdevice, ptx
+from tritium.backends.nvidia.lower.descriptors import box
+from tritium.compiler import ASTSource
+from tritium.ir.layouts.encodings import LinearEncoding, linear
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.passes.ttgir.convert_ttir_to_ttgir import packed_encoding, scan_encoding
+from tritium.passes.ttgir.rules import covers, nvmma_encoding
+from tritium.target import GPUTarget
+
+needs_libdevice = pytest.mark.skipif(
+    libdevice.find() is None, reason="libdevice is in a CUDA toolkit or nvidia-nvvm"
+)
+
+
+def compiled(fn: Any, signature: str, arch: int = 90, **options: Any) -> Any:
+    """A kernel's stages; `signature` are the types of its arguments. ptxas does not run."""
+    kinds = dict(zip(fn.arg_names, signature.split(), strict=True))
+    source = ASTSource(fn, kinds, {})
+    return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+
+
+@pytest.fixture(autouse=True)
+def no_ptxas(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def assemble(text: str, arguments: Any) -> tuple[bytes, str]:
+        return text.encode() + b"\0", ""
+
+    monkeypatch.setattr(ptx, "assemble", assemble)
+
+
+@tritium.jit
+def cumulative(x, o):
+    i = tl.arange(0, 1024)
+    tl.store(o + i, tl.cumsum(tl.load(x + i)))
+
+
+def test_scan_goes_over_registers_lanes_and_warps():
+    text = compiled(cumulative, "*fp32 *fp32").asm["ptx"]
+    assert len(re.findall(r"shfl\.sync\.idx", text)) == 6, "five steps, and the one before"
+    assert len(re.findall(r"bar(rier)?(\.cta)?\.sync", text)) >= 1
+
+
+def registers_lanes_warps(layout: LinearLayout, axis: int) -> list[int]:
+    return [b[axis] for n in ("register", "lane", "warp") for b in layout.bases(n) if b[axis]]
+
+
+@pytest.mark.parametrize("shape", [(8,), (1024,), (4, 64), (64, 4), (2, 2, 16), (1, 1)])
+@pytest.mark.parametrize("warps", [1, 4, 16])
+def test_scans_have_neighbours_in_order(shape: tuple[int, ...], warps: int):
+    for axis in range(len(shape)):
+        layout = linear(scan_encoding(shape, axis, warps), shape)
+        assert layout.is_surjective and layout.in_size("warp") == warps
+        bits = registers_lanes_warps(layout, axis)
+        assert bits == [1 << i for i in range(len(bits))]
+
+
+@pytest.mark.parametrize(("shape", "pack"), [((64,), 4), ((8, 2), 8), ((4, 4, 4), 2)])
+def test_packed_neighbours_are_in_one_thread(shape: tuple[int, ...], pack: int):
+    layout = linear(packed_encoding(shape, pack, 4), shape)
+    held = layout.apply({"register": np.arange(pack)})
+    flat = np.ravel_multi_index([np.broadcast_to(v, pack) for v in held.values()], shape)
+    assert sorted(flat.tolist()) == list(range(pack))
+
+
+@tritium.jit
+def looked_up(x, i, o, h):
+    at = tl.arange(0, 128)
+    index = tl.load(i + at)
+    tl.store(o + at, tl.gather(tl.load(x + at), index, 0))
+    tl.store(h + tl.arange(0, 32), tl.histogram(index, 32))
+
+
+def test_gather_and_histogram_use_shared_memory():
+    text = compiled(looked_up, "*fp32 *i32 *fp32 *i32").asm["ptx"]
+    in_order(text, r"st\.shared", r"bar", r"ld\.shared", r"red\.shared\.add\.u32")
+
+
+@tritium.jit
+def to_small(x, o):
+    i = tl.arange(0, 128)
+    tl.store(o + i, tl.load(x + i).to(tl.float8e5))
+
+
+@pytest.mark.parametrize(("arch", "hardware"), [(80, False), (89, True), (90, True), (120, True)])
+def test_fp8_is_converted_by_hardware_that_can(arch: int, hardware: bool):
+    text = compiled(to_small, "*fp32 *fp8e5", arch).asm["ptx"]
+    assert ("cvt.rn.satfinite.e5m2x2.f32" in text) == hardware
+
+
+@tritium.jit
+def sines(x, o):
+    i = tl.arange(0, 128)
+    tl.store(o + i, tl.sin(tl.load(x + i)))
+
+
+@needs_libdevice
+def test_libdevice_leaves_only_what_is_used():
+    text = compiled(sines, "*fp64 *fp64").asm["ptx"]
+    functions = re.findall(r"\.func .*?(\w+)\(", text)
+    assert "fma.rn.f64" in text and "__nv_sin" not in functions and len(functions) <= 1, (
+        "all is inlined but the reduction of huge arguments"
+    )
+
+
+@needs_libdevice
+def test_libdevice_is_inlined_without_optimization(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DISABLE_LLVM_OPT", "1")
+    assert "__nvvm_reflect" not in compiled(sines, "*fp32 *fp32").asm["ptx"]
+
+
+def test_missing_libdevice_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_LIBDEVICE_PATH", str(tmp_path / "none.bc"))
+    with pytest.raises(FileNotFoundError) as caught:
+        compiled(sines, "*fp32 *fp32")
+    assert re.search(
+        r"__nv_sinf is in NVIDIA's libdevice.10.bc, but TRITON_LIBDEVICE_PATH names .*none.bc"
+        r".*pip install nvidia-nvvm", str(caught.value),
+    )  # fmt: skip
+
+
+def test_broken_libdevice_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "broken.bc"
+    path.write_bytes(b"no bitcode")
+    monkeypatch.setenv("TRITON_LIBDEVICE_PATH", str(path))
+    with pytest.raises(RuntimeError, match=r"cannot link .*broken.bc"):
+        compiled(sines, "*fp32 *fp32")
+
+
+@tl.core.extern
+def halved(x, _semantic=None):
+    return tl.core.extern_elementwise(
+        "mine", "", [x], {(tl.float32,): ("my_half", tl.float32)}, True, _semantic=_semantic
+    )
+
+
+@tritium.jit
+def halves(x, o):
+    i = tl.arange(0, 128)
+    tl.store(o + i, halved(tl.load(x + i)))
+
+
+def test_libraries_of_ones_own_are_linked(tmp_path: Path):
+    module = llvm.parse_assembly(
+        "define float @my_half(float %x) { %y = fmul float %x, 0.5 ret float %y }"
+        " define float @other(float %x) { ret float %x }"
+    )
+    path = tmp_path / "mine.bc"
+    path.write_bytes(module.as_bitcode())
+    text = compiled(halves, "*fp32 *fp32", extern_libs={"mine": str(path)}).asm["ptx"]
+    assert "my_half" not in text and "other" not in text
+    assert re.search(r"mul\.rn?\.?f32.*0f3F000000", text)
+
+
+@tritium.jit(noinline=True)
+def apart(x, i):
+    return tl.sum(x, 0) + i, x * 2
+
+
+@tritium.jit
+def calls(x, o):
+    i = tl.arange(0, 128)
+    s, d = apart(tl.load(x + i), 3)
+    t, e = apart(d, 4)
+    tl.store(o + i, e + s + t)
+
+
+def test_functions_that_stay_functions():
+    kernel = compiled(calls, "*fp32 *fp32")
+    text = kernel.asm["ptx"]
+    assert len(re.findall(r"^\.func ", text, re.M)) + text.count(".visible .func") >= 1
+    calls_ = [m.start() for m in re.finditer(r"call\.uni", text)]
+    assert len(calls_) == 2
+    between = text[calls_[0] : calls_[1]]
+    assert re.search(r"bar(rier)?(\.cta)?\.sync", between), "the first call's memory is used again"
+    assert kernel.metadata.shared >= 4 * 4
+
+
+@tritium.jit
+def says(x):
+    i = tl.arange(0, 4)
+    v = tl.load(x + i)
+    tl.device_print("100% value", v)
+    tl.device_assert(v > 0, 'not "positive"')
+
+
+def test_printing_and_assertions():
+    ir = compiled(says, "*fp32", debug=True).asm["llir"]
+    assert 'idx (%1u) 100%% value: %f\\0A\\00"' in ir
+    assert 'not \\22positive\\22\\00"' in ir and "@__assertfail" in ir
+    assert "@__assertfail" not in compiled(says, "*fp32").asm["llir"]
+
+
+@tritium.jit
+def packed(x, o):
+    i = tl.arange(0, 512)
+    y = tl.inline_asm_elementwise(
+        "not.b32 $0, $1;", "=r,r", [tl.load(x + i)], dtype=tl.int8, is_pure=True, pack=4
+    )
+    tl.store(o + i, y)
+
+
+def test_assembly_takes_four_bytes_at_once():
+    text = compiled(packed, "*i8 *i8").asm["ptx"]
+    assert len(re.findall(r"not\.b32", text)) == 1
+
+
+def test_clusters_are_refused():
+    with pytest.raises(NotImplementedError, match="num_ctas is 2: the NVIDIA backend does not"):
+        compiled(sines, "*fp32 *fp32", num_ctas=2)
+
+
+@tritium.jit
+def shared_sum(p, x):
+    i = tl.arange(0, 64)
+    tl.atomic_add(p + i % 8, tl.load(x + i))
+
+
+@pytest.mark.parametrize(("arch", "native"), [(80, False), (90, True)])
+def test_sums_of_bfloat(arch: int, native: bool):
+    text = compiled(shared_sum, "*bf16 *bf16", arch).asm["ptx"]
+    assert ("add.noftz.bf16" in text) == native
+    assert native or ".cas." in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "want"),
+    [((512,), 2, (256,)), ((64, 64), 2, (64, 64)), ((64, 128), 2, (64, 64)),
+     ((512, 8), 4, (256, 8)), ((4, 64, 64), 2, (4, 64, 64)), ((4, 64, 128), 2, (1, 64, 64)),
+     ((2, 3, 512, 8), 2, (1, 1, 256, 8)), ((300, 2, 8, 16), 2, (256, 2, 8, 16))],
+)  # fmt: skip
+def test_boxes(shape: tuple[int, ...], size: int, want: tuple[int, ...]):
+    encoding = nvmma_encoding(shape, 8 * size, len(shape) - 1) if len(shape) > 1 else None
+    assert box(shape, encoding, size) == want
+
+
+def test_an_encoding_by_bases_may_be_too_small():
+    small = linear(scan_encoding((8,), 0, 1), (8,))
+    encoding = LinearEncoding.from_layout(small)
+    assert covers(encoding, (8,)) and not covers(encoding, (16,))
+    assert covers(scan_encoding((8,), 0, 1), (16,))
