@@ -12,7 +12,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all fuzz lint format types bench docs clean
+.PHONY: help demo setup test test-all test-gpu fuzz lint format types bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ test: $(VENV)/.dev  ## the test suite, without the long sweeps
 
 test-all: $(VENV)/.dev  ## the test suite with the long sweeps
 	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
+
+test-gpu: $(VENV)/.dev  ## the tests of GPU code, on a machine with an NVIDIA GPU and torch
+	$(PY) tools/test_gpu.py $(ARGS)
 
 fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, for MINUTES
 	$(PY) tools/fuzz.py --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
