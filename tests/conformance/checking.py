@@ -7,7 +7,9 @@ Native code runs on copies of the arguments between guards, which must be as the
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from tests.conformance.support import build, copies, is_float
 from tritium.backends.cpu.compiler import CPUBackend
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import Opt, compile_ir, load_object, optimized
+from tritium.backends.cpu.loader import Opt, compile_levels, load_object
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.frontend.module import compile_function
@@ -102,13 +104,18 @@ class Check:
 
     # The ways
 
+    def _built(self) -> Callable[..., Any]:
+        """The kernel; functions before it are made once for all programs that have them."""
+        helpers, _, kernel = self.source.rpartition("def kernel(")
+        return build(f"def kernel({kernel}", **_functions(helpers))
+
     def _interpreted(self) -> Arrays:
         given = copies(self.args)
-        InterpretedFunction(build(self.source))[(self.grid,)](**given)
+        InterpretedFunction(self._built())[(self.grid,)](**given)
         return _arrays(given)
 
     def _frontend(self) -> Any:
-        kernel = JITCallable(build(self.source))
+        kernel = JITCallable(self._built())
         signature: dict[str, Any] = {}
         constants: dict[tuple[int, ...], Any] = {}
         attributes: dict[tuple[int, ...], Any] = {}
@@ -153,8 +160,9 @@ class Check:
     def _passes(self, module: Any, found: Arrays) -> None:
         before = print_module(module, locations=False)
         for item in pipelines.ttir():
-            self._guarded(item.name, lambda p=item: PassManager([p], verify_each=True).run(module))
-            text = print_module(module, locations=False)
+            manager = PassManager([item], verify_each=True)
+            changed = self._guarded(item.name, lambda m=manager: m.run(module))
+            text = print_module(module, locations=False) if changed else before
             if text != before:
                 name = f"after {item.name}"
                 after = self._guarded(name, lambda: self._evaluated(module))
@@ -169,14 +177,13 @@ class Check:
                 raise Divergence("printed, parsed and printed again: the text differs")
         program = self._guarded("tiles", lambda: lower_to_tiles(module, _Strict))
         llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host()))
-        done: set[str] = set()
-        for level in self.levels:
-            name = "native code" if level is None else f"native code at -O{level}"
-            text = self._guarded(name, lambda o=level: optimized(llir, o))
-            if text in done:  # another level has left the same
+        codes = self._guarded("LLVM", lambda: compile_levels(llir, self.levels))
+        done: set[int] = set()
+        for level, code in codes.items():
+            if id(code) in done:  # another level has given the same
                 continue
-            done.add(text)
-            code = self._guarded(name, lambda t=text: compile_ir(t))
+            done.add(id(code))
+            name = "native code" if level is None else f"native code at -O{level}"
             found = self._launch(name, code, facts)
             self._compare(name, found, "evaluation", expected)
 
@@ -206,6 +213,14 @@ class Check:
             if not one.whole():
                 raise Divergence(f"{name}: wrote outside of {key}")
         return {k: v.array for k, v in guarded.items()}
+
+
+@lru_cache
+def _functions(source: str) -> dict[str, Any]:
+    """The functions of a module, by name."""
+    names = re.findall(r"^def (\w+)", source, re.M)
+    last = build(f"{source}\n\ndef last():\n    pass\n", "last")
+    return {name: last.__globals__[name] for name in names}
 
 
 class _Strict:

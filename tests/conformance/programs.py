@@ -179,7 +179,7 @@ class Generator(Statements):
         stored = [v for v in self.pool if v.name.startswith("v")]
         nodes += [Store(v, self.pick([False, False, True])) for v in stored[-8:]]
         how = {"aligned": self.pick([True, False]), "round_trip": self.pick([False] * 7 + [True])}
-        program = Program(nodes, {**inputs, **self.arrays}, scalars, self.pick([1, 2, 5]), how)
+        program = Program(nodes, {**inputs, **self.arrays}, scalars, self.pick([1, 2, 2, 3]), how)
         simplify(program)
         return program
 

@@ -98,11 +98,12 @@ def test_a_pass_that_changes_the_meaning_is_found(monkeypatch):
 
 
 def test_wrong_native_code_is_found(monkeypatch):
-    original = checking.optimized
-    monkeypatch.setattr(
-        checking, "optimized",
-        lambda text, level: original(text.replace("mul <", "add <") if level == 2 else text, level),
-    )  # fmt: skip
+    original = checking.compile_levels
+
+    def wrong(text, levels):
+        return {**original(text, levels), **original(text.replace("mul <", "add <"), [2])}
+
+    monkeypatch.setattr(checking, "compile_levels", wrong)
     assert a_program("v1 * v2").kind() == "native code at -O2 against evaluation"
 
 

@@ -170,10 +170,18 @@ def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
         return _machine().emit_object(_prepare(ir_text, opt))
 
 
-def optimized(ir_text: str, opt: Opt) -> str:
-    """The IR that `compile_ir` would select instructions for, as text."""
-    with _lock:
-        return str(_prepare(ir_text, opt))
+def compile_levels(ir_text: str, levels: Sequence[Opt]) -> dict[Opt, bytes]:
+    """`compile_ir` at several levels; those that leave the same IR are compiled once."""
+    made: dict[str, bytes] = {}
+    found: dict[Opt, bytes] = {}
+    for level in levels:
+        with _lock:
+            module = _prepare(ir_text, level)
+            text = str(module)
+            if text not in made:
+                made[text] = _machine().emit_object(module)
+        found[level] = made[text]
+    return found
 
 
 def assembly(ir_text: str, *, opt: Opt = None) -> str:
