@@ -252,3 +252,25 @@ def test_an_encoding_by_bases_may_be_too_small():
     encoding = LinearEncoding.from_layout(small)
     assert covers(encoding, (8,)) and not covers(encoding, (16,))
     assert covers(scan_encoding((8,), 0, 1), (16,))
+
+
+@tritium.jit
+def fp8_product(a, b, o, n, LIMIT: tl.constexpr):
+    m, k = tl.arange(0, 64), tl.arange(0, 64)
+    acc = tl.zeros((64, 64), tl.float32)
+    for i in range(n):
+        x = tl.load(a + m[:, None] * 64 + k[None, :] + i)
+        y = tl.load(b + k[:, None] + m[None, :] * 64 + i)
+        acc = tl.dot(x, y, acc, max_num_imprecise_acc=LIMIT)
+    tl.store(o + m[:, None] * 64 + m[None, :], acc)
+
+
+@pytest.mark.parametrize(
+    ("limit", "wgmma", "adds"), [(None, True, False), (64, True, True), (32, False, False)]
+)
+def test_how_precisely_fp8_products_are_summed(limit: int | None, wgmma: bool, adds: bool):
+    kinds = {"a": "*fp8e4nv", "b": "*fp8e4nv", "o": "*fp32", "n": "i32", "LIMIT": "constexpr"}
+    source = ASTSource(fp8_product, kinds, {(4,): limit})
+    text = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert ("wgmma.mma_async" in text, "mma.sync" in text) == (wgmma, not wgmma)
+    assert bool(re.search(r"add(\.rn)?\.f32", text)) == adds

@@ -11,6 +11,9 @@ after (sm_80, or what wgmma cannot do):
 
 with conversions from and to the former encodings. The left operand of a wgmma stays in registers
 when it was computed from another product. Products that neither can do are left to `fma`.
+
+wgmma sums products of 8-bit floats with some 14 bits: where `maxNumImpreciseAcc` is the tile's
+depth, only those of one tile, which are then added precisely; below it, mma.sync is used instead.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from tritium.ir.layouts.encodings import (
     NvidiaMmaEncoding,
 )
 from tritium.ops import ttir
+from tritium.ops.arith import AddFOp, ConstantOp
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
@@ -86,6 +90,8 @@ def _fits_wgmma(op: ttir.DotOp, num_warps: int) -> bool:
     shape = ir.shape_of(op.results[0].type)
     if len(shape) != 2 or num_warps % 4 or m % 64 or n % 8 or _depth(op) * _bits(op) < 256:
         return False
+    if element in _BYTE_FLOATS and 0 < op.maxNumImpreciseAcc < _depth(op):
+        return False  # mma.sync sums all products precisely
     if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
         return out == ir.f32 and (_bits(op) == ir.bit_width(op.b.type))
     if element == ir.f32:
@@ -162,7 +168,22 @@ def _computed_from_product(value: SSAValue) -> bool:
     return False
 
 
+def _add_apart(op: ttir.DotOp) -> None:
+    """Take the addition out of a product of 8-bit floats, whose sums wgmma rounds."""
+    block, total = op.parent, op.c
+    assert block is not None
+    zero = ConstantOp.of(0.0, total.type, op.location)
+    block.insert_op_before(zero, op)
+    op.operands[2] = zero.results[0]
+    result = op.results[0]
+    added = AddFOp.build(result, total, location=op.location)
+    block.insert_op_after(added, op)
+    result.replace_uses_with_if(added.results[0], lambda use: use.operation is not added)
+
+
 def _to_wgmma(op: ttir.DotOp, num_warps: int) -> None:
+    if ir.element_type(op.a.type) in _BYTE_FLOATS and op.maxNumImpreciseAcc == _depth(op):
+        _add_apart(op)
     shape, bits = ir.shape_of(op.results[0].type), _bits(op)
     encoding = wgmma_encoding(shape, num_warps, bits)
     a: SSAValue
