@@ -56,3 +56,33 @@ def test_chunks_of_a_row_that_belong_to_different_elements() -> None:
     x, o = np.arange(32, dtype=np.float32), np.zeros((16, 64), np.float32)
     runs[(1,)](x, o)
     np.testing.assert_array_equal(o.reshape(-1), np.repeat(x, 32))
+
+
+@tritium.jit
+def interleave_then_branch_kernel(x_ptr, n, k, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 32))
+    both = tl.interleave(x, -x)
+    if k > 3:
+        both = tl.where(both < n, n.to(tl.float32), both).to(tl.float32)
+    tl.store(out_ptr + tl.arange(0, 64), both)
+
+
+@tritium.jit
+def join_carried_kernel(out_ptr, n):
+    value = tl.full([1, 1], 1, tl.int32)
+    for _ in tl.range(n):
+        value = (value | tl.xor_sum(value, None)).to(tl.int32)
+    tl.store(out_ptr + tl.arange(0, 1)[:, None] + tl.arange(0, 1)[None, :], value)
+
+
+def test_what_has_a_buffer_is_read_from_it():
+    """Where the operands of the join were is something else by then."""
+    x, out = np.arange(1, 33, dtype=np.float32), np.zeros(64, np.float32)
+    interleave_then_branch_kernel[(1,)](x, 100, 0, out)
+    assert np.array_equal(out, np.stack([x, -x], 1).ravel())
+
+
+def test_reshaping_what_a_loop_carries():
+    out = np.zeros(1, np.int32)
+    join_carried_kernel[(1,)](out, 4)
+    assert out[0] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from xdsl.ir import Block
 
 from tritium.backends.cpu.lower.access import load
 from tritium.backends.cpu.lower.blocks import blocked
@@ -148,7 +149,12 @@ def interleaved(
     """A chunk of a join whose last two axes become one: half of a chunk of either operand, lanes
     alternating. Which half must not depend on the turn of a loop."""
     width, index = e.width, at[-1] if at else ZERO
-    if source.owner.name != "tt.join" or index.kind != Kind.LANES or width < 2:
+    if isinstance(source.owner, Block) or source.owner.name != "tt.join":
+        return None
+    # What has a buffer is read from there: the operands' own may hold something else by now.
+    if source in e.context.buffers and source not in e.inline:
+        return None
+    if index.kind != Kind.LANES or width < 2:
         return None
     merged = inner[:-2] == shape[:-1] and shape[-1] == 2 * inner[-2]
     static = index.value is None or (index.value == e.chunks[0] and e.chunks[1] % (2 * width) == 0)
