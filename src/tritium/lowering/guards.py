@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.lowering.llvm import Module, const
-from tritium.lowering.native import Code, Record, allocate, i64
-from tritium.lowering.pyobjects import is_null
+from tritium.lowering.records import Record, allocate
 
 GUARD = Record(("where", "ptr"), ("key", "ptr"), ("expected", "ptr"))
 """Something that must be as it was: a dict whose item under `key` is `expected` (null: none), or,
@@ -40,25 +38,3 @@ def write_guards(guards: list[Guard]) -> tuple[int, Any]:
             expected=0 if key is None or expected is ABSENT else id(expected),
         )  # fmt: skip
     return address, (memory, guards)
-
-
-def write_unchanged(module: Module) -> None:
-    """Write i1 unchanged(guards, count): whether all guards hold."""
-    f = Code(module, "unchanged", [("ptr", "guards"), ("i64", "count")], "i1")
-    guards, count = f.arguments
-    index = f.variable("i64", i64(0))
-    with f.forever() as loop:
-        i = f.get("i64", index)
-        with f.when(f.icmp("sge", i, count)):
-            loop.leave()
-        f.put(index, f.add(i, i64(1)))
-        guard = f.gep("i8", guards, f.op("mul", i, i64(GUARD.size)))
-        where, key = f.read(guard, GUARD, "where"), f.read(guard, GUARD, "key")
-        with f.when(is_null(f, key)):
-            with f.when(f.icmp("ne", f.call("i64", "PyList_Size", where), i64(0))):
-                f.ret(const("i1", 0))
-            loop.restart()
-        found = f.call("ptr", "PyDict_GetItemWithError", where, key)
-        with f.when(f.icmp("ne", found, f.read(guard, GUARD, "expected"))):
-            f.ret(const("i1", 0))
-    f.ret(const("i1", 1))

@@ -1,69 +1,13 @@
 """Writing systems code (a thread pool, a launcher) as LLVM IR: variables, branches, loops,
-records in memory and atomics, on top of the text writer. Optimized afterwards by LLVM."""
+fields of records and atomics, on top of the text writer. Optimized afterwards by LLVM."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 from tritium.lowering.llvm import Function, Module, Value, const
-
-_CTYPES: dict[str, Any] = {
-    "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
-    "ptr": ctypes.c_uint64, "double": ctypes.c_double,
-}  # fmt: skip
-_SIZES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "ptr": 8, "double": 8}
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field of a `Record`: its LLVM type and where it is, in bytes."""
-
-    type: str
-    offset: int
-
-
-class Record:
-    """The layout of a struct that native code and Python share.
-
-    Fields are (name, type) pairs; the type may also be `align N` (start the next field at a
-    multiple of N bytes) or `bytes N` (an opaque field). Python reads and writes by address.
-    """
-
-    def __init__(self, *fields: tuple[str, str], align: int = 8):
-        self.fields: dict[str, Field] = {}
-        at = 0
-        for name, type in fields:
-            word, _, number = type.partition(" ")
-            if word == "align":
-                at = -(-at // int(number)) * int(number)
-                continue
-            size = int(number) if word == "bytes" else _SIZES[type]
-            unit = 8 if word == "bytes" else size
-            at = -(-at // unit) * unit
-            self.fields[name] = Field("i8" if word == "bytes" else type, at)
-            at += size
-        self.size = -(-at // align) * align
-
-    def read(self, address: int, name: str) -> Any:
-        """A field of the record at `address`."""
-        field = self.fields[name]
-        return _CTYPES[field.type].from_address(address + field.offset).value
-
-    def write(self, address: int, **values: float) -> None:
-        """Set fields of the record at `address`."""
-        for name, value in values.items():
-            field = self.fields[name]
-            _CTYPES[field.type].from_address(address + field.offset).value = value
-
-
-def allocate(size: int, align: int = 128) -> tuple[int, Any]:
-    """Zeroed memory: its address, aligned, and the object that owns it."""
-    owner = ctypes.create_string_buffer(size + align)
-    return -(-ctypes.addressof(owner) // align) * align, owner
+from tritium.lowering.records import SIZES, Record
 
 
 def i64(value: int) -> Value:
@@ -166,11 +110,11 @@ class Code(Function):
 
     def get(self, type: str, pointer: Value) -> Value:
         """Load a `type`."""
-        return self.load(type, pointer, _SIZES.get(type, 1))
+        return self.load(type, pointer, SIZES.get(type, 1))
 
     def put(self, pointer: Value, value: Value) -> None:
         """Store a value."""
-        self.store(value, pointer, _SIZES.get(value.type, 1))
+        self.store(value, pointer, SIZES.get(value.type, 1))
 
     def at(self, base: Value, record: Record, name: str) -> Value:
         """The address of a field."""
@@ -188,10 +132,10 @@ class Code(Function):
     # Atomics
 
     def atomic_load(self, type: str, pointer: Value, order: str = "acquire") -> Value:
-        return self.emit(type, f"load atomic {type}, {pointer} {order}, align {_SIZES[type]}")
+        return self.emit(type, f"load atomic {type}, {pointer} {order}, align {SIZES[type]}")
 
     def atomic_store(self, pointer: Value, value: Value, order: str = "release") -> None:
-        self.line(f"store atomic {value}, {pointer} {order}, align {_SIZES[value.type]}")
+        self.line(f"store atomic {value}, {pointer} {order}, align {SIZES[value.type]}")
 
     def atomic(self, operation: str, pointer: Value, value: Value, order: str) -> Value:
         """`atomicrmw`; returns the value before."""

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tritium.lowering.llvm import Value
-from tritium.lowering.native import NULL, Code, Record, allocate, i32
+from tritium.lowering.records import Record, allocate
 
 HEAD = object.__basicsize__
 
@@ -58,44 +57,6 @@ def api_addresses(names: Iterable[str]) -> dict[str, int]:
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
         for name in names
     }
-
-
-def type_of(f: Code, obj: Value) -> Value:
-    """The address of an object's type."""
-    return f.get("ptr", f.offset(obj, HEAD - 8))
-
-
-def is_type(f: Code, kind: Value, known: Value, *names: str) -> Value:
-    """Whether a type is one of those named, of the `TYPES` record `known` (i1)."""
-    found = f.icmp("eq", kind, f.read(known, TYPES, names[0]))
-    for name in names[1:]:
-        found = f.op("or", found, f.icmp("eq", kind, f.read(known, TYPES, name)))
-    return found
-
-
-def call_object(f: Code, function: Value, *arguments: Value) -> Value:
-    """Call a Python object; null where it raised."""
-    f.module.declare("PyObject_CallFunctionObjArgs", "ptr", ["ptr", "..."])
-    listed = ", ".join(map(str, (function, *arguments, NULL)))
-    return f.emit("ptr", f"call ptr (ptr, ...) @PyObject_CallFunctionObjArgs({listed})")
-
-
-def is_null(f: Code, value: Value) -> Value:
-    return f.icmp("eq", value, NULL)
-
-
-def export_tensor(f: Code, known: Value, obj: Value) -> tuple[Value, Value]:
-    """Export a torch tensor: whether that succeeded (i1), and its DLTENSOR. A failure has set an
-    exception."""
-    tensor = f.variable("", size=DLTENSOR.size)
-    status = f.invoke("i32", f.read(known, TYPES, "export"), obj, tensor)
-    return f.icmp("eq", status, i32(0)), tensor
-
-
-def tensor_address(f: Code, tensor: Value) -> Value:
-    """The address (i64) of a DLTENSOR's first element."""
-    start = f.cast("ptrtoint", f.read(tensor, DLTENSOR, "data"), "i64")
-    return f.add(start, f.read(tensor, DLTENSOR, "byte_offset"))
 
 
 class KnownTypes:

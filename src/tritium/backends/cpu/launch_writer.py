@@ -10,55 +10,30 @@ float); Python is called for anything else and for every error.
 from __future__ import annotations
 
 from tritium.backends.cpu import pool as pools
-from tritium.lowering import guards as guards_code
-from tritium.lowering.guards import write_unchanged
+from tritium.backends.cpu.launch_records import (
+    CAPSULE,
+    FLOAT32,
+    FLOAT64,
+    INTEGER,
+    MAX_GRID,
+    PARAM,
+    POINTER,
+    SKIP,
+    STATE,
+    THREADS,
+)
 from tritium.lowering.llvm import Module, Value, const
-from tritium.lowering.native import NULL, Code, Record, i32, i64
-from tritium.lowering.pyobjects import (
-    ARRAY,
-    DLTENSOR,
-    HEAD,
-    TYPES,
+from tritium.lowering.native import NULL, Code, i32, i64
+from tritium.lowering.pynative import (
     call_object,
     export_tensor,
     is_null,
     is_type,
     tensor_address,
     type_of,
+    write_unchanged,
 )
-
-MAX_GRID = (1 << 31) - 1
-
-POINTER, INTEGER, FLOAT32, FLOAT64, SKIP, OTHER = range(6)
-
-PARAM = Record(
-    ("kind", "i32"), ("dlpack", "i32"), ("low", "i64"), ("high", "i64"),
-    ("descr", "ptr"), ("numpy_flags", "i32"),
-)  # fmt: skip
-"""A parameter: its kind; the DLPack type that a tensor must have (0: any); an integer's limits;
-the NumPy dtype object that was last accepted for it; flags that the array must have."""
-
-STATE = Record(
-    ("kernel", "ptr"), ("pool", "ptr"), ("types", "ptr"), ("cost", "double"),
-    ("scratch_bytes", "i64"), ("param_count", "i64"),
-    ("on_argument", "ptr"), ("on_grid", "ptr"), ("on_count", "ptr"), ("on_fault", "ptr"),
-    ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"),
-)  # fmt: skip
-"""A kernel. `on_...` and `threads` are Python functions, kept alive by the launcher's owner;
-`known_threads` points to the address of a `THREADS` record;
-`cost` is what a program was last seen to take, in ticks (infinite before the first launch)."""
-
-THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
-"""How many threads to use, as long as these guards hold."""
-
-CAPSULE = b"tritium.launcher"
-
-API = (
-    "PyCapsule_GetPointer", "PyErr_Clear", "PyErr_NoMemory", "PyErr_Occurred", "PyEval_SaveThread",
-    "PyEval_RestoreThread", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow",
-    "PyLong_AsUnsignedLongLongMask", "PyLong_FromLongLong", "PyLong_FromVoidPtr",
-    "PyObject_CallFunctionObjArgs", "Py_DecRef", "Py_IncRef", *guards_code.API,
-)  # fmt: skip
+from tritium.lowering.pyobjects import ARRAY, DLTENSOR, HEAD, TYPES
 
 
 class LaunchWriter:

@@ -18,14 +18,13 @@ import numpy as np
 
 from tritium import knobs
 from tritium.backends.cpu import pool as pools
-from tritium.backends.cpu import pool_writer
 from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
     Param,
     extract_pointer,
     extract_scalar,
 )
-from tritium.backends.cpu.launch_writer import (
+from tritium.backends.cpu.launch_records import (
     API,
     CAPSULE,
     FLOAT32,
@@ -38,7 +37,6 @@ from tritium.backends.cpu.launch_writer import (
     SKIP,
     STATE,
     THREADS,
-    LaunchWriter,
 )
 from tritium.backends.cpu.loader import (
     Image,
@@ -52,8 +50,6 @@ from tritium.fingerprint import compiler_key
 from tritium.lowering import pyobjects
 from tritium.lowering.guards import Guard, item_guard, write_guards
 from tritium.lowering.launching import End, Slot
-from tritium.lowering.llvm import Module
-from tritium.lowering.native import allocate
 from tritium.lowering.pyobjects import (
     HEAD,
     METH_FASTCALL,
@@ -61,12 +57,18 @@ from tritium.lowering.pyobjects import (
     MethodDef,
     builtin,
 )
+from tritium.lowering.records import allocate
 
 
 def native_ir(system: pools.System | None = None) -> str:
     """The LLVM IR of the pool and of the launch function, for a system (default: this one)."""
+    # Here, because a process that finds the object code in the cache never needs the writers.
+    from tritium.backends.cpu.launch_writer import LaunchWriter
+    from tritium.backends.cpu.pool_writer import PoolWriter
+    from tritium.lowering.llvm import Module
+
     module = Module()
-    pool_writer.PoolWriter(module, system or pools.System.here()).write()
+    PoolWriter(module, system or pools.System.here()).write()
     LaunchWriter(module).write()
     return module.text()
 

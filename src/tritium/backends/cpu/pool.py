@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 
 from tritium.backends.cpu.host import is_linux, is_x86
-from tritium.lowering.native import Record, allocate
+from tritium.lowering.records import Record, allocate
 
 CONTEXT = Record(
     ("nx", "i32"), ("ny", "i32"), ("nz", "i32"), ("thread_index", "i32"),
@@ -29,10 +29,11 @@ JOB = Record(
     ("kernel", "ptr"), ("args", "ptr"), ("fault", "ptr"), ("scratch_bytes", "i64"),
     ("total", "i64"), ("nx", "i32"), ("ny", "i32"), ("nz", "i32"),
     ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("split", "i32"), ("least", "i64"),
+    ("ahead", "i64"),
 )  # fmt: skip
 """A launch. `threads`, `count` (workers to wake), `base` (the first of them), `split` (whether each
-thread has a range of its own to begin with) and `least` (programs a chunk) are set when it goes
-parallel."""
+thread has a range of its own to begin with), `least` (programs a chunk) and `ahead` (how many the
+launcher is expected to do before the others have begun) are set when it goes parallel."""
 
 RANGE = Record(("next", "i64"), ("limit", "i64"))
 """Programs that are not handed out yet; `next` is drawn from."""

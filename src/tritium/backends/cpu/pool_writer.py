@@ -65,6 +65,9 @@ HOT = (
 ASLEEP = WORKER.fields["asleep"].offset - WORKER.fields["wake"].offset
 """From a worker's word to the one that says whether it sleeps."""
 
+DELAY = 1 / 6
+"""Until a worker that is awake has begun, in thresholds: about 1 us."""
+
 SHORT = 16
 """A grid expected to take less than this many thresholds has its programs shared out at once, the
 same ones to the same thread each time, as its data are likely to be in that thread's own cache."""
@@ -153,6 +156,13 @@ class PoolWriter:
             f.call("i32", "pthread_cond_broadcast", condition)
             f.call("i32", "pthread_mutex_unlock", mutex)
         f.ret()
+
+    def _prefetch(self, f: Code, address: Value, size: int, write: bool = False) -> None:
+        """Have the lines of `size` bytes on their way from another CPU's cache, all at once: what
+        follows is atomic, and would wait for them one after the other."""
+        for start in range(0, size, 64):
+            line = f.offset(address, start)
+            f.call("void", "llvm.prefetch.p0", line, i32(write), i32(3), i32(1))
 
     # Work
 
@@ -258,7 +268,11 @@ class PoolWriter:
         count = f.read(job, JOB, "count")
         shares = f.cast("sext", f.add(count, i32(1)), "i64")
         left = f.sub(f.read(job, JOB, "total"), begin)
+        # The launcher, who begins at once, has more: what it does until the others have begun.
+        ahead = f.minimum(f.read(job, JOB, "ahead"), left)
+        left = f.sub(left, ahead)
         each, rest = f.op("udiv", left, shares), f.op("urem", left, shares)
+        extra = f.variable("i64", ahead)
         at, number = f.variable("i64", begin), f.variable("i32", i32(0))
         with f.forever() as loop:
             position = f.get("i32", number)
@@ -268,6 +282,8 @@ class PoolWriter:
             longer = f.icmp("slt", f.cast("sext", position, "i64"), rest)
             start = f.get("i64", at)
             end = f.add(start, f.add(each, f.select(longer, i64(1), i64(0))))
+            end = f.add(end, f.get("i64", extra))
+            f.put(extra, i64(0))
             f.put(at, end)
             place = f.call("ptr", "place", pool, position)
             f.write(place, RANGE, "limit", end)
@@ -309,6 +325,8 @@ class PoolWriter:
         (worker,) = f.arguments
         pool, context = f.read(worker, WORKER, "pool"), f.at(worker, WORKER, "context")
         job = f.at(pool, POOL, "job")
+        self._prefetch(f, f.read(job, JOB, "args"), 128)
+        self._prefetch(f, f.read(job, JOB, "fault"), 4)
         count, n = f.read(job, JOB, "count"), f.read(pool, POOL, "worker_count")
         apart = f.sub(f.add(f.read(worker, WORKER, "index"), n), f.read(job, JOB, "base"))
         position = f.add(f.op("urem", apart, n), i32(1))
@@ -342,6 +360,9 @@ class PoolWriter:
                 f.call("void", "await", pool, word, seen)
                 life.restart()
             f.put(last, seen)
+            self._prefetch(f, door, 4, write=True)
+            self._prefetch(f, f.at(pool, POOL, "job"), JOB.size)
+            self._prefetch(f, f.at(worker, WORKER, "range"), RANGE.size, write=True)
             with f.forever() as knock:
                 state = f.atomic_load("i32", door, "monotonic")
                 with f.when(f.icmp("eq", f.op("and", state, i32(OPEN)), i32(0))):
@@ -463,9 +484,11 @@ class PoolWriter:
         pool, context, job, begin = f.arguments
         with f.when(f.icmp("eq", f.read(pool, POOL, "started"), i32(0))):
             f.call("void", "start", pool)
+        shared, door = f.at(pool, POOL, "job"), f.at(pool, POOL, "door")
+        self._prefetch(f, door, 4, write=True)
+        self._prefetch(f, shared, JOB.size, write=True)
         left = f.sub(f.read(job, JOB, "total"), begin)
         count = f.call("i32", "choose", pool, job, left)
-        shared, door = f.at(pool, POOL, "job"), f.at(pool, POOL, "door")
         size = i64(JOB.size)
         f.call("void", "llvm.memcpy.p0.p0.i64", shared, job, size, const("i1", 0))
         f.atomic_store(f.at(pool, POOL, "counter"), begin, "monotonic")
@@ -607,6 +630,10 @@ class PoolWriter:
             expected = f.op("fmul", f.get("double", cost), f.cast("sitofp", left, "double"))
             short = f.fcmp("olt", expected, f.op("fmul", limit, const("double", SHORT)))
             f.write(job, JOB, "split", f.cast("zext", short, "i32"))
+            delay = f.op("fmul", limit, const("double", DELAY))
+            ahead = f.op("fdiv", delay, f.get("double", cost))
+            ahead = f.call("i64", "llvm.fptosi.sat.i64.f64", ahead)
+            f.write(job, JOB, "ahead", ahead)
             alone = f.icmp("sle", f.read(job, JOB, "threads"), i32(1))
             alone = f.op("or", alone, f.icmp("eq", left, i64(1)))
             alone = f.op("or", alone, f.icmp("sle", f.read(pool, POOL, "worker_count"), i32(0)))

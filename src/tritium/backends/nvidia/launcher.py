@@ -17,7 +17,6 @@ import numpy as np
 
 from tritium.backends.nvidia import tensormap
 from tritium.backends.nvidia.libcuda import check, library
-from tritium.backends.nvidia.native_launch import driver_calls, make_end
 from tritium.errors import OutOfResources
 from tritium.lowering.launching import End, Link
 
@@ -181,6 +180,9 @@ class CudaLauncher:
     def native_end(self, link: Link) -> End | None:
         """How `runtime.launch` ends a launch of this kernel; None where only `__call__` can."""
         if not self._asked:
+            # Here, because a program's first launches do not need it.
+            from tritium.backends.nvidia.native_launch import driver_calls, make_end
+
             driver, metadata = self._driver, self._metadata
             names = driver.CUlaunchAttributeID
             attributes: dict[int, int] = {}

@@ -17,8 +17,10 @@ from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.lowering.launching import End, Link, Slot
 from tritium.lowering.llvm import Module, Value, const
-from tritium.lowering.native import NULL, Code, Record, allocate, i32, i64
-from tritium.lowering.pyobjects import api_addresses, call_object, is_null
+from tritium.lowering.native import NULL, Code, i32, i64
+from tritium.lowering.pynative import call_object, is_null
+from tritium.lowering.pyobjects import api_addresses
+from tritium.lowering.records import Record, allocate
 
 STATE = Record(
     ("function", "ptr"), ("launch", "ptr"), ("encode", "ptr"), ("stream", "ptr"),

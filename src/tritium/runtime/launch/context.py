@@ -12,7 +12,7 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.lowering.guards import Guard, holds, item_guard, write_guards
-from tritium.lowering.native import Record, allocate
+from tritium.lowering.records import Record, allocate
 from tritium.runtime.launch.records import CONTEXT
 
 _numbers = itertools.count(1)

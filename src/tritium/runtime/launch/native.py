@@ -20,12 +20,24 @@ from tritium.fingerprint import compiler_key
 from tritium.lowering import pyobjects
 from tritium.lowering.guards import Guard, write_guards
 from tritium.lowering.launching import End, Store
-from tritium.lowering.native import allocate
 from tritium.lowering.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
-from tritium.runtime.launch import parsing, writer
+from tritium.lowering.records import allocate
 from tritium.runtime.launch.context import context
 from tritium.runtime.launch.keys import is_stable, meaning, stores
-from tritium.runtime.launch.records import CAPSULE, ENTRY, OPERATION, PARAM, PLAN, READ_ONLY
+from tritium.runtime.launch.records import (
+    API,
+    CAPSULE,
+    DESCRIPTOR_FIELDS,
+    ENTRY,
+    HASH_FACTOR,
+    HASH_START,
+    NAMES,
+    OPERATION,
+    PARAM,
+    PLAN,
+    READ_ONLY,
+    SYMBOLS,
+)
 
 MAX_ENTRIES = 1024
 """A table that reaches this size is emptied: most of it is then about objects long gone."""
@@ -42,12 +54,19 @@ def link(
     return image
 
 
+def _native_ir() -> str:
+    # Here, because a process that finds the object code in the cache never needs the writer.
+    from tritium.runtime.launch.writer import native_ir
+
+    return native_ir()
+
+
 @functools.cache
 def _image() -> Image:
-    api = pyobjects.api_addresses(writer.API)
-    image = link(writer.native_ir, writer.SYMBOLS, api)
-    _keep.append([sys.intern(name) for name in parsing.DESCRIPTOR_FIELDS])
-    names = (ctypes.c_uint64 * len(_keep[-1])).from_address(image[writer.NAMES])
+    api = pyobjects.api_addresses(API)
+    image = link(_native_ir, SYMBOLS, api)
+    _keep.append([sys.intern(name) for name in DESCRIPTOR_FIELDS])
+    names = (ctypes.c_uint64 * len(_keep[-1])).from_address(image[NAMES])
     names[:] = [id(name) for name in _keep[-1]]
     return image
 
@@ -221,9 +240,9 @@ class NativeKernel:
 def _hash(key: bytes) -> int:
     """As `KernelWriter._find` computes it."""
     mask = (1 << 64) - 1
-    digest = writer.HASH_START
+    digest = HASH_START
     for word in struct.unpack(f"{len(key) // 8}Q", key):
-        digest = (digest ^ word) * (writer.HASH_FACTOR & mask) & mask
+        digest = (digest ^ word) * (HASH_FACTOR & mask) & mask
         digest ^= digest >> 29
     return digest
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
-from tritium.lowering.pyobjects import (
-    ARRAY,
-    DLTENSOR,
-    NUMPY_WRITEABLE,
-    TYPES,
+from tritium.lowering.pynative import (
     export_tensor,
     is_null,
     is_type,
     tensor_address,
     type_of,
 )
+from tritium.lowering.pyobjects import ARRAY, DLTENSOR, NUMPY_WRITEABLE, TYPES
 from tritium.runtime.launch.records import (
     ALIGNED,
     CURSOR,
+    DESCRIPTOR_FIELDS,
     DETAIL,
     DEVICE,
     PARAM,
@@ -31,8 +29,6 @@ from tritium.runtime.launch.records import (
 )
 
 YES, NO = const("i1", 1), const("i1", 0)
-
-DESCRIPTOR_FIELDS = ("base", "shape", "strides", "block_shape", "padding")
 
 MAX_RANK = 5
 

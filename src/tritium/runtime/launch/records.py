@@ -1,10 +1,10 @@
-"""The structs that the native launcher and Python share, and the words of a key."""
+"""What the native launcher and Python share: structs, symbols, and the words of a key."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from tritium.lowering.native import Record
+from tritium.lowering.records import Record
 
 CAPSULE = b"tritium.kernel"
 WORDS, VALUES = 512, 512
@@ -90,3 +90,20 @@ it reads."""
 
 SIZES = Record(("x", "i64"), ("y", "i64"), ("z", "i64"), ("total", "i64"))
 """The grid."""
+
+API = (
+    "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyDict_GetItemWithError", "PyDict_New",
+    "PyDict_SetItem", "PyDict_Size", "PyErr_Clear", "PyFloat_AsDouble", "PyList_GetItem",
+    "PyList_Size", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow", "PyObject_CallFunctionObjArgs",
+    "PyObject_GetAttr", "PyObject_Size", "PyObject_VectorcallMethod", "PyTuple_GetItem",
+    "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+)  # fmt: skip
+
+NAMES = "tritium_names"
+SYMBOLS = ("tritium_kernel", "tritium_key", NAMES)
+
+DESCRIPTOR_FIELDS = ("base", "shape", "strides", "block_shape", "padding")
+"""The attributes of a tensor descriptor; their names are interned strings at `NAMES`."""
+
+HASH_START, HASH_FACTOR = 0x243F6A8885A308D3, 0x9E3779B97F4A7C15 - (1 << 64)
+"""Digits of pi and of the golden ratio (an odd number), as signed integers."""

@@ -12,18 +12,21 @@ teaches the table what the careful path found.
 
 from __future__ import annotations
 
-from tritium.lowering.guards import write_unchanged
 from tritium.lowering.launching import How
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
-from tritium.lowering.pyobjects import HEAD, TYPES, call_object, is_null, is_type, type_of
+from tritium.lowering.pynative import call_object, is_null, is_type, type_of, write_unchanged
+from tritium.lowering.pyobjects import TYPES
 from tritium.runtime.launch.parsing import NO, YES, ParseWriter
 from tritium.runtime.launch.records import (
     CAPSULE,
     CONTEXT,
     CURSOR,
     ENTRY,
+    HASH_FACTOR,
+    HASH_START,
     MAX_GRID,
+    NAMES,
     OPERATION,
     PARAM,
     PLAN,
@@ -32,17 +35,6 @@ from tritium.runtime.launch.records import (
     WORDS,
     Tag,
 )
-
-API = (
-    "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyDict_GetItemWithError", "PyDict_New",
-    "PyDict_SetItem", "PyDict_Size", "PyErr_Clear", "PyFloat_AsDouble", "PyList_GetItem",
-    "PyList_Size", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow", "PyObject_CallFunctionObjArgs",
-    "PyObject_GetAttr", "PyObject_Size", "PyObject_VectorcallMethod", "PyTuple_GetItem",
-    "PyTuple_Size", "Py_DecRef", "Py_IncRef",
-)  # fmt: skip
-
-NAMES = "tritium_names"
-SYMBOLS = ("tritium_kernel", "tritium_key", NAMES)
 
 
 class KernelWriter:
@@ -503,12 +495,6 @@ class KernelWriter:
             f.ret(kernel)
         f.call("void", "Py_DecRef", owner)
         f.ret(NULL)
-
-
-HASH_START, HASH_FACTOR = 0x243F6A8885A308D3, 0x9E3779B97F4A7C15 - (1 << 64)
-"""Digits of pi and of the golden ratio (an odd number), as signed integers."""
-
-assert HEAD in (16, 32), "checked again by pyobjects.supported()"
 
 
 def native_ir() -> str:

@@ -1,0 +1,39 @@
+"""What the native launcher of the CPU and Python share (see `launch_writer`)."""
+
+from __future__ import annotations
+
+from tritium.lowering import guards
+from tritium.lowering.records import Record
+
+MAX_GRID = (1 << 31) - 1
+
+POINTER, INTEGER, FLOAT32, FLOAT64, SKIP, OTHER = range(6)
+
+PARAM = Record(
+    ("kind", "i32"), ("dlpack", "i32"), ("low", "i64"), ("high", "i64"),
+    ("descr", "ptr"), ("numpy_flags", "i32"),
+)  # fmt: skip
+"""A parameter: its kind; the DLPack type that a tensor must have (0: any); an integer's limits;
+the NumPy dtype object that was last accepted for it; flags that the array must have."""
+
+STATE = Record(
+    ("kernel", "ptr"), ("pool", "ptr"), ("types", "ptr"), ("cost", "double"),
+    ("scratch_bytes", "i64"), ("param_count", "i64"),
+    ("on_argument", "ptr"), ("on_grid", "ptr"), ("on_count", "ptr"), ("on_fault", "ptr"),
+    ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"),
+)  # fmt: skip
+"""A kernel. `on_...` and `threads` are Python functions, kept alive by the launcher's owner;
+`known_threads` points to the address of a `THREADS` record;
+`cost` is what a program was last seen to take, in ticks (infinite before the first launch)."""
+
+THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
+"""How many threads to use, as long as these guards hold."""
+
+CAPSULE = b"tritium.launcher"
+
+API = (
+    "PyCapsule_GetPointer", "PyErr_Clear", "PyErr_NoMemory", "PyErr_Occurred", "PyEval_SaveThread",
+    "PyEval_RestoreThread", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow",
+    "PyLong_AsUnsignedLongLongMask", "PyLong_FromLongLong", "PyLong_FromVoidPtr",
+    "PyObject_CallFunctionObjArgs", "Py_DecRef", "Py_IncRef", *guards.API,
+)  # fmt: skip
