@@ -1,5 +1,5 @@
 """Kernels in the form that code generators emit: flat indices, odd names, helpers in tuples."""
-# ruff: noqa: E501, F841, RUF059, B008, SIM300  (written as generators write)
+# ruff: noqa: E501, F841, RUF059, B008  (written as generators write)
 
 import torch
 import triton
