@@ -67,7 +67,8 @@ def test_files(tmp_path):
     ]
     assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
     html = (folder / "results.html").read_text()
-    assert '<image src="sweep.png"/>' in html and '<image src="other.png"/>' in html
+    assert '<img src="sweep.png"' in html and '<img src="other.png"' in html
+    assert "<th>A (GB/s)</th>" in html and "<td>3</td><td>4</td>" in html
 
 
 def test_data_frames():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tritium.testing.bench import do_bench as do_bench
 from tritium.testing.bench import do_bench_cudagraph as do_bench_cudagraph
+from tritium.testing.clock import cuda_memcheck as cuda_memcheck
+from tritium.testing.clock import set_gpu_clock as set_gpu_clock
 from tritium.testing.compare import assert_close as assert_close
 from tritium.testing.device import get_dram_gbps as get_dram_gbps
 from tritium.testing.device import get_max_simd_tflops as get_max_simd_tflops
@@ -17,6 +19,7 @@ __all__ = [
     "Benchmark",
     "Mark",
     "assert_close",
+    "cuda_memcheck",
     "do_bench",
     "do_bench_cudagraph",
     "get_dram_gbps",
@@ -24,4 +27,5 @@ __all__ = [
     "get_max_tensorcore_tflops",
     "nvsmi",
     "perf_report",
+    "set_gpu_clock",
 ]

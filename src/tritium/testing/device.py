@@ -1,10 +1,14 @@
-"""What a GPU can do at best: the roofs of a roofline."""
+"""What a device can do at best: the roofs of a roofline."""
 
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
 
 from tritium.backends.active import driver
 
@@ -46,7 +50,10 @@ def _properties(device: int | None) -> tuple[dict[str, Any], tuple[int, int]]:
 
 
 def get_dram_gbps(device: int | None = None) -> float:
-    """The memory's bandwidth in GB/s: two transfers a clock over its bus."""
+    """The memory's bandwidth in GB/s: of a GPU, two transfers a clock over its bus; of the CPU,
+    what copying large arrays on all threads reaches (bytes read and written)."""
+    if driver.active.get_current_target().backend == "cpu":
+        return _measured_bandwidth()
     properties, _ = _properties(device)
     return properties["mem_clock_rate"] * 1e3 * properties["mem_bus_width"] / 8 * 2 / 1e9
 
@@ -66,12 +73,45 @@ def get_max_tensorcore_tflops(dtype: Any, clock_rate: float, device: int | None 
 
 
 def get_max_simd_tflops(dtype: Any, clock_rate: float, device: int | None = None) -> float:
-    """The peak of the ordinary cores in TFLOP/s, at `clock_rate` kHz, for 16- and 32-bit types."""
+    """The peak of the ordinary cores in TFLOP/s, at `clock_rate` kHz, for 16- and 32-bit types.
+
+    On the CPU, for 32- and 64-bit types: two fused operations on vectors in each clock and core.
+    """
+    if driver.active.get_current_target().backend == "cpu":
+        return _cpu_tflops(dtype, clock_rate)
     properties, capability = _properties(device)
     bits = _bits(dtype)
     if capability not in _SIMD_OPERATIONS or bits not in (16, 32):
         raise RuntimeError(f"no SIMD figure for {dtype} on compute capability {capability}")
     per_clock = _SIMD_OPERATIONS[capability][0 if bits == 32 else 1]
+    return properties["multiprocessor_count"] * clock_rate * 1e3 * per_clock / 1e12
+
+
+_COPY_BYTES = 128 << 20
+
+
+def _measured_bandwidth() -> float:
+    """GB/s that threads reach that copy arrays far larger than the caches; the best of five."""
+    count: int = driver.active.utils.get_device_properties(0)["multiprocessor_count"]
+    targets, sources = (
+        [np.ones(_COPY_BYTES // count, np.uint8) for _ in range(count)] for _ in range(2)
+    )
+    best = float("inf")
+    with ThreadPoolExecutor(count) as pool:
+        for _ in range(5):
+            start = time.perf_counter()
+            list(pool.map(np.copyto, targets, sources))
+            best = min(best, time.perf_counter() - start)
+    return 2 * _COPY_BYTES / best / 1e9
+
+
+def _cpu_tflops(dtype: Any, clock_rate: float) -> float:
+    properties = driver.active.utils.get_device_properties(0)
+    bits = _bits(dtype)
+    if bits not in (32, 64):
+        known = "there is one for 32 and 64 bits"
+        raise RuntimeError(f"no SIMD figure for {dtype} on the CPU; {known}")
+    per_clock = 2 * 2 * properties["vector_bits"] // bits
     return properties["multiprocessor_count"] * clock_rate * 1e3 * per_clock / 1e12
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import html
 import os
+import platform
+import time
+import urllib.parse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -206,10 +210,79 @@ def _write_csv(results: Results, folder: str, diff_col: bool, precision: int) ->
             writer.writerow([f"{c:.{precision}f}" if isinstance(c, float) else c for c in row])
 
 
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #1c2330; background: #f6f7f9; margin: 0; }}
+main {{ max-width: 1080px; margin: 0 auto; padding: 32px 20px; }}
+h1 {{ font-size: 22px; margin: 0; }}
+h2 {{ font-size: 17px; margin: 0 0 12px; }}
+header p {{ color: #667085; margin: 4px 0 24px; }}
+section {{ background: #fff; border: 1px solid #e3e6ec; border-radius: 10px; padding: 20px;
+           margin-bottom: 24px; overflow-x: auto; }}
+img {{ max-width: 100%; height: auto; display: block; margin: 0 auto 16px; }}
+table {{ border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: right; padding: 4px 12px; border-bottom: 1px solid #eef0f4; }}
+th {{ color: #667085; font-weight: 600; border-bottom: 2px solid #e3e6ec; }}
+td.best {{ font-weight: 700; color: #0a7d4f; }}
+tr:hover td {{ background: #f9fafc; }}
+</style>
+</head>
+<body>
+<main>
+<header><h1>{title}</h1><p>{about}</p></header>
+{sections}
+</main>
+</body>
+</html>
+"""
+
+
 def _write_html(tables: list[Results], folder: str) -> None:
-    images = "".join(f'<image src="{t.benchmark.plot_name}.png"/>\n' for t in tables)
-    with open(os.path.join(folder, "results.html"), "w") as file:
-        file.write(f"<html><body>\n{images}</body></html>\n")
+    """A page with the plot and the table of every sweep; the highest value of a row stands out
+    where more is better, which the unit tells."""
+    title = ", ".join(t.benchmark.plot_name for t in tables) or "results"
+    about = f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}, "
+    about += time.strftime("%Y-%m-%d %H:%M")
+    page = _PAGE.format(
+        title=html.escape(title), about=html.escape(about),
+        sections="\n".join(map(_section, tables)),
+    )  # fmt: skip
+    with open(os.path.join(folder, "results.html"), "w", encoding="utf-8") as file:
+        file.write(page)
+
+
+def _section(results: Results) -> str:
+    name = html.escape(results.benchmark.plot_name)
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in results.columns)
+    unit = results.benchmark.ylabel.lower()
+    more_is_better = "/s" in unit or "flops" in unit or "gbps" in unit
+    lines: list[str] = []
+    for x, values in zip(results.x, results.values, strict=True):
+        numbers = [v for v in values if v == v]  # NaN is what could not be measured
+        best = (max(numbers) if more_is_better else min(numbers)) if len(numbers) > 1 else None
+        cells = [f"<td>{html.escape(str(value))}</td>" for value in x]
+        for value in values:
+            mark = ' class="best"' if best is not None and value == best else ""
+            cells.append(f"<td{mark}>{_short(value)}</td>")
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    rows = "\n".join(lines)
+    source = urllib.parse.quote(f"{results.benchmark.plot_name}.png")
+    return (
+        f'<section><h2>{name}</h2>\n<img src="{source}" alt="{name}">\n'
+        f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></section>"
+    )
+
+
+def _short(value: float) -> str:
+    """A number with four significant digits, without an exponent where it is of human size."""
+    if value != value:
+        return "–"
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _data_frame(results: Results, diff_col: bool) -> Any:
@@ -227,17 +300,20 @@ def _plot(results: Results, folder: str, show: bool) -> None:
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'tritium[bench]'") from None
     benchmark = results.benchmark
-    figure: Any = plt.figure()
+    figure: Any = plt.figure(figsize=(8, 5), dpi=144, layout="constrained")
     axes: Any = figure.subplots()
     x = [values[0] for values in results.x]
     for i, name in enumerate(benchmark.line_names):
         colour, style = benchmark.styles[i] if benchmark.styles else (None, None)
         y = [row[i] for row in results.values]
-        (line,) = axes.plot(x, y, label=name, color=colour, ls=style)
+        (line,) = axes.plot(x, y, label=name, color=colour, ls=style, marker="o", markersize=3)
         low, high = ([row[i] for row in bounds] for bounds in (results.low, results.high))
         if None not in low and None not in high:
             axes.fill_between(x, low, high, alpha=0.15, color=line.get_color())
-    axes.legend()
+    axes.grid(True, which="major", color="#e3e6ec", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
     axes.set_xlabel(benchmark.xlabel or benchmark.x_names[0])
     axes.set_ylabel(benchmark.ylabel)
     axes.set_xscale("log" if benchmark.x_log else "linear")

@@ -39,6 +39,7 @@ class CPUUtils:
         return {
             "max_shared_mem": machine.l2,
             "max_num_regs": machine.vector_registers,
+            "vector_bits": machine.vector_bits,
             "multiprocessor_count": cpu_threads(),
             "warpSize": 1,
             "sm_clock_rate": 0,
