@@ -4,9 +4,10 @@ at every level of optimization; all must agree (`tests/conformance/checking.py`)
     python tools/fuzz.py --minutes 5 --jobs 8 [--seed 0] [--out build/fuzz]
 
 Each divergence is reduced to few statements and written as a script that shows it; programs that
-crash or hang their process are found out and written as they are. Program number N is the same
-everywhere: `--seed N --programs 1` runs it again. `--out FOLDER/summary.json` (or a folder) gets
-the figures. Exits with 1 if anything diverged.
+crash or hang their process are found out and written as they are. Where LLVM does not end at a
+level that kernels are never compiled at (-O1 to -O3), that is counted apart. Program number N is
+the same everywhere: `--seed N --programs 1` runs it again. `--out FOLDER/summary.json` (or a
+folder) gets the figures. Exits with 1 if anything diverged.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import random
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +36,8 @@ SIZES = (1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12)
 """Statements of a program: most are short, because most faults need few of them."""
 HANGS = 300.0
 """Seconds after which a program counts as one that does not end."""
+LLVM_HANGS = 60.0
+"""The same while LLVM compiles at a level that kernels are not compiled at."""
 
 
 def program_of(seed: int) -> Any:
@@ -53,7 +57,9 @@ def work(given: argparse.Namespace) -> None:
         if time.time() > given.until:
             break
         program = program_of(seed)
-        text = program.divergence()
+        text = program.divergence(
+            lambda step, seed=seed: print(json.dumps({"seed": seed, "at": step}), flush=True)
+        )
         line: dict[str, Any] = {"seed": seed, "statements": kinds_of(program)}
         if text:
             line["kind"] = kind = program.kind()
@@ -79,7 +85,7 @@ class Worker:
     def __init__(self, number: int, given: argparse.Namespace, until: float, cache: str):
         self.next, self.given, self.until, self.cache = given.seed + number, given, until, cache
         self.last = given.seed + given.programs
-        self.buffer, self.heard = b"", time.monotonic()
+        self.buffer, self.heard, self.at = b"", time.monotonic(), ""
         self.start()
 
     def start(self) -> None:
@@ -103,10 +109,16 @@ class Worker:
         self.buffer += data
         *whole, self.buffer = self.buffer.split(b"\n")
         found = [json.loads(line) for line in whole]
-        if found:
-            self.heard = time.monotonic()
-            self.next = found[-1]["seed"] + self.given.jobs
+        for line in found:
+            self.heard, self.at = time.monotonic(), line.get("at", "")
+            self.next = line["seed"] + (0 if self.at else self.given.jobs)
+        found = [line for line in found if "at" not in line]
         return found if data else [*found, *self._ended()]
+
+    def hangs(self) -> bool:
+        """Whether nothing has been heard for too long."""
+        limit = LLVM_HANGS if "-O" in self.at else HANGS
+        return time.monotonic() - self.heard > limit
 
     def _ended(self) -> list[dict[str, Any]]:
         """The process is gone: all done, or the program at hand is to blame."""
@@ -116,8 +128,11 @@ class Worker:
             return []
         seed, self.next = self.next, self.next + self.given.jobs
         why = errors.decode(errors="replace").strip().splitlines()[-1:]
-        kind = f"crash: the process ended with {self.process.returncode}"
-        program = program_of(seed)
+        program, at = program_of(seed), self.at
+        kind = f"crash: the process ended with {self.process.returncode} {at and 'in '}{at}"
+        if "-O" in at and self.process.returncode == -signal.SIGKILL and self.hangs():
+            kind = f"LLVM does not end: {at}"
+        self.at = ""
         if self.next < self.last and time.time() < self.until:
             self.start()
         return [{"seed": seed, "statements": kinds_of(program), "kind": kind,
@@ -134,10 +149,11 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     workers = [Worker(i, given, until, cache) for i in range(given.jobs)]
     ran, statements = 0, collections.Counter[str]()
     kinds, found = collections.Counter[str](), list[dict[str, Any]]()
+    slow = list[dict[str, Any]]()
     shown = begun
     while alive := [w for w in workers if not w.ended()]:
         for worker in alive:
-            if time.monotonic() - worker.heard > HANGS:
+            if worker.hangs():
                 worker.process.kill()
         ready, _, _ = select.select([w.process.stdout for w in alive], [], [], 1.0)
         for worker in alive:
@@ -146,7 +162,10 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
             for line in worker.lines():
                 ran += 1
                 statements.update(line["statements"])
-                if "kind" in line:
+                if line.get("kind", "").startswith("LLVM"):
+                    slow.append({"seed": line["seed"], "kind": line["kind"]})
+                    print(f"seed {line['seed']}: {line['kind']}", flush=True)
+                elif "kind" in line:
                     kinds[line["kind"]] += 1
                     if kinds[line["kind"]] <= given.reduce:
                         found.append(report(line, given.folder))
@@ -160,7 +179,8 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
         "programs": ran, "seconds": round(seconds, 1), "programs_per_second": ran / seconds,
         "cpu_seconds_per_program": (usage.children_user + usage.children_system) / max(ran, 1),
         "first_seed": given.seed, "jobs": given.jobs, "python": platform.python_version(),
-        "diverged": sum(kinds.values()), "kinds": dict(kinds), "divergences": found,
+        "llvm_does_not_end": slow, "diverged": sum(kinds.values()), "kinds": dict(kinds),
+        "divergences": found,
         "statements": dict(statements.most_common()),
     }  # fmt: skip
 

@@ -17,7 +17,7 @@ import numpy as np
 from tests.conformance.support import build, copies, is_float
 from tritium.backends.cpu.compiler import CPUBackend
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import Opt, compile_levels, load_object
+from tritium.backends.cpu.loader import Opt, compile_unless, load_object
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.frontend.module import compile_function
@@ -57,6 +57,8 @@ class Check:
         levels: of `LEVELS`, those to compile for.
         aligned: specialize on arrays that are aligned to 16 bytes, as launches do.
         round_trip: also print the final ttir, read it back, and compile that.
+
+    `progress` is called with the name of each step that LLVM takes.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Check:
     ):  # fmt: skip
         self.source, self.args, self.grid, self.inexact = source, args, grid, inexact
         self.levels, self.aligned, self.round_trip = levels, aligned, round_trip
+        self.progress: Callable[[str], None] = lambda step: None
 
     def run(self) -> None:
         """Raises `Divergence` or `Invalid`."""
@@ -177,13 +180,13 @@ class Check:
                 raise Divergence("printed, parsed and printed again: the text differs")
         program = self._guarded("tiles", lambda: lower_to_tiles(module, _Strict))
         llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host()))
-        codes = self._guarded("LLVM", lambda: compile_levels(llir, self.levels))
-        done: set[int] = set()
-        for level, code in codes.items():
-            if id(code) in done:  # another level has given the same
-                continue
-            done.add(id(code))
+        done: set[str] = set()
+        for level in self.levels:
             name = "native code" if level is None else f"native code at -O{level}"
+            self.progress(name)
+            code = self._guarded(name, lambda o=level: compile_unless(llir, o, done))
+            if code is None:  # another level has left the same
+                continue
             found = self._launch(name, code, facts)
             self._compare(name, found, "evaluation", expected)
 

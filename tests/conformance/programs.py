@@ -146,10 +146,12 @@ class Program:
             return text.split(": ")[0]
         return re.sub(r"v?[0-9]+", "", text.split("^")[-1])[-80:]
 
-    def divergence(self) -> str:
-        """What differs between the ways; "" if nothing does."""
+    def divergence(self, progress: Callable[[str], None] | None = None) -> str:
+        """What differs between the ways; "" if nothing does. For `progress` see `Check`."""
+        check = self.check()
+        check.progress = progress or check.progress
         try:
-            self.check().run()
+            check.run()
         except Divergence as error:
             return str(error)
         except Invalid as error:

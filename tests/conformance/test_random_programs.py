@@ -98,12 +98,12 @@ def test_a_pass_that_changes_the_meaning_is_found(monkeypatch):
 
 
 def test_wrong_native_code_is_found(monkeypatch):
-    original = checking.compile_levels
+    original = checking.compile_unless
 
-    def wrong(text, levels):
-        return {**original(text, levels), **original(text.replace("mul <", "add <"), [2])}
+    def wrong(text, level, done):
+        return original(text.replace("mul <", "add <") if level == 2 else text, level, done)
 
-    monkeypatch.setattr(checking, "compile_levels", wrong)
+    monkeypatch.setattr(checking, "compile_unless", wrong)
     assert a_program("v1 * v2").kind() == "native code at -O2 against evaluation"
 
 
