@@ -203,7 +203,7 @@ def check_fused_moe(device):
             a, b = a32.bfloat16(), b32.bfloat16()
             ad, bd = a.double(), b.double()
         elif kind == "fp8":
-            sa, sb = torch.tensor([0.01], device=device), torch.rand(experts, device=device) / 50
+            sa, sb = torch.tensor([0.02], device=device), torch.rand(experts, device=device) / 50 + 0.02
             a, b = (a32 / sa).to(torch.float8_e4m3fn), (b32 / sb[:, None, None]).to(torch.float8_e4m3fn)
             ad, bd = a.double() * sa, b.double() * sb[:, None, None]
         elif kind == "fp8-blocks":
