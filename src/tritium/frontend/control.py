@@ -112,11 +112,11 @@ class ControlFlow(Statements):
         return unflatten([values[0].type], results)[0]
 
     def _unify_returns(self, values: list[Any], blocks: Sequence[Block]) -> list[Any]:
-        for i, block in enumerate(blocks):
-            other = values[1 - i]
-            if is_dynamic(other) or not same(values[0], values[1]):
+        likes = [getattr(v, "type", None) for v in reversed(values)]
+        if any(map(is_dynamic, values)) or not same(values[0], values[1]):
+            for i, block in enumerate(blocks):
                 with self.builder.inserting_into(block):
-                    values[i] = make_dynamic(values[i], getattr(other, "type", None))
+                    values[i] = make_dynamic(values[i], likes[i])
         if values[0].type != values[1].type:
             raise self.error(
                 self.last_return or self.node,
@@ -204,10 +204,10 @@ class ControlFlow(Statements):
                 f"the branches of the `if` at line {line} give it different compile-time values"
             )
             return None
+        likes = [None if is_number(v) else v.type for v in reversed(pair)]
         for i, block in enumerate(blocks):
             with self.builder.inserting_into(block):
-                like = pair[1 - i]
-                pair[i] = make_dynamic(pair[i], None if is_number(like) else like.type)
+                pair[i] = make_dynamic(pair[i], likes[i])
         if pair[0].type != pair[1].type:
             raise self.error(node, mismatch(name, pair[0].type, pair[1].type))
         return pair

@@ -33,6 +33,10 @@ def is_dynamic(value: Any) -> bool:
         return False
     if is_sequence(value):
         return any(is_dynamic(v) for v in value)
+    if isinstance(value, (tl.range, tl.static_range)):
+        return any(is_dynamic(v) for v in (value.start, value.end, value.step))
+    if isinstance(value, tl.condition):
+        return is_dynamic(value.condition)
     return isinstance(value, base_value) and bool(value.flatten())
 
 
@@ -125,6 +129,8 @@ def contains(container: Any, item: Any) -> bool:
     """`item in container`. Raises `TypeError` unless both are compile-time values."""
     if is_dynamic(item) or is_dynamic(container):
         raise TypeError("`in` is only supported for compile-time values")
+    if isinstance(container, (tl.range, tl.static_range)):
+        container = range(*(unwrap(v) for v in (container.start, container.end, container.step)))
     return unwrap(item) in unwrap(container)
 
 

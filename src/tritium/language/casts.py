@@ -263,12 +263,14 @@ def _cast_pointer(value: tensor, source: dtype, target: dtype) -> tensor:
         if source.to_ir() == target.to_ir():
             return tensor(value.handle, value.type.with_element_ty(target))
         return _convert(ttir.BitcastOp, value, target)
-    if source.is_ptr() and target.is_int():
+    if source.is_ptr() and target.is_int() and target.int_bitwidth in (1, 64):
         address = _convert(ttir.PtrToIntOp, value, int64)
         return cast(address, target)
     if source.is_int() and target.is_ptr():
         return _convert(ttir.IntToPtrOp, cast(value, int64), target)
-    raise TypeError(f"cannot cast {source} to {target}: pointers convert to and from integers")
+    raise TypeError(
+        f"cannot cast {source} to {target}: pointers convert from integers, and to those of 64 bits"
+    )
 
 
 def _bits(cls: type[Op], value: tensor, operand: tensor | int) -> tensor:

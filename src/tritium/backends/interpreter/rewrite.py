@@ -330,9 +330,7 @@ class _Rewriter(ast.NodeTransformer):
             return self.generic_visit(node)
         value, name = self.visit(node.value), node.target.id
         if is_constexpr_annotation(node.annotation):
-            # In a loop the name may have its value from the turn before.
-            once = ast.Constant(not self.loops)
-            value = self._k("declared", ast.Constant(name), value, once, at=node)
+            value = self._k("declared", ast.Constant(name), value, at=node)
         return _located(ast.Assign([node.target], value), node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
@@ -388,7 +386,8 @@ class _Rewriter(ast.NodeTransformer):
         self.loops += 1
         body = self._block(node.body)
         self.loops -= 1
-        node.body = [*body, *(self._rebound(loop, "next", n, node) for n in names)]
+        fresh = self._fresh_turn(loop, [n for n in every if n != target], node)
+        node.body = [*fresh, *body, *(self._rebound(loop, "next", n, node) for n in names)]
         node.iter = _located(ast.Name(loop, ast.Load()), node.iter)
         forgotten = [
             self._forgotten(loop, n, node) for n in every
@@ -417,7 +416,8 @@ class _Rewriter(ast.NodeTransformer):
         self.loops += 1
         body = self._block(node.body)
         self.loops -= 1
-        node.body = [*body, *(self._rebound(loop, "next", n, node) for n in names)]
+        fresh = self._fresh_turn(loop, every, node)
+        node.body = [*fresh, *body, *(self._rebound(loop, "next", n, node) for n in names)]
         forgotten = [
             self._forgotten(loop, n, node) for n in every
             if n not in self.parameters and self._used_outside(n, node)
@@ -441,6 +441,10 @@ class _Rewriter(ast.NodeTransformer):
         test = ast.Call(method, [ast.Constant(name)], [])
         gone = ast.Delete([ast.Name(name, ast.Del())])
         return _if_bound(ast.If(test, [gone], []), at)
+
+    def _fresh_turn(self, loop: str, names: Sequence[str], at: ast.stmt) -> list[ast.stmt]:
+        """What a turn of the loop must not see of the one before: names that exist inside only."""
+        return [self._forgotten(loop, n, at) for n in names if n not in self.parameters]
 
     @staticmethod
     def _about(holder: str, method: str, name: str) -> ast.expr:

@@ -207,9 +207,9 @@ class Semantics:
         return tl.tuple([wrap(v) for v in values])
 
     @staticmethod
-    def declared(name: str, value: Any, once: bool) -> constexpr:
-        """`name: tl.constexpr = value` in the calling function; `once`: it is in no loop."""
-        if once and name in sys._getframe(1).f_locals:  # pyright: ignore[reportPrivateUsage]
+    def declared(name: str, value: Any) -> constexpr:
+        """`name: tl.constexpr = value` in the calling function."""
+        if name in sys._getframe(1).f_locals:  # pyright: ignore[reportPrivateUsage]
             raise ValueError(f"{name} is already defined. constexpr cannot be reassigned.")
         if is_dynamic(value):
             raise ValueError(f"{name} is declared constexpr; its value {value!r} is not")
