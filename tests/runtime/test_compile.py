@@ -203,6 +203,7 @@ def test_listener(fresh_cache: Path) -> None:
     [
         ("TRITON_OVERRIDE_ARCH", "sm90"), ("DISABLE_LLVM_OPT", "1"), ("MLIR_ENABLE_DUMP", "x"),
         ("TRITON_DEFAULT_FP_FUSION", "0"), ("TRITON_F32_DEFAULT", "ieee"),
+        ("PTXAS_OPTIONS", "-v"), ("TRITON_LIBDEVICE_PATH", "/x.bc"), ("MLIR_ENABLE_TIMING", "1"),
     ],
 )  # fmt: skip
 def test_variables_that_make_another_entry(
