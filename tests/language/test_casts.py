@@ -174,7 +174,7 @@ def test_pointer_casts():
     with eager():
         p = block([16, 32], tl.int64).to(tl.pointer_type(tl.float32))
         assert p.to(tl.pointer_type(tl.int8)).to(tl.int64).value.tolist() == [16, 32]
-        with pytest.raises(TypeError, match="pointers convert .* to those of 64 bits"):
+        with pytest.raises(TypeError, match=r"pointers convert .* to those of 64 bits"):
             p.to(tl.int32)
         assert p.to(tl.int1).value.tolist() == [True, True]
         assert p.to(tl.int64, bitcast=True).value.tolist() == [16, 32]

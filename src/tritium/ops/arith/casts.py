@@ -85,23 +85,27 @@ class TruncFOp(FloatCastOp):
         return round_float(operand, ir.numpy_dtype(self.result_types[0]), self.roundingmode)
 
 
-def odd_float32(value: Any) -> Any:
+def odd_float32(value: np.ndarray) -> np.ndarray:
     """Float64 numbers or integers in float32, inexact ones with an odd last bit: rounding that to
     16 bits or fewer is the same as rounding the number itself (Boldo and Melquiond, "When double
     rounding is odd", 2005)."""
-    if value.dtype.kind != "f":
-        wide = value if value.dtype.kind == "u" else np.abs(value.astype(np.int64))
-        magnitude = wide.astype(np.uint64)  # of the smallest int64 too: 2**63
-        kept = magnitude & ~np.uint64(0x7FF)
-        odd = np.where(magnitude == kept, kept, kept | np.uint64(0x800))
-        large = magnitude >= np.uint64(1 << 53)
-        exact = np.where(large, odd, magnitude).astype(np.float64)
-        value = np.where(value < 0, -exact, exact)
-    nearest = value.astype(np.float32)
-    inexact = np.isfinite(value) & (nearest != value)
-    toward_zero = np.where(np.abs(nearest) > np.abs(value), np.nextafter(nearest, 0), nearest)
-    odd = (toward_zero.astype(np.float32).view(np.uint32) | 1).view(np.float32)
+    exact: np.ndarray = value if value.dtype.kind == "f" else _odd_float64(value)
+    nearest: np.ndarray = exact.astype(np.float32)
+    inexact = np.isfinite(exact) & (nearest != exact)
+    beyond = np.abs(nearest) > np.abs(exact)
+    toward_zero: np.ndarray = np.where(beyond, np.nextafter(nearest, np.float32(0)), nearest)
+    odd = (toward_zero.view(np.uint32) | np.uint32(1)).view(np.float32)
     return np.where(inexact, odd, nearest)
+
+
+def _odd_float64(value: np.ndarray) -> np.ndarray:
+    signed_value = value if value.dtype.kind == "u" else np.abs(value.astype(np.int64))
+    magnitude: np.ndarray = signed_value.astype(np.uint64)  # 2**63 of the smallest int64, too
+    kept: np.ndarray = magnitude & ~np.uint64(0x7FF)
+    odd = np.where(magnitude == kept, kept, kept | np.uint64(0x800))
+    large = magnitude >= np.uint64(1 << 53)
+    found: np.ndarray = np.where(large, odd, magnitude).astype(np.float64)
+    return np.where(value < 0, -found, found)
 
 
 def round_integer(value: Any, dtype: np.dtype) -> Any:
