@@ -7,6 +7,7 @@ import gc
 import math
 import random
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -419,3 +420,33 @@ def test_launches_need_no_memory(library: str) -> None:
     before = resident()
     run(5000)
     assert resident() - before < 1024
+
+
+def test_threads_learn_at_once(recorder: Recorder) -> None:
+    x = np.zeros(64, np.float32)
+    failures: list[BaseException] = []
+
+    def work(kernel: Any, seed: int) -> None:
+        try:
+            for i in range(150):
+                mode = f"mode {(i * seed) % 23}"
+                found = kernel[(1,)](x, x, 16 + i % 3, 2, mode, last=2)
+                assert found.meaning[1][(4,)] == mode
+                if i % 40 == seed:
+                    kernel.device_caches.clear()
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(3):
+            kernel = tritium.jit(plain)
+            threads = [threading.Thread(target=work, args=(kernel, n)) for n in range(1, 7)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures, failures[0]

@@ -12,8 +12,12 @@ class Teacher:
 
     def __init__(self) -> None:
         self._launches = 0
-        self._native: Any = None
+        self._made: dict[str, Any] = {}
         self._possible = True
+
+    @property
+    def _native(self) -> Any:
+        return self._made.get("native")
 
     def forget(self) -> None:
         """Forget the kernels known so far: they may not be those of the caches any more."""
@@ -60,11 +64,13 @@ class Teacher:
         end = launcher.native_end(native.link)
         if end is None:
             return None
-        if self._native is None:
+        mine = self._native
+        if mine is None:
             self._possible = native.can_launch(function)
             if not self._possible:
                 return None
-            self._native = native.NativeKernel(function)
+            # The first of several threads decides for all.
+            mine = self._made.setdefault("native", native.NativeKernel(function))
         launched = native.Launched(*arguments, *caches, kernel, end)
-        self._native.learn(launched, native_device(active))
-        return self._native.launch
+        mine.learn(launched, native_device(active))
+        return mine.launch

@@ -11,6 +11,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -94,6 +95,8 @@ class ThreadCount:
 
     def __init__(self) -> None:
         self.slot, self._memory = allocate(8)
+        # Threads that meet in `_write` leave the record of one of them; none may be freed.
+        self._kept: deque[Any] = deque(maxlen=64)
         self._forget()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
@@ -105,13 +108,13 @@ class ThreadCount:
         where, memory = write_guards(guards)
         record, own = allocate(THREADS.size)
         THREADS.write(record, guards=where, count=len(guards), number=number)
+        self._kept.append((memory, own))
         ctypes.c_uint64.from_address(self.slot).value = record
-        self._keep = memory, own
 
     def __call__(self) -> int:
-        number = cpu_threads()
-        places = knobs.places(knobs.runtime, "cpu_threads")
-        self._write([item_guard(*place) for place in places], number)
+        guards = [item_guard(*place) for place in knobs.places(knobs.runtime, "cpu_threads")]
+        number = cpu_threads()  # after the guards: what changes meanwhile breaks them
+        self._write(guards, number)
         return number
 
 

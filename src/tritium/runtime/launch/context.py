@@ -14,6 +14,7 @@ from tritium.backends.active import driver
 from tritium.lowering.guards import Guard, holds, item_guard, write_guards
 from tritium.lowering.records import Record, allocate
 from tritium.runtime.launch.records import CONTEXT
+from tritium.runtime.locks import ForkSafeLock
 
 _numbers = itertools.count(1)
 
@@ -32,13 +33,19 @@ class Context:
         self._epochs: dict[Any, int] = {}
         self._keep: Any = None
         self._guards: list[Guard] = []
+        self._changing = ForkSafeLock()
 
     def refresh(self, device: Callable[[], int] | None) -> None:
         """Take the state as it is now. `device` tells the active driver's current device."""
+        with self._changing:
+            self._refresh(device)
+
+    def _refresh(self, device: Callable[[], int] | None) -> None:
         if self._guards and all(map(holds, self._guards)):
             return
-        active, debug = driver.active, knobs.runtime.debug
         guards = [item_guard(vars(driver), "_active"), *_knob_guards()]
+        # After the guards: what changes meanwhile breaks them.
+        active, debug = driver.active, knobs.runtime.debug
         if device is not None:
             guards.append(item_guard(sys.modules, "torch"))  # which knows the device and stream
         if len(self._epochs) > 64:

@@ -38,6 +38,7 @@ from tritium.runtime.launch.records import (
     READ_ONLY,
     SYMBOLS,
 )
+from tritium.runtime.locks import ForkSafeLock
 
 MAX_ENTRIES = 1024
 """A table that reaches this size is emptied: most of it is then about objects long gone."""
@@ -119,6 +120,7 @@ class NativeKernel:
             hooks=id(self._hooks),
         )  # fmt: skip
         self._globals: Any = None
+        self._changing = ForkSafeLock()
         self._entries: dict[bytes, _Entry] = {}
         self._counts: dict[int, tuple[dict[Any, Any], ctypes.c_int64]] = {}
         self._memories: tuple[Any, ...] = ()
@@ -137,18 +139,20 @@ class NativeKernel:
 
     def forget(self) -> None:
         """Forget all kernels."""
-        self._entries, self._counts = {}, {}
-        self._write_table()
+        with self._changing:
+            self._entries, self._counts = {}, {}
+            self._write_table()
 
     def grew(self, kernels: dict[Any, Any], before: int) -> None:
         """A kernel was added to a cache, which had `before` of them."""
-        count = self._counts.get(id(kernels))
-        if count is None:
-            return
-        if count[1].value == before:
-            count[1].value = len(kernels)
-        else:
-            self.forget()  # some were removed
+        with self._changing:
+            count = self._counts.get(id(kernels))
+            if count is None:
+                return
+            if count[1].value == before:
+                count[1].value = len(kernels)
+            else:
+                self.forget()  # some were removed
 
     def close(self) -> None:
         """Leave every launch to Python from now on: the function has changed."""
@@ -160,7 +164,8 @@ class NativeKernel:
         if self._failures >= 64 and self._failures % 64:
             self._failures += 1
             return
-        known = self._learn(launched, device)
+        with self._changing:
+            known = self._learn(launched, device)
         self._failures = 0 if known else self._failures + 1
 
     def _learn(self, launched: Launched, device: Callable[[], int] | None) -> bool:
