@@ -159,9 +159,9 @@ def _fits() -> dict[str, Fit]:
         middle = mp.mpf(low + high) / 2
         add(f"ERFINV_TAIL_{name}", lambda u, m=middle: _erfinv_tail(u + m), low - middle, high - middle,
             degree, f"erfc^-1(y) in s - {mp.nstr(middle, 6)}, y (2 - y) = e^(-s^2)")  # fmt: skip
-    add("LGAMMA_TWO", _off(lambda t: mp.loggamma(2 + t) / t), -0.5, 0.5, 19,
+    add("LGAMMA_TWO", _off(lambda t: mp.loggamma(2 + t) / t), -0.75, 0.5, 23,
         "log Gamma(2 + t) / t")  # fmt: skip
-    add("GAMMA_TWO", lambda t: mp.gamma(2 + t), -0.5, 0.5, 19, "Gamma(2 + t)")
+    add("GAMMA_TWO", lambda t: mp.gamma(2 + t), -0.75, 0.5, 23, "Gamma(2 + t)")
     add("STIRLING", _off(_stirling), 0, 1 / 64, 8,
         "x (log Gamma(x) - (x - 1/2) log x + x - log(2 pi)/2) in 1/x^2", lambda v: mp.mpf(1) / 8)  # fmt: skip
     add("ERFCX_FAR", _off(lambda v: mp.exp(1 / v) * mp.erfc(1 / mp.sqrt(v)) / mp.sqrt(v)), 1e-9, 1 / 26**2, 5,

@@ -24,7 +24,11 @@ def erfcx(x: Lanes) -> Lanes:
     value = select(a < 26.0, erfcx_near(a.at_most(27.0)), far)
     b = a.at_most(27.0)  # beyond, e^(x^2) overflows
     high, low = two_product(b, b)
-    return select(x < 0.0, exp_pair(high, low, a.constant(2.0)) - value, value)
+    # Near 0 by 1 - erf(x), as erfc is.
+    near = 1.0 - x.fma(polynomial(high, c.ERF_F64), x)
+    small = a < 0.5
+    power = exp_pair(high, low, select(small, near, 2.0))
+    return select(small, power, select(x < 0.0, power - value, value))
 
 
 @function("normcdf", float=0.51, double=4.0, wide=True)

@@ -20,6 +20,8 @@ from tritium.lowering.vmath.lanes import (
     power_of_two,
     scaled_nearest,
     select,
+    two_product,
+    two_sum,
 )
 from tritium.lowering.vmath.registry import function
 
@@ -98,22 +100,36 @@ def _hyperbolic_argument(x: Lanes) -> Lanes:
 
 def half_expm1(x: Lanes) -> Lanes:
     """(e^x - 1) / 2 for x from -40 to 89.5 (710.5): the half overflows where sinh does."""
-    r, _, integer = reduce_by_ln2(x)
-    # 2^n (e^r - 1) + (2^n - 1), all of it divided by 4: 2^n itself may overflow.
+    single = x.format is FLOAT
+    first, second = c.LN2_SPLIT_F32 if single else c.LN2_SPLIT_F64
+    n, integer = scaled_nearest(x, (c.LOG2E_F32 if single else c.LOG2E_F64)[0])
+    high, rest = n.fma(-first, x), n * second
+    r = high - rest
+    lost = (high - r) - rest
+    q = polynomial(r, c.EXP_F32 if single else c.EXP_F64)
+    # 2^n (e^r - 1) + (2^n - 1), all of it divided by 4: 2^n itself may overflow. The larger terms
+    # nearly cancel for n = 1.
     scale = power_of_two(integer, x.format, -2)
-    quarter = scale.fma(expm1_reduced(r), scale - 0.25)
+    less = scale - 0.25
+    total, more = two_sum(scale * r, less)
+    more = more + ((scale - less) - 0.25)
+    quarter = total + scale.fma((r * r).fma(q, lost), more)
     return quarter + quarter
 
 
-@function("tanh", float=3.0, double=3.0)
+@function("tanh", float=2.5, double=2.0)
 def tanh(x: Lanes) -> Lanes:
-    # t / (t + 2) with t = e^(2|x|) - 1 has no cancellation; past the bound the result is 1.
+    # h / (h + 1) with h = (e^(2|x|) - 1) / 2 has no cancellation; past the bound the result is 1.
     bound = 9.5 if x.format is FLOAT else 20.0
-    a = x.abs().at_most(bound)
-    r, _, integer = reduce_by_ln2(a + a)
-    scale = power_of_two(integer, x.format)
-    t = scale.fma(expm1_reduced(r), scale - 1.0)
-    return (t / (t + 2.0)).with_sign_of(x)
+    half = half_expm1(x.abs().at_most(bound) * 2.0)
+    if x.format is FLOAT:
+        return (half / (half + 1.0)).with_sign_of(x)
+    divisor, lost = two_sum(half, half.constant(1.0))
+    inverse = 1.0 / divisor
+    quotient = half * inverse
+    product, product_low = two_product(quotient, divisor)
+    residual = ((half - product) - product_low) - quotient * lost
+    return residual.fma(inverse, quotient).with_sign_of(x)
 
 
 @function("sinh", float=2.5, double=2.5)

@@ -1,6 +1,6 @@
 """lgamma and tgamma.
 
-Below 8 the argument is brought to [1.5, 2.5] by Gamma(x + 1) = x Gamma(x), where polynomials take
+Below 8 the argument is brought to [1.25, 2.5] by Gamma(x + 1) = x Gamma(x), where polynomials take
 over; from 8 on Stirling's series; negative arguments by reflection (Abramowitz and Stegun 6.1).
 """
 
@@ -23,7 +23,7 @@ _PI = c.PI_F64[0]
 def _to_two(a: Lanes) -> tuple[Lanes, Lanes, Lanes]:
     """t, factor and `below` with Gamma(a) = Gamma(2 + t) * factor, or / factor where `below`, for
     a from 0 to 8 and |t| <= 1/2."""
-    below = a < 1.5
+    below = a < 1.25
     r, product = a, a.constant(1.0)
     for _ in range(6):
         over = r > 2.5

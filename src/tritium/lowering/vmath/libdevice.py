@@ -135,7 +135,9 @@ def _to_integer(x: Lanes, *, direction: str, base: str, signed: bool) -> Lanes:
 
 
 def _to_float(x: Lanes, *, operation: str, direction: str, base: str) -> Lanes:
-    return compute(operation, direction, x, result=base)
+    value = compute(operation, direction, x, result=base)
+    # Where unsigned vectors take several instructions, 0 comes out as -0 when rounding downward.
+    return value.abs() if (operation, direction) == ("uitofp", "rd") else value
 
 
 def _conversions() -> Iterator[tuple[str, Emitter]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-from tritium.lowering.vmath.lanes import Lanes, fast_two_sum, select, two_product, two_sum
+from tritium.lowering.vmath.lanes import FLOAT, Lanes, fast_two_sum, select, two_product, two_sum
 from tritium.lowering.vmath.registry import TABLE, VectorFunction
 
-_HUGE, _TINY, _SCALE = 2.0**500, 2.0**-450, 2.0**600
+_HUGE, _TINY, _SCALE = 2.0**400, 2.0**-450, 2.0**600
 
 
 def _scaled_sum(parts: tuple[Lanes, ...]) -> tuple[Lanes, Lanes, Lanes, Lanes]:
@@ -38,8 +38,20 @@ def _any_infinite(parts: tuple[Lanes, ...]) -> Lanes:
     return found
 
 
+def _in_double(parts: tuple[Lanes, ...]) -> Lanes:
+    """sqrt of the sum of squares of floats, as a double: exact but for some 2^-53."""
+    wide = [part.cast("fpext", "double") for part in parts]
+    total = wide[0] * wide[0]
+    for part in wide[1:]:
+        total = part.fma(part, total)
+    return total.sqrt()
+
+
 def norm(*parts: Lanes) -> Lanes:
     """sqrt of the sum of squares; infinite where a part is, even beside a NaN."""
+    if parts[0].format is FLOAT:
+        value = _in_double(parts).cast("fptrunc", "float")
+        return select(_any_infinite(parts), math.inf, value)
     high, low, scale, largest = _scaled_sum(parts)
     root = high.sqrt()
     square, lost = two_product(root, root)
@@ -51,6 +63,9 @@ def norm(*parts: Lanes) -> Lanes:
 
 def reciprocal_norm(*parts: Lanes) -> Lanes:
     """1 over `norm`; infinite where all parts are 0."""
+    if parts[0].format is FLOAT:
+        value = (1.0 / _in_double(parts)).cast("fptrunc", "float")
+        return select(_any_infinite(parts), 0.0, value)
     high, low, scale, _ = _scaled_sum(parts)
     guess = 1.0 / high.sqrt()
     square, lost = two_product(guess, guess)
@@ -65,5 +80,5 @@ _BOUNDS = {"float": 0.51, "double": 1.0}
 for _name, _inverse, _arity in (
     ("hypot", "rhypot", 2), ("norm3d", "rnorm3d", 3), ("norm4d", "rnorm4d", 4),
 ):  # fmt: skip
-    TABLE[_name] = VectorFunction(_name, _arity, _BOUNDS, norm, wide=True)
-    TABLE[_inverse] = VectorFunction(_inverse, _arity, _BOUNDS, reciprocal_norm, wide=True)
+    TABLE[_name] = VectorFunction(_name, _arity, _BOUNDS, norm)
+    TABLE[_inverse] = VectorFunction(_inverse, _arity, _BOUNDS, reciprocal_norm)

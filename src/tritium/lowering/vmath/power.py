@@ -95,22 +95,47 @@ def power(x: Lanes, y: Lanes) -> Lanes:
 @function("cbrt", float=1.0, double=1.5)
 def cbrt(x: Lanes) -> Lanes:
     if x.format is FLOAT:
-        wide = _cbrt_double(x.abs().cast("fpext", "double"), steps=2)[0].cast("fptrunc", "float")
+        inverse, wide, tiny = _inverse_cbrt(x.abs())
+        root = inverse * inverse * wide
+        value = select(tiny, root * 2.0**-8, root).cast("fptrunc", "float")
     else:
         root, low, scale = _cbrt_pair(x.abs())
-        wide = (root + low) * scale
+        value = (root + low) * scale
     ordinary = (x.abs() > 0.0) & (x.abs() < math.inf)
-    return select(ordinary, wide.with_sign_of(x), x)
+    return select(ordinary, value.with_sign_of(x), x)
 
 
-@function("rcbrt", float=0.51, double=1.0, wide=True)
+def _inverse_cbrt(a: Lanes) -> tuple[Lanes, Lanes, Lanes]:
+    """b^(-1/3) (to some 2^-40, without a division) and b as doubles, for positive floats a = b;
+    but a = b / 2^24 where the third result holds."""
+    tiny = a < a.format.smallest_normal
+    scaled = select(tiny, a * 2.0**24, a)
+    # An integer as a float's pattern is its logarithm, nearly: right to 5 bits.
+    guess = scaled.bits().cast("sitofp", "float").fma(-1.0 / 3.0, 1419967116.0)
+    y = guess.cast("fptosi", "i32").as_float()
+    wide = scaled.cast("fpext", "double")
+    for step in range(4):  # Newton's iteration for y^-3 = a, the last one in double
+        if step == 3:
+            y, scaled = y.cast("fpext", "double"), wide
+        y = y * (scaled * y * (y * y)).fma(-1.0 / 3.0, 4.0 / 3.0)
+    return y, wide, tiny
+
+
+@function("rcbrt", float=0.51, double=1.0)
 def rcbrt(x: Lanes) -> Lanes:
+    if x.format is FLOAT:
+        inverse, _, tiny = _inverse_cbrt(x.abs())
+        value = select(tiny, inverse * 2.0**8, inverse)
+        return _rcbrt_limits(x, value.cast("fptrunc", "float"))
     root, low, scale = _cbrt_pair(x.abs())
     guess = 1.0 / root
     product, product_low = two_product(guess, root)
     # What guess lacks of 1 / (root + low), relative to it.
     residual = (1.0 - product) - product_low - guess * low
-    value = (guess + guess * residual) / scale
+    return _rcbrt_limits(x, (guess + guess * residual) / scale)
+
+
+def _rcbrt_limits(x: Lanes, value: Lanes) -> Lanes:
     a = x.abs()
     value = select(a.equals(0.0), math.inf, select(a.equals(math.inf), 0.0, value))
     return select(x.is_nan(), x, value).with_sign_of(x)
