@@ -19,6 +19,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "cpu: of the CPU backend; not with `--device cuda`")
     device.device = config.getoption("--device")
     device.targets = tuple(int(part) for part in config.getoption("--targets").split(","))
+    if device.device == "ptx":
+        knobs.compilation.listener = device.assemble_too
     if device.device == "cuda":
         limit, record = config.getoption("--limit"), config.getoption("--record")
         config.pluginmanager.register(Watchdog(limit, record))

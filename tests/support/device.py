@@ -37,7 +37,7 @@ def native(fn: Callable[..., Any]) -> Any:
     """A kernel for the chosen device, launched with NumPy arrays: `native(fn)[grid](...)`."""
     if device == "cuda":
         return Moved(fn)
-    return Assembled(fn) if device == "ptx" else JITFunction(fn)
+    return JITFunction(fn)
 
 
 def to_gpu(array: np.ndarray) -> Any:
@@ -101,23 +101,6 @@ class Moved:
         return value
 
 
-class Assembled:
-    """A kernel that runs on the CPU, and that is assembled for GPUs."""
-
-    def __init__(self, fn: Callable[..., Any]):
-        self._fn = fn if isinstance(fn, JITFunction) else JITFunction(fn)
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        def launch(*args: Any, **kwargs: Any) -> Any:
-            kernel = self._fn[grid](*args, **kwargs)
-            names = set(self._fn.arg_names)
-            options = {k: v for k, v in kwargs.items() if k not in names}
-            assemble(kernel.src, options)
-            return kernel
-
-        return launch
-
-
 def assemble(source: Any, options: dict[str, Any], which: Sequence[int] | None = None) -> None:
     """Compile a kernel for each target down to machine code."""
     for arch in which or targets:
@@ -128,3 +111,12 @@ def assemble(source: Any, options: dict[str, Any], which: Sequence[int] | None =
                 continue
             raise
         assert compiled.asm["cubin"][:4] == b"\x7fELF"
+
+
+def assemble_too(src: Any, metadata: dict[str, Any], cache_hit: bool, **_: Any) -> None:
+    """A compilation listener: what is compiled for the CPU is also assembled for `targets`."""
+    if not cache_hit and metadata["target"]["backend"] == "cpu" and hasattr(src, "fn"):
+        assemble(src, {name: metadata[name] for name in _OPTIONS if name in metadata})
+
+
+_OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion", "debug", "maxnreg")

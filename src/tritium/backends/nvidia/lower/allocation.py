@@ -23,7 +23,8 @@ _UNTIL_THE_END = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_t
 SMALL = 1024
 """Scratch of at most so many bytes is never shared: two reductions in a loop then need no barrier
 between them."""
-ALIGNMENT = 1024  # of tiles that the tensor cores read; 16 for all else
+ALIGNMENT = 1024  # of tiles that the tensor cores read
+BULK_ALIGNMENT = 128  # of what the bulk copy engine copies
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Allocation:
         return self.places[self.of[value]]
 
 
+def _alignment(size: int) -> int:
+    """Of an allocation; the smallest ones are mbarriers, the scratch of ops is aligned to 16."""
+    return ALIGNMENT if size >= ALIGNMENT else BULK_ALIGNMENT if size >= 16 else 16
+
+
 def is_memory(value: SSAValue) -> bool:
     """Whether a value is a piece of shared memory."""
     return getattr(value.type, "name", "") == "ttg.memdesc"
@@ -65,7 +71,7 @@ def allocate(blocks: list[Block], scratch: Callable[[Any], int]) -> Allocation:
         if op.name == "ttg.local_alloc":
             last = max(first, finder.last.get(op, first))
             size = buffer_bytes(op.results[0].type)
-            wanted.append((op, size, ALIGNMENT if size >= ALIGNMENT else 16, first, last))
+            wanted.append((op, size, _alignment(size), first, last))
         elif (size := scratch(op)) > 0:
             small = size <= SMALL
             wanted.append((op, size, 16, 0 if small else first, end if small else first))
