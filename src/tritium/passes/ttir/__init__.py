@@ -13,14 +13,16 @@ from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.symbol_dce import SymbolDCE
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
+from tritium.passes.ttir.uniform_atomics import UniformAtomics
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
     Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ScaledDot, Structure,
-    SymbolDCE, TensorPointers, UniformAdvance, Unroll,
+    SymbolDCE, TensorPointers, UniformAdvance, UniformAtomics, Unroll,
 )  # fmt: skip
 
 __all__ = [
     "CSE", "DCE", "LICM", "PASSES", "Canonicalize", "Combine", "Inline", "ReorderBroadcast",
-    "ScaledDot", "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance", "Unroll",
+    "ScaledDot", "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance", "UniformAtomics",
+    "Unroll",
 ]  # fmt: skip

@@ -42,6 +42,7 @@ from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
+from tritium.passes.ttir.uniform_atomics import UniformAtomics
 
 _EACH = frozenset({
     "tt.atomic_rmw", "tt.atomic_cas", "tt.assert",
@@ -62,6 +63,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
     """
     TensorPointers().run(module)
     UniformAdvance().run(module)
+    UniformAtomics().run(module)
     ScaledDot().run(module)
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:

@@ -1,0 +1,114 @@
+"""Combine the elements before the one address that they all go to.
+
+before:
+    %p = tt.splat %out : !tt.ptr<i32> -> tensor<64x!tt.ptr<i32>>
+    %old = tt.atomic_rmw add, acq_rel, gpu, %p, %v, %mask        (%old unused)
+after:
+    %w = arith.select %mask, %v, %zeros
+    %sum = "tt.reduce"(%w) ({ arith.addi })
+    %any = "tt.reduce"(%mask) ({ arith.ori })
+    %old = tt.atomic_rmw add, acq_rel, gpu, %out, %sum, %any
+
+For targets on which an atomic operation costs as much as a hundred additions. The order in which
+floats are added to memory is not defined, and changes here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import (
+    AddFOp,
+    AddIOp,
+    AndIOp,
+    ConstantOp,
+    MaxSIOp,
+    MaxUIOp,
+    MinSIOp,
+    MinUIOp,
+    OrIOp,
+    SelectOp,
+    XOrIOp,
+)
+from tritium.ops.base import Op
+from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
+from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
+from tritium.ops.ttir.shape import ReshapeOp, SplatOp
+from tritium.passes.base import Pass
+
+_COMBINE: dict[AtomicKind, type[Op]] = {
+    AtomicKind.ADD: AddIOp, AtomicKind.FADD: AddFOp, AtomicKind.AND: AndIOp, AtomicKind.OR: OrIOp,
+    AtomicKind.XOR: XOrIOp, AtomicKind.MAX: MaxSIOp, AtomicKind.MIN: MinSIOp,
+    AtomicKind.UMAX: MaxUIOp, AtomicKind.UMIN: MinUIOp,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UniformAtomics(Pass):
+    """Combine the elements before the one address that they all go to."""
+
+    name: ClassVar[str] = "uniform-atomics"
+    title: ClassVar[str] = "UniformAtomics"
+
+    def run(self, module: ModuleOp) -> bool:
+        found = [op for op in module.walk() if isinstance(op, AtomicRMWOp) and _matches(op)]
+        for op in found:
+            _rewrite(op)
+        return bool(found)
+
+
+def _matches(op: Any) -> bool:
+    return (
+        isinstance(op.ptr.owner, SplatOp)
+        and op.atomic_rmw_op in _COMBINE
+        and not op.results[0].uses
+        and ir.bit_width(op.val.type) > 1
+    )
+
+
+def _identity(kind: AtomicKind, type: ir.Type) -> Any:
+    """The number that changes nothing."""
+    bits = ir.bit_width(type)
+    most = (1 << (bits - 1)) - 1
+    return {
+        AtomicKind.FADD: -0.0, AtomicKind.AND: -1, AtomicKind.MAX: -most - 1, AtomicKind.MIN: most,
+        AtomicKind.UMIN: -1,
+    }.get(kind, 0)  # fmt: skip
+
+
+def _rewrite(op: Any) -> None:
+    block = op.parent
+
+    def add(new: Op) -> SSAValue:
+        new.location = op.location
+        block.insert_op_before(new, op)
+        return new.results[0]
+
+    value, mask, kind = op.val, op.mask, op.atomic_rmw_op
+    if mask is not None:
+        other = add(ConstantOp.of(_identity(kind, value.type), value.type))
+        value = add(SelectOp.build(mask, value, other))
+    total = _reduced(value, _COMBINE[kind], add)
+    wanted = None if mask is None else _reduced(mask, OrIOp, add)
+    attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
+    add(AtomicRMWOp.build(op.ptr.owner.operands[0], total, wanted, **attributes))
+    op.detach()
+    op.erase()
+
+
+def _reduced(value: SSAValue, combine: type[Op], add: Any) -> SSAValue:
+    """All elements in one."""
+    shape, element = ir.shape_of(value.type), ir.element_type(value.type)
+    if len(shape) > 1:
+        flat = ir.tensor_of((prod(shape),), element)
+        value = add(ReshapeOp.build(value, result=flat))
+    body = Block(arg_types=[element, element])
+    combined: Operation = combine.build(*body.args)
+    body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
+    return add(ReduceOp.build([value], axis=0, regions=[Region(body)]))
