@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -331,6 +332,17 @@ def test_the_first_to_publish_wins(directory: Path):
     (entry(directory) / "k.obj").write_bytes(b"damaged")
     cache.publish(KEY, "k.json", {"k.ttir": "c", "k.obj": b"3"})
     assert Path(first["k.obj"]).read_bytes() == b"3", "a damaged entry is replaced"
+
+
+def test_leftovers_are_swept(directory: Path):
+    for name, age in (("tmp.pid_1_a", 3600), ("tmp.pid_1_b", 5)):
+        folder = entry(directory) / name
+        folder.mkdir(parents=True)
+        (folder / "part").write_text("x")
+        os.utime(folder, (time.time() - age,) * 2)
+    cache.publish(KEY, "k.json", {"k.ttir": "a"})
+    names = sorted(p.name for p in entry(directory).iterdir())
+    assert names == ["__grp__k.json", "k.ttir", "tmp.pid_1_b"]
 
 
 def test_what_is_being_replaced_is_waited_for(directory: Path, monkeypatch: pytest.MonkeyPatch):

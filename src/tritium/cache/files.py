@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import uuid
 import warnings
 from collections.abc import Generator, Mapping
@@ -34,6 +35,9 @@ try:
     import fcntl
 except ImportError:  # not a POSIX system
     fcntl = None
+
+_STALE = 600.0
+"""Seconds after which a directory that a file is written in has been left behind."""
 
 
 class _Memory:
@@ -208,7 +212,16 @@ class FileCacheManager(CacheManager):
             if group is not None and set(files) <= set(group):
                 return group
             self._forget(filename)
+            self._sweep()
             return super().publish(filename, files)
+
+    def _sweep(self) -> None:
+        """Remove what processes that were killed have left behind."""
+        with suppress(OSError), os.scandir(self.cache_dir) as entries:
+            for entry in entries:
+                old = time.time() - _STALE
+                if entry.name.startswith("tmp.pid_") and entry.stat().st_mtime < old:
+                    shutil.rmtree(entry.path, ignore_errors=True)
 
     def _intact(self, filename: str) -> dict[str, str] | None:
         """The group, if nothing is wrong with it; otherwise None, silently."""

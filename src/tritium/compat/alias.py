@@ -90,20 +90,14 @@ class _SubmoduleLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just written the alias's spec into the module, which is shared.
         module.__spec__ = self.spec
-        # It would also write a module that is imported by its alias into its package, over what the
-        # package itself keeps there: the function `tritium.runtime.jit`. So what is loaded by now
-        # gets its alias here, and is not imported again.
-        for name, loaded in [*sys.modules.items()]:
-            if name.startswith(_TARGET + "."):
-                sys.modules.setdefault(ALIAS + name[len(_TARGET) :], loaded)
         _alias_loaded()
 
 
 def _alias_loaded() -> None:
     """Give every module of ours that is loaded its second name.
 
-    Imported under that name it would be bound in its package once more, in place of a function of
-    the same name: `runtime.jit` is both.
+    A module that is imported by its alias would be bound in its package once more, in place of what
+    the package itself keeps under that name: the function `runtime.jit`.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith(_TARGET + "."):
