@@ -47,6 +47,29 @@ def library() -> Any:
     return driver
 
 
+_OLD_DRIVER = (
+    "the driver is older than what the kernel was compiled with: update the driver, or compile "
+    "with an older ptxas (TRITON_PTXAS_PATH) or for an older PTX (TRITON_OVERRIDE_PTX_VERSION)"
+)
+_LOST = (
+    "a kernel launched before this call failed, and this process cannot use the device any more; "
+    "compute-sanitizer finds which access it was"
+)
+_HINTS = {
+    "UNSUPPORTED_PTX_VERSION": _OLD_DRIVER, "INVALID_IMAGE": _OLD_DRIVER,
+    "SYSTEM_DRIVER_MISMATCH": _OLD_DRIVER, "COMPAT_NOT_SUPPORTED_ON_DEVICE": _OLD_DRIVER,
+    "NO_BINARY_FOR_GPU": "the kernel was compiled for another architecture than this GPU's",
+    "JIT_COMPILER_NOT_FOUND": "without ptxas the driver must assemble kernels, and its assembler "
+    "is missing; pip install 'tritium[cuda]' brings ptxas",
+    "INVALID_VALUE": "a launch may have 2147483647 x 65535 x 65535 programs",
+    "ILLEGAL_ADDRESS": _LOST, "MISALIGNED_ADDRESS": _LOST, "ILLEGAL_INSTRUCTION": _LOST,
+    "LAUNCH_FAILED": _LOST, "HARDWARE_STACK_ERROR": _LOST, "INVALID_ADDRESS_SPACE": _LOST,
+    "ASSERT": "an assertion in a kernel failed (its message is on stderr), and this process cannot "
+    "use the device any more",
+}  # fmt: skip
+"""What to do about errors of the driver, by name without `CUDA_ERROR_`."""
+
+
 def check(result: tuple[Any, ...]) -> Any:
     """The values that a driver call returned, alone if it is one. Raises `RuntimeError`."""
     status, *values = result
@@ -55,5 +78,7 @@ def check(result: tuple[Any, ...]) -> Any:
         _, name = driver.cuGetErrorName(status)
         _, text = driver.cuGetErrorString(status)
         name, text = ((x or b"?").decode() for x in (name, text))
-        raise RuntimeError(f"Triton Error [CUDA]: {text} ({name})")
+        hint = _HINTS.get(name.removeprefix("CUDA_ERROR_"))
+        more = f"; {hint}" if hint else ""
+        raise RuntimeError(f"Triton Error [CUDA]: {text} ({name}){more}")
     return values[0] if len(values) == 1 else tuple(values)
