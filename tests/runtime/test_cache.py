@@ -336,7 +336,7 @@ def test_the_first_to_publish_wins(directory: Path):
 
 def test_leftovers_are_swept(directory: Path):
     for name, age in (("tmp.pid_1_a", 3600), ("tmp.pid_1_b", 5)):
-        folder = entry(directory) / name
+        folder = directory / cache._base32(KEY) / name
         folder.mkdir(parents=True)
         (folder / "part").write_text("x")
         os.utime(folder, (time.time() - age,) * 2)
