@@ -36,7 +36,7 @@ SIZES = (1, 2, 2, 3, 3, 4, 4, 5, 6, 8, 12)
 """Statements of a program: most are short, because most faults need few of them."""
 HANGS = 300.0
 """Seconds after which a program counts as one that does not end."""
-LLVM_HANGS = 60.0
+LLVM_HANGS = 30.0
 """The same while LLVM compiles at a level that kernels are not compiled at."""
 
 

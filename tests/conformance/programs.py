@@ -168,6 +168,7 @@ class Generator(Statements):
         self.m, self.n = pick([1, 2, 4, 8, 16]), pick([2, 8, 16, 32, 64, 128])
         self.pool: list[Var] = []
         self.arrays: dict[str, np.ndarray] = {}
+        self.how: dict[str, Any] = {}
 
     def program(self, size: int) -> Program:
         inputs, nodes = self._inputs()
@@ -180,7 +181,8 @@ class Generator(Statements):
             nodes.append(self.statement(depth=0))
         stored = [v for v in self.pool if v.name.startswith("v")]
         nodes += [Store(v, self.pick([False, False, True])) for v in stored[-8:]]
-        how = {"aligned": self.pick([True, False]), "round_trip": self.pick([False] * 7 + [True])}
+        how = {**self.how, "aligned": self.pick([True, False])}
+        how["round_trip"] = self.pick([False] * 7 + [True])
         program = Program(nodes, {**inputs, **self.arrays}, scalars, self.pick([1, 2, 2, 3]), how)
         simplify(program)
         return program
