@@ -552,6 +552,8 @@ class compilation_knobs(base_knobs):
     disable_llvm_opt = env_opt_str("DISABLE_LLVM_OPT")
     pass_timing = env_bool("MLIR_ENABLE_TIMING")
     llvm_timing = env_bool("LLVM_ENABLE_TIMING")
+    llvm_debug = env_bool("TRITON_ENABLE_LLVM_DEBUG")
+    llvm_debug_only = env_opt_str("TRITON_LLVM_DEBUG_ONLY")
     reproducer_path = env_opt_str("TRITON_REPRODUCER_PATH")
     diagnostics = env_words(
         "MLIR_ENABLE_DIAGNOSTICS", ("warnings", "remarks", "operations", "stacktraces")

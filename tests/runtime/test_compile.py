@@ -541,3 +541,12 @@ def test_remarks(capfd: Any, fresh_cache: Path) -> None:
         assert all(re.search(p, err) for p in patterns) and bool(err) == bool(words), (words, err)
     with pytest.raises(RuntimeError, match=r"MLIR_ENABLE_DIAGNOSTICS.*some of warnings, remarks"):
         knobs.compilation.diagnostics = "everything"
+
+
+@pytest.mark.parametrize("name", ["TRITON_ENABLE_LLVM_DEBUG", "TRITON_LLVM_DEBUG_ONLY"])
+def test_no_llvm_debug_output(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.warns(RuntimeWarning, match=r"only LLVM built with assertions has debug output"):
+        tritium.compile(source())

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import sys
 import time
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +88,13 @@ def run_stages(
     known = set(metadata)
     if isinstance(src, IRSource):
         metadata.update(src.facts)
+    if knobs.compilation.llvm_debug or knobs.compilation.llvm_debug_only:
+        warnings.warn(
+            "TRITON_ENABLE_LLVM_DEBUG and TRITON_LLVM_DEBUG_ONLY have no effect: only LLVM built "
+            "with assertions has debug output, and that of llvmlite is built without",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     keep = _Keeper(src, backend, name)
     keep("source" if isinstance(src, ASTSource) else src.ext, module)
     replacement = _replacer(src, name, options)
