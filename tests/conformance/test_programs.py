@@ -1,5 +1,6 @@
 """Control flow, calls, tuples, aggregates, `map_elementwise`, hints, printing and assertions."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -423,8 +424,48 @@ def test_assertions(runner):
     runner(build(ASSERTS))[(1,)](good, out, debug=True)
     assert out.tolist() == [1, 2, 3, 4]
     runner(build(ASSERTS))[(1,)](bad, out, debug=False)
-    with pytest.raises(Exception, match="all must be positive"):
+    with pytest.raises(Exception, match="all must be positive") as caught:
         runner(build(ASSERTS))[(1,)](bad, out, debug=True)
+    # The line, and the program.
+    text = str(caught.value)
+    assert re.search(r":5 \[program \(0, 0, 0\)\]|^at 4:4:", text), text
+    assert "program (0, 0, 0)" in text
+
+
+OVERFLOWS = {
+    "tl.load(x) + 1": "int32 overflow detected for operation add",
+    "-2 - tl.load(x)": "int32 overflow detected for operation sub",
+    "tl.load(x) * 2": "int32 overflow detected for operation mul",
+    "tl.load(x).to(tl.int64) * (1 << 40)": "int64 overflow detected for operation mul",
+    "tl.load(x).to(tl.int16) - 32767 - 3": "int16 overflow detected for operation sub",
+}
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("text", OVERFLOWS)
+def test_overflow_sanitizer(text):
+    """Only with debug on, and not where the sanitizer is switched off."""
+    source = (
+        "def kernel(x, o):\n    if tl.program_id(1) == 2:\n"
+        f"        tl.store(o, ({text}).to(tl.int32))\n"
+    )
+    x, o = np.int32([2**31 - 1]), np.zeros(1, np.int32)
+    for runner in (native, InterpretedFunction):
+        fn = runner(build(source))
+        fn[(1, 3)](x, o)
+        fn[(1, 3)](x, o, debug=True, sanitize_overflow=False)
+        with pytest.raises(Exception, match=OVERFLOWS[text]) as caught:
+            fn[(1, 3)](x, o, debug=True)
+        assert "program (0, 2, 0)" in str(caught.value)
+        assert re.search(r":3 \[|^at 3:", str(caught.value))
+
+
+@pytest.mark.parametrize("runner", [native, InterpretedFunction])
+def test_no_overflow_no_complaint(runner):
+    source = "def kernel(x, o):\n    v = tl.load(x)\n    tl.store(o, (v + 1 - 1) * 1 - v)\n"
+    x, o = np.int32([-(2**31)]), np.ones(1, np.int32)
+    runner(build(source))[(1,)](x, o, debug=True)
+    assert o[0] == 0
 
 
 def test_specialized_numbers_give_the_same():

@@ -101,11 +101,14 @@ def odd_float32(value: np.ndarray) -> np.ndarray:
 def _odd_float64(value: np.ndarray) -> np.ndarray:
     signed_value = value if value.dtype.kind == "u" else np.abs(value.astype(np.int64))
     magnitude: np.ndarray = signed_value.astype(np.uint64)  # 2**63 of the smallest int64, too
-    kept: np.ndarray = magnitude & ~np.uint64(0x7FF)
-    odd = np.where(magnitude == kept, kept, kept | np.uint64(0x800))
+    low: Any = np.uint64(0x7FF)
+    kept: Any = magnitude & ~low
+    lost: Any = magnitude != kept
+    odd = kept | (lost.astype(np.uint64) << np.uint64(11))
     large = magnitude >= np.uint64(1 << 53)
-    found: np.ndarray = np.where(large, odd, magnitude).astype(np.float64)
-    return np.where(value < 0, -found, found)
+    found: Any = np.where(large, odd, magnitude)
+    rounded: np.ndarray = found.astype(np.float64)
+    return np.where(value < 0, -rounded, rounded)
 
 
 def round_integer(value: Any, dtype: np.dtype) -> Any:

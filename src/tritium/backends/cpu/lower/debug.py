@@ -10,6 +10,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.ir import types as ir
+from tritium.ir.locations import source_position
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
 from tritium.lowering.vmath.convert import fp
@@ -93,9 +94,11 @@ def print_scalars(c: Context, op: PrintOp, *values: Value) -> tuple[()]:
     return ()
 
 
-def _check(c: Context, condition: Value, message: str) -> None:
-    """Report the first failure and leave the program."""
-    f = c.f
+def _check(c: Context, op: Any, condition: Value, message: str) -> None:
+    """Report the first failure, with its line, and leave the program."""
+    f, place = c.f, source_position(op.location)
+    if place is not None:
+        message += f" at {place[0]}:{place[1]}"
     if condition.type != "i1":
         condition = f.icmp("ne", condition, const(condition.type, 0))
     failed, passed = f.new_label("failed"), f.new_label("passed")
@@ -120,16 +123,16 @@ def _check(c: Context, condition: Value, message: str) -> None:
 def check_element(e: Emitter, op: AssertOp, root: Root, at: At) -> None:
     found = e.emit(root.values[0], at)
     assert isinstance(found, Uniform)
-    _check(e.context, found.value, op.message)
+    _check(e.context, op, found.value, op.message)
 
 
 @lowers("cpu.scalar", AssertOp)
 def check_scalar(c: Context, op: AssertOp, condition: Value) -> tuple[()]:
-    _check(c, condition, op.message)
+    _check(c, op, condition, op.message)
     return ()
 
 
 @lowers("cpu.scalar", cf.AssertOp)
 def check_flag(c: Context, op: cf.AssertOp, condition: Value) -> tuple[()]:
-    _check(c, condition, op.msg)
+    _check(c, op, condition, op.msg)
     return ()
