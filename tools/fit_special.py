@@ -145,26 +145,31 @@ def _fits() -> dict[str, Fit]:
                 14,
                 f"{part} of J{n} and Y{n}{' times x' if part == 'Q' else ''} in ({ASYMPTOTIC}/x)^2",
             )
-        add(f"I{n}_NEAR", _off(lambda t, n=n: mp.besseli(n, 8 * mp.sqrt(t)) / (8 * mp.sqrt(t)) ** n),
+        add(f"I{n}_NEAR", _off(lambda t, n=n: mp.besseli(n,
+            8 * mp.sqrt(t)) / (8 * mp.sqrt(t)) ** n),
             0, 1, 19, f"I{n}(x){' / x' if n else ''} in x^2/64")  # fmt: skip
         add(f"I{n}_FAR",
             _off(lambda t, n=n: mp.besseli(n, 16 / (1 + t)) * mp.exp(-16 / (1 + t))
                  * mp.sqrt(16 / (1 + t)), mp.mpf(-1)),
             -1, 1, 24, f"I{n}(x) e^-x sqrt(x) in 16/x - 1")  # fmt: skip
-    add("ERFINV_CENTRE", lambda w: _erfinv_centre(w + mp.mpf("3.125")), mp.mpf("-3.12499"), 3.125, 23,
+    add("ERFINV_CENTRE", lambda w: _erfinv_centre(w + mp.mpf("3.125")), mp.mpf("-3.12499"), 3.125,
+        23,
         "erfinv(x)/x in w - 3.125, 1 - x^2 = e^-w")  # fmt: skip
     for name, low, high, degree in (
         ("A", 2.5, 5.0, 22), ("B", 5.0, 10.0, 22), ("C", 10.0, 27.5, 24),
     ):  # fmt: skip
         middle = mp.mpf(low + high) / 2
-        add(f"ERFINV_TAIL_{name}", lambda u, m=middle: _erfinv_tail(u + m), low - middle, high - middle,
+        add(f"ERFINV_TAIL_{name}", lambda u, m=middle: _erfinv_tail(u + m), low - middle,
+            high - middle,
             degree, f"erfc^-1(y) in s - {mp.nstr(middle, 6)}, y (2 - y) = e^(-s^2)")  # fmt: skip
     add("LGAMMA_TWO", _off(lambda t: mp.loggamma(2 + t) / t), -0.75, 0.5, 23,
         "log Gamma(2 + t) / t")  # fmt: skip
     add("GAMMA_TWO", lambda t: mp.gamma(2 + t), -0.75, 0.5, 23, "Gamma(2 + t)")
     add("STIRLING", _off(_stirling), 0, 1 / 64, 8,
-        "x (log Gamma(x) - (x - 1/2) log x + x - log(2 pi)/2) in 1/x^2", lambda v: mp.mpf(1) / 8)  # fmt: skip
-    add("ERFCX_FAR", _off(lambda v: mp.exp(1 / v) * mp.erfc(1 / mp.sqrt(v)) / mp.sqrt(v)), 1e-9, 1 / 26**2, 5,
+        "x (log Gamma(x) - (x - 1/2) log x + x - log(2 pi)/2) in 1/x^2",
+        lambda v: mp.mpf(1) / 8)  # fmt: skip
+    add("ERFCX_FAR", _off(lambda v: mp.exp(1 / v) * mp.erfc(1 / mp.sqrt(v)) / mp.sqrt(v)), 1e-9,
+        1 / 26**2, 5,
         "x erfcx(x) in 1/x^2")  # fmt: skip
     return fits
 

@@ -1,6 +1,6 @@
-"""The error bounds that NVIDIA documents, in ulp: the CUDA C++ Programming Guide (13.0), Mathematical
-Functions, tables of maximum ULP errors; there the error of a result is its distance from the
-correctly rounded one. Functions that are not listed here are exact or correctly rounded (0).
+"""The error bounds that NVIDIA documents, in ulp: the CUDA C++ Programming Guide (13.0),
+Mathematical Functions, tables of maximum ULP errors; there the error of a result is its distance
+from the correctly rounded one. What is not listed here is exact or correctly rounded (0).
 """
 
 from __future__ import annotations

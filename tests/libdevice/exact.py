@@ -93,7 +93,8 @@ FUNCTIONS["lgamma"] = _lgamma
 
 # Beyond these magnitudes results over- or underflow or no longer change; mpmath would take forever.
 _CLAMPED: dict[str, float] = {
-    **dict.fromkeys(("exp", "exp2", "exp10", "expm1", "sinh", "cosh", "tanh", "cyl_bessel_i0", "cyl_bessel_i1"), 2000),
+    **dict.fromkeys(("exp", "exp2", "exp10", "expm1", "sinh", "cosh", "tanh", "cyl_bessel_i0",
+        "cyl_bessel_i1"), 2000),
     **dict.fromkeys(("erf", "erfc", "normcdf"), 60),
     "tgamma": 400,
 }  # fmt: skip
@@ -156,7 +157,7 @@ def expected(name: str, dtype: Any, *arrays: Array) -> Array:
 
 
 def distance(actual: Array, wanted: Array) -> Array:
-    """How many numbers of the dtype lie between two, as floats; 0 for NaN twice, infinite for one."""
+    """How many numbers of the dtype lie between two; 0 for NaN twice, infinite for one."""
     kind: Any = np.int32 if actual.dtype == np.float32 else np.int64
     ordered = [v.view(kind).astype(object) for v in (actual, wanted)]
     half = 2 ** (31 if kind is np.int32 else 63)

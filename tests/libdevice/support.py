@@ -59,8 +59,10 @@ def defined(overload: Overload, *arrays: Array) -> Array:
 def specials(dtype: Any) -> Array:
     """Numbers at which something changes, of both signs."""
     info = np.finfo(dtype)
-    turning = [0, info.smallest_subnormal, info.smallest_normal, info.eps, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5.5, 8,
-               9.5, 26.6, 38.5, 88.7, 170.6, 709.7, info.max, 1e5, 2**23 + 1, 2**30 + 0.5]  # fmt: skip
+    turning = [0, info.smallest_subnormal, info.smallest_normal, info.eps, 0.5, 1, 1.5, 2, 2.5, 3,
+        4, 5.5, 8,
+               9.5, 26.6, 38.5, 88.7, 170.6, 709.7, info.max, 1e5, 2**23 + 1,
+                   2**30 + 0.5]  # fmt: skip
     x = np.array(turning, dtype)
     with np.errstate(all="ignore"):
         x = np.concatenate([x, np.nextafter(x, dtype(np.inf)), np.nextafter(x, dtype(-np.inf))])

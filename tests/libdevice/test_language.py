@@ -38,7 +38,7 @@ def _kernel(group: list[tuple[Signature, Overload]], folder: Any) -> Any:
     """One kernel that calls every function of the group."""
     parameters: list[str] = []
     body: list[str] = []
-    for g, (signature, overload) in enumerate(group):
+    for g, (signature, _) in enumerate(group):
         inputs = [f"x{g}_{k}" for k in range(signature.arity)]
         parameters += [*inputs, f"o{g}"]
         loads = ", ".join(f"tl.load({name} + i)" for name in inputs)
@@ -124,15 +124,20 @@ def test_imports() -> None:
 @pytest.mark.parametrize(
     "call, kinds, message",
     [
-        ("j0(v)", "fp16", r"libdevice.j0: arguments of dtype \(fp16\); it takes \(fp32\) or \(fp64\)"),
-        ("popc(v)", "fp32", r"libdevice.popc: arguments of dtype \(fp32\); it takes \(int32\) or \(int64\)"),
-        ("isnan(v)", "i32", r"libdevice.isnan: arguments of dtype \(int32\); it takes \(fp32\) or \(fp64\)"),
-        ("ldexp(v, v)", "fp32", r"libdevice.ldexp: .*\(fp32, fp32\); it takes \(fp32, int32\) or \(fp64, int32\)"),
+        ("j0(v)", "fp16",
+        r"libdevice.j0: arguments of dtype \(fp16\); it takes \(fp32\) or \(fp64\)"),
+        ("popc(v)", "fp32",
+        r"libdevice.popc: arguments of dtype \(fp32\); it takes \(int32\) or \(int64\)"),
+        ("isnan(v)", "i32",
+        r"libdevice.isnan: arguments of dtype \(int32\); it takes \(fp32\) or \(fp64\)"),
+        ("ldexp(v, v)", "fp32",
+        r"libdevice.ldexp: .*\(fp32, fp32\); it takes \(fp32, int32\) or \(fp64, int32\)"),
         ("atan2(v)", "fp32", "missing 1 required positional argument: 'arg1'"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: str, kinds: str, message: str, tmp_path: Any) -> None:
-    text = f"def kernel(x):\n    v = tl.load(x + tl.arange(0, 16))\n    tl.store(x + tl.arange(0, 16), libdevice.{call})\n"
+    store = f"    tl.store(x + tl.arange(0, 16), libdevice.{call})\n"
+    text = "def kernel(x):\n    v = tl.load(x + tl.arange(0, 16))\n" + store
     path = tmp_path / "refused.py"
     path.write_text(text)
     scope: dict[str, Any] = {"tl": tl, "libdevice": libdevice, "__name__": "refused"}

@@ -31,8 +31,10 @@ VALUES: dict[str, list[tuple[tuple[float, ...], float]]] = {
     "erfc": [((0,), 1), ((INF,), 0), ((-INF,), 2)],
     "erfcinv": [((0,), INF), ((2,), -INF), ((1,), 0), ((-1,), NAN), ((2.5,), NAN), ((INF,), NAN)],
     "erfcx": [((0,), 1), ((INF,), 0), ((-INF,), INF)],
-    "erfinv": [((0,), 0), ((-0.0,), -0.0), ((1,), INF), ((-1,), -INF), ((1.5,), NAN), ((INF,), NAN)],
-    "exp": [((0,), 1), ((INF,), INF), ((-INF,), 0)], "exp2": [((0,), 1), ((INF,), INF), ((-INF,), 0)],
+    "erfinv": [((0,), 0), ((-0.0,), -0.0), ((1,), INF), ((-1,), -INF), ((1.5,), NAN), ((INF,),
+    NAN)],
+    "exp": [((0,), 1), ((INF,), INF), ((-INF,), 0)], "exp2": [((0,), 1), ((INF,), INF), ((-INF,),
+    0)],
     "exp10": [((0,), 1), ((2,), 100), ((INF,), INF), ((-INF,), 0)],
     "expm1": [((0,), 0), ((-0.0,), -0.0), ((INF,), INF), ((-INF,), -1)],
     "hypot": [((0, 0), 0), ((INF, NAN), INF), ((NAN, -INF), INF), ((3, 4), 5), ((-0.0, 2), 2)],
@@ -56,15 +58,18 @@ VALUES: dict[str, list[tuple[tuple[float, ...], float]]] = {
     "rsqrt": [((0,), INF), ((-0.0,), -INF), ((INF,), 0), ((-1,), NAN), ((4,), 0.5)],
     "sin": [((0,), 0), ((-0.0,), -0.0), ((INF,), NAN)],
     "sinh": [((0,), 0), ((-0.0,), -0.0), ((INF,), INF), ((-INF,), -INF)],
-    "sinpi": [((0,), 0), ((-0.0,), -0.0), ((1,), 0), ((-2,), -0.0), ((0.5,), 1), ((1.5,), -1), ((INF,), NAN)],
+    "sinpi": [((0,), 0), ((-0.0,), -0.0), ((1,), 0), ((-2,), -0.0), ((0.5,), 1), ((1.5,), -1),
+    ((INF,), NAN)],
     "sqrt": [((0,), 0), ((-0.0,), -0.0), ((-1,), NAN), ((INF,), INF)],
     "tan": [((0,), 0), ((-0.0,), -0.0), ((INF,), NAN)],
     "tanh": [((0,), 0), ((-0.0,), -0.0), ((INF,), 1), ((-INF,), -1)],
-    "tgamma": [((1,), 1), ((5,), 24), ((0,), INF), ((-0.0,), -INF), ((-2,), NAN), ((-INF,), NAN), ((INF,), INF)],
+    "tgamma": [((1,), 1), ((5,), 24), ((0,), INF), ((-0.0,), -INF), ((-2,), NAN), ((-INF,), NAN),
+    ((INF,), INF)],
     "y0": [((0,), -INF), ((-1,), NAN), ((INF,), 0), ((-INF,), NAN)],
     "y1": [((0,), -INF), ((-0.0,), -INF), ((-1,), NAN), ((INF,), 0)],
     "fmod": [((5, 0), NAN), ((INF, 1), NAN), ((-0.0, 3), -0.0), ((3, INF), 3), ((-6, 3), -0.0)],
-    "remainder": [((5, 0), NAN), ((INF, 1), NAN), ((-0.0, 3), -0.0), ((3, INF), 3), ((-6, 3), -0.0)],
+    "remainder": [((5, 0), NAN), ((INF, 1), NAN), ((-0.0, 3), -0.0), ((3, INF), 3), ((-6, 3),
+    -0.0)],
 }  # fmt: skip
 ORDERS = [(0, 0, 1), (1, 0, 0), (5, 0, 0), (-1, 1, NAN), (3, INF, 0), (3, NAN, NAN)]
 
@@ -111,7 +116,8 @@ def test_overflow_and_underflow(dtype: str) -> None:
     for name, values, wanted in (
         ("hypot", (huge, huge), huge * math.sqrt(2)), ("hypot", (3 * tiny, 4 * tiny), 5 * tiny),
         ("norm3d", (huge, huge, huge), huge * math.sqrt(3)), ("rhypot", (huge, 0), 1 / huge),
-        ("norm4d", (tiny, tiny, tiny, tiny), 2 * tiny), ("asinh", (huge,), math.log(huge) + math.log(2)),
+        ("norm4d", (tiny, tiny, tiny, tiny), 2 * tiny), ("asinh", (huge,),
+        math.log(huge) + math.log(2)),
         ("acosh", (huge,), math.log(huge) + math.log(2)), ("lgamma", (tiny,), -math.log(tiny)),
     ):  # fmt: skip
         overload = next(o for o in signatures()[name].overloads if o.result == dtype)

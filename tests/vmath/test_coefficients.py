@@ -10,12 +10,12 @@ from typing import Any
 import mpmath as mp
 import pytest
 
-from tritium.lowering.vmath import coefficients
+from tritium.lowering.vmath import coefficients, special_coefficients
 
 
-def _load_tool() -> Any:
-    path = Path(__file__).parents[2] / "tools" / "fit_polynomials.py"
-    spec = importlib.util.spec_from_file_location("fit_polynomials", path)
+def _load_tool(name: str) -> Any:
+    path = Path(__file__).parents[2] / "tools" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
@@ -25,7 +25,8 @@ def _load_tool() -> Any:
     return module
 
 
-tool = _load_tool()
+tool = _load_tool("fit_polynomials")
+special = _load_tool("fit_special")
 
 
 @pytest.mark.parametrize("name", tool.FITS)
@@ -35,6 +36,21 @@ def test_error_is_within_its_limit(name: str) -> None:
         stored = getattr(coefficients, name)
         assert len(stored) == fit.degree + 1
         assert tool.error_of(fit, stored, 150) <= fit.limit
+
+
+@pytest.mark.parametrize("name", special.FITS)
+def test_error_of_special_functions(name: str) -> None:
+    fit = special.FITS[name]
+    with mp.workdps(tool.DIGITS):
+        stored = getattr(special_coefficients, name)
+        assert len(stored) == fit.degree + 1
+        assert tool.error_of(fit, stored, 60) <= fit.limit
+
+
+def test_zeros_of_bessel_functions() -> None:
+    for name, zero in special.ZEROS.items():
+        high, low = getattr(special_coefficients, name)
+        assert high == float(zero) and abs(zero - high - mp.mpf(low)) < 1e-30
 
 
 def test_the_generator_reproduces_a_fit() -> None:

@@ -40,6 +40,7 @@ UNARY: dict[str, tuple[Callable[[Array], Array], Callable[[Any], Any]]] = {
     "erf": (scipy.special.erf, mp.erf),
     "erfc": (scipy.special.erfc, mp.erfc),
     "cbrt": (np.cbrt, lambda x: mp.sign(x) * mp.cbrt(abs(x))),
+    "rcbrt": (lambda x: 1 / np.cbrt(x), lambda x: mp.sign(x) / mp.cbrt(abs(x))),
     "rsqrt": (lambda x: 1 / np.sqrt(x), lambda x: 1 / mp.sqrt(x)),
     "sqrt": (np.sqrt, mp.sqrt),
     "floor": (np.floor, mp.floor),
@@ -264,7 +265,7 @@ def test_an_outlined_function_is_defined_once() -> None:
 def test_messages() -> None:
     f = Function(Module(), "f", [("float", "x", ""), ("double", "y", ""), ("i32", "i", "")])
     x, y, i = f.arguments
-    with pytest.raises(NotImplementedError, match="no function 'gamma'; there are acos, asin"):
+    with pytest.raises(NotImplementedError, match="no function 'gamma'; there are acos, "):
         vmath.call(f, "gamma", x, features=())
     with pytest.raises(TypeError, match="pow: 1 arguments given; it takes 2"):
         vmath.call(f, "pow", x, features=())

@@ -98,7 +98,7 @@ isinf: f>b=isinff d>b=isinfd: whether it is infinite
 isnan: f>b=isnanf d>b=isnand: whether it is NaN
 j0: f d: the Bessel function of the first kind of order 0
 j1: f d: the Bessel function of the first kind of order 1
-jn: if>f=jnf id>d=jn: the Bessel function of the first kind of order x, at y; NaN for a negative order
+jn: if>f=jnf id>d=jn: the Bessel function of the first kind of order x >= 0, at y
 ldexp: fi di: x * 2^y
 lgamma: f d: the logarithm of the magnitude of the gamma function
 ll2double_*: l>d=ll2double_*: x as fp64
@@ -155,7 +155,7 @@ ull2double_*: m>d=ull2double_*: x as fp64
 ull2float_*: m>f=ull2float_*: x as fp32
 y0: f d: the Bessel function of the second kind of order 0
 y1: f d: the Bessel function of the second kind of order 1
-yn: if>f=ynf id>d=yn: the Bessel function of the second kind of order x, at y; NaN for a negative order
+yn: if>f=ynf id>d=yn: the Bessel function of the second kind of order x >= 0, at y
 """
 
 

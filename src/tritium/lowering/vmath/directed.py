@@ -17,7 +17,7 @@ _PLAIN = {"fadd", "fsub", "fmul", "fdiv"}
 
 
 def compute(operation: str, direction: str, *args: Lanes, result: str = "") -> Lanes:
-    """`operation` (fadd, fsub, fmul, fdiv, sqrt, fma, fptrunc, sitofp, uitofp) of the lanes, rounded
+    """`operation` (fadd, fsub, fmul, fdiv, sqrt, fma, fptrunc, sitofp, uitofp) of lanes, rounded
     in `direction` (rn, rz, ru, rd), with the lane type `result` (that of the arguments)."""
     base = result or args[0].base
     if direction == "rn":

@@ -1,7 +1,7 @@
 """erfcx and normcdf; erfinv, erfcinv and normcdfinv.
 
-The inverses: with y = erfc(x) and w = -log(y (2 - y)): x is 1 - y times a function of w where w is small, and a
-function of sqrt(w) beyond (after Giles 2012, with fits of our own).
+The inverses: with y = erfc(x) and w = -log(y (2 - y)), x is 1 - y times a function of w where w is
+small, and a function of sqrt(w) beyond (after Giles 2012, with fits of our own).
 """
 
 from __future__ import annotations

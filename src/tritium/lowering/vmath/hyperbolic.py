@@ -1,4 +1,4 @@
-"""The inverse hyperbolic functions, by log1p of an argument without cancellation (fdlibm's forms)."""
+"""The inverse hyperbolic functions, by log1p of what has no cancellation (fdlibm's forms)."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def absolute_difference(x: Lanes, y: Lanes, z: Lanes, signed: bool) -> Lanes:
 
 
 def permute_bytes(x: Lanes, y: Lanes, selector: Lanes) -> Lanes:
-    """Byte i of the result is byte s of the eight of (x, y), s being bits 4i to 4i + 2 of selector."""
+    """Byte i is byte s of the eight of (x, y), s being bits 4i to 4i + 2 of the selector."""
     both = x.cast("zext", "i64") | (y.cast("zext", "i64") << 32)
     result = x.constant(0)
     for i in range(4):

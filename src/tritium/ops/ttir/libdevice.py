@@ -1,8 +1,8 @@
-"""What the functions of libdevice mean, on NumPy arrays: those that NumPy or exact arithmetic gives.
+"""What the functions of libdevice mean, on NumPy arrays: those that NumPy or exact numbers give.
 
 `definition(symbol)` takes arrays as an op's `evaluate` does (integers are signed, fp32 stays fp32)
-and returns one that is still to be converted to the result's dtype. The special functions that NumPy
-lacks come from `Context.external`.
+and returns one that is still to be converted to the result's dtype. The special functions that
+NumPy lacks come from `Context.external`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _definitions() -> dict[str, Definition]:
     table: dict[str, Definition] = {}
     for name, function in {**_FLOATS, "exp10": _exp10, "rsqrt": _rsqrt, "fdim": _fdim,
                            "remainder": _each(math.remainder), "erf": _each(math.erf),
-                           "erfc": _each(math.erfc), "logb": _logb, "round": _round}.items():  # fmt: skip
+                           "erfc": _each(math.erfc), "logb": _logb,
+                           "round": _round}.items():  # fmt: skip
         table[name] = table[f"{name}f"] = partial(_wide, function)
     for suffix in ("", "f"):
         table |= {
@@ -406,7 +407,8 @@ def _integers() -> Iterator[tuple[str, Definition]]:
     for prefix, signed in (("", True), ("u", False)):
         functions: dict[str, Callable[..., int]] = {
             "max": max, "min": min, "mulhi": partial(_high_product, bits=32),
-            "mul64hi": partial(_high_product, bits=64), "mul24": partial(_product_24, signed=signed),
+            "mul64hi": partial(_high_product, bits=64), "mul24": partial(_product_24,
+            signed=signed),
             "sad": _distance, "hadd": partial(_average, up=0), "rhadd": partial(_average, up=1),
         }  # fmt: skip
         for name, function in functions.items():

@@ -1,0 +1,71 @@
+"""Measure the largest errors of libdevice's functions on this CPU, for docs/libdevice.md.
+
+    python -m tools.measure_libdevice [COUNT]      # numbers an argument and function; 20000
+
+Errors are distances from the correctly rounded result (by mpmath), as NVIDIA states its bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tests.libdevice import bounds, exact
+from tests.libdevice.support import STORED, defined, native
+from tests.libdevice.test_accuracy import BESSEL, errors, inputs
+from tritium.language.extra.signatures import Signature, signatures
+
+PAGE = Path(__file__).parents[1] / "docs" / "libdevice.md"
+START, END = "<!-- measured -->\n", "<!-- /measured -->\n"
+SHORT = {"float32": "fp32", "float64": "fp64"}
+
+
+def _bound(name: str, dtype: str) -> str:
+    limit = bounds.ulp(name, dtype)
+    absolute = f"{bounds.ABSOLUTE[dtype]:.1e}"
+    if name in BESSEL and math.isinf(limit):
+        return f"{absolute} absolute"
+    if name in BESSEL:
+        return f"{limit:g}; {absolute} absolute from 8 on"
+    return "2^-20 relative" if math.isinf(limit) else f"{limit:g}"
+
+
+def _rows(signature: Signature, count: int) -> list[str]:
+    name, rows = signature.name, []
+    for overload in signature.overloads:
+        if "powi" in overload.symbol:
+            continue
+        arrays = inputs(name, overload, count, 11)
+        wanted = exact.expected(name, STORED[overload.result], *arrays)
+        measured = [
+            np.max(errors(name, overload, arrays, actual, wanted))
+            for actual in (native(overload, *arrays), defined(overload, *arrays))
+        ]
+        print(name, overload.result, *measured, file=sys.stderr, flush=True)
+        dtype = overload.result
+        found = [f"{m:g}" for m in measured]
+        if name in ("jn", "yn", "rcp64h"):
+            found = ["within"] * 2 if max(measured) == 0 else found
+        cells = (f"`{name}`", SHORT[dtype], *found, _bound(name, dtype))
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 20000
+    lines = ["| function | dtype | CPU | interpreter | CUDA |", "|---|---|---|---|---|"]
+    for name, signature in signatures().items():
+        if name in exact.FUNCTIONS:
+            # Two arguments, long loops: fewer numbers.
+            lines += _rows(signature, count // 10 if name in ("jn", "yn") else count)
+    text = PAGE.read_text()
+    before, _, rest = text.partition(START)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + START + "\n".join(lines) + "\n" + END + after)
+
+
+if __name__ == "__main__":
+    main()
