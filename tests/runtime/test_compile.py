@@ -212,7 +212,7 @@ def test_variables_that_make_another_entry(
     first = tritium.compile(source())
     monkeypatch.setenv(name, value)
     assert tritium.compile(source()).hash != first.hash
-    assert len(list(fresh_cache.iterdir())) == 2
+    assert len(list(fresh_cache.glob("*/add_kernel.json"))) == 2
 
 
 @pytest.mark.parametrize("name", ["TRITON_REPRODUCER_PATH", "TRITON_KERNEL_DUMP", "UNRELATED"])
