@@ -18,11 +18,12 @@ from tritium.compiler import ASTSource, CompiledKernel, compile
 from tritium.language.constexpr import constexpr_function, unwrap
 from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
+from tritium.runtime.hook_info import JitFunctionInfo, hook_info
 from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.launching import Teacher
 from tritium.runtime.locks import ForkSafeLock
-from tritium.runtime.serialize import from_json, to_json
+from tritium.runtime.serialize import from_json
 from tritium.runtime.specialize import (
     attributes_of,
     constants_of,
@@ -62,13 +63,6 @@ class _DeviceCaches(dict[Any, DeviceCache]):
 
     def __missing__(self, device: Any) -> DeviceCache:
         return self.setdefault(device, self._make())
-
-
-class JitFunctionInfo:
-    """Names of a kernel, for hooks."""
-
-    def __init__(self, module: str, name: str, jit_function: JITFunction[Any]):
-        self.module, self.name, self.jit_function = module, name, jit_function
 
 
 class JITFunction(JITCallable, KernelInterface[T]):
@@ -300,7 +294,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         info: dict[str, Any] = {}
         if before is not None or after is not None:
             details = (text, signature, device, constants, parsed, attrs, launch.warmup)
-            info = self._hook_info(*details)
+            info = hook_info(self, *details)
         if before is not None and before(already_compiled=False, **info):
             return None
         source = self.ASTSource(self, signature, constants, attrs)
@@ -337,50 +331,6 @@ class JITFunction(JITCallable, KernelInterface[T]):
         for name in options:
             if name not in known and name not in _FOREIGN_OPTIONS:
                 raise KeyError(f"Keyword argument {name} was specified but unrecognised")
-
-    def _hook_info(
-        self,
-        key: str,
-        signature: Mapping[str, Any],
-        device: Any,
-        constants: Mapping[Any, Any],
-        options: Any,
-        attrs: Mapping[Any, Any],
-        warmup: bool,
-    ) -> dict[str, Any]:
-        types = ", ".join(f"{name}: {t}" for name, t in signature.items())
-        shown = {n: getattr(options, n) for n in ("num_warps", "num_ctas", "num_stages")
-                 if hasattr(options, n)}  # fmt: skip
-        details = ", ".join(f"{n}={v}" for n, v in shown.items())
-        data = json.dumps(
-            {
-                "name": self.qualified_name,
-                "signature": {k: to_json(v) for k, v in signature.items()},
-                "constant_keys": [list(p) for p in constants],
-                "constant_vals": [to_json(v) for v in constants.values()],
-                "attrs_keys": [list(p) for p in attrs],
-                "attrs_vals": list(attrs.values()),
-                "options": {k: to_json(v) for k, v in options.__dict__.items()},
-                "key": key,
-            }
-        )
-        return {
-            "key": key,
-            "repr": f"{self.__name__}[{details}]({types})",
-            "fn": JitFunctionInfo(self.__module__, self.__name__, self),
-            "compile": {
-                "signature": signature,
-                "device": device,
-                "constants": constants,
-                "configs": [attrs],
-                "extern_libs": getattr(options, "extern_libs", None),
-                "specialization_data": data,
-                "is_warmup": warmup,
-                "key": key,
-                **options.__dict__,
-            },
-            "is_manual_warmup": warmup,
-        }
 
     def preload(self, specialization_data: str) -> CompiledKernel:
         """Compile again what a hook was told (`specialization_data`), so that the launch it came
@@ -517,6 +467,7 @@ def jit(
 __all__ = [
     "JITCallable",
     "JITFunction",
+    "JitFunctionInfo",
     "KernelInterface",
     "KernelParam",
     "MockTensor",
