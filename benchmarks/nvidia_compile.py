@@ -4,8 +4,9 @@
 
 Every sample is a fresh process with an empty cache that imports one of the two, compiles a small
 kernel (so that what is loaded once a process is loaded), then the case, from Python source to
-cubin; the time is that of the case, on the clock and of the processor. Samples of the two alternate. With `--first` the case is the
-first kernel of its process. Both use the same ptxas: that of `TRITON_PTXAS_PATH`, else of the PATH.
+cubin; the time is that of the case, on the clock and of the processor. Samples of the two
+alternate. With `--first` the case is the first kernel of its process. Both use the same ptxas: that
+of `TRITON_PTXAS_PATH`, else of the PATH.
 """
 
 from __future__ import annotations
