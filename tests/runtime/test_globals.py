@@ -290,3 +290,32 @@ def kernel(out):
     module.PLAIN = 43
     with pytest.raises(RuntimeError, match=r"PLAIN has changed .*, from 42 to 43"):
         module.kernel[(1,)](out)
+
+
+def test_a_changed_dtype(tmp_path: Path) -> None:
+    module = _module(
+        "DTYPE = tl.float16\n\n@tritium.jit\ndef kernel(out):\n"
+        "    tl.store(out, tl.full([], 1.0001, DTYPE).to(tl.float32))\n",
+        tmp_path,
+    )
+    out = np.zeros(1, np.float32)
+    module.kernel[(1,)](out)
+    assert out[0] == 1
+    module.DTYPE = tl.float32
+    with pytest.raises(RuntimeError, match="Global variable DTYPE has changed"):
+        module.kernel[(1,)](out)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["other(1)", "tl.sum(tl.full([2], N, tl.int32), 0)", "[other(i) for i in (1, 2)][0]"],
+)
+def test_names_in_the_body_are_followed(body: str, tmp_path: Path) -> None:
+    """Where the code names more than the language, the source is looked through."""
+    source = (
+        "N = tl.constexpr(4)\n\n@tritium.jit\ndef other(x):\n    return x + 1\n\n"
+        f"@tritium.jit\ndef kernel(out):\n    tl.store(out, {body})\n"
+    )
+    key = _key(source, tmp_path)
+    assert _key(source.replace("x + 1", "x + 2").replace("constexpr(4)", "constexpr(5)"),
+                tmp_path) != key  # fmt: skip

@@ -13,7 +13,7 @@ from tritium import knobs
 from tritium.backends.base import DriverBase, backends
 from tritium.backends.cpu import compiler as compiler  # small, and always needed
 from tritium.backends.cpu.driver import CPUDriver
-from tritium.backends.nvidia import driver as nvidia  # noqa: F401  (always asked for a device)
+from tritium.backends.nvidia.driver import CudaDriver
 
 
 class DriverConfig:
@@ -56,8 +56,11 @@ class DriverConfig:
 def _find() -> DriverBase:
     if knobs.runtime.use_cpu:
         return CPUDriver()
-    others = (backends.driver(name) for name in backends if name != "cpu")
-    usable = [driver for driver in others if driver.is_active()]
+    usable: list[type[DriverBase]] = [CudaDriver] if CudaDriver.is_active() else []
+    if not usable:
+        CPUDriver.prepare()  # most likely: while plug-ins are looked for
+    others = (backends.driver(name) for name in backends if name not in ("cpu", "nvidia"))
+    usable += [driver for driver in others if driver.is_active()]
     if len(usable) > 1:
         raise RuntimeError(
             f"{len(usable)} active drivers ({[d.__name__ for d in usable]}). "

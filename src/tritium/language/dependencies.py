@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeGuard
 
 from tritium.language import syntax
@@ -30,6 +30,7 @@ class Callable(Protocol):
     __name__: str
     __module__: str
     used_global_vals: Globals
+    _unsafe_src_changed: bool
 
     @property
     def src(self) -> str: ...
@@ -51,7 +52,8 @@ def digest(function: Callable) -> tuple[str, Globals]:
     Raises `RuntimeError` when two functions have seen different values of one global.
     """
     finder = _Finder(function)
-    finder.visit(syntax.parse(function.src))
+    if not finder.names_only_the_language(function):
+        finder.visit(syntax.parse(function.src))
     finder.add_defaults(function.fn)
     text = "\n".join(
         [
@@ -64,6 +66,14 @@ def digest(function: Callable) -> tuple[str, Globals]:
     return hashlib.sha256(text.encode()).hexdigest(), finder.globals
 
 
+def _is_language(value: object) -> bool:
+    """Whether a value is a module, a class or a function of the language's library."""
+    if isinstance(value, ModuleType):
+        return f"{value.__name__}.".startswith(_OWN + ".")
+    defined = isinstance(value, (type, FunctionType)) or is_builtin(value) or is_jit_callable(value)
+    return defined and value.__module__.startswith(_OWN + ".")
+
+
 class _Finder(ast.NodeVisitor):
     def __init__(self, function: Callable):
         self.name = function.__name__
@@ -72,6 +82,20 @@ class _Finder(ast.NodeVisitor):
         self.parts: list[str] = []
         self.globals: Globals = {}
         self.locals: set[str] = set()
+
+    def names_only_the_language(self, function: Callable) -> bool:
+        """Whether nothing is to be found in the source, by the names in its code: parsing it takes
+        longer than all else that is done in Python for a kernel from the cache."""
+        if function._unsafe_src_changed:  # pyright: ignore[reportPrivateUsage]  (the reference's name)
+            return False
+        pending = [function.fn.__code__]
+        while pending:
+            code = pending.pop()
+            for name in (*code.co_names, *code.co_freevars):
+                if name in self.scope and not _is_language(self.scope[name]):
+                    return False
+            pending += [c for c in code.co_consts if isinstance(c, CodeType)]
+        return True
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         arguments = node.args
@@ -133,7 +157,7 @@ class _Finder(ast.NodeVisitor):
             or callable(unwrap(value))
             or (
                 getattr(value, "__module__", "").startswith(_OWN + ".")
-                and not isinstance(value, constexpr)
+                and not isinstance(value, (constexpr, base_type))
             )
         ):
             namespace = self.namespace if name in self.namespace else self.scope

@@ -202,6 +202,12 @@ class CPUDriver(DriverBase):
     def is_active(cls) -> bool:
         return True
 
+    @classmethod
+    def prepare(cls) -> None:
+        """Begin what the first launch needs, as far as it goes on beside Python."""
+        host()  # first: it asks LLVM, which answers one thread at a time
+        prepare()
+
     def get_current_device(self) -> int:
         """The CPU is one device: 0."""
         return 0
@@ -222,9 +228,7 @@ class CPUDriver(DriverBase):
         return 0, 0
 
     def get_current_target(self) -> GPUTarget:
-        target = GPUTarget("cpu", host().cpu, 1)
-        prepare()
-        return target
+        return GPUTarget("cpu", host().cpu, 1)
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         if ty.startswith("*"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 
 # Used where the operating system does not tell (bytes): small figures, safe for blocking.
-DEFAULT_L1D, DEFAULT_L2, DEFAULT_L3 = 32 << 10, 512 << 10, 4 << 20
+DEFAULT_L2, DEFAULT_L3 = 512 << 10, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,12 @@ class Host:
         cpu: LLVM's name of it (`znver4`, `skylake-avx512`, `apple-m1`).
         features: what it has, by LLVM's names (`avx512f`, `neon`), sorted.
         feature_string: features it has and has not (`+avx2,-sse4a,...`), as LLVM takes them.
-        l1d, l2, l3: bytes of data cache that one core reaches; `l3` may be shared.
+        l2, l3: bytes of cache that one core reaches; `l3` may be shared.
     """
 
     cpu: str
     features: tuple[str, ...]
     feature_string: str
-    l1d: int
     l2: int
     l3: int
 
@@ -48,17 +47,18 @@ class Host:
         return 32 if wide else 16
 
 
-def _data_caches(cpu: int = 0) -> dict[int, int]:
-    """Bytes of data cache by level, as far as Linux's sysfs tells."""
+def _caches(cpu: int = 0) -> dict[int, int]:
+    """Bytes of cache by level from the second, as far as Linux's sysfs tells."""
     found: dict[int, int] = {}
     for index in range(8):
         folder = f"/sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
         try:
-            if _first_line(f"{folder}/type") == "Instruction":
+            level = int(_first_line(f"{folder}/level"))
+            if level == 1:  # the only one that instructions have to themselves
                 continue
             text = _first_line(f"{folder}/size")
             unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
-            found[int(_first_line(f"{folder}/level"))] = int(text[:-1] if unit else text) << unit
+            found[level] = int(text[:-1] if unit else text) << unit
         except FileNotFoundError:
             break
         except (OSError, ValueError):
@@ -82,12 +82,11 @@ def host() -> Host:
         features: dict[str, bool] = dict(llvm.get_host_cpu_features())  # pyright: ignore
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
-    caches = _data_caches()
+    caches = _caches()
     return Host(
         cpu=llvm.get_host_cpu_name(),
         features=tuple(sorted(name for name, has in features.items() if has)),
         feature_string=",".join(f"{'+' if has else '-'}{n}" for n, has in sorted(features.items())),
-        l1d=caches.get(1, DEFAULT_L1D),
         l2=caches.get(2, DEFAULT_L2),
         l3=caches.get(3, DEFAULT_L3),
     )
