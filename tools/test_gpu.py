@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 DEFAULT = ("tests/nvidia", "tests/conformance", "tests/e2e/test_kernels.py")
 SAMPLE = ("tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py")
 RETRIES = 40
-"""Processes for one file at most: each ends with a test that is hung or lost the device."""
+"""Processes for one file at most: each ends in a test that hangs, or that loses the device."""
 
 
 def files_of(paths: list[str]) -> list[Path]:
@@ -59,10 +59,10 @@ def run_file(path: Path, folder: Path, options: argparse.Namespace) -> list[dict
         if done.returncode in (0, 1, 5):
             break
         if not grown:  # nothing was recorded: the process itself failed
-            problem = (done.stdout + done.stderr)[-2000:]
+            problem = (done.stdout + done.stderr)[-2000:] or f"exit code {done.returncode}"
             break
     lines = record.read_text().splitlines() if record.exists() else []
-    results = [json.loads(line) for line in lines]
+    results = list({entry["id"]: entry for entry in map(json.loads, lines)}.values())
     if problem:
         results.append({"id": name, "outcome": "crashed", "seconds": 0, "text": problem})
     return results

@@ -26,7 +26,8 @@ class Watchdog:
 
     Args:
         limit: seconds that a test may take.
-        record: a file that gets a line of JSON for each test: `id`, `outcome`, `seconds`, `text`.
+        record: a file that gets lines of JSON for each test: `id`, `outcome`, `seconds`, `text`.
+            The last one of a test counts; before it runs, one says that it ended the process.
     """
 
     def __init__(self, limit: float, record: str | None):
@@ -58,6 +59,7 @@ class Watchdog:
         timer = threading.Timer(self._limit, give_up)
         timer.daemon = True
         timer.start()
+        self._write(item.nodeid, "crashed", text="the process ended in this test")
         try:
             return (yield)
         finally:

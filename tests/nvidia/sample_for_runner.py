@@ -1,0 +1,20 @@
+"""Tests that `test_runner.py` runs: two are well, one hangs, one ends the process."""
+
+import os
+import time
+
+
+def test_before():
+    pass
+
+
+def test_that_hangs():
+    time.sleep(100)
+
+
+def test_that_ends_the_process():
+    os._exit(9)
+
+
+def test_after():
+    pass
