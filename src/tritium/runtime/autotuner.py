@@ -16,7 +16,13 @@ from tritium import knobs
 from tritium.backends.active import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime.children import ChildError
-from tritium.runtime.compile_ahead import Outcome, Workers, compile_ahead, workers_for
+from tritium.runtime.compile_ahead import (
+    Outcome,
+    Workers,
+    compile_ahead,
+    one_by_one,
+    workers_for,
+)
 from tritium.runtime.computed import Heuristics, heuristics
 from tritium.runtime.configs import Config, Hook, checked, with_config
 from tritium.runtime.interface import KernelInterface
@@ -244,7 +250,7 @@ class Autotuner(KernelInterface[Any]):
         workers: Workers | None,
     ) -> Iterator[Outcome]:
         """The configurations, each when it is compiled (or at once, without workers)."""
-        if workers is None:
+        if not self._is_plain:
             return (Outcome(config, None) for config in configs)
 
         def ask(config: Config) -> None:
@@ -253,6 +259,8 @@ class Autotuner(KernelInterface[Any]):
                 config.pre_hook({**(self.nargs or {}), **current})
             self.fn.run(*args, **{**current, "warmup": True})
 
+        if workers is None:
+            return one_by_one(configs, ask)
         return compile_ahead(configs, ask, workers)
 
     def check_disk_cache(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -145,6 +145,14 @@ def workers_for(executor: Executor | None, limit: float) -> Workers | None:
         return ExecutorWorkers(executor, limit)
     count = knobs.autotuning.workers
     return LocalWorkers(count, limit) if count > 1 and children.available() else None
+
+
+def one_by_one(items: Iterable[Any], warmup: Callable[[Any], Any]) -> Iterator[Outcome]:
+    """Compile for every item in this process, when it is asked for; see `compile_ahead`."""
+    for item in items:
+        with suppress(Exception):
+            warmup(item)
+        yield Outcome(item, None)
 
 
 def compile_ahead(
