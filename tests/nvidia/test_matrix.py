@@ -101,3 +101,19 @@ def test_results_of_products_go_through_shared_memory_as_matrices(arch: int):
 def test_wide_elements_are_stored_by_two():
     text = to_ptx(change("f32"))
     assert text.count("st.shared.v2.b32") == 16 and text.count("ld.shared.v4.b32") == 8
+
+
+def test_moves_within_a_warp_are_shuffles():
+    """Two elements a thread along rows to two along columns: no shared memory."""
+    head = "".join(
+        f"#{name} = #ttg.blocked<{{sizePerThread = [{size}], threadsPerWarp = [{threads}], "
+        "warpsPerCTA = [4, 1], order = [1, 0]}>\n"
+        for name, size, threads in (("a", "1, 2", "2, 16"), ("b", "2, 1", "1, 32"))
+    )
+    body = """
+    %x = tt.splat %v : f32 -> tensor<8x32xf32, #a>
+    %y = ttg.convert_layout %x : tensor<8x32xf32, #a> -> tensor<8x32xf32, #b>
+    %s = tt.splat %p : !tt.ptr<f32> -> tensor<8x32x!tt.ptr<f32>, #b>
+    tt.store %s, %y : tensor<8x32x!tt.ptr<f32>, #b>"""
+    text = to_ptx(kernel_text(body, "%p: !tt.ptr<f32>, %v: f32", head=head))
+    assert text.count("shfl.sync.idx") in (2, 4) and ".shared" not in text

@@ -10,6 +10,7 @@ from typing import Any
 from tritium.backends.nvidia.lower.access import from_memory, store_words, to_memory
 from tritium.backends.nvidia.lower.context import Context, bits_of, layout_of
 from tritium.backends.nvidia.lower.control import inline
+from tritium.backends.nvidia.lower.shuffles import shuffle_xor
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, dim
@@ -105,45 +106,6 @@ def _tree(items: list[list[Value]], combine: Any) -> list[Value]:
     while len(items) > 1:
         items = [combine(a, b) for a, b in zip(items[::2], items[1::2], strict=False)]
     return items[0]
-
-
-def shuffle_xor(c: Context, value: Value, mask: int) -> Value:
-    """The value of the lane whose number differs in `mask`."""
-    return _shuffled(c, "bfly", value, c.i32(mask))
-
-
-def shuffle(c: Context, value: Value, lane: Value) -> Value:
-    """The value of another lane (modulo 32)."""
-    return _shuffled(c, "idx", value, lane)
-
-
-def _shuffled(c: Context, kind: str, value: Value, which: Value) -> Value:
-    bits = bits_of(value.type)
-    words = c.pack([value], "i32") if bits == 32 else _to_words(c, value)
-    name = f"llvm.nvvm.shfl.sync.{kind}.i32"
-    c.f.module.declare(name, "i32", ["i32"] * 4)
-    moved = [
-        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {which}, i32 31) {c.convergent}")
-        for w in words
-    ]
-    return c.as_type(moved[0], value.type) if bits == 32 else _from_words(c, moved, value.type)
-
-
-def _to_words(c: Context, value: Value) -> list[Value]:
-    bits = bits_of(value.type)
-    plain = c.as_type(value, f"i{bits}")
-    if bits < 32:
-        return [c.f.cast("zext", plain, "i32")]
-    halves = c.f.cast("bitcast", plain, "<2 x i32>")
-    return [c.f.extract(halves, i) for i in range(2)]
-
-
-def _from_words(c: Context, words: list[Value], type: str) -> Value:
-    bits = bits_of(type)
-    if bits < 32:
-        return c.as_type(c.f.cast("trunc", words[0], f"i{bits}"), type)
-    pair = c.f.insert(c.f.insert(Value("<2 x i32>", "poison"), words[0], 0), words[1], 1)
-    return c.as_type(c.f.cast("bitcast", pair, "i64"), type)
 
 
 def _across_warps(

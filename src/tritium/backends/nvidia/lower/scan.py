@@ -12,7 +12,8 @@ from typing import Any
 from tritium.backends.nvidia.lower.access import from_memory, store_words, to_memory
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.control import inline
-from tritium.backends.nvidia.lower.reduce import Split, shuffle, split_axis
+from tritium.backends.nvidia.lower.reduce import Split, split_axis
+from tritium.backends.nvidia.lower.shuffles import shuffle
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, dim

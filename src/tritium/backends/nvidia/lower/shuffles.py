@@ -56,20 +56,40 @@ def shuffled(
     return results
 
 
+def shuffle_xor(c: Context, value: Value, mask: int) -> Value:
+    """The value of the lane whose number differs in `mask`."""
+    return _shuffled(c, "bfly", value, c.i32(mask))
+
+
 def shuffle(c: Context, value: Value, lane: Value) -> Value:
-    """The value that another lane has."""
-    name = "llvm.nvvm.shfl.sync.idx.i32"
+    """The value of another lane (modulo 32)."""
+    return _shuffled(c, "idx", value, lane)
+
+
+def _shuffled(c: Context, kind: str, value: Value, which: Value) -> Value:
+    bits = bits_of(value.type)
+    words = c.pack([value], "i32") if bits == 32 else _to_words(c, value)
+    name = f"llvm.nvvm.shfl.sync.{kind}.i32"
     c.f.module.declare(name, "i32", ["i32"] * 4)
+    moved = [
+        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {which}, i32 31) {c.convergent}")
+        for w in words
+    ]
+    return c.as_type(moved[0], value.type) if bits == 32 else _from_words(c, moved, value.type)
+
+
+def _to_words(c: Context, value: Value) -> list[Value]:
     bits = bits_of(value.type)
     plain = c.as_type(value, f"i{bits}")
     if bits < 32:
-        words = [c.f.cast("zext", plain, "i32")]
-    else:
-        words = c.unpack([plain], "i32")
-    moved = [
-        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {lane}, i32 31) {c.convergent}")
-        for w in words
-    ]
+        return [c.f.cast("zext", plain, "i32")]
+    halves = c.f.cast("bitcast", plain, "<2 x i32>")
+    return [c.f.extract(halves, i) for i in range(2)]
+
+
+def _from_words(c: Context, words: list[Value], type: str) -> Value:
+    bits = bits_of(type)
     if bits < 32:
-        return c.as_type(c.f.cast("trunc", moved[0], f"i{bits}"), value.type)
-    return c.as_type(c.pack(moved, f"i{bits}")[0], value.type)
+        return c.as_type(c.f.cast("trunc", words[0], f"i{bits}"), type)
+    pair = c.f.insert(c.f.insert(Value("<2 x i32>", "poison"), words[0], 0), words[1], 1)
+    return c.as_type(c.f.cast("bitcast", pair, "i64"), type)
