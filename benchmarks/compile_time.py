@@ -79,9 +79,11 @@ if __name__ == "__main__":
     kernel: str = arguments.kernel
     if arguments.loaded:
         launch("softmax" if kernel != "softmax" else "add")
-    (first, processor), (second, _) = seconds(kernel), seconds(kernel)
+    # The second launch makes the native launcher of the kernel, from the cache; then all is ready.
+    (first, processor), (second, _), (third, _) = (seconds(kernel) for _ in range(3))
     ready = {
-        "ready_ms": (first - second) * 1e3,
+        "ready_ms": (first - third) * 1e3,
+        "second_ms": (second - third) * 1e3,
         "cpu_ms": processor * 1e3,
         "import_ms": (imported - started) * 1e3,
     }
