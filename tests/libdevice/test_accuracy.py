@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,18 @@ def test_a_wrong_result_is_noticed() -> None:
         check("j0", overload, arrays, actual, wanted)
 
 
+def test_the_page_states_every_function_and_its_bound() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "libdevice.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    table = {(row[0].strip("`"), row[1]): row[2:] for row in rows if len(row) == 5}
+    for name, overload in CASES:
+        cpu, interpreter, stated = table[name, {"float32": "fp32"}.get(overload.result, "fp64")]
+        limit = bounds.ulp(name, overload.result)
+        if not np.isinf(limit):
+            assert float(stated.split(";")[0]) == limit
+            assert max(float(cpu), float(interpreter)) <= limit
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
@@ -121,7 +134,8 @@ def _dense(low: float, high: float, dtype: Any) -> Array:
     "name, low, high",
     [("j0", 0, 9), ("j1", 0, 9), ("y0", 1e-3, 9), ("y1", 1e-3, 9), ("lgamma", -2.2, 10),
      ("tgamma", -30, 30), ("erfinv", -1, 1), ("erfcinv", 1e-6, 2), ("normcdfinv", 1e-6, 1),
-     ("erfcx", -5, 40), ("normcdf", -38, 9), ("cyl_bessel_i0", -20, 20), ("cyl_bessel_i1", -20, 20)],
+     ("erfcx", -5, 40), ("normcdf", -38, 9), ("cyl_bessel_i0", -20, 20), ("cyl_bessel_i1", -20,
+     20)],
 )  # fmt: skip
 def test_dense(name: str, low: float, high: float, dtype: str) -> None:
     """Where the pieces of the approximations meet, and around their zeros."""

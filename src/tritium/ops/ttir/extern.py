@@ -15,7 +15,6 @@ from tritium.ops.base import Effects, Op
 from tritium.ops.elementwise import check_same_shape
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, string_attr, variadic
-from tritium.ops.ttir.libdevice import definition
 
 
 class ExternElementwiseOp(Op):
@@ -43,6 +42,9 @@ class ExternElementwiseOp(Op):
         return Effects.NONE if self.pure else frozenset({Effects.OTHER})
 
     def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
+        # Here, since it is large and compiling needs none of it.
+        from tritium.ops.ttir.libdevice import definition
+
         function = definition(self.symbol) or context.external(self.symbol)
         return np.asarray(function(*arguments)).astype(ir.numpy_dtype(self.result_types[0]))
 
