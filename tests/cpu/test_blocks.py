@@ -1,4 +1,4 @@
-"""Moves that need no gather: transposed blocks, interleaving, every second element, flips."""
+"""Moves that need no gather: transposed blocks, interleaving, every second element, flips; sums."""
 
 import ml_dtypes
 import numpy as np
@@ -117,3 +117,14 @@ def test_falling_indices_may_wrap():
     out = np.zeros_like(x)
     JITFunction(indexed)[(1,)](x, np.zeros_like(x), out, 64)
     np.testing.assert_array_equal(out, x[(32 - np.arange(64)) % 64])
+
+
+def total(x, out, N: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, N)), 0))
+
+
+def test_sums_of_halves_are_rounded_once():
+    x = np.random.default_rng(3).random(4096).astype(np.float16)
+    out = np.zeros(1, np.float16)
+    JITFunction(total)[(1,)](x, out, 4096)
+    assert out[0] == np.float16(x.astype(np.float64).sum())

@@ -341,7 +341,7 @@ class _Loops:
             at = place(value, number)
             self._pointwise(at)
             for i, reduction in enumerate(self.reductions):
-                new = [e.vec(e.emit(v, at)) for v in reduction.root.values]
+                new = reduction.elements(e, at)
                 if state is not None:
                     new = reduction.combine(state[i][number], new)
                 following[i].append(new)

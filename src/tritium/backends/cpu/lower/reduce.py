@@ -10,6 +10,7 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context, as_tuple
+from tritium.backends.cpu.lower.elementwise import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import value_type
@@ -18,6 +19,7 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, lanes, scalar, vector
 from tritium.lowering.registry import rules
+from tritium.lowering.vmath.convert import fp
 from tritium.ops.arith import ConstantOp, attr_value
 
 _FLOAT_IDENTITY = {
@@ -88,22 +90,34 @@ class Reduction:
         if len(op.regions[0].blocks) != 1:
             raise context.unsupported(op, " (branches in the combine function)")
         self.block: Block = op.regions[0].block
+        ops = list(self.block.ops)
+        single = len(ops) == 2 and len(root.values) == 1 and set(ops[0].operands) == set(
+            self.block.args
+        ) and ops[1].operands[0] is ops[0].results[0]  # fmt: skip
+        self.name = ops[0].name if single else ""
+        self.type = ir.element_type(root.values[0].type)
+        # Sixteen-bit floats would be converted there and back for each element; in float, a sum is
+        # rounded once.
+        small = ir.is_float(self.type) and ir.bit_width(self.type) == 16
+        self.narrow = FORMATS[self.type] if small and self.name in _FLOAT_IDENTITY else None
 
     def identity(self, width: int) -> list[Value] | None:
         """Values that change nothing when combined, if the region is known to have some."""
-        ops = list(self.block.ops)
-        if len(ops) != 2 or len(self.root.values) != 1 or set(ops[0].operands) != set(
-            self.block.args
-        ) or ops[1].operands[0] is not ops[0].results[0]:  # fmt: skip
-            return None
-        type = ir.element_type(self.root.values[0].type)
-        held = value_type(type)
         number: float | int | None
-        if ir.is_float(type):
-            number = _FLOAT_IDENTITY.get(ops[0].name)
+        if ir.is_float(self.type):
+            number = _FLOAT_IDENTITY.get(self.name)
         else:
-            number = _integer_identity(ops[0].name, ir.bit_width(type))
+            number = _integer_identity(self.name, ir.bit_width(self.type))
+        held = "float" if self.narrow else value_type(self.type)
         return None if number is None else [const(vector(held, width), number)]
+
+    def elements(self, e: Emitter, at: At) -> list[Value]:
+        """The operands at a position, as they are accumulated."""
+        values = [e.vec(e.emit(v, at)) for v in self.root.values]
+        if self.narrow is None:
+            return values
+        c = self.context
+        return [fp(c.f, v, self.narrow, "fp32", features=c.features) for v in values]
 
     def combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """The region on two lists of operands."""
@@ -132,6 +146,9 @@ class Reduction:
     def finish(self, e: Emitter, values: list[Value], at: At) -> None:
         """Keep the results: scalars as such, elements of tiles in their buffers."""
         op: Any = self.root.op
+        if self.narrow is not None:
+            c = self.context
+            values = [fp(c.f, v, "fp32", self.narrow, features=c.features) for v in values]
         for result, buffer, value in zip(op.results, self.root.buffers, values, strict=True):
             if buffer is None:
                 if not isinstance(result.type, ir.TensorType):
