@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tritium.runtime import autotune as autotune
     from tritium.runtime import constexpr_function as constexpr_function
     from tritium.runtime import heuristics as heuristics
-    from tritium.runtime import jit as jit
     from tritium.runtime import reinterpret as reinterpret
     from tritium.runtime import set_allocator as set_allocator
+    from tritium.runtime.jit import jit as jit
 
 #: Where each public name lives: the module below `tritium`, and the name in it if that differs.
 _HOMES: dict[str, str] = {
@@ -62,7 +62,7 @@ _HOMES: dict[str, str] = {
     "autotune": "runtime",
     "constexpr_function": "runtime",
     "heuristics": "runtime",
-    "jit": "runtime",
+    "jit": "runtime.jit",
     "must_use_result": "language.core",
     "reinterpret": "runtime",
     "set_allocator": "runtime",

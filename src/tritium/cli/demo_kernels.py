@@ -5,7 +5,7 @@ from __future__ import annotations
 # Parameters of kernels are untyped: they are whatever the kernel is launched with.
 # pyright: basic
 from tritium import language as tl
-from tritium.runtime import jit
+from tritium.runtime.jit import jit
 
 
 @jit

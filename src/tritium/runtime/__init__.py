@@ -18,7 +18,6 @@ from tritium.runtime.jit import (
     MockTensor,
     TensorWrapper,
     constexpr_function,
-    jit,
     reinterpret,
 )
 
@@ -45,7 +44,6 @@ __all__ = [
     "constexpr_function",
     "driver",
     "heuristics",
-    "jit",
     "reinterpret",
     "set_allocator",
 ]
