@@ -9,7 +9,7 @@ from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.values import is_dynamic, wrap
-from tritium.language.base import as_tuple, base_value, is_builtin
+from tritium.language.base import as_tuple, base_value, class_of, is_builtin
 from tritium.language.constexpr import constexpr, unwrap
 
 _VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
@@ -83,7 +83,7 @@ def _members(value: Any) -> list[Any]:
         value = range(*(unwrap(v) for v in (value.start, value.end, value.step)))
     if isinstance(value, tl.tuple):
         return list(value)
-    if isinstance(value, base_value) or not hasattr(value, "__iter__"):
+    if isinstance(value, base_value) or not hasattr(class_of(value), "__iter__"):
         raise TypeError(f"{value!r} cannot be made into a tuple")
     members: list[Any] = list(value)
     return [wrap(v) for v in members]
