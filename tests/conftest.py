@@ -16,7 +16,6 @@ _VARIABLE = "TRITON_CACHE_DIR"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "cpu: of the CPU backend; not with `--device cuda`")
     device.device = config.getoption("--device")
     device.targets = tuple(int(part) for part in config.getoption("--targets").split(","))
     if device.device == "ptx":
