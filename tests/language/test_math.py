@@ -67,7 +67,7 @@ def test_libdevice():
             found = libdevice.pow(x, 2.0)
             np.testing.assert_allclose(found.value, x.value**2, rtol=tolerance)
             assert found.dtype == dtype
-        with pytest.raises(ValueError, match=r"input arg type does not match. .*fp32.*got int32"):
+        with pytest.raises(ValueError, match=r"libdevice.asin: .*\(int32\); it takes \(fp32\) or"):
             libdevice.asin(block([1]))
 
 
