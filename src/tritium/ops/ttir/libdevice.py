@@ -335,7 +335,7 @@ def _bits(x: Any) -> Any:
 
 
 def _leading_zeros(x: Any) -> Any:
-    bits = _bits(x)[..., ::-1]
+    bits: Any = _bits(x)[..., ::-1]
     return np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
 
 
