@@ -336,7 +336,8 @@ def _bits(x: Any) -> Any:
 
 def _leading_zeros(x: Any) -> Any:
     bits: Any = _bits(x)[..., ::-1]
-    return np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
+    zeros: Any = np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
+    return zeros
 
 
 def _find_first_set(x: Any) -> Any:
