@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tritium.errors import OutOfResources as OutOfResources
     from tritium.errors import TritonError as TritonError
     from tritium.language.core import must_use_result as must_use_result
+    from tritium.language.sizes import cdiv as cdiv
+    from tritium.language.sizes import next_power_of_2 as next_power_of_2
     from tritium.runtime import AsyncCompileMode as AsyncCompileMode
     from tritium.runtime import Config as Config
     from tritium.runtime import FutureKernel as FutureKernel
@@ -60,17 +62,19 @@ _HOMES: dict[str, str] = {
     "TensorWrapper": "runtime",
     "aggregate": "language.aggregate:_aggregate",
     "autotune": "runtime",
+    "cdiv": "language.sizes",
     "constexpr_function": "runtime",
     "heuristics": "runtime",
     "jit": "runtime.jit",
     "must_use_result": "language.core",
+    "next_power_of_2": "language.sizes",
     "reinterpret": "runtime",
     "set_allocator": "runtime",
 }
 
 _SUBMODULES = frozenset(
     {
-        *("backends", "compat", "compiler", "errors", "ir", "knobs", "language"),
+        *("_C", "_utils", "backends", "compat", "compiler", "errors", "ir", "knobs", "language"),
         *("passes", "runtime", "target", "testing", "tools"),
     }
 )
@@ -101,16 +105,6 @@ __all__ = [
 ]
 
 
-def cdiv(x: int, y: int) -> int:
-    """The quotient of `x` by `y`, rounded up: the number of blocks of `y` that cover `x`."""
-    return -(-x // y)
-
-
-def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is at least `n`, for `n` of 1 or more; 0 for 0."""
-    return 1 << (n - 1).bit_length() if n > 0 else 0
-
-
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"{__name__}.{name}")
@@ -124,4 +118,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOMES, *_SUBMODULES, "__version__"})
+    modules = {name for name in _SUBMODULES if not name.startswith("_")}
+    return sorted({*__all__, *_HOMES, *modules, "__version__"})

@@ -81,6 +81,10 @@ class BaseBackend(ABC):
     def get_module_map(self) -> Mapping[str, ModuleType]:
         """Replacements of modules of the language (`triton.language.extra.libdevice`)."""
 
+    def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
+        """What the reference's code generator asks of a backend; ours asks `target_features`."""
+        return {}
+
     def target_features(self, options: Any) -> TargetFeatures:
         """What the language may use on this target."""
         return TargetFeatures(name=self.target.backend)

@@ -7,13 +7,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Language
+from tritium.backends.base import BaseBackend, Language, make_backend
 from tritium.errors import CompilationError
 from tritium.language.constexpr import unwrap
 from tritium.language.function import JITCallable
+from tritium.target import GPUTarget
+
+if TYPE_CHECKING:
+    from tritium.ir.view import module
 
 ArgPath = tuple[int, ...]
 
@@ -117,7 +121,7 @@ class ASTSource:
         ]
         return hashlib.sha256("-".join(parts).encode()).hexdigest()
 
-    def make_ir(self, backend: BaseBackend, options: Any) -> Any:
+    def generate(self, backend: BaseBackend, options: Any) -> Any:
         """The module of `tt` functions. Raises `CompilationError`."""
         # Here, because a process that finds its kernels in the cache never needs the frontend.
         from tritium.frontend.module import compile_function
@@ -137,6 +141,23 @@ class ASTSource:
             if not frontend.debugging:
                 hide_frontend_frames(error)
             raise error
+
+    def make_ir(
+        self, target: GPUTarget, options: Any, codegen_fns: Any, module_map: Any, context: Any
+    ) -> module:
+        """The module as `libtriton.ir` shows it, for programs that look into kernels.
+
+        Args:
+            target: what to compile for.
+            options: what that target's backend parsed.
+            codegen_fns, module_map, context: as the reference has them; the backend knows the
+                first two, and a module does not depend on the context it was made in.
+
+        Raises `CompilationError`.
+        """
+        from tritium.ir.view import module
+
+        return module(self.generate(make_backend(target), options))
 
     def parse_options(self) -> dict[str, Any]:
         """Options that the source itself fixes."""
@@ -242,7 +263,7 @@ class IRSource:
         """A digest of the text."""
         return hashlib.sha256(self.src.encode()).hexdigest()
 
-    def make_ir(self, backend: BaseBackend, options: Any) -> Any:
+    def generate(self, backend: BaseBackend, options: Any) -> Any:
         """What the stages after this one start from."""
         return self.module if self.module is not None else self.src
 

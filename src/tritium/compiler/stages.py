@@ -83,7 +83,7 @@ def run_stages(
             f"{src.path}: '.{src.ext}' is no stage of this backend; its stages are {order}"
         )
     first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
-    module = src.make_ir(backend, options)
+    module = src.generate(backend, options)
     timer.finished_ir()
     known = set(metadata)
     if isinstance(src, IRSource):

@@ -7,8 +7,12 @@ constexprs gives constexprs. Where a tensor is the other operand its reflected o
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
+import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
 from typing import Any
 
 from tritium.ir.types import Type
@@ -253,6 +257,8 @@ def _or(a: Any, b: Any) -> Any:
 
 def unwrap(value: Any) -> Any:
     """`value` with every constexpr in it (and in tuples and lists of it) replaced by its value."""
+    if type(value) is int:  # the most common, in grids above all
+        return value
     kind = class_of(value)
     if issubclass(kind, constexpr):
         return value.value
@@ -264,16 +270,48 @@ def unwrap(value: Any) -> Any:
     return value if members is None else members()
 
 
-def constexpr_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+class ConstexprFunction:
+    """A plain Python function that kernels may call at compile time; see `constexpr_function`.
+
+    Attributes:
+        fn: the function itself.
+    """
+
+    fn: Callable[..., Any]
+    __name__: str
+    __qualname__: str
+
+    def __init__(self, fn: Callable[..., Any]):
+        functools.update_wrapper(self, fn)
+        self.fn = fn
+        mark_builtin(self)
+
+    def __call__(self, *args: Any, _semantic: Any = None, **kwargs: Any) -> Any:
+        for name, value in kwargs.items():
+            kwargs[name] = unwrap(value)
+        result = self.fn(*map(unwrap, args), **kwargs)
+        return result if _semantic is None else constexpr(result)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    @property
+    def src(self) -> str:
+        """The source, dedented, from `def` on. Raises `OSError` if it cannot be found."""
+        source = textwrap.dedent(inspect.getsource(self.fn))
+        start = re.search(r"^def\s", source, re.MULTILINE)
+        return source[start.start() :] if start else source
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.__module__}.{self.__qualname__})"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # other processes get it as they get any function: by its name
+
+
+def constexpr_function(fn: Callable[..., Any]) -> ConstexprFunction:
     """Decorator: a plain Python function that kernels may call at compile time.
 
     Its arguments arrive unwrapped; in a compiled kernel its result becomes a constexpr.
     """
-
-    @functools.wraps(fn)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        kwargs = {k: v for k, v in kwargs.items() if k != "_semantic"}
-        return fn(*unwrap(args), **unwrap(kwargs))
-
-    wrapper.fn = fn  # pyright: ignore[reportAttributeAccessIssue]
-    return mark_builtin(wrapper)
+    return ConstexprFunction(fn)

@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 import operator
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
 from typing import Any, NamedTuple, cast, overload
@@ -15,9 +14,10 @@ from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend, make_backend
 from tritium.compiler import ASTSource, CompiledKernel, compile
-from tritium.language.constexpr import constexpr_function, unwrap
+from tritium.language.constexpr import ConstexprFunction, constexpr_function, unwrap
 from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
+from tritium.runtime.dynamo import leave_to_python
 from tritium.runtime.hook_info import JitFunctionInfo, hook_info
 from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
@@ -29,6 +29,8 @@ from tritium.runtime.specialize import (
     constants_of,
     constexpr_key,
     make_binder,
+    mangle_type,
+    native_specialize_impl,
     type_canonicalisation_dict,
 )
 from tritium.runtime.tensors import MockTensor, TensorWrapper, reinterpret
@@ -109,7 +111,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._launch: Callable[..., Any] = self._launch_by_run if overridden else (
             self.launch_in_python
         )  # fmt: skip
-        _leave_to_python()
+        leave_to_python()
 
     def repr(self, specialization: Any) -> str:
         return self.__name__ if self._repr is None else self._repr(specialization)
@@ -279,7 +281,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             if known is not None:
                 self._keep(cache, key, known)
                 return known
-            _leave_to_python()
+            leave_to_python()
             return self._compile_new(launch, text)
 
     def _compile_new(self, launch: _Launch, text: str) -> CompiledKernel | None:
@@ -374,19 +376,6 @@ _PRIVATE = frozenset({"_launch", "_teacher", "used_global_vals", "_hash"})
 """Attributes whose values the native launcher does not rely on, or watches itself."""
 
 
-def _leave_to_python() -> None:
-    """Have `torch.compile`, once it is in use, run our own functions as they are: it cannot look
-    into the compiler or into native launches."""
-    dynamo = sys.modules.get("torch._dynamo")
-    rules: Any = getattr(dynamo, "trace_rules", None)
-    if hasattr(rules, "add") and dynamo not in _told:
-        _told.append(dynamo)
-        rules.add(__name__.partition(".")[0])
-
-
-_told: list[Any] = []
-
-
 _FOREIGN_OPTIONS = frozenset({
     "num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "ptx_version", "ptx_options",
     "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "extern_libs",
@@ -465,6 +454,7 @@ def jit(
 
 
 __all__ = [
+    "ConstexprFunction",
     "JITCallable",
     "JITFunction",
     "JitFunctionInfo",
@@ -474,6 +464,8 @@ __all__ = [
     "TensorWrapper",
     "constexpr_function",
     "jit",
+    "mangle_type",
+    "native_specialize_impl",
     "reinterpret",
     "type_canonicalisation_dict",
 ]

@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tritium.backends.base import BaseBackend
 from tritium.language.base import base_type, class_of
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable, KernelParam
@@ -219,6 +220,29 @@ class Specializer:
         address = address_of(arg) if self.by_alignment else None
         aligned = address is not None and address % 16 == 0
         return self._pointer(dtype), "D" if aligned else ""
+
+
+def native_specialize_impl(
+    backend: Any, arg: Any, is_const: bool, specialize_value: bool, align: bool
+) -> tuple[Any, Any]:
+    """(kernel type, specialization) of a launch argument, as the reference's library is asked.
+
+    Args:
+        backend: the backend, or its class, that says what integers are specialized for.
+        arg: the argument.
+        is_const: whether a pointer is only read through.
+        specialize_value: whether 1 and multiples of 16 matter.
+        align: whether divisibility by 16 does.
+    """
+    annotation = "const" if is_const else inspect.Parameter.empty
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameter = inspect.Parameter("arg", kind, annotation=annotation)
+    return Specializer(KernelParam(0, parameter, not specialize_value, not align), backend)(arg)
+
+
+def mangle_type(arg: Any, specialize: bool = False) -> Any:
+    """The kernel type of a launch argument ("*fp32", "i32"); with `specialize`, 1 is a constant."""
+    return native_specialize_impl(BaseBackend, arg, False, specialize, True)[0]
 
 
 def make_binder(function: Any, backend: Any) -> Callable[..., Any]:

@@ -12,21 +12,22 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed")
 
 PROGRAM = Path(__file__).parent / "program.py"
+USER_KERNELS = Path(__file__).parent / "user_kernels.py"
 SRC = Path(__file__).parents[3] / "src"
 CASES, GROUP = 94, 10
 
 
-def run(tmp_path: Path, which: str) -> list[str]:
-    """The lines that the program prints for these cases."""
+def run(tmp_path: Path, *arguments: str | Path) -> list[str]:
+    """The lines that a program prints."""
     places = {"PYTHONPATH": str(SRC), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "tritium", "run", str(PROGRAM), which]
+    command = [sys.executable, "-m", "tritium", "run", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **places})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 def test_its_kernels_are_ours(tmp_path: Path):
-    assert run(tmp_path, "0:2") == ["right gelu_ln", "right softmax"]
+    assert run(tmp_path, PROGRAM, "0:2") == ["right gelu_ln", "right softmax"]
     written = "".join(file.read_text() for file in tmp_path.rglob("*.py"))
     assert "triton_heuristics.persistent_reduction(" in written and "cpp_fused" not in written
 
@@ -34,4 +35,18 @@ def test_its_kernels_are_ours(tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, CASES, GROUP))
 def test_all_kinds_of_functions(tmp_path: Path, first: int):
-    assert len(run(tmp_path, f"{first}:{first + GROUP}")) == min(GROUP, CASES - first)
+    lines = run(tmp_path, PROGRAM, f"{first}:{first + GROUP}")
+    assert len(lines) == min(GROUP, CASES - first)
+
+
+def test_kernels_of_the_program_itself(tmp_path: Path):
+    assert run(tmp_path, USER_KERNELS) == [
+        "right launch_combine",
+        "right launch_in_place",
+        "right launch_tuned",
+        "right call_ops",
+        "right launch_combine",
+        "right launch_with_computed_block",
+        "right analysis",
+        "right inputs_are_not_copied",
+    ]
