@@ -8,6 +8,7 @@ import pytest
 
 from tests.cpu.support import Kernel
 from tests.ir.test_reference_runs import CASES, REFERENCE
+from tritium.errors import CompilationError
 from tritium.ir.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 
@@ -46,7 +47,6 @@ def test_block_pointers_natively() -> None:
     CASES["block_pointers"](lambda *arguments, grid=(1,): kernel.run(arguments, grid))
 
 
-@pytest.mark.parametrize("name", ["inline_asm"])
-def test_what_is_not_built_says_so(name: str) -> None:
-    with pytest.raises(NotImplementedError, match=r"does not support tt.* at loc"):
-        Native(name)
+def test_assembly_for_another_processor() -> None:
+    with pytest.raises(CompilationError, match=r"this is PTX, which a CPU cannot run"):
+        Native("inline_asm")
