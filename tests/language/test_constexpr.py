@@ -1,15 +1,24 @@
 """Compile-time values and tuples."""
 
 import collections
+import copy
+import pickle
 
 import pytest
 
+import tritium
 import tritium.language as tl
 from tests.language.support import block, eager
 from tritium.language.constexpr import constexpr_type, unwrap
 from tritium.language.tuples import type_of, wrap
 
 C = tl.constexpr
+
+
+@tritium.constexpr_function
+def one_more(n):
+    """A number and one."""
+    return n + 1
 
 
 @pytest.mark.parametrize(
@@ -113,3 +122,29 @@ def test_types_of_values_that_compile_differently_differ():
         assert constexpr_type(left) != constexpr_type(right)
     for value in (0.0, float("nan"), (1, 2.0), "x", None):
         assert constexpr_type(value) == constexpr_type(value)
+
+
+def test_constexpr_function_is_an_object():
+    assert isinstance(one_more, tritium.runtime.jit.ConstexprFunction)
+    assert one_more.__name__ == "one_more" and one_more.__module__ == __name__
+    assert one_more.__doc__ == "A number and one." and one_more.__wrapped__ is one_more.fn
+    assert one_more.src.startswith("def one_more(n):") and "@" not in one_more.src
+    assert one_more(C(4)) == 5 and one_more(4, _semantic=object()).value == 5
+    assert pickle.loads(pickle.dumps(one_more)) is one_more and copy.deepcopy(one_more) is one_more
+
+    class Sizes:
+        factor = 3
+
+        @tl.constexpr_function
+        def times(self, n):
+            return self.factor * n
+
+    assert Sizes().times(C(4)) == 12 and Sizes.times(Sizes(), 5) == 15
+
+
+def test_sizes():
+    assert isinstance(tritium.cdiv, tritium.runtime.jit.ConstexprFunction)
+    assert [tritium.cdiv(n, 4) for n in (0, 1, 4, C(5))] == [0, 1, 1, 2]
+    assert [tritium.next_power_of_2(n) for n in (0, 1, 2, 3, 64, 2**40 + 1)] == [
+        *(0, 1, 2, 4, 64, 2**41)
+    ]
