@@ -319,3 +319,40 @@ def test_names_in_the_body_are_followed(body: str, tmp_path: Path) -> None:
     key = _key(source, tmp_path)
     assert _key(source.replace("x + 1", "x + 2").replace("constexpr(4)", "constexpr(5)"),
                 tmp_path) != key  # fmt: skip
+
+
+CONSTEXPR = """
+STEP = 1
+
+@tritium.constexpr_function
+def inner(n):
+    return n * 2
+
+@tritium.constexpr_function
+def outer(n):
+    return inner(n) + STEP
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, outer(3))
+"""
+
+
+def test_the_key_covers_constexpr_functions(tmp_path: Path) -> None:
+    keys = {
+        _key(source, tmp_path)
+        for source in (
+            CONSTEXPR,
+            CONSTEXPR.replace("n * 2", "n * 3"),
+            CONSTEXPR.replace("+ STEP", "- STEP"),
+            CONSTEXPR.replace("STEP = 1", "STEP = 2"),
+        )
+    }
+    assert len(keys) == 4
+
+
+def test_a_changed_constexpr_function_is_run_again(tmp_path: Path) -> None:
+    out = np.zeros(1, np.int32)
+    for source, expected in ((CONSTEXPR, 7), (CONSTEXPR.replace("n * 2", "n * 5"), 16)):
+        _module(source, tmp_path).kernel[(1,)](out)
+        assert out[0] == expected

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, make_backend
 from tritium.errors import CompilationError
-from tritium.language.constexpr import unwrap
+from tritium.language.constexpr import ConstexprFunction, unwrap
 from tritium.language.function import JITCallable
 from tritium.target import GPUTarget
 
@@ -27,6 +27,8 @@ def _constant_key(value: Any) -> Any:
     value = unwrap(value)
     if isinstance(value, JITCallable):
         return value.cache_key
+    if isinstance(value, ConstexprFunction):
+        return f"{value!r} {value.src}"
     if isinstance(value, (tuple, list)):
         members = cast("Sequence[Any]", value)
         return [type(members).__name__, *map(_constant_key, members)]

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeGuard
 
 from tritium.language import syntax
 from tritium.language.base import base_type, is_builtin, is_sequence
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.constexpr import ConstexprFunction, constexpr, unwrap
 
 Globals = dict[tuple[str, int], tuple[Any, dict[str, Any]]]
 _VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
@@ -82,6 +82,7 @@ class _Finder(ast.NodeVisitor):
         self.parts: list[str] = []
         self.globals: Globals = {}
         self.locals: set[str] = set()
+        self.run: list[ConstexprFunction] = []
 
     def names_only_the_language(self, function: Callable) -> bool:
         """Whether nothing is to be found in the source, by the names in its code: parsing it takes
@@ -131,6 +132,8 @@ class _Finder(ast.NodeVisitor):
             value = getattr(owner, node.attr, None)
             if is_jit_callable(value):
                 self._call(value)
+            elif isinstance(value, ConstexprFunction):
+                self._run(value)
 
     def _module(self, node: ast.expr) -> ModuleType | None:
         """The module that an expression such as `a.b` names."""
@@ -148,6 +151,8 @@ class _Finder(ast.NodeVisitor):
             value = value.value
         if is_jit_callable(value):
             self._call(value)
+        elif isinstance(value, ConstexprFunction):
+            self._run(value)
         elif is_sequence(value) and any(is_jit_callable(v) for v in value):
             for item in value:
                 self._record(name, item)
@@ -162,6 +167,21 @@ class _Finder(ast.NodeVisitor):
         ):
             namespace = self.namespace if name in self.namespace else self.scope
             self.globals[name, id(namespace)] = (value, namespace)
+
+    def _run(self, function: ConstexprFunction) -> None:
+        """Depend on what a function that is called at compile time computes: its source, the
+        constants that it names, and the functions like it that it calls."""
+        if function.__module__.startswith(_OWN + ".") or function in self.run:
+            return
+        self.run.append(function)
+        self.parts.append(f"{function.__qualname__} {function.src}")
+        namespace = function.fn.__globals__
+        for name in function.fn.__code__.co_names:
+            value = namespace.get(name)
+            if isinstance(value, ConstexprFunction):
+                self._run(value)
+            elif isinstance(value, (*_VALUES, constexpr)) and value is not None:
+                self.globals[name, id(namespace)] = (value, namespace)
 
     def _call(self, callee: Callable) -> None:
         if callee.__module__.startswith(_OWN + "."):
