@@ -61,7 +61,7 @@ def test_a_module_does_not_hide_a_function_of_the_same_name(python):
         import triton.runtime.jit, triton.runtime.driver, triton.compiler.compiler
         from triton.runtime.cache import triton_key
         import triton
-        assert type(triton.runtime.jit) is type(triton.runtime)  # some look classes up in the module
+        assert type(triton.runtime.jit) is type(triton.runtime)  # classes are looked up there
         print(callable(triton.jit), hasattr(triton.runtime.driver, "active"), len(triton_key()) > 8)
     """
     assert python(program) == "True True True"

@@ -29,6 +29,8 @@ def _log2(n: int) -> int:
 def _axis_of(dim: int | None, rank: int) -> int:
     """`dim` counted from the front; the last axis for None."""
     chosen = rank - 1 if dim is None else dim
+    if not isinstance(chosen, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"invalid axis {dim!r}: it must be an int")
     if not -rank <= chosen < rank:
         raise ValueError(f"invalid axis {dim}. Expected {-rank} <= axis < {rank}")
     return chosen % rank
