@@ -550,3 +550,13 @@ def test_no_llvm_debug_output(
     monkeypatch.setenv(name, "1")
     with pytest.warns(RuntimeWarning, match=r"only LLVM built with assertions has debug output"):
         tritium.compile(source())
+
+
+def test_the_module_of_a_file(tmp_path: Path) -> None:
+    """As programs that look into kernels ask for it."""
+    text = "module {\n  tt.func public @nothing() {\n    tt.return\n  }\n}\n"
+    file = tmp_path / "nothing.ttir"
+    file.write_text(text)
+    source = IRSource(file, None, make_backend(GPUTarget("cpu", "x", 1)))
+    view = source.make_ir(GPUTarget("cpu", "x", 1), None, {}, {}, None)
+    assert view.verify() and "@nothing" in view.str_nodebug()

@@ -269,6 +269,17 @@ class IRSource:
         """What the stages after this one start from."""
         return self.module if self.module is not None else self.src
 
+    def make_ir(
+        self, target: GPUTarget, options: Any, codegen_fns: Any, module_map: Any, context: Any
+    ) -> module:
+        """The module as `libtriton.ir` shows it (see `ASTSource.make_ir`). Raises `TypeError` for a
+        file of a stage that has none."""
+        from tritium.ir.view import module
+
+        if self.module is None:
+            raise TypeError(f"make_ir: {self.path} is {self.ext} text; ttir or ttgir has a module")
+        return module(self.module)
+
     def parse_options(self) -> dict[str, Any]:
         """Options stated in the file (`ttg.num-warps`)."""
         if self.ext != "ttgir" or self.module is None:
