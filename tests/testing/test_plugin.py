@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
@@ -61,7 +62,8 @@ def program(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 def test_fixtures(program: pytest.Pytester) -> None:
     options = ("-p", "tritium.testing.plugin", "--device", "somewhere", "--strict-markers")
-    program.runpytest_subprocess(*options).assert_outcomes(passed=8)
+    torch = importlib.util.find_spec("torch") is not None  # one of them seeds its generator
+    program.runpytest_subprocess(*options).assert_outcomes(passed=7 + torch, skipped=1 - torch)
 
 
 def test_an_option_of_someone_elses(program: pytest.Pytester) -> None:
