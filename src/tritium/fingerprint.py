@@ -37,10 +37,23 @@ def _state_of_files(package: str) -> str:
     pending = [package]
     while pending:
         folder = pending.pop()
-        for name in os.listdir(folder):
+        try:
+            found = os.listdir(folder)
+        except OSError:  # a file without an ending, or gone by now
+            continue
+        for name in found:
+            if name.startswith("."):  # what editors leave while they are at work
+                continue
             if name.endswith(".py"):
                 names.append(f"{folder}/{name}")
             elif "." not in name and name not in _NOT_THE_COMPILER:
                 pending.append(f"{folder}/{name}")
     names.sort()
-    return f"{names} {[os.stat(name).st_mtime_ns for name in names]}"
+    return f"{names} {[_changed(name) for name in names]}"
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

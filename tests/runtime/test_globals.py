@@ -356,3 +356,27 @@ def test_a_changed_constexpr_function_is_run_again(tmp_path: Path) -> None:
     for source, expected in ((CONSTEXPR, 7), (CONSTEXPR.replace("n * 2", "n * 5"), 16)):
         _module(source, tmp_path).kernel[(1,)](out)
         assert out[0] == expected
+
+
+def test_closures_of_constexpr_functions_and_functions_without_source() -> None:
+    def kernel_with(n: int, hidden: str) -> Any:
+        space: dict[str, Any] = {}
+        exec(f"def hidden(x): return {hidden}", space)
+
+        @tritium.constexpr_function
+        def shifted(x):
+            return x + n
+
+        unseen = tritium.constexpr_function(space["hidden"])
+
+        @tritium.jit
+        def kernel(out):
+            tl.store(out, shifted(1) + unseen(2))
+
+        return kernel
+
+    keys = {kernel_with(*how).cache_key for how in ((1, "x * 3"), (2, "x * 3"), (1, "x * 4"))}
+    assert len(keys) == 3
+    out = np.zeros(1, np.int32)
+    kernel_with(1, "x * 3")[(1,)](out)
+    assert out[0] == 8

@@ -29,6 +29,16 @@ def test_in_a_checkout_each_file_counts(tmp_path: Path):
     assert state_of(str(package)) == states[-1]
 
 
+def test_what_is_no_source_does_not_matter(tmp_path: Path):
+    """A file without an ending, and the dangling link by which an editor locks a file."""
+    package = tmp_path / "tritium"
+    touch(package / "ops" / "base.py", 1)
+    state = state_of(str(package))
+    touch(package / "ops" / "NOTES", 1)
+    (package / "ops" / ".#base.py").symlink_to("nobody@nowhere")
+    assert state_of(str(package)) == state
+
+
 def test_an_installed_package_is_what_was_installed(tmp_path: Path):
     package, record = tmp_path / "tritium", tmp_path / f"tritium-{__version__}.dist-info" / "RECORD"
     touch(package / "ops" / "base.py", 1)

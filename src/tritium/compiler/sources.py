@@ -28,7 +28,7 @@ def _constant_key(value: Any) -> Any:
     if isinstance(value, JITCallable):
         return value.cache_key
     if isinstance(value, ConstexprFunction):
-        return f"{value!r} {value.src}"
+        return value.identity
     if isinstance(value, (tuple, list)):
         members = cast("Sequence[Any]", value)
         return [type(members).__name__, *map(_constant_key, members)]

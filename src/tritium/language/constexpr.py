@@ -302,6 +302,16 @@ class ConstexprFunction:
         start = re.search(r"^def\s", source, re.MULTILINE)
         return source[start.start() :] if start else source
 
+    @property
+    def identity(self) -> str:
+        """What tells it from a function of the same name that computes something else: its source
+        or, where that cannot be found, its code."""
+        try:
+            return f"{self!r} {self.src}"
+        except (OSError, TypeError):
+            code = getattr(self.fn, "__code__", None)
+            return repr(self) if code is None else f"{self!r} {code.co_code.hex()} {code.co_consts}"
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.__module__}.{self.__qualname__})"
 

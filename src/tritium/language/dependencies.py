@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
+from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeGuard
 
@@ -71,7 +72,7 @@ def _is_language(value: object) -> bool:
     if isinstance(value, ModuleType):
         return f"{value.__name__}.".startswith(_OWN + ".")
     defined = isinstance(value, (type, FunctionType)) or is_builtin(value) or is_jit_callable(value)
-    return defined and value.__module__.startswith(_OWN + ".")
+    return defined and (value.__module__ or "").startswith(_OWN + ".")
 
 
 class _Finder(ast.NodeVisitor):
@@ -171,10 +172,18 @@ class _Finder(ast.NodeVisitor):
     def _run(self, function: ConstexprFunction) -> None:
         """Depend on what a function that is called at compile time computes: its source, the
         constants that it names, and the functions like it that it calls."""
-        if function.__module__.startswith(_OWN + ".") or function in self.run:
+        if (function.__module__ or "").startswith(_OWN + ".") or function in self.run:
             return
         self.run.append(function)
-        self.parts.append(f"{function.__qualname__} {function.src}")
+        self.parts.append(function.identity)
+        if not isinstance(function.fn, FunctionType):  # written in C: it depends on nothing
+            return
+        for cell in function.fn.__closure__ or ():
+            with suppress(ValueError):  # a variable that has no value yet
+                if isinstance(cell.cell_contents, ConstexprFunction):
+                    self._run(cell.cell_contents)
+                else:
+                    self.parts.append(f"closure {cell.cell_contents!r}")
         namespace = function.fn.__globals__
         for name in function.fn.__code__.co_names:
             value = namespace.get(name)

@@ -69,11 +69,13 @@ def _linker() -> Any:
 
 def prepare() -> None:
     """Begin to make the linker, which takes a millisecond, beside what Python has to do first."""
-    if not _begun.locked():
-        _begun.acquire()
+    if _begun.acquire(blocking=False):  # once, whichever thread is first
         _working.acquire()
-        # Not `Thread`, whose start waits for the new thread to run: a third of a millisecond.
-        _thread.start_new_thread(_make_linker, ())
+        try:
+            # Not `Thread`, whose start waits for the new thread to run: a third of a millisecond.
+            _thread.start_new_thread(_make_linker, ())
+        except RuntimeError:  # no more threads: it is made when it is needed
+            _working.release()
 
 
 def _make_linker() -> None:
