@@ -56,7 +56,7 @@ class Race:
     def __init__(self, folder: Path, kernels: int, rng: random.Random):
         self.folder, self.values, self.rng = folder, range(2, 2 + kernels), rng
         self.modules = [module_from(SOURCE, folder) for _ in range(2)]
-        self.killed = self.finished = 0
+        self.rounds = self.killed = self.finished = 0
         # Once, here: what is forked has everything it needs.
         knobs.cache.dir = str(folder / "warm")
         self._compile(self.modules[0], 1)
@@ -115,6 +115,7 @@ class Race:
                 time.sleep(0.002)
         self.check(Path(knobs.cache.dir))
         shutil.rmtree(knobs.cache.dir)
+        self.rounds += 1
 
     def _doom(self, kill: float) -> float:
         """When a process dies; 0 for never."""
@@ -161,7 +162,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     found = race(**vars(options))
-    print(f"{found.finished} processes finished, {found.killed} were killed; all entries are whole")
+    print(
+        f"{found.rounds} rounds: {found.finished} processes finished, "
+        f"{found.killed} were killed; all entries are whole"
+    )
 
 
 if __name__ == "__main__":
