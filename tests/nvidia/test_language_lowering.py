@@ -14,10 +14,10 @@ import tritium
 import tritium.language as tl
 from tests.nvidia.support import in_order
 from tritium.backends.nvidia import libdevice, ptx
-from tritium.backends.nvidia.lower.descriptors import box
 from tritium.compiler import ASTSource
 from tritium.ir.layouts.encodings import LinearEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.tensor_maps import box
 from tritium.passes.ttgir.convert_ttir_to_ttgir import packed_encoding, scan_encoding
 from tritium.passes.ttgir.rules import covers, nvmma_encoding
 from tritium.target import GPUTarget

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
+from tritium.backends.nvidia.tensormap import data_type
 from tritium.lowering.launching import End, Link, Slot
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
@@ -270,7 +271,7 @@ def make_end(
                 continue
             box = {f"box{i}": int(s) for i, s in enumerate(reversed(meta["block_size"]))}
             maps.append({
-                "base": base, "rank": rank, "type": int(meta["elem_type"]),
+                "base": base, "rank": rank, "type": data_type(meta["elem_type"]),
                 "size": int(meta["elem_size"]), "swizzle": int(meta["swizzle"]), **box,
             })  # fmt: skip
             slots.append(Slot(f"*{element}", device=_CUDA))

@@ -11,9 +11,17 @@ from tritium.backends.nvidia.libcuda import check, library
 BYTES, ALIGNMENT = 128, 64
 
 
+_DATA_TYPES = {8: 10, 9: 8, 10: 9}
+
+
+def data_type(number: int) -> int:
+    """`CUtensorMapDataType` for PTX's number of an element type."""
+    return _DATA_TYPES.get(number, number)
+
+
 def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
     """The 128 bytes of the map of a host descriptor (`.shape`, `.strides` in elements,
-    `.padding`), the fastest axis last; `meta` is what `lower/descriptors` says of the argument.
+    `.padding`), the fastest axis last; `meta`: see `tritium.ir.tensor_maps.describe`.
     Raises `RuntimeError` if the driver refuses it."""
     driver = library()
     size, rank = meta["elem_size"], len(meta["block_size"])
@@ -30,7 +38,8 @@ def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
     fill = driver.CUtensorMapFloatOOBfill
     nan = getattr(descriptor, "padding", "zero") == "nan"
     encoded = check(driver.cuTensorMapEncodeTiled(
-        driver.CUtensorMapDataType(meta["elem_type"]), rank, address, dims, strides, box, ones,
+        driver.CUtensorMapDataType(data_type(meta["elem_type"])), rank, address, dims, strides,
+        box, ones,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle(meta["swizzle"]),
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,

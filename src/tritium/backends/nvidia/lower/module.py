@@ -15,13 +15,13 @@ from tritium.backends.nvidia.lower.calls import define, result_type, symbol, val
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
-from tritium.backends.nvidia.lower.descriptors import describe
 from tritium.backends.nvidia.lower.lines import Lines
 from tritium.backends.nvidia.lower.scratch import scratch_bytes
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.backends.nvidia.tensormap import BYTES
 from tritium.ir import types as ir
+from tritium.ir.tensor_maps import describe
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.ops import ttir
 

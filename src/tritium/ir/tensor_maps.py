@@ -1,24 +1,40 @@
-"""What a kernel's descriptor arguments need of their tensor maps, which are made at the launch."""
+"""What the bulk copy engine's tensor maps (`CUtensorMap`) say of a descriptor's blocks.
+
+Numbers are those of PTX's `tensormap.replace`; the driver numbers some element types otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.dialects.builtin import IntegerType, Signedness
+
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding
 
-_ELEMENTS: dict[Any, int] = {
-    ir.i8: 0, ir.i16: 1, ir.i32: 4, ir.i64: 5, ir.f16: 6, ir.f32: 7, ir.f64: 8, ir.bf16: 9,
-    ir.f8e4m3fn: 0, ir.f8e5m2: 0,
-}  # fmt: skip
-"""`CUtensorMapDataType` of an element type (of signless integers, the unsigned one or its bits)."""
-
-_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-
+BYTES, ALIGNMENT = 128, 128
+"""Of a map in memory."""
 
 WIDEST = 256
 """Elements along an axis of what one copy moves, at most."""
+
+_ELEMENTS: dict[Any, int] = {
+    ir.i8: 0, ir.i16: 1, ir.i32: 3, ir.i64: 5, ir.f16: 6, ir.f32: 7, ir.f64: 9, ir.bf16: 10,
+    ir.f8e4m3fn: 0, ir.f8e5m2: 0,
+}  # fmt: skip
+_UNSIGNED = {8: 0, 16: 1, 32: 2, 64: 4}
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+
+
+def map_element(element: Any) -> int | None:
+    """The number of an element type; None for types that maps do not have. Integers without a
+    sign count as signed from 32 bits on, where there are both."""
+    if isinstance(element, IntegerType):
+        if element.signedness.data is Signedness.UNSIGNED:
+            return _UNSIGNED.get(element.width.data)
+        element = ir.IntegerType(element.width.data)
+    return _ELEMENTS.get(element)
 
 
 def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
@@ -40,19 +56,17 @@ def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
 
 
 def describe(type: Any) -> dict[str, Any]:
-    """What a kernel's descriptor argument needs of its map: the entry of `tensordesc_meta`.
+    """What a map says of blocks of a descriptor's type, which has an encoding.
 
-    `swizzle`: `CUtensorMapSwizzle`; `elem_size` in bytes; `elem_type`: `CUtensorMapDataType`;
+    `swizzle`: the mode; `elem_size` in bytes; `elem_type`: the number of the element type;
     `block_size`: what one copy moves, at most a swizzled row wide.
     """
     block: Any = type.block
     element: Any = block.element_type
-    if ir.is_integer(element):
-        element = ir.IntegerType(ir.bit_width(element))  # without a sign
     encoding, size = block.encoding, max(ir.bit_width(element) // 8, 1)
     shape = list(box(block.get_shape(), encoding, size))
     width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
     return {
-        "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": _ELEMENTS[element],
+        "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": map_element(element),
         "block_size": shape, "fp4_padded": len(shape) > 1 and encoding.get("fp4Padded"),
     }  # fmt: skip
