@@ -360,6 +360,17 @@ def test_a_mutable_constant_is_read_each_time(recorder: Recorder) -> None:
         assert kernel[(1,)](x, x, 1, 2, mode, last=2).meaning[1][(4,)] == [value]
 
 
+def test_a_launcher_kept_from_before_the_first_launch_becomes_native(recorder: Recorder) -> None:
+    kernel, x = tritium.jit(plain), np.zeros(4, np.float32)
+    kept = kernel[(3,)]
+    for _ in range(4):
+        kept(x, x, 1, 2, 3, last=2)
+    assert [path for path, *_ in recorder.seen] == ["python", "python", "native", "native"]
+    kernel.fn = kernel.fn  # a change: everything is looked at anew
+    kept(x, x, 1, 2, 3, last=2)
+    assert recorder.seen[-1][0] == "python"
+
+
 def test_many_constants_do_not_grow_the_table(recorder: Recorder) -> None:
     kernel, x = tritium.jit(plain), np.zeros(4, np.float32)
     for i in range(1200):

@@ -109,7 +109,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         overridden = type(self).run is not JITFunction.run
         self._teacher: Teacher | None = None if overridden else Teacher()
         self._launch: Callable[..., Any] = self._launch_by_run if overridden else (
-            self.launch_in_python
+            self._launch_latest
         )  # fmt: skip
         leave_to_python()
 
@@ -148,7 +148,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             self._teacher.close()
         own = "run" in self.__dict__ or type(self).run is not JITFunction.run
         self._teacher = None if own else Teacher()
-        self._launch = self._launch_by_run if own else self.launch_in_python
+        self._launch = self._launch_by_run if own else self._launch_latest
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_launch", "_teacher")}
@@ -184,6 +184,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if warmup or self._teacher is None:
             return self._run(grid, args, kwargs, warmup)
         return self._launch(grid, *args, **kwargs)
+
+    def _launch_latest(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
+        """In Python until there is a native launcher: `kernel[grid]` may be kept from before."""
+        latest = self._launch
+        if latest == self._launch_latest:
+            return self.launch_in_python(grid, *args, **kwargs)
+        return latest(grid, *args, **kwargs)
 
     def launch_in_python(self, grid: Grid, /, *args: Any, **kwargs: Any) -> CompiledKernel | None:
         """Launch the kernel on the careful path, which the native one (see `launch/`) leaves
