@@ -26,11 +26,12 @@ RETRIES = 40
 
 
 def files_of(paths: list[str]) -> list[Path]:
-    """The files of tests below some paths, the largest first."""
-    found: list[Path] = []
-    for path in map(Path, paths):
-        found += sorted((ROOT / path).rglob("test_*.py")) if path.is_dir() else [path]
-    return sorted(set(found), key=lambda p: -p.stat().st_size)
+    """The files of tests below some paths, in the paths' order; of each path the largest first."""
+    found: dict[Path, None] = {}
+    for path in (ROOT / p for p in paths):
+        below = path.rglob("test_*.py") if path.is_dir() else [path]
+        found.update(dict.fromkeys(sorted(below, key=lambda p: (-p.stat().st_size, p))))
+    return list(found)
 
 
 def run_file(path: Path, folder: Path, options: argparse.Namespace) -> list[dict]:
