@@ -40,7 +40,8 @@ ARGUMENTS = (
     f"%t: {TILE}, %p: tensor<64x64x!tt.ptr<f16>, #blocked>, %c: tensor<64x64xi1, #blocked>, "
     f"%m: {MEMORY}, %ring: !ttg.memdesc<2x64x64xf16, #shared, #smem, mutable>, "
     "%acc: tensor<64x64xf32, #mma>, %bar: !ttg.memdesc<1xi64, #shared2, #smem, mutable>, "
-    "%k: !ttg.async.token, %i: i32, %b: i1, %d: !tt.tensordesc<tensor<64x64xf16, #shared>>"
+    "%k: !ttg.async.token, %i: i32, %b: i1, %d: !tt.tensordesc<tensor<64x64xf16, #shared>>, "
+    "%a: !tt.ptr<i8>, %h: !tt.ptr<f16>, %l: i64"
 )
 
 
@@ -92,6 +93,14 @@ def test_round_trip(name: str, body: str) -> None:
         (f"%0 = ttg.memdesc_trans %m {{order = array<i32: 1, 0>}} : {MEMORY} -> {MEMORY}",
          "is required"),
         (f"ttng.init_barrier %m, 1 : {MEMORY}", "a memdesc of 1xi64 is required"),
+        ("%0 = ttg.global_scratch_alloc {alignment = 3 : i32, nbytes = 128 : i32} : !tt.ptr<i8>",
+         "a power of two"),
+        ("%0 = ttng.reinterpret_tensor_descriptor %i : i32 to "
+         "!tt.tensordesc<tensor<64x64xf16, #shared>>", "from a pointer"),
+        ("ttng.tensormap_fenceproxy_acquire %i : i32", "a pointer is required"),
+        ("ttng.tensormap_create %a, %h, [%i], [%i, %i], [], [%i] {elem_type = 6 : i32, "
+         "fill_mode = 0 : i32, interleave_layout = 0 : i32, swizzle_mode = 3 : i32} : "
+         "(!tt.ptr<i8>, !tt.ptr<f16>, i32, i32, i32, i32) -> ()", "one i32 is required"),
         ("%0 = ttg.async_wait {num = -1 : i32}", "0 or more"),
         (f"%0 = ttng.warp_group_dot %m, %m, %t : {MEMORY} * {MEMORY} -> {TILE}",
          "#ttg.nvidia_mma version 3 needed"),
@@ -106,14 +115,17 @@ def test_refused(body: str, message: str) -> None:
 
 def run(body: str, **values: Any) -> None:
     """Evaluate ops on `%ring`, `%p` (pointers to 64x64 zeros), `%i` and so on."""
-    data = np.zeros((64, 64), np.float16)
+    data = np.zeros((65, 64), np.float16).reshape(-1)
+    data = data[-data.ctypes.data % 16 // 2 :][: 64 * 64].reshape(64, 64)
     pointers = data.ctypes.data + 2 * np.arange(64 * 64, dtype=np.uint64).reshape(64, 64)
-    arguments = f"%p: tensor<64x64x!tt.ptr<f16>, #blocked>, %t: {TILE}, %b: i1, %i: i32"
+    pointer = "!tt.ptr<f16>"
+    arguments = f"%p: tensor<64x64x{pointer}, #blocked>, %t: {TILE}, %b: i1, %i: i32, %h: {pointer}"
     module = parse_module(wrap(body, arguments))
     module.verify()
     memory = Memory([(data.ctypes.data, data.nbytes)])
     tile = np.ones((64, 64), np.float16)
-    Evaluator(module, memory).call("k", pointers, tile, np.bool_(True), np.int32(0))
+    values = pointers, tile, np.bool_(True), np.int32(0), pointers[0, 0]
+    Evaluator(module, memory).call("k", *values)
 
 
 ALLOC = f"%m = ttg.local_alloc : () -> {MEMORY}\n"
@@ -154,6 +166,40 @@ ARRIVE = "ttng.arrive_barrier %bar, 1 : !ttg.memdesc<1xi64, #shared2, #smem, mut
 def test_what_is_not_waited_for_is_an_error(body: str, message: str) -> None:
     with pytest.raises(EvaluationError, match=message):
         run(body)
+
+
+MAP = (
+    "%n = arith.constant 64 : i32\n%l = arith.constant 128 : i64\n"
+    "%a = ttg.global_scratch_alloc {alignment = 128 : i32, nbytes = 128 : i32} : !tt.ptr<i8>\n"
+    "ttng.tensormap_create %a, %h, [%n, %n], [%n, %n], [%l], [%n, %n] {elem_type = 6 : i32, "
+    "fill_mode = 0 : i32, interleave_layout = 0 : i32, swizzle_mode = 3 : i32} : "
+    "(!tt.ptr<i8>, !tt.ptr<f16>, i32, i32, i32, i32, i64, i32, i32) -> ()\n"
+)
+FENCE = "ttng.tensormap_fenceproxy_acquire %a : !tt.ptr<i8>\n"
+DESCRIPTOR = (
+    "%d = ttng.reinterpret_tensor_descriptor %a : !tt.ptr<i8> to "
+    "!tt.tensordesc<tensor<64x64xf16, #shared>>\n"
+)
+BULK_STORE = (
+    "%m = ttg.local_alloc %t : (" + TILE + ") -> !ttg.memdesc<64x64xf16, #shared, #smem>\n"
+    "ttng.async_tma_copy_local_to_global %d[%i, %i] %m : "
+    "!tt.tensordesc<tensor<64x64xf16, #shared>>, !ttg.memdesc<64x64xf16, #shared, #smem>\n"
+)
+
+
+def test_maps_are_seen_after_a_fence() -> None:
+    """A descriptor is the place of its map: written again, it needs another fence."""
+    run(MAP + DESCRIPTOR + FENCE + BULK_STORE)
+    with pytest.raises(EvaluationError, match="without a fence"):
+        run(MAP + DESCRIPTOR + BULK_STORE)
+    again = MAP[MAP.index("ttng.") :]
+    with pytest.raises(EvaluationError, match="without a fence"):
+        run(MAP + DESCRIPTOR + FENCE + again + BULK_STORE)
+
+
+def test_maps_need_strides_of_16_bytes() -> None:
+    with pytest.raises(EvaluationError, match="multiples of 16 are required"):
+        run(MAP.replace("128 : i64", "120 : i64"))
 
 
 @pytest.mark.parametrize(

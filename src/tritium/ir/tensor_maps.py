@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.dialects.builtin import IntegerType, Signedness
+from xdsl.dialects.builtin import Signedness
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding
@@ -30,10 +30,11 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 def map_element(element: Any) -> int | None:
     """The number of an element type; None for types that maps do not have. Integers without a
     sign count as signed from 32 bits on, where there are both."""
-    if isinstance(element, IntegerType):
+    if ir.is_integer(element):
+        bits = ir.bit_width(element)
         if element.signedness.data is Signedness.UNSIGNED:
-            return _UNSIGNED.get(element.width.data)
-        element = ir.IntegerType(element.width.data)
+            return _UNSIGNED.get(bits)
+        element = ir.IntegerType(bits)
     return _ELEMENTS.get(element)
 
 

@@ -178,11 +178,17 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
     if isinstance(encoding, NVMMASharedEncoding):
         if tuple(order) == tuple(range(len(order))):
             return encoding
-        return _changed(encoding, transposed=not encoding.get("transposed"))
+        return _changed(encoding, transposed=not encoding.get("transposed"),
+                        CGALayout=_permuted(encoding, order))  # fmt: skip
     if isinstance(encoding, SwizzledSharedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
-        return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")))
+        return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
+                        CGALayout=_permuted(encoding, order))  # fmt: skip
     raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")
+
+
+def _permuted(encoding: Encoding, order: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(basis[i] for i in order) for basis in encoding.get("CGALayout"))
 
 
 def _changed(encoding: Encoding, **values: Any) -> Encoding:

@@ -23,7 +23,13 @@ from tritium.ops.fields import (
 )
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import MemDescType, check_memory
-from tritium.ops.ttir.descriptor import block_of, check_indices
+from tritium.ops.ttir.atomic import combine
+from tritium.ops.ttir.descriptor import (
+    DescriptorReduceKind,
+    block_of,
+    check_indices,
+    is_unsigned,
+)
 from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, PaddingOption, Tile
 
 _BARRIER = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
@@ -249,6 +255,40 @@ class AsyncTMACopyLocalToGlobalOp(Op):
         state.stores.append(data)
 
 
+class AsyncTMAReduceOp(Op):
+    """Start combining a block at `coord`, element by element atomically, with shared memory, which
+    must keep it until an `async_tma_store_wait`."""
+
+    name = "ttng.async_tma_reduce"
+    effects = frozenset({Effects.READ, Effects.WRITE})
+    syntax = "$kind, $desc ~ '[' $coord ']' $src attrs : type(desc), type(src)"
+    desc = operand()
+    coord = variadic()
+    src = operand()
+    kind = enum_attr(DescriptorReduceKind)
+
+    @classmethod
+    def infer(
+        cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, kind: Any
+    ) -> tuple[ir.Type, ...]:
+        check_indices(cls.name, desc, coord)
+        _check_block(cls.name, desc, check_memory(cls.name, src))
+        return ()
+
+    def evaluate(
+        self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
+    ) -> None:
+        state = state_of(context)
+        data = state.check_read(src)
+        addresses, inside = _place(desc, coord, data)
+        signed = not is_unsigned(self.desc.type)
+        context.memory.update(
+            addresses, data.dtype, inside,
+            lambda old, at: combine(self.kind.name, old, data.reshape(-1)[at], signed),
+        )  # fmt: skip
+        state.stores.append(data)
+
+
 class AsyncTMAStoreWaitOp(Op):
     """Until all but the `pendings` newest stores have read their shared memory."""
 
@@ -269,5 +309,6 @@ class AsyncTMAStoreWaitOp(Op):
 
 OPS: tuple[type[Op], ...] = (
     InitBarrierOp, InvalBarrierOp, BarrierExpectOp, ArriveBarrierOp, WaitBarrierOp,
-    AsyncTMACopyGlobalToLocalOp, AsyncTMACopyLocalToGlobalOp, AsyncTMAStoreWaitOp,
+    AsyncTMACopyGlobalToLocalOp, AsyncTMACopyLocalToGlobalOp, AsyncTMAReduceOp,
+    AsyncTMAStoreWaitOp,
 )  # fmt: skip

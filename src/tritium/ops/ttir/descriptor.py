@@ -239,6 +239,11 @@ class DescriptorReduceKind(IntEnum):
     MIN, MAX, INC, DEC, AND, OR, XOR = range(2, 9)
 
 
+def is_unsigned(desc: Any) -> bool:
+    """Whether the elements of a type of descriptors are unsigned integers."""
+    return "ui" in str(desc.block.element_type)
+
+
 class DescriptorReduceOp(Op):
     """Atomically combine a block at `indices` with what memory holds."""
 
@@ -271,21 +276,14 @@ class DescriptorReduceOp(Op):
         addresses, inside = desc.at(indices).addresses(
             block, value.dtype.itemsize, range(len(block))
         )
-        signed = not self._is_unsigned()
+        # The interpreter passes no operands: the language layer there bitcasts.
+        signed = not (self.operands and is_unsigned(self.desc.type))
         context.memory.update(
             addresses,
             value.dtype,
             inside,
             lambda old, at: combine(self.kind.name, old, value.reshape(-1)[at], signed),
         )
-
-    def _is_unsigned(self) -> bool:
-        """Whether the descriptor's elements are unsigned. Unknown, so signed, in the interpreter,
-        which passes no operands: the language layer there bitcasts."""
-        if not self.operands:
-            return False
-        element: Any = self.desc.type.block.element_type
-        return "ui" in str(element)
 
 
 OPS: tuple[type[Op], ...] = (
