@@ -9,6 +9,7 @@ from tritium.passes.ttgir import (
     Coalesce,
     ConvertTTIRToTTGIR,
     DescriptorsToTMA,
+    MatchClusters,
     Pipeline,
 )
 from tritium.passes.ttir import (
@@ -42,24 +43,28 @@ def ttir() -> list[Pass]:
     ]
 
 
-def ttgir(capability: int, num_warps: int, num_stages: int) -> list[Pass]:
+def ttgir(
+    capability: int, num_warps: int, num_stages: int, num_ctas: int = 1
+) -> list[Pass]:
     """From ttir to the ttgir that the NVIDIA backend takes.
 
     Args:
         capability: of the GPU: 90 for sm_90.
-        num_warps: how many warps run a program, a power of two.
+        num_warps: how many warps run a block of a program, a power of two.
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
+        num_ctas: how many blocks, a cluster, run a program.
     """
     return [
         ScaledDot(tf32=True),
-        TensorPointers(keep_arguments=capability >= 90),
+        TensorPointers(keep_arguments=capability >= 90 and num_ctas == 1),
         Canonicalize(),
         CSE(),
         LICM(),
-        ConvertTTIRToTTGIR(num_warps=num_warps, capability=capability),
+        ConvertTTIRToTTGIR(num_warps=num_warps, num_ctas=num_ctas, capability=capability),
         Coalesce(),
         AccelerateMatmul(),
         AssignLayouts(),
+        *([MatchClusters()] if num_ctas > 1 else []),
         CSE(),
         LICM(),
         Pipeline(num_stages=num_stages),

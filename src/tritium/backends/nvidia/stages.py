@@ -21,7 +21,7 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
-    passes = pipelines.ttgir(arch, options.num_warps, options.num_stages)
+    passes = pipelines.ttgir(arch, options.num_warps, options.num_stages, options.num_ctas)
     run_pipeline(module, passes, "make_ttgir")
     remark_on(module, arch)
     return module

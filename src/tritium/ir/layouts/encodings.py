@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, i64
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -26,6 +26,9 @@ from tritium.ir.layouts.linear import LinearLayout
 EncodingT = TypeVar("EncodingT", bound="Encoding")
 
 REGISTER, LANE, WARP, BLOCK, OFFSET = "register", "lane", "warp", "block", "offset"
+
+Cluster: TypeAlias = "tuple[tuple[int, ...], ...]"
+"""The value of `CGALayout`."""
 
 
 def dim(axis: int) -> str:
@@ -129,7 +132,10 @@ class Encoding(ParametrizedAttribute):
         raise NotImplementedError(f"#{self.name} has no linear layout")
 
 
-_CTA = {"CTAsPerCGA": None, "CTASplitNum": None, "CTAOrder": None}
+_CTA: dict[str, Any] = {"CGALayout": ()}
+"""How the blocks of a cluster are spread over a tile: for each bit of the block's number where that
+block's part begins, counted in parts; `[[1, 0], [0, 0]]` is 4 blocks of which two have each half of
+the rows. Left out where a program is one block."""
 
 
 def _check_order(name: str, order: Sequence[int]) -> None:
@@ -161,7 +167,7 @@ class BlockedEncoding(Encoding):
         for name, key in ((REGISTER, "sizePerThread"), (LANE, "threadsPerWarp"),
                           (WARP, "warpsPerCTA")):  # fmt: skip
             layout *= identity_nd(name, self.get(key), order)
-        return spread(layout, self, shape)
+        return spread(layout, self.get("CGALayout"), shape)
 
 
 @irdl_attr_definition
@@ -210,7 +216,7 @@ class NvidiaMmaEncoding(Encoding):
             width = self.get("instrShape")[1]
             layout *= LinearLayout.identity(width // 8, REGISTER, n)
         layout *= identity_nd(WARP, self.get("warpsPerCTA"), warp_order(self, rank))
-        return spread(layout, self, shape)
+        return spread(layout, self.get("CGALayout"), shape)
 
 
 def warp_order(encoding: NvidiaMmaEncoding, rank: int) -> tuple[int, ...]:
@@ -247,7 +253,7 @@ class DotOperandEncoding(Encoding):
             layout *= LinearLayout.identity(2, REGISTER, outer)
         layout *= LinearLayout.identity(2, REGISTER, k)
         layout *= _repeated_warps(parent, rank, k_axis)
-        return spread(layout, parent, shape)
+        return spread(layout, _without_axis(parent, k_axis), shape)
 
     @staticmethod
     def _for_fma(parent: BlockedEncoding, shape: tuple[int, ...], k_axis: int) -> LinearLayout:
@@ -260,7 +266,16 @@ class DotOperandEncoding(Encoding):
                 size = parent.get(key)[axis]
                 make = LinearLayout.zeros if axis == k_axis else LinearLayout.identity
                 layout *= make(size, name, dim(axis))
-        return spread(layout, parent, shape)
+        return spread(layout, _without_axis(parent, k_axis), shape)
+
+
+def _without_axis(parent: Encoding, axis: int) -> Cluster:
+    """The blocks of a product's result over an operand that has k along the axis: each block has
+    all of k."""
+    return tuple(
+        tuple(0 if i == axis else x for i, x in enumerate(basis))
+        for basis in parent.get("CGALayout")
+    )
 
 
 def _repeated_warps(parent: NvidiaMmaEncoding, rank: int, k_axis: int) -> LinearLayout:
@@ -310,10 +325,15 @@ class SwizzledSharedEncoding(SharedEncoding):
         _check_order(self.name, self.get("order"))
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        return spread(self._part(part_of(self.get("CGALayout"), shape)), self.get("CGALayout"),
+                      shape, OFFSET)  # fmt: skip
+
+    def _part(self, shape: tuple[int, ...]) -> LinearLayout:
+        """What one block of a cluster has of a tile."""
         order: tuple[int, ...] = self.get("order")
         vec, per_phase, max_phase = (self.get(k) for k in ("vec", "perPhase", "maxPhase"))
         if len(shape) == 1:
-            return spread(LinearLayout.identity(shape[0], OFFSET, dim(0)), self, shape, OFFSET)
+            return LinearLayout.identity(shape[0], OFFSET, dim(0))
         columns, rows = shape[order[0]], shape[order[1]]
         bases = [(1 << i, 0) for i in range(columns.bit_length() - 1)]
         for i in range(rows.bit_length() - 1):
@@ -324,7 +344,7 @@ class SwizzledSharedEncoding(SharedEncoding):
         )
         for axis in order[2:]:
             layout *= LinearLayout.identity(shape[axis], OFFSET, dim(axis))
-        return spread(layout, self, shape, OFFSET)
+        return layout
 
 
 @irdl_attr_definition
@@ -355,10 +375,11 @@ class NVMMASharedEncoding(SharedEncoding):
             bases.append((group * ((row // per_phase) % phases), row))
         layout = LinearLayout.of({OFFSET: bases}, {columns: width, rows: 8})
         layout = layout.transpose_outs([rows, columns])
-        layout = grow(layout, {rows: shape[row_axis], columns: shape[column_axis]}, OFFSET)
+        part = part_of(self.get("CGALayout"), shape)
+        layout = grow(layout, {rows: part[row_axis], columns: part[column_axis]}, OFFSET)
         for axis in reversed(range(rank - 2)):
-            layout *= LinearLayout.identity(shape[axis], OFFSET, dim(axis))
-        return spread(layout, self, shape, OFFSET)
+            layout *= LinearLayout.identity(part[axis], OFFSET, dim(axis))
+        return spread(layout, self.get("CGALayout"), shape, OFFSET)
 
 
 @irdl_attr_definition
@@ -401,25 +422,36 @@ def fit(layout: LinearLayout, shape: Sequence[int]) -> LinearLayout:
     return LinearLayout.of(bases, {o: sizes[o] for o in layout.out_names})
 
 
+def split_of(cluster: Cluster, rank: int) -> tuple[int, ...]:
+    """Into how many parts the blocks of a cluster split each axis (see `CGALayout`)."""
+    splits = [1] * rank
+    for basis in cluster:
+        splits = [max(s, 2 * x) for s, x in zip(splits, basis, strict=True)]
+    return tuple(splits)
+
+
+def part_of(cluster: Cluster, shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of what one block of a cluster has of a tile."""
+    splits = split_of(cluster, len(shape))
+    return tuple(max(1, s // split) for s, split in zip(shape, splits, strict=True))
+
+
 def spread(
-    layout: LinearLayout, encoding: Encoding, shape: tuple[int, ...], name: str = REGISTER
+    layout: LinearLayout, cluster: Cluster, shape: tuple[int, ...], name: str = REGISTER
 ) -> LinearLayout:
     """A block's layout made to cover the tile: repeated (in `name`) or cut to the part of the shape
-    that a block of the cluster has, with the blocks spread over the tile."""
+    that a block of the cluster has, with the blocks spread over the tile. Blocks for which a short
+    axis has no part hold copies."""
     rank = len(shape)
-    counts = encoding.get("CTAsPerCGA") or (1,) * rank
-    splits = encoding.get("CTASplitNum") or (1,) * rank
-    order = encoding.get("CTAOrder") or tuple(reversed(range(rank)))
-    part = [max(1, s // split) for s, split in zip(shape, splits, strict=True)]
+    part = part_of(cluster, shape)
     layout = grow(layout, {dim(i): s for i, s in enumerate(part)}, name)
     layout = fit(layout, part)
-    blocks = LinearLayout.empty()
-    for axis in order:
-        spread_over = min(splits[axis], shape[axis])
-        blocks *= LinearLayout.identity(spread_over, BLOCK, dim(axis))
-        blocks *= LinearLayout.zeros(counts[axis] // spread_over, BLOCK, dim(axis))
-    layout = layout * blocks
-    return layout.transpose_outs([dim(i) for i in range(rank)])
+    over = [s // p for s, p in zip(shape, part, strict=True)]
+    blocks = LinearLayout.of(
+        {BLOCK: [[x if x < s else 0 for x, s in zip(b, over, strict=True)] for b in cluster]},
+        {dim(i): s for i, s in enumerate(over)},
+    )
+    return (layout * blocks).transpose_outs([dim(i) for i in range(rank)])
 
 
 @lru_cache(maxsize=4096)

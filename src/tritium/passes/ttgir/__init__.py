@@ -6,14 +6,15 @@ from tritium.passes.ttgir.assign_layouts import AssignLayouts
 from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
+from tritium.passes.ttgir.match_clusters import MatchClusters
 from tritium.passes.ttgir.pipeline import Pipeline
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
-    Pipeline,
+    MatchClusters, Pipeline,
 )  # fmt: skip
 
 __all__ = [
     "PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR",
-    "DescriptorsToTMA", "Pipeline",
+    "DescriptorsToTMA", "MatchClusters", "Pipeline",
 ]  # fmt: skip

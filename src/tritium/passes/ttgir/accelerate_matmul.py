@@ -26,8 +26,10 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
+    Cluster,
     DotOperandEncoding,
     NvidiaMmaEncoding,
+    part_of,
 )
 from tritium.ops import ttir
 from tritium.ops.arith import AddFOp, ConstantOp
@@ -41,6 +43,12 @@ from tritium.ops.ttgir import (
 from tritium.ops.ttir.dot import InputPrecision
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
+from tritium.passes.ttgir.clusters import (
+    num_ctas_of,
+    operand_cluster,
+    permuted,
+    split_product,
+)
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.rules import (
     capability_of,
@@ -64,13 +72,15 @@ class AccelerateMatmul(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         capability, num_warps = capability_of(module), num_warps_of(module)
+        num_ctas = num_ctas_of(module)
         changed = False
         for function in functions(module):
             for op in [op for op in function.walk() if isinstance(op, ttir.DotOp)]:
-                if capability // 10 == 9 and _fits_wgmma(op, num_warps):
-                    _to_wgmma(op, num_warps)
-                elif _fits_mma_sync(op, capability):
-                    _to_mma_sync(op, num_warps)
+                cluster = split_product(ir.shape_of(op.results[0].type), num_ctas)
+                if capability // 10 == 9 and _fits_wgmma(op, num_warps, cluster):
+                    _to_wgmma(op, num_warps, cluster)
+                elif _fits_mma_sync(op, capability, cluster):
+                    _to_mma_sync(op, num_warps, cluster)
                 else:
                     continue
                 changed = True
@@ -84,10 +94,10 @@ def source_of(value: SSAValue) -> SSAValue:
     return value
 
 
-def _fits_wgmma(op: ttir.DotOp, num_warps: int) -> bool:
+def _fits_wgmma(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> bool:
     element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
-    m, n = ir.shape_of(op.results[0].type)[-2:]
     shape = ir.shape_of(op.results[0].type)
+    m, n = part_of(cluster, shape)[-2:]
     if len(shape) != 2 or num_warps % 4 or m % 64 or n % 8 or _depth(op) * _bits(op) < 256:
         return False
     if element in _BYTE_FLOATS and 0 < op.maxNumImpreciseAcc < _depth(op):
@@ -99,10 +109,10 @@ def _fits_wgmma(op: ttir.DotOp, num_warps: int) -> bool:
     return element == ir.i8 and out == ir.i32
 
 
-def _fits_mma_sync(op: ttir.DotOp, capability: int) -> bool:
+def _fits_mma_sync(op: ttir.DotOp, capability: int, cluster: Cluster) -> bool:
     element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
     shape = ir.shape_of(op.results[0].type)
-    m, n = shape[-2:]
+    m, n = part_of(cluster, shape)[-2:]
     if len(shape) != 2 or m < 16 or n < 8 or _depth(op) * _bits(op) < 256:
         return False
     if element in (ir.f16, ir.bf16):
@@ -123,10 +133,10 @@ def _bits(op: ttir.DotOp) -> int:
 
 
 def wgmma_encoding(
-    shape: tuple[int, ...], num_warps: int, bits: int
+    shape: tuple[int, ...], num_warps: int, bits: int, cluster: Cluster = ()
 ) -> NvidiaMmaEncoding:
     """The accumulator's encoding: warp groups go down the rows first."""
-    rows, columns = shape
+    rows, columns = part_of(cluster, shape)
     across = max(num_warps // max(rows // 16, 1), 1)
     widest = max(columns // across, 8)
     width = next(n for n in range(256, 0, -8) if columns % n == 0 and n <= widest)
@@ -136,21 +146,25 @@ def wgmma_encoding(
         warps[axis] *= 2
     return NvidiaMmaEncoding.make(
         versionMajor=3, versionMinor=0, warpsPerCTA=tuple(warps),
-        instrShape=(16, width, 256 // bits),
+        instrShape=(16, width, 256 // bits), CGALayout=cluster,
     )  # fmt: skip
 
 
-def mma_sync_encoding(shape: tuple[int, ...], num_warps: int, chained: bool) -> NvidiaMmaEncoding:
+def mma_sync_encoding(
+    shape: tuple[int, ...], num_warps: int, chained: bool, cluster: Cluster = ()
+) -> NvidiaMmaEncoding:
     """The accumulator's encoding: about square parts for each warp; `chained` products (the result
     of one is an operand of another) keep rows in one warp."""
-    rows, columns = max(shape[0] // 16, 1), max(shape[1] // 8, 1)
+    part = part_of(cluster, shape)
+    rows, columns = max(part[0] // 16, 1), max(part[1] // 8, 1)
     warps = [1, 1]
     while warps[0] * warps[1] < num_warps:
         tall = chained or rows // warps[0] >= columns // 2 // warps[1]
         warps[0 if tall and (chained or warps[0] < rows) else 1] *= 2
     return NvidiaMmaEncoding.make(
-        versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=(16, 8)
-    )
+        versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=(16, 8),
+        CGALayout=cluster,
+    )  # fmt: skip
 
 
 def _computed_from_product(value: SSAValue) -> bool:
@@ -181,18 +195,18 @@ def _add_apart(op: ttir.DotOp) -> None:
     result.replace_uses_with_if(added.results[0], lambda use: use.operation is not added)
 
 
-def _to_wgmma(op: ttir.DotOp, num_warps: int) -> None:
+def _to_wgmma(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> None:
     if ir.element_type(op.a.type) in _BYTE_FLOATS and op.maxNumImpreciseAcc == _depth(op):
         _add_apart(op)
     shape, bits = ir.shape_of(op.results[0].type), _bits(op)
-    encoding = wgmma_encoding(shape, num_warps, bits)
+    encoding = wgmma_encoding(shape, num_warps, bits, cluster)
     a: SSAValue
     if bits == 16 and _computed_from_product(op.a):
         operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=32 // bits)
         a = convert(source_of(op.a), operand, op)
     else:
-        a = _in_shared_memory(op, op.a, 1, bits)
-    b = _in_shared_memory(op, op.b, 0, bits)
+        a = _in_shared_memory(op, op.a, 1, bits, operand_cluster(cluster, 1))
+    b = _in_shared_memory(op, op.b, 0, bits, operand_cluster(cluster, 0))
     dot = WarpGroupDotOp.build(
         a, b, convert(op.c, encoding, op), None, location=op.location,
         inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
@@ -200,7 +214,9 @@ def _to_wgmma(op: ttir.DotOp, num_warps: int) -> None:
     _replace(op, dot)
 
 
-def _in_shared_memory(op: Operation, value: SSAValue, k_axis: int, bits: int) -> SSAValue:
+def _in_shared_memory(
+    op: Operation, value: SSAValue, k_axis: int, bits: int, cluster: Cluster
+) -> SSAValue:
     """The operand in memory that wgmma can read. 16-bit elements may have either axis fastest, the
     one that they are loaded along; others must have k. A transpose becomes a view."""
     source = source_of(value)
@@ -209,13 +225,13 @@ def _in_shared_memory(op: Operation, value: SSAValue, k_axis: int, bits: int) ->
     if isinstance(source.owner, ttir.TransOp):
         inner = source_of(source.owner.src)
         if bits == 16 or _fastest(inner) == 1 - k_axis:
-            memory = _in_shared_memory(op, inner, 1 - k_axis, bits)
+            memory = _in_shared_memory(op, inner, 1 - k_axis, bits, permuted(cluster, (1, 0)))
             view = MemDescTransOp.build(memory, order=(1, 0), location=op.location)
             block.insert_op_before(view, op)
             return view.results[0]
     shape = ir.shape_of(source.type)
     fastest = _fastest(source) if bits == 16 else k_axis
-    encoding = nvmma_encoding(shape, bits, fastest)
+    encoding = nvmma_encoding(shape, bits, fastest, cluster)
     alloc = LocalAllocOp.build(
         source, result=memdesc_of(shape, ir.element_type(source.type), encoding, False),
         location=op.location,
@@ -230,10 +246,10 @@ def _fastest(value: SSAValue) -> int:
     return order_of(encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
-def _to_mma_sync(op: ttir.DotOp, num_warps: int) -> None:
+def _to_mma_sync(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> None:
     shape = ir.shape_of(op.results[0].type)
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
-    encoding = mma_sync_encoding(shape, num_warps, chained)
+    encoding = mma_sync_encoding(shape, num_warps, chained, cluster)
     for index in (0, 1):
         operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=32 // _bits(op))
         op.operands[index] = convert(source_of(op.operands[index]), operand, op)

@@ -23,10 +23,11 @@ from xdsl.ir import Operation
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BlockedEncoding
+from tritium.ir.layouts.encodings import BlockedEncoding, Cluster, part_of
 from tritium.ops import ttir
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.clusters import num_ctas_of, product_loads, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
 from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
 
@@ -45,7 +46,8 @@ class Coalesce(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            analysis = AxisAnalysis(function, trust=True)
+            analysis, num_ctas = AxisAnalysis(function, trust=True), num_ctas_of(module)
+            operands = product_loads(function, num_ctas) if num_ctas > 1 else {}
             wishes = {id(op): _wish(op, analysis) for op in _accesses(function)}
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
@@ -53,7 +55,8 @@ class Coalesce(Pass):
             for op in list(_accesses(function)):
                 wish = wishes[id(op)]
                 width = widest[wish.key] if isinstance(op, ttir.LoadOp) else wish.width
-                changed |= _apply(op, wish, width, num_warps_of(module))
+                cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
+                changed |= _apply(op, wish, width, num_warps_of(module), cluster)
         return changed
 
 
@@ -99,13 +102,14 @@ def _wish(op: Any, analysis: AxisAnalysis) -> _Wish:
     return _Wish(shape, order, 8 * size, max(width, 1))
 
 
-def _apply(op: Any, wish: _Wish, width: int, num_warps: int) -> bool:
-    share = max(product(wish.shape) // (32 * num_warps), 1)
-    width = min(width, share, WIDEST * 8 // wish.bits)
+def _apply(op: Any, wish: _Wish, width: int, num_warps: int, cluster: Cluster) -> bool:
+    part = part_of(cluster, wish.shape)
+    share = max(product(part) // (32 * num_warps), 1)
+    width = min(width, share, WIDEST * 8 // wish.bits, part[wish.order[0]])
     per_thread = [1] * len(wish.shape)
     per_thread[wish.order[0]] = width
     encoding: BlockedEncoding = blocked_for(
-        wish.shape, tuple(per_thread), wish.order, num_warps
+        wish.shape, tuple(per_thread), wish.order, num_warps, cluster
     )
     if encoding_of(op.ptr.type) == encoding:
         return False

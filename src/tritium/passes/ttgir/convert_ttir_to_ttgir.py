@@ -23,12 +23,14 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     BlockedEncoding,
+    Cluster,
     DotOperandEncoding,
     Encoding,
     LinearEncoding,
     SliceEncoding,
     dim,
     linear,
+    part_of,
 )
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
@@ -36,6 +38,7 @@ from tritium.ops.arith import ConstantOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.clusters import copies, split_product, split_rows
 from tritium.passes.ttgir.rules import (
     blocked_for,
     default_encoding,
@@ -54,12 +57,14 @@ from tritium.passes.ttgir.rules import (
 class ConvertTTIRToTTGIR(Pass):
     """Give every tile the default encoding of its shape.
 
-    `num_warps`: how many warps run a program; `capability`: 90 for sm_90.
+    `num_warps`: how many warps run a block of a program; `num_ctas`: how many blocks do;
+    `capability`: 90 for sm_90.
     """
 
     name: ClassVar[str] = "convert-ttir-to-ttgir"
     title: ClassVar[str] = "ConvertTritonToTritonGPU"
     num_warps: int = 4
+    num_ctas: int = 1
     capability: int = 90
 
     def run(self, module: ModuleOp) -> bool:
@@ -67,7 +72,7 @@ class ConvertTTIRToTTGIR(Pass):
             raise ValueError(f"num_warps is {self.num_warps}; a power of two is required")
         module.attributes.update(
             {
-                "ttg.num-ctas": IntegerAttr(1, i32),
+                "ttg.num-ctas": IntegerAttr(self.num_ctas, i32),
                 "ttg.num-warps": IntegerAttr(self.num_warps, i32),
                 "ttg.target": StringAttr(f"cuda:{self.capability}"),
                 "ttg.threads-per-warp": IntegerAttr(32, i32),
@@ -81,8 +86,7 @@ class ConvertTTIRToTTGIR(Pass):
             for op in ops:
                 for result in op.results:
                     if isinstance(op, ConstantOp) and is_tile(result):
-                        retype_constant(op, default_encoding(ir.shape_of(result.type),
-                                                             self.num_warps))  # fmt: skip
+                        retype_constant(op, self._encoding(ir.shape_of(result.type)))
                     else:
                         self._default(result)
             for op in ops:
@@ -90,9 +94,12 @@ class ConvertTTIRToTTGIR(Pass):
             _update_signature(function, function.regions[0].blocks[0])
         return True
 
+    def _encoding(self, shape: tuple[int, ...]) -> BlockedEncoding:
+        return default_encoding(shape, self.num_warps, split_rows(shape, self.num_ctas))
+
     def _default(self, value: SSAValue) -> None:
         if is_tile(value):
-            retype(value, default_encoding(ir.shape_of(value.type), self.num_warps))
+            retype(value, self._encoding(ir.shape_of(value.type)))
 
     def _fix(self, op: Operation) -> None:
         """Put conversions around an op whose encodings must belong together."""
@@ -124,15 +131,34 @@ class ConvertTTIRToTTGIR(Pass):
         elif isinstance(op, ttir.CatOp):
             _fix_cat(op)
         elif isinstance(op, ttir.GatherOp):
+            self._whole(op, 0)
             _fix_gather(op)
+        elif isinstance(op, ttir.HistogramOp):
+            for index in range(len(op.operands)):
+                self._whole(op, index)
         elif isinstance(op, ttir.DotOp):
             self._fix_dot(op)
         elif isinstance(op, ttir.ScanOp):
             shape = ir.shape_of(op.inputs[0].type)
-            self._fix_all(op, scan_encoding(shape, op.axis, self.num_warps))
+            cluster = split_rows(shape, self.num_ctas, whole=op.axis)
+            self._fix_all(op, scan_encoding(shape, op.axis, self.num_warps, cluster))
         elif isinstance(op, ttir.MapElementwiseOp) and op.pack > 1:
             shape = ir.shape_of(op.inputs[0].type)
-            self._fix_all(op, packed_encoding(shape, op.pack, self.num_warps))
+            cluster = self._between_packs(shape, op.pack)
+            self._fix_all(op, packed_encoding(shape, op.pack, self.num_warps, cluster))
+
+    def _whole(self, op: Operation, index: int) -> None:
+        """Every block of a cluster needs all of an operand."""
+        shape = ir.shape_of(op.operands[index].type)
+        if self.num_ctas > 1:
+            encoding = default_encoding(shape, self.num_warps, copies(len(shape), self.num_ctas))
+            convert_operand(op, index, encoding)
+
+    def _between_packs(self, shape: tuple[int, ...], pack: int) -> Cluster:
+        """Blocks split the outermost axis, if that cuts no group of `pack` neighbours."""
+        if shape[0] // self.num_ctas * product(shape[1:]) % pack == 0 and shape[0] >= self.num_ctas:
+            return split_rows(shape, self.num_ctas)
+        return copies(len(shape), self.num_ctas)
 
     @staticmethod
     def _fix_all(op: Operation, encoding: Encoding) -> None:
@@ -143,18 +169,20 @@ class ConvertTTIRToTTGIR(Pass):
 
     def _fix_split(self, op: Any) -> None:
         shape = ir.shape_of(op.results[0].type)
-        half = default_encoding(shape, self.num_warps)
+        half = self._encoding(shape)
         convert_operand(op, 0, joined(half, shape))
         for result in op.results:
             convert_result(result, half)
 
     def _fix_dot(self, op: ttir.DotOp) -> None:
         shape = ir.shape_of(op.results[0].type)
-        share = product(shape) // (32 * self.num_warps)
+        cluster = split_product(shape, self.num_ctas)
+        part = part_of(cluster, shape)
+        share = product(part) // (32 * self.num_warps)
         side = 4 if share >= 16 else 2 if share >= 4 else 1
-        per_thread = (*[1] * (len(shape) - 2), *[min(side, s) for s in shape[-2:]])
+        per_thread = (*[1] * (len(shape) - 2), *[min(side, s) for s in part[-2:]])
         parent = blocked_for(
-            shape, per_thread, tuple(reversed(range(len(shape)))), self.num_warps
+            shape, per_thread, tuple(reversed(range(len(shape)))), self.num_warps, cluster
         )
         for index in (0, 1):
             operand = DotOperandEncoding.make(opIdx=index, parent=parent)
@@ -163,9 +191,13 @@ class ConvertTTIRToTTGIR(Pass):
         convert_result(op.results[0], parent)
 
 
-def scan_encoding(shape: tuple[int, ...], axis: int, num_warps: int) -> BlockedEncoding:
+def scan_encoding(
+    shape: tuple[int, ...], axis: int, num_warps: int, cluster: Cluster = ()
+) -> BlockedEncoding:
     """Along the axis each thread has one run of neighbours, lanes and then warps have runs that
-    follow each other. Warps go over the other axes first: between them shared memory is needed."""
+    follow each other. Warps go over the other axes first: between them shared memory is needed.
+    `cluster`, the `CGALayout`, does not split the axis."""
+    shape = part_of(cluster, shape)
     rank, size = len(shape), shape[axis]
     threads, warps = [1] * rank, [1] * rank
     threads[axis] = min(32, size)
@@ -182,28 +214,31 @@ def scan_encoding(shape: tuple[int, ...], axis: int, num_warps: int) -> BlockedE
     warps[spare] *= left // warps[axis]
     return BlockedEncoding.make(
         sizePerThread=tuple(per_thread), threadsPerWarp=tuple(threads), warpsPerCTA=tuple(warps),
-        order=(axis, *[a for a in reversed(range(rank)) if a != axis]),
+        order=(axis, *[a for a in reversed(range(rank)) if a != axis]), CGALayout=cluster,
     )  # fmt: skip
 
 
-def packed_encoding(shape: tuple[int, ...], pack: int, num_warps: int) -> BlockedEncoding:
+def packed_encoding(
+    shape: tuple[int, ...], pack: int, num_warps: int, cluster: Cluster = ()
+) -> BlockedEncoding:
     """Each thread has runs of `pack` neighbours in row-major order."""
     per_thread, left = [1] * len(shape), pack
     for axis in reversed(range(len(shape))):
         per_thread[axis] = min(left, shape[axis])
         left //= per_thread[axis]
     order = tuple(reversed(range(len(shape))))
-    return blocked_for(shape, tuple(per_thread), order, num_warps)
+    return blocked_for(shape, tuple(per_thread), order, num_warps, cluster)
 
 
 def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     """The encoding of two tiles joined: the new axis is in each thread's lowest register bit."""
     rank = len(shape)
-    if isinstance(encoding, BlockedEncoding) and len(encoding.parameters_dict.data) == 4:
+    if isinstance(encoding, BlockedEncoding):
         return BlockedEncoding.make(
             sizePerThread=(*encoding.get("sizePerThread"), 2),
             threadsPerWarp=(*encoding.get("threadsPerWarp"), 1),
             warpsPerCTA=(*encoding.get("warpsPerCTA"), 1), order=(rank, *encoding.get("order")),
+            CGALayout=tuple((*basis, 0) for basis in encoding.get("CGALayout")),
         )  # fmt: skip
     layout = LinearLayout.identity(2, "register", dim(rank)) * linear(encoding, shape)
     return LinearEncoding.from_layout(layout.transpose_outs([dim(i) for i in range(rank + 1)]))

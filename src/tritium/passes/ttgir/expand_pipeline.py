@@ -47,6 +47,7 @@ from tritium.ops.ttgir import (
 )
 from tritium.passes.rewriting import copy_op, erase, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
+from tritium.passes.ttgir.clusters import in_block
 
 
 @dataclass(frozen=True)
@@ -417,4 +418,4 @@ def _reads_buffer(user: Operation, memory: Any) -> bool:
     if isinstance(user, LocalAllocOp):
         wanted: Any = user.results[0].type
         return wanted.encoding == memory.encoding and not wanted.mutable
-    return isinstance(user, ConvertLayoutOp)
+    return isinstance(user, ConvertLayoutOp) and in_block(user.results[0].type, memory)

@@ -39,7 +39,7 @@ from xdsl.ir import Operation
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SwizzledSharedEncoding
+from tritium.ir.layouts.encodings import SwizzledSharedEncoding, part_of
 from tritium.ops import ttir
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
@@ -168,17 +168,20 @@ def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
             return kind.encoding, stages
     kind = load.results[0].type
     shape = ir.shape_of(kind)
-    order = order_of(encoding_of(kind), shape)
+    order, cluster = order_of(encoding_of(kind), shape), encoding_of(kind).get("CGALayout")
     feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
     if not feeds_dot or len(shape) != 2:
-        plain = SwizzledSharedEncoding.make(vec=1, perPhase=1, maxPhase=1, order=order)
+        plain = SwizzledSharedEncoding.make(
+            vec=1, perPhase=1, maxPhase=1, order=order, CGALayout=cluster
+        )
         return plain, stages - 1
-    size = max(ir.bit_width(kind) // 8, 1)
+    size, shape = max(ir.bit_width(kind) // 8, 1), part_of(cluster, shape)
     row = shape[order[0]] * size
     vec, per_phase = 16 // size, max(1, 128 // row)
     phases = max(1, min(8, row // 16, shape[order[1]]) // (per_phase if row >= 128 else 1))
     return SwizzledSharedEncoding.make(
-        vec=min(vec, shape[order[0]]), perPhase=per_phase, maxPhase=phases, order=order
+        vec=min(vec, shape[order[0]]), perPhase=per_phase, maxPhase=phases, order=order,
+        CGALayout=cluster,
     ), stages - 1
 
 

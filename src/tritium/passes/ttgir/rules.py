@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     BlockedEncoding,
+    Cluster,
     DotOperandEncoding,
     Encoding,
     LinearEncoding,
@@ -27,11 +28,13 @@ from tritium.ir.layouts.encodings import (
     SliceEncoding,
     dim,
     linear,
+    part_of,
 )
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
+from tritium.passes.ttgir.clusters import permuted
 
 SOURCES = frozenset({"arith.constant", "tt.splat", "tt.make_range", "ub.poison"})
 _ELEMENTWISE = frozenset({
@@ -150,13 +153,16 @@ def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
 def transposed(encoding: Encoding, order: tuple[int, ...], shape: tuple[int, ...]) -> Encoding:
     """The encoding of a tile whose axis i was axis `order[i]` of a tile of this shape and encoding:
     all elements stay where they are."""
-    if isinstance(encoding, BlockedEncoding) and len(encoding.parameters_dict.data) == 4:
+    if isinstance(encoding, BlockedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
         sizes = {
             key: tuple(encoding.get(key)[i] for i in order)
             for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")
         }
-        return BlockedEncoding.make(**sizes, order=tuple(where[a] for a in encoding.get("order")))
+        return BlockedEncoding.make(
+            **sizes, order=tuple(where[a] for a in encoding.get("order")),
+            CGALayout=permuted(encoding.get("CGALayout"), order),
+        )  # fmt: skip
     layout = linear(encoding, shape)
     layout = layout.transpose_outs([dim(i) for i in order])
     layout = layout.rename_outs({dim(axis): dim(i) for i, axis in enumerate(order)})
@@ -193,10 +199,12 @@ def blocked_for(
     per_thread: tuple[int, ...],
     order: tuple[int, ...],
     num_warps: int,
-    lanes: int = 32,
+    cluster: Cluster = (),
 ) -> BlockedEncoding:
     """A blocked encoding that covers a tile of this shape: threads go along the fastest axis as far
-    as it reaches, then on to the next; the slowest takes what is left."""
+    as it reaches, then on to the next; the slowest takes what is left. `cluster`: its
+    `CGALayout`."""
+    lanes, shape = 32, part_of(cluster, shape)
     lanes_left, warps_left, threads_left = lanes, num_warps, lanes * num_warps
     threads, warps = [1] * len(shape), [1] * len(shape)
     for axis in order[:-1]:
@@ -209,23 +217,27 @@ def blocked_for(
     threads[order[-1]], warps[order[-1]] = lanes_left, warps_left
     return BlockedEncoding.make(
         sizePerThread=per_thread, threadsPerWarp=tuple(threads), warpsPerCTA=tuple(warps),
-        order=order,
+        order=order, CGALayout=cluster,
     )  # fmt: skip
 
 
-def default_encoding(shape: tuple[int, ...], num_warps: int) -> BlockedEncoding:
+def default_encoding(
+    shape: tuple[int, ...], num_warps: int, cluster: Cluster = ()
+) -> BlockedEncoding:
     """One element a thread, rows first."""
     rank = len(shape)
-    return blocked_for(shape, (1,) * rank, tuple(reversed(range(rank))), num_warps)
+    return blocked_for(shape, (1,) * rank, tuple(reversed(range(rank))), num_warps, cluster)
 
 
-def nvmma_encoding(shape: tuple[int, ...], bits: int, fastest: int) -> NVMMASharedEncoding:
+def nvmma_encoding(
+    shape: tuple[int, ...], bits: int, fastest: int, cluster: Cluster = ()
+) -> NVMMASharedEncoding:
     """The encoding of shared memory that TMA fills and wgmma reads, with the widest swizzle that
-    rows along the axis `fastest` fill."""
-    row = shape[fastest] * bits // 8
+    rows along the axis `fastest` fill. `cluster`: its `CGALayout`."""
+    row = part_of(cluster, shape)[fastest] * bits // 8
     return NVMMASharedEncoding.make(
         swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
-        transposed=fastest == len(shape) - 2, elementBitWidth=bits,
+        transposed=fastest == len(shape) - 2, elementBitWidth=bits, CGALayout=cluster,
     )  # fmt: skip
 
 

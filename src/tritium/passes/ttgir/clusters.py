@@ -1,0 +1,109 @@
+"""How the blocks (CTAs) of a cluster share tiles: which `CGALayout` encodings get.
+
+A program of `num_ctas` blocks splits its tiles along the outermost axes that are long enough, so
+that sums along rows, the commonest, stay within a block. Products are split along the rows of their
+result, then along its columns; their operands have all of k in every block. Where a tile is too
+small, blocks hold copies and compute the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
+from tritium.ops import ttir
+from tritium.ops.ttgir import ConvertLayoutOp
+
+
+def num_ctas_of(module: Any) -> int:
+    """The blocks of a program, from the module's attributes."""
+    found: Any = module.attributes.get("ttg.num-ctas")
+    return 1 if found is None else found.value.data
+
+
+def _split(least: Sequence[int], shape: Sequence[int], num_ctas: int) -> Cluster:
+    """Halve the first axis whose parts stay at least so long, again and again."""
+    parts, bases = [1] * len(shape), list[tuple[int, ...]]()
+    while 1 << len(bases) < num_ctas:
+        long = [a for a, size in enumerate(shape) if size // parts[a] >= 2 * least[a]]
+        bases.append(tuple(part if i in long[:1] else 0 for i, part in enumerate(parts)))
+        for axis in long[:1]:
+            parts[axis] *= 2
+    return tuple(bases)
+
+
+def split_rows(shape: Sequence[int], num_ctas: int, whole: int | None = None) -> Cluster:
+    """The outermost axes split between blocks; the axis `whole` is left alone."""
+    least = [size if axis == whole else 1 for axis, size in enumerate(shape)]
+    return _split(least, shape, num_ctas)
+
+
+def copies(rank: int, num_ctas: int) -> Cluster:
+    """Every block has the whole tile."""
+    return ((0,) * rank,) * (num_ctas.bit_length() - 1)
+
+
+def split_product(shape: Sequence[int], num_ctas: int) -> Cluster:
+    """A product's result: parts of at least 64 rows, a warp group's, else of fewer columns, as
+    far as an instruction is wide."""
+    return _split([*[1] * (len(shape) - 2), 64, 16], shape, num_ctas)
+
+
+def operand_cluster(cluster: Cluster, k_axis: int) -> Cluster:
+    """An operand's split, given that of the product: k is in every block."""
+    return tuple(tuple(0 if i == k_axis else x for i, x in enumerate(b)) for b in cluster)
+
+
+def permuted(cluster: Cluster, order: Sequence[int]) -> Cluster:
+    """The split of a tile whose axis i was axis `order[i]`."""
+    return tuple(tuple(basis[i] for i in order) for basis in cluster)
+
+
+@lru_cache(maxsize=4096)
+def blocks_of(encoding: Encoding, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Where the parts of blocks 1, 2, 4, ... begin, as coordinates."""
+    return tuple(linear(encoding, shape).bases(BLOCK))
+
+
+def product_loads(function: Operation, num_ctas: int) -> dict[int, Cluster]:
+    """For loads (by id) that become operands of products, perhaps after computing, the split that
+    needs no exchange between blocks. What products would have differently is left out."""
+    wishes: dict[int, set[Cluster]] = {}
+    for op in function.walk():
+        if not isinstance(op, ttir.DotOp):
+            continue
+        shape = ir.shape_of(op.results[0].type)
+        cluster, rank = split_product(shape, num_ctas), len(shape)
+        for value, k_axis in ((op.a, rank - 1), (op.b, rank - 2)):
+            _follow(value, operand_cluster(cluster, k_axis), wishes)
+    return {key: next(iter(found)) for key, found in wishes.items() if len(found) == 1}
+
+
+def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) -> None:
+    pending, seen = [(value, cluster)], set[tuple[int, Cluster]]()
+    while pending:
+        value, cluster = pending.pop()
+        owner = value.owner
+        if not isinstance(owner, Operation) or (id(owner), cluster) in seen:
+            continue
+        seen.add((id(owner), cluster))
+        if isinstance(owner, ttir.LoadOp):
+            wishes.setdefault(id(owner), set()).add(cluster)
+        elif isinstance(owner, ttir.TransOp):
+            order = tuple(owner.order)
+            inverse = [order.index(i) for i in range(len(order))]
+            pending.append((owner.src, permuted(cluster, inverse)))
+        elif isinstance(owner, ConvertLayoutOp) or owner.name.startswith(("arith.", "tt.fp_to_fp")):
+            shape = ir.shape_of(value.type)
+            pending += [(v, cluster) for v in owner.operands if ir.shape_of(v.type) == shape]
+
+
+def in_block(tile: Any, memory: Any) -> bool:
+    """Whether each block of a cluster has in its own memory what it has of the tile."""
+    kept = blocks_of(memory.encoding, tuple(memory.get_shape())[-len(ir.shape_of(tile)) :])
+    return not any(map(any, kept)) or kept == blocks_of(tile.encoding, ir.shape_of(tile))

@@ -1,0 +1,52 @@
+"""Bring tiles that go to shared memory to the blocks of the cluster whose memory it is.
+
+before (the tile's rows split between two blocks, the memory in both):
+    %m = ttg.local_alloc %x : (tensor<64x128xf16, #blocked>) -> !ttg.memdesc<64x128xf16, #shared>
+after:
+    %0 = ttg.convert_layout %x : ... -> tensor<64x128xf16, #blocked1>
+    %m = ttg.local_alloc %0 : ...
+
+A block writes only its own shared memory; what moves between blocks is moved by changes of layout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.ir import types as ir
+from tritium.ops.ttgir import LocalAllocOp, LocalStoreOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.clusters import blocks_of
+from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
+from tritium.passes.ttgir.rules import default_encoding, encoding_of, num_warps_of
+
+
+@dataclass(frozen=True)
+class MatchClusters(Pass):
+    """Bring tiles that go to shared memory to the blocks whose memory it is."""
+
+    name: ClassVar[str] = "match-clusters"
+    title: ClassVar[str] = "TritonGPUMatchClusters"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed, num_warps = False, num_warps_of(module)
+        for function in functions(module):
+            for op in list(function.walk()):
+                if isinstance(op, LocalStoreOp) or (isinstance(op, LocalAllocOp) and op.src):
+                    changed |= _match(op, num_warps)
+        return changed
+
+
+def _match(op: Any, num_warps: int) -> bool:
+    tile = op.src.type
+    memory: Any = op.dst.type if isinstance(op, LocalStoreOp) else op.results[0].type
+    shape = ir.shape_of(tile)
+    if blocks_of(encoding_of(tile), shape) == blocks_of(memory.encoding, shape):
+        return False
+    encoding = default_encoding(shape, num_warps, memory.encoding.get("CGALayout"))
+    convert_operand(op, 0, encoding)
+    return True
