@@ -18,6 +18,8 @@ _VARIABLE = "TRITON_CACHE_DIR"
 def pytest_configure(config: pytest.Config) -> None:
     device.device = config.getoption("--device")
     device.targets = tuple(int(part) for part in config.getoption("--targets").split(","))
+    if device.device != "cuda":  # also where there is a GPU, and for the processes that tests start
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     if device.device == "ptx":
         knobs.compilation.listener = device.assemble_too
     if device.device == "cuda":

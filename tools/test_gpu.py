@@ -19,7 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DEFAULT = ("tests/nvidia", "tests/conformance", "tests/e2e/test_kernels.py")
+DEFAULT = (
+    "tests/nvidia", "tests/tools", "tests/conformance", "tests/e2e", "tests/programs",
+    "tests/tutorials", "tests/runtime/test_launch_cuda.py", "tests/language", "tests/testing",
+)  # fmt: skip
 SAMPLE = ("tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py")
 RETRIES = 40
 """Processes for one file at most: each ends in a test that hangs, or that loses the device."""

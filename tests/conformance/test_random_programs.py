@@ -1,6 +1,7 @@
 """Random kernels run natively and in the interpreter; `make fuzz` runs many more."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_the_tool_survives_a_crash(tmp_path, monkeypatch):
         "        os.abort()\n"
         "random.Random.__init__ = dying\n"
     )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     status, summary = fuzz(tmp_path, "--programs", "3", "--jobs", "1", "--seed", "7")
     assert (status, summary["programs"]) == (1, 3)
     assert [d["seed"] for d in summary["divergences"]] == [8]

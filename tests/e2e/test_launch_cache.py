@@ -20,6 +20,8 @@ import tritium.language as tl
 from tritium import knobs
 from tritium.backends.cpu.compiler import CPUBackend
 
+pytestmark = pytest.mark.cpu
+
 
 @tritium.jit
 def fill(out, value):

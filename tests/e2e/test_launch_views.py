@@ -1,9 +1,12 @@
 """What can be read off a compiled kernel on the CPU."""
 
 import numpy as np
+import pytest
 
 import tritium
 import tritium.language as tl
+
+pytestmark = pytest.mark.cpu
 
 
 @tritium.jit

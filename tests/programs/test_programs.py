@@ -77,7 +77,8 @@ def test_interpreted(loaded, monkeypatch: pytest.MonkeyPatch, program: str, chec
 def test_as_it_is(program: str, interpret: str):
     """In a process of its own, without a change: `tritium run PROGRAM`."""
     command = [sys.executable, "-m", "tritium", "run", str(FOLDER / f"{program}.py")]
-    env = {**os.environ, "PYTHONPATH": str(SRC), "TRITON_INTERPRET": interpret}
+    path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": interpret}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(": right\n")

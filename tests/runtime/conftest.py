@@ -12,6 +12,12 @@ from tritium import knobs
 from tritium.runtime import driver
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """These tests launch on the CPU, but for those of what launches on CUDA (needs no GPU)."""
+    if item.path.name != "test_launch_cuda.py":
+        item.add_marker("cpu")
+
+
 @pytest.fixture
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache directory."""

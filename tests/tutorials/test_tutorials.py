@@ -9,15 +9,29 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tritium
+from tests.support.device import device, native, to_gpu
 
 FOLDER = Path(__file__).parents[2] / "tutorials"
+PLACE = "cuda" if device == "cuda" else "cpu"
+"""Where torch's tensors are made."""
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+
+
+def there(x: np.ndarray) -> Any:
+    """An array where kernels run."""
+    return to_gpu(x) if device == "cuda" else x
+
+
+def back(x: Any) -> np.ndarray:
+    """`there` undone."""
+    return x.cpu().numpy() if device == "cuda" else x
 
 
 def load(number: str) -> ModuleType:
@@ -42,14 +56,14 @@ def test_vector_add_is_exact(n: int):
 
 def test_vector_add_of_doubles():
     x, y = np.random.default_rng(1).random((2, 5000))
-    assert np.array_equal(load("01").add(x, y), x + y)
+    assert np.array_equal(back(load("01").add(there(x), there(y))), x + y)
 
 
 @needs_torch
 def test_vector_add_of_torch_tensors():
     import torch
 
-    x, y = torch.rand(98432), torch.rand(98432)
+    x, y = torch.rand(2, 98432, device=PLACE)
     assert torch.equal(load("01").add(x, y), x + y)
 
 
@@ -62,7 +76,7 @@ def test_softmax(rows: int, columns: int):
 def test_softmax_of_a_strided_torch_tensor():
     import torch
 
-    x = torch.randn(16, 600)[:, :500]
+    x = torch.randn(16, 600, device=PLACE)[:, :500]
     torch.testing.assert_close(load("02").softmax(x), torch.softmax(x, dim=1))
 
 
@@ -82,7 +96,7 @@ def test_matmul(sizes: tuple[int, int, int], activation: str | None):
 
 def test_matmul_of_transposed_operands():
     a, b = np.random.default_rng(2).standard_normal((2, 128, 128), dtype=np.float32)
-    found = load("03").matmul(a.T, b.T)
+    found = back(load("03").matmul(there(a).T, there(b).T))
     assert np.max(np.abs(found - a.T.astype(np.float64) @ b.T)) < 3e-4
 
 
@@ -98,12 +112,10 @@ def test_matmul_of_sizes_that_do_not_fit():
 def test_the_order_of_tiles_goes_down_within_a_group():
     """Which tile each program takes, on a 5 x 4 grid in groups of 2 rows, the last one short."""
     module = load("03")
-    import tritium
     import tritium.language as tl
 
     tile_of = module.tile_of
 
-    @tritium.jit
     def table(out_ptr, tiles_m, tiles_n, GROUP_M: tl.constexpr):
         pid = tl.program_id(0)
         row, column = tile_of(pid, tiles_m, tiles_n, GROUP_M)
@@ -111,7 +123,7 @@ def test_the_order_of_tiles_goes_down_within_a_group():
         tl.store(out_ptr + 2 * pid + 1, column)
 
     out = np.full((20, 2), -1, np.int32)
-    table[(20,)](out, 5, 4, GROUP_M=2)
+    native(table)[(20,)](out, 5, 4, GROUP_M=2)
     expected = [(first + r, c) for first in (0, 2, 4) for c in range(4)
                 for r in range(min(2, 5 - first))]  # fmt: skip
     assert out.tolist() == [list(pair) for pair in expected]
@@ -130,7 +142,7 @@ def test_dropout():
 @pytest.mark.parametrize("p", [0.1, 0.9])
 def test_dropout_drops_as_many_as_it_was_told(p: float):
     x = np.ones(20_000, np.float32)
-    kept = load("04").seeded_dropout(x, p, seed=7)
+    kept = back(load("04").seeded_dropout(there(x), p, seed=7))
     assert abs(np.mean(kept == 0) - p) < 0.02
     assert np.allclose(kept[kept != 0], 1 / (1 - p))
 
@@ -148,8 +160,8 @@ def test_layer_norm_of_rows_longer_than_a_block():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((3, 5000), dtype=np.float32)
     w, b = rng.random((2, 5000), dtype=np.float32)
-    y, _, _ = module.forward(x, w, b)
-    assert np.max(np.abs(y - module.exact(x, w, b, x)[0])) < 1e-5
+    y, _, _ = module.forward(there(x), there(w), there(b))
+    assert np.max(np.abs(back(y) - module.exact(x, w, b, x)[0])) < 1e-5
 
 
 @needs_torch
@@ -157,8 +169,10 @@ def test_layer_norm_as_an_autograd_function():
     import torch
 
     layer_norm = load("05").make_layer_norm()
-    x, weight, bias = (torch.randn(*s, requires_grad=True) for s in ((64, 96), (96,), (96,)))
-    dy = torch.randn(64, 96)
+    x, weight, bias = (
+        torch.randn(*s, requires_grad=True, device=PLACE) for s in ((64, 96), (96,), (96,))
+    )
+    dy = torch.randn(64, 96, device=PLACE)
     ours = torch.autograd.grad(layer_norm(x, weight, bias, 1e-5), (x, weight, bias), dy)
     right = torch.nn.functional.layer_norm(x, (96,), weight, bias, 1e-5)
     wanted = torch.autograd.grad(right, (x, weight, bias), dy)
@@ -190,7 +204,7 @@ def test_attention_of_a_size_that_has_no_block():
 def test_attention_as_an_autograd_function(causal: bool):
     import torch
 
-    q, k, v, do = torch.randn(4, 2, 3, 70, 32)
+    q, k, v, do = torch.randn(4, 2, 3, 70, 32, device=PLACE)
     for t in (q, k, v):
         t.requires_grad_()
     ours = load("06").make_attention()(q, k, v, causal, None)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.cpu
 
 PROGRAM = Path(__file__).parent / "program.py"
 USER_KERNELS = Path(__file__).parent / "user_kernels.py"
@@ -19,7 +20,8 @@ CASES, GROUP = 94, 10
 
 def run(tmp_path: Path, *arguments: str | Path) -> list[str]:
     """The lines that a program prints."""
-    places = {"PYTHONPATH": str(SRC), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
+    places = {"PYTHONPATH": path, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "tritium", "run", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **places})
     assert done.returncode == 0, done.stderr
