@@ -14,7 +14,8 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,9 @@ from tests.support.launching import module_from
 from tritium import knobs
 from tritium.errors import AutotunerError
 from tritium.runtime import Config, JITFunction, children, compile_ahead, tuning_display
-from tritium.runtime.children import Child, ChildCrash, ChildError, ChildTimeout, ForkedWorkers
+from tritium.runtime.children import ChildCrash, ChildError, ChildTimeout, ForkedWorkers, Servant
 from tritium.runtime.compile_ahead import ExecutorWorkers, LocalWorkers, WorkerMismatch
-from tritium.runtime.measuring import measure
+from tritium.runtime.measuring import Trials, race
 from tritium.runtime.tuning_display import TuningDisplay
 
 BLOCKS = [Config({"BLOCK": block}) for block in (16, 32, 64, 128, 256)]
@@ -81,8 +82,28 @@ def limited(seconds: float) -> Iterator[None]:
 # Child processes
 
 
+def asked(answer: Any, *question: Any, limit: float = 20) -> Any:
+    """What a child answers to one question."""
+    with closing(Servant(answer, limit)) as servant:
+        return servant.ask(*question)
+
+
 def test_a_child_returns_its_result() -> None:
-    assert Child(lambda: (os.getppid(), 1), 20).wait() == (os.getpid(), 1)
+    assert asked(lambda x: (os.getppid(), x), 1) == (os.getpid(), 1)
+
+
+def test_a_child_answers_again_and_again() -> None:
+    def answer(number: int) -> tuple[int, bytes]:
+        if number == 2:
+            raise ValueError("not two")
+        return os.getpid(), bytes(number)
+
+    with closing(Servant(answer, 20)) as servant:
+        first = servant.ask(3)
+        with pytest.raises(ValueError, match=r"not two"):
+            servant.ask(2)
+        assert servant.ask(100_000) == (first[0], bytes(100_000)) and first[1] == bytes(3)
+        assert servant.ask(1) == (first[0], bytes(1)), "nothing is left of the longer answer"
 
 
 def test_a_childs_error_is_raised() -> None:
@@ -90,7 +111,7 @@ def test_a_childs_error_is_raised() -> None:
         raise tritium.OutOfResources(2, 1, "threads")
 
     with pytest.raises(tritium.OutOfResources, match=r"threads, Required: 2"):
-        Child(fail, 20).wait()
+        asked(fail)
 
 
 def test_an_error_that_does_not_pickle() -> None:
@@ -101,14 +122,22 @@ def test_an_error_that_does_not_pickle() -> None:
         raise Local("for some reason")
 
     with pytest.raises(ChildError, match=r"Local: for some reason"):
-        Child(fail, 20).wait()
+        asked(fail)
 
 
 def test_a_crash_is_named() -> None:
     with pytest.raises(ChildCrash, match=r"crashed \(SIGKILL\)"):
-        Child(lambda: os.kill(os.getpid(), signal.SIGKILL), 20).wait()
+        asked(lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(ChildCrash, match=r"crashed \(exit status 3\)"):
-        Child(lambda: os._exit(3), 20).wait()
+        asked(lambda: os._exit(3))
+
+
+def test_who_has_crashed_answers_no_more() -> None:
+    with closing(Servant(os._exit, 20)) as servant:
+        with pytest.raises(ChildCrash, match=r"exit status 4"):
+            servant.ask(4)
+        with pytest.raises(ChildCrash, match=r"is gone"):
+            servant.ask(0)
 
 
 def test_a_hanging_child_is_stopped_with_its_children(tmp_path: Path) -> None:
@@ -117,9 +146,8 @@ def test_a_hanging_child_is_stopped_with_its_children(tmp_path: Path) -> None:
         (tmp_path / "pid").write_text(str(grandchild.pid))
         grandchild.wait()
 
-    child = Child(hang, 1.0)
     with limited(10), pytest.raises(ChildTimeout, match=r"took longer than 1 s"):
-        child.wait()
+        asked(hang, limit=1.0)
     pid = int((tmp_path / "pid").read_text())
     for _ in range(100):
         status = Path(f"/proc/{pid}/stat")
@@ -129,41 +157,64 @@ def test_a_hanging_child_is_stopped_with_its_children(tmp_path: Path) -> None:
     pytest.fail("the grandchild still runs")
 
 
-def test_results_larger_than_a_pipe() -> None:
-    assert len(Child(lambda: bytes(5_000_000), 20).wait()) == 5_000_000
+def test_questions_and_answers_larger_than_a_pipe() -> None:
+    assert asked(lambda x: x + x, bytes(5_000_000)) == bytes(10_000_000)
+
+
+@contextmanager
+def working(count: int, limit: float, jobs: dict[Any, Any]) -> Iterator[ForkedWorkers]:
+    with closing(ForkedWorkers(count, limit)) as workers:
+        workers.start(jobs)
+        yield workers
 
 
 def test_workers_run_side_by_side() -> None:
-    workers = ForkedWorkers(3, 20)
-
     def job(number: int) -> Any:
         start = time.monotonic()
         time.sleep(0.4)
-        return number, start, time.monotonic()
+        return number, start, time.monotonic(), os.getpid()
 
-    for number in range(6):
-        workers.submit(number, lambda number=number: job(number))
-    results = [workers.next()[1]() for _ in range(6)]
-    assert sorted(r[0] for r in results) == list(range(6)) and not len(workers)
-    most = max(sum(s <= start < e for _, s, e in results) for _, start, _ in results)
-    assert most == 3
+    with working(3, 20, {number: partial(job, number) for number in range(6)}) as workers:
+        results = [workers.next()[1]() for _ in range(6)]
+        assert sorted(r[0] for r in results) == list(range(6)) and not len(workers)
+    most = max(sum(s <= start < e for _, s, e, _ in results) for _, start, _, _ in results)
+    assert most == 3 and len({pid for *_, pid in results}) == 3, "they live on"
+
+
+def test_a_worker_that_crashes_or_hangs_is_replaced() -> None:
+    jobs: dict[Any, Any] = {n: partial(int, n) for n in range(6)}
+    jobs[1], jobs[2] = os.abort, partial(time.sleep, 100)
+
+    def fail() -> None:
+        raise KeyError("four")
+
+    jobs[4] = fail
+    found: dict[Any, Any] = {}
+    with limited(20), working(1, 1, jobs) as workers:
+        while len(workers):
+            key, result = workers.next()
+            try:
+                found[key] = result()
+            except Exception as error:
+                found[key] = f"{type(error).__name__}: {error}"
+    assert found == {
+        0: 0, 1: "ChildCrash: crashed (SIGABRT)", 2: "ChildTimeout: took longer than 1 s", 3: 3,
+        4: "KeyError: 'four'", 5: 5,
+    }  # fmt: skip
 
 
 def test_paused_time_does_not_count() -> None:
-    workers = ForkedWorkers(1, 1.5)
-    workers.submit("a", lambda: time.sleep(0.5))
-    with workers.paused():
-        time.sleep(2)
-    assert workers.next()[1]() is None
+    with working(1, 1.5, {"a": partial(time.sleep, 0.5)}) as workers:
+        time.sleep(0.1)
+        with workers.paused():
+            time.sleep(2)
+        assert workers.next()[1]() is None
 
 
 def test_closing_stops_what_runs() -> None:
-    workers = ForkedWorkers(2, 100)
-    for number in range(4):
-        workers.submit(number, lambda: time.sleep(100))
-    pids = [child.pid for child in workers._running.values()]  # pyright: ignore
-    with limited(5):
-        workers.close()
+    with limited(5), working(2, 100, {n: partial(time.sleep, 100) for n in range(4)}) as workers:
+        pids = [worker.pid for worker in workers._workers]  # pyright: ignore
+        assert len(pids) == 2
     assert len(workers) == 0
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -177,13 +228,13 @@ def test_closing_stops_what_runs() -> None:
 def in_children(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Jobs that went to child processes."""
     sent: list[Any] = []
-    submit = LocalWorkers.submit
+    start = LocalWorkers.start
 
-    def recording(self: LocalWorkers, key: Any, job: Any) -> None:
-        sent.append(key[0])
-        submit(self, key, job)
+    def recording(self: LocalWorkers, jobs: dict[Any, Any]) -> None:
+        sent.extend(jobs)
+        start(self, jobs)
 
-    monkeypatch.setattr(LocalWorkers, "submit", recording)
+    monkeypatch.setattr(LocalWorkers, "start", recording)
     monkeypatch.setattr(knobs.autotuning, "workers", 2)
     return sent
 
@@ -351,18 +402,82 @@ def test_a_trial_leaves_no_trace(fresh_cache: Path) -> None:
     assert (x == 4).all() and len(calls) == 4
 
 
-def test_clear_losers_get_a_short_look(fresh_cache: Path) -> None:
-    asked: list[Any] = []
+def test_the_race() -> None:
+    """What is clearly behind is looked at once, what is not twice; the best take turns."""
+    times = {"a": 1.0, "b": 1.05, "c": 1.2, "d": 1.5, "e": 9.0}
+    asked_for: list[tuple[str, float]] = []
 
-    def bench(call: Any, quantiles: Any, **options: Any) -> list[float]:
-        asked.append(options.get("rep"))
-        return [3.0, 2.9, 3.1]
+    def again(one: str, milliseconds: float) -> list[float]:
+        asked_for.append((one, milliseconds))
+        return [times[one]] * 3
 
-    assert measure(bench, lambda: None, float("inf"), None) == [3.0, 2.9, 3.1]
-    assert measure(bench, lambda: None, 2.0, None) == [3.0, 2.9, 3.1]
-    assert measure(bench, lambda: None, 1.0, None) == [3.0, 2.9, 3.1]
-    assert asked == [None, 5.0, None, 5.0, 5.0]
-    assert measure(bench, lambda: None, 1.0, 9.0) == [9.0] * 3 and len(asked) == 5
+    found = race({one: [1.02 * time_] * 3 for one, time_ in times.items()}, again)
+    looks, in_turns = asked_for[:3], asked_for[3:]
+    assert [one for one, _ in looks] == ["a", "b", "c"], "the second looks"
+    assert [one for one, _ in in_turns] == ["a", "b"] * 3
+    assert {ms for _, ms in looks} == {5.0} and {ms for _, ms in in_turns} == {20.0}
+    assert found == {"a": [1.0] * 3, "b": [1.05] * 3, "c": [1.2] * 3, "d": [1.53] * 3,
+                     "e": [1.02 * 9.0] * 3}  # fmt: skip
+
+
+def test_a_disturbed_look_and_a_lucky_one() -> None:
+    looks = {"disturbed": [1.25, 1.2, 1.3], "lucky": [1.0, 0.9, 1.1], "third": [1.1, 1.1, 1.1]}
+    real = {"disturbed": 1.05, "lucky": 1.3, "third": 1.15}
+    found = race(looks, lambda one, _: [real[one]] * 3)
+    assert {one: time_[0] for one, time_ in found.items()} == real
+
+
+def test_who_wins_has_been_measured_well() -> None:
+    """Four look equally fast; the three that take turns turn out to be slower than the fourth
+    looked, which then has its turns too."""
+    asked_for: list[str] = []
+
+    def again(one: str, milliseconds: float) -> list[float]:
+        asked_for.append(one) if milliseconds > 5 else None
+        return [1.0 if milliseconds <= 5 else 1.2] * 3
+
+    found = race({one: [1.0] * 3 for one in "abcd"}, again)
+    assert sorted(asked_for) == sorted("abcd" * 3) and set(map(max, found.values())) == {1.2}
+
+
+def test_the_race_of_slow_ones_is_short() -> None:
+    asked_for: list[str] = []
+
+    def again(one: str, _: float) -> list[float]:
+        asked_for.append(one)
+        return [500.0] * 3
+
+    race({"a": [510.0] * 3, "b": [500.0] * 3}, again)
+    assert asked_for == ["b", "a"], "one turn each, and no second look"
+
+
+def test_who_fails_in_the_race_is_out() -> None:
+    found = race({"a": [1.0] * 3, "b": [1.05] * 3},
+                 lambda one, _: None if one == "a" else [1.1] * 3)  # fmt: skip
+    assert found == {"a": [float("inf")] * 3, "b": [1.1] * 3}
+    assert race({"a": [1.0] * 3, "b": [1.0] * 3}, lambda *_: None)["b"] == [float("inf")] * 3
+    assert race({"a": [1.0] * 3}, lambda *_: None) == {"a": [1.0] * 3}, "nothing to compare with"
+    assert race({}, lambda *_: None) == {}
+
+
+def test_one_child_tries_out_all(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what was compiled after it was forked: its parent says where the files are."""
+    seen: list[Any] = []
+    run = Trials.run
+
+    def recording(self: Trials, *which: Any) -> Any:
+        took = run(self, *which)
+        servant: Any = self._servant  # pyright: ignore
+        seen.append((took, servant._process.pid))
+        return took
+
+    monkeypatch.setattr(Trials, "run", recording)
+    for workers in (2, 0):
+        seen.clear()
+        monkeypatch.setattr(knobs.autotuning, "workers", workers)
+        launch(tuned(tritium.jit(double.fn)), n=500 + workers)
+        assert len(seen) == len(BLOCKS) and len({pid for _, pid in seen}) == 1
+        assert all(took > 0 for took, _ in seen)
 
 
 # Executors
@@ -430,10 +545,10 @@ def test_another_compiler_is_refused() -> None:
         knobs.compilation.always_compile = True
         kernel.executor = Recording()
         launch(kernel, dtype=np.int16)
-    job, identity = seen[0]
-    assert compile_ahead.compile_as_told(job, identity).files
+    job, identities = seen[0]
+    assert [made.files for made in compile_ahead.compile_as_told(job, identities)]
     with pytest.raises(WorkerMismatch, match=r"double: the worker has Tritium .* needed are"):
-        compile_ahead.compile_as_told(job, ("0.0.0", identity[1]))
+        compile_ahead.compile_as_told(job, [("0.0.0", identities[0][1])])
 
 
 def test_an_executor_that_hangs() -> None:
@@ -565,12 +680,13 @@ def test_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
                 display.was_compiled(config)
                 display.was_measured(config, time_)
             display.has_failed(BLOCKS[2], "out of resource: x\nmore")
+            display.is_decided({BLOCKS[0]: 1.125, BLOCKS[1]: 1.25, BLOCKS[2]: float("inf")})
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "autotuning k: 3 configurations"
     assert lines[1].startswith("  [1/3] BLOCK: 16, num_warps: 4") and lines[1].endswith(": 2.5 ms")
     assert lines[3].startswith("  [3/3] BLOCK: 64")
     assert lines[3].endswith("failed: out of resource: x")
-    assert "2 compiled, 2 measured, 1 failed, best 1.25 ms with BLOCK: 32" in lines[4]
+    assert "2 compiled, 2 measured, 1 failed, best 1.125 ms with BLOCK: 16" in lines[4]
 
 
 def test_silent_elsewhere(capsys: pytest.CaptureFixture[str], fresh_cache: Path) -> None:

@@ -82,9 +82,7 @@ memory = _Memory()
 
 def report_damage(path: str, why: object) -> None:
     """Warn of an entry that cannot be used."""
-    warnings.warn(
-        f"ignoring the damaged cache entry {path}: {why}", RuntimeWarning, stacklevel=4
-    )
+    warnings.warn(f"ignoring the damaged cache entry {path}: {why}", RuntimeWarning, stacklevel=4)
 
 
 def encode_group(digests: Mapping[str, str], paths: Mapping[str, str]) -> bytes:
@@ -122,6 +120,7 @@ class FileCacheManager(CacheManager):
         self.base_dir = base
         self.cache_dir = os.path.join(base, key)
         self._digests: dict[str, str] = {}
+        self._own: str | None = None  # where parts are written, while several are
         self._checked = self.cache_dir  # the file that is being looked at
 
     def _make_path(self, filename: str) -> str:
@@ -150,16 +149,25 @@ class FileCacheManager(CacheManager):
         return path
 
     def _write(self, path: str, content: bytes) -> None:
-        os.makedirs(self.cache_dir, exist_ok=True)
-        own = os.path.join(self.cache_dir, f"tmp.pid_{os.getpid()}_{uuid.uuid4().hex}")
-        try:
-            os.makedirs(own)
+        with self._parts() as own:
             part = os.path.join(own, os.path.basename(path))
             with open(part, "wb") as file:
                 file.write(content)
             os.replace(part, path)
+
+    @contextmanager
+    def _parts(self) -> Generator[str]:
+        """A directory to write in; the same one for all that is written within."""
+        if self._own is not None:
+            yield self._own
+            return
+        self._own = os.path.join(self.cache_dir, f"tmp.pid_{os.getpid()}_{uuid.uuid4().hex}")
+        try:
+            os.makedirs(self._own)
+            yield self._own
         finally:  # also on Ctrl-C
-            shutil.rmtree(own, ignore_errors=True)
+            shutil.rmtree(self._own, ignore_errors=True)
+            self._own = None
 
     def get_group(self, filename: str) -> dict[str, str] | None:
         """The files of a group whose contents are as they were stored.
@@ -201,7 +209,6 @@ class FileCacheManager(CacheManager):
         }
         return self.put(encode_group(digests, group), f"__grp__{filename}")
 
-
     def publish(
         self, filename: str, files: Mapping[str, bytes | str], replace: bool = False
     ) -> dict[str, str]:
@@ -213,6 +220,8 @@ class FileCacheManager(CacheManager):
                 return group
             self._forget(filename)
             self._sweep()
+            with suppress(OSError), self._parts():  # to remove one takes as long as ten files
+                return super().publish(filename, files)
             return super().publish(filename, files)
 
     def _sweep(self) -> None:

@@ -6,35 +6,29 @@ import builtins
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, nullcontext
-from functools import cached_property
+from contextlib import contextmanager, nullcontext
+from functools import cached_property, partial
 from typing import Any
 
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime.children import ChildError
-from tritium.runtime.compile_ahead import (
-    Outcome,
-    Workers,
-    compile_ahead,
-    one_by_one,
-    workers_for,
-)
+from tritium.runtime.compile_ahead import Ahead
 from tritium.runtime.computed import Heuristics, heuristics
 from tritium.runtime.configs import Config, Hook, checked, with_config
 from tritium.runtime.interface import KernelInterface
 from tritium.runtime.jit import JITFunction
 from tritium.runtime.locks import ForkSafeLock
-from tritium.runtime.measuring import QUANTILES, measure, try_out
+from tritium.runtime.measuring import LENGTH, QUANTILES
+from tritium.runtime.tuning import Timings, Tuning
 from tritium.runtime.tuning_display import TuningDisplay
 from tritium.runtime.tuning_results import StoredTimings
 
 __all__ = ["Autotuner", "Config", "Heuristics", "autotune", "heuristics"]
 
-Timings = dict[Config, list[float]]
 _FAILED = [float("inf")] * 3
 
 
@@ -86,7 +80,7 @@ class Autotuner(KernelInterface[Any]):
         self.executor, self.timeout, self.incremental = executor, timeout, incremental
         self._local = threading.local()
         self._tuning = ForkSafeLock()
-        self._fastest = float("inf")
+        self._tuning_now: Tuning | None = None
         self._untried: dict[tuple[Any, ...], list[Config]] = {}
         self._tried: dict[tuple[Any, ...], Timings] = {}
         self._check_names()
@@ -164,7 +158,10 @@ class Autotuner(KernelInterface[Any]):
 
     # Measuring
 
-    def _bench(self, *args: Any, config: Config, **meta: Any) -> list[float]:
+    def _call(
+        self, args: tuple[Any, ...], meta: Mapping[str, Any], config: Config
+    ) -> Callable[[], None]:
+        """What is measured of a configuration."""
         current = with_config(meta, config)
         named = {**(self.nargs or {}), **current}
 
@@ -181,16 +178,38 @@ class Autotuner(KernelInterface[Any]):
                     raise
             self.post_hook(named, exception=None)
 
+        return kernel_call
+
+    def _bench(self, *args: Any, config: Config, **meta: Any) -> list[float]:
+        """Measure a configuration that is being tuned: at length with the user's benchmark,
+        otherwise at first shortly."""
+        tuning = self._tuning_now
+        call = self._call(args, meta, config)
         if knobs.autotuning.print:
             print(f"Autotuning kernel {self.base_fn.__name__} with config {config}")
+
+        def measure() -> list[float]:
+            took = tuning.try_out(config) if tuning is not None else None
+            with tuning.alone() if tuning is not None else nullcontext():
+                if tuning is not None and self._measures_shortly:
+                    return tuning.look(config, took)
+                return self.do_bench(call, quantiles=QUANTILES)
+
+        return self._unless_it_fails(config, measure) or list(_FAILED)
+
+    @property
+    def _measures_shortly(self) -> bool:
+        """Whether how long to measure is left to us."""
+        return self._do_bench is None and self.num_warmups is None and not self.num_reps
+
+    def _unless_it_fails(
+        self, config: Config, measure: Callable[[], list[float]]
+    ) -> list[float] | None:
         try:
-            took = try_out(kernel_call, self._limit)
-            if self._do_bench is not None or self.num_warmups is not None or self.num_reps:
-                return self.do_bench(kernel_call, quantiles=QUANTILES)
-            return measure(self.do_bench, kernel_call, self._fastest, took)
+            return measure()
         except (OutOfResources, CompileTimeAssertionFailure, PTXASError, ChildError) as error:
             self._leave_out(config, error)
-            return list(_FAILED)
+            return None
 
     @property
     def _limit(self) -> float:
@@ -212,27 +231,52 @@ class Autotuner(KernelInterface[Any]):
         self, configs: Sequence[Config], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Timings:
         """The times of all configurations: compiled side by side, measured one at a time."""
-        timings: Timings = {}
-        self._fastest = float("inf")
-        alone = getattr(driver.active, "shares_processors", False)
-        with TuningDisplay(self.base_fn.__name__, len(configs)) as display:
-            workers = workers_for(self.executor, self._limit) if self._is_plain else None
-            with closing(workers) if workers is not None else nullcontext():
-                for config, error in self._compiled(configs, args, kwargs, workers):
-                    if isinstance(error, ChildError):
-                        self._leave_out(config, error)
-                        timing = list(_FAILED)
-                    else:
-                        display.was_compiled(config)
-                        with workers.paused() if workers and alone else nullcontext():
-                            timing = self._bench(*args, config=config, **kwargs)
-                    timings[config] = timing
-                    if timing[0] < float("inf"):
-                        display.was_measured(config, timing[0])
-                        self._fastest = min(self._fastest, timing[0])
-                    else:
-                        display.has_failed(config, self.failures.get(config, "not measured"))
+        looks: Timings = {}
+        name = self.base_fn.__name__
+        with (
+            TuningDisplay(name, len(configs)) as display,
+            self._tuned(configs, args, kwargs) as tuning,
+        ):
+            for config, error, _ in tuning.compiled(self.executor):
+                if isinstance(error, ChildError):
+                    self._leave_out(config, error)
+                    timing = list(_FAILED)
+                else:
+                    display.was_compiled(config)
+                    timing = self._bench(*args, config=config, **kwargs)
+                looks[config] = timing
+                if timing[0] < float("inf"):
+                    display.was_measured(config, timing[0])
+                else:
+                    display.has_failed(config, self.failures.get(config, "not measured"))
+            timings = tuning.race(looks, partial(self._longer, tuning))
+            display.is_decided({config: timing[0] for config, timing in timings.items()})
         return {config: timings[config] for config in configs}
+
+    def _longer(self, tuning: Tuning, config: Config, milliseconds: float) -> list[float] | None:
+        return self._unless_it_fails(config, partial(tuning.longer, config, milliseconds))
+
+    @contextmanager
+    def _tuned(
+        self, configs: Sequence[Config], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Generator[Tuning]:
+        """While `_bench` is asked for these configurations."""
+
+        def ask(config: Config) -> None:
+            current = with_config(kwargs, config)
+            if config.pre_hook is not None:  # it may set what the kernel is specialized for
+                config.pre_hook({**(self.nargs or {}), **current})
+            self.fn.run(*args, **{**current, "warmup": True})
+
+        several = len(configs) > 1  # one is compiled where it is used
+        ahead = Ahead(configs, ask if several and self._is_plain else lambda config: None)
+        call = partial(self._call, args, kwargs)
+        with Tuning(configs, ahead, call, self.do_bench, self._limit) as tuning:
+            self._tuning_now = tuning
+            try:
+                yield tuning
+            finally:
+                self._tuning_now = None
 
     @property
     def _is_plain(self) -> bool:
@@ -241,27 +285,6 @@ class Autotuner(KernelInterface[Any]):
         while type(fn) is Heuristics:
             fn = fn.fn
         return isinstance(fn, JITFunction) and getattr(fn.run, "__func__", None) is JITFunction.run
-
-    def _compiled(
-        self,
-        configs: Sequence[Config],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        workers: Workers | None,
-    ) -> Iterator[Outcome]:
-        """The configurations, each when it is compiled (or at once, without workers)."""
-        if not self._is_plain:
-            return (Outcome(config, None) for config in configs)
-
-        def ask(config: Config) -> None:
-            current = with_config(kwargs, config)
-            if config.pre_hook is not None:  # it may set what the kernel is specialized for
-                config.pre_hook({**(self.nargs or {}), **current})
-            self.fn.run(*args, **{**current, "warmup": True})
-
-        if workers is None:
-            return one_by_one(configs, ask)
-        return compile_ahead(configs, ask, workers)
 
     def check_disk_cache(
         self, tuning_key: tuple[Any, ...], configs: list[Config], bench_fn: Callable[[], None]
@@ -361,9 +384,11 @@ class Autotuner(KernelInterface[Any]):
         named = {**(self.nargs or {}), **kwargs}
         while untried:
             config = untried.pop(0)
-            self._fastest = builtins.min((t[0] for t in timings.values()), default=float("inf"))
-            timings[config] = self._bench(*args, config=config, **kwargs)
-            if untried and builtins.min(self._fastest, timings[config][0]) < float("inf"):
+            with self._tuned([config], args, kwargs) as tuning:
+                timings[config] = self._bench(*args, config=config, **kwargs)
+                if config in tuning.contenders:
+                    timings[config] = self._longer(tuning, config, LENGTH) or list(_FAILED)
+            if untried and builtins.min(t[0] for t in timings.values()) < float("inf"):
                 self.pre_hook({**named, **config.all_kwargs()}, reset_only=True)
                 return builtins.min(timings, key=lambda c: timings[c][0])
         del self._untried[key], self._tried[key]

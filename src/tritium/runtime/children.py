@@ -1,16 +1,19 @@
 """Functions that run in forked child processes, with a time limit; their results come back.
 
 A child has everything that its parent has, so nothing need be picklable but the result, and
-nothing is imported anew. It starts with one thread and must leave accelerators alone.
+nothing is imported anew. It starts with one thread and must leave accelerators alone. It lives on
+after its first job: a new one would have to copy the memory that it touches again, 10 ms a job.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pickle
 import select
 import signal
+import struct
 import sys
 import tempfile
 import threading
@@ -18,13 +21,16 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 from tritium.errors import TritonError
 
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+_SIZE = struct.Struct("<q")
+_EVENT = struct.Struct("<qqd")  # of a worker: the job, the size of its result or -1, the time
 
 
 class ChildError(TritonError):
@@ -44,19 +50,15 @@ def available() -> bool:
     return sys.platform == "linux" and hasattr(os, "fork")
 
 
-class Child:
-    """A child process that runs `job`.
+class _Process:
+    """A forked child process, in a process group of its own.
 
     Args:
-        job: called in the child.
-        limit: seconds that it may take; the time in which it is paused does not count.
+        life: what it does, given where to write what the parent reads from `fileno()`.
     """
 
-    def __init__(self, job: Callable[[], Any], limit: float):
-        self.limit = limit
-        self._left = limit
-        self._result: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by wait or stop)
-        self._end, ours = os.pipe()  # the child's side closes when the child is gone
+    def __init__(self, life: Callable[[int], None]):
+        self._read, write = os.pipe()  # the child's side closes when the child is gone
         _flush()
         with warnings.catch_warnings():
             # Python 3.12 warns of threads; the child runs the compiler and kernels, whose locks
@@ -65,62 +67,50 @@ class Child:
             with _llvm_unused():
                 self.pid = os.fork()
         if self.pid == 0:
-            _work(job, self._result)
-        os.close(ours)
-        self._started = time.monotonic()
+            _live(life, write)
+        os.close(write)
 
     def fileno(self) -> int:
-        """Readable when the child is gone."""
-        return self._end
+        """What it tells, and then its end, can be read from here."""
+        return self._read
 
-    def remaining(self) -> float:
-        """Seconds until its time is up."""
-        return max(0.0, self._left - (time.monotonic() - self._started))
-
-    def pause(self) -> None:
-        """Let it wait, off the processors."""
-        self._left -= time.monotonic() - self._started
-        _signal(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Undo `pause`."""
-        self._started = time.monotonic()
-        _signal(self.pid, signal.SIGCONT)
-
-    def wait(self) -> Any:
-        """The job's result, or what it raised; `ChildTimeout` when its time is up."""
-        if not select.select([self], [], [], self.remaining())[0]:
-            self.stop()
-            raise ChildTimeout(f"took longer than {self.limit:g} s")
+    def ended(self) -> ChildCrash | None:
+        """Wait until it is gone, which closes it; how it crashed, if it did."""
         _, status = os.waitpid(self.pid, 0)
-        os.close(self._end)
-        with self._result as file:
-            file.seek(0)
-            content = file.read()
+        os.close(self._read)
         code = os.waitstatus_to_exitcode(status)
-        if not content or code != 0:
-            name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-            raise ChildCrash(f"crashed ({name})")
-        succeeded, value = pickle.loads(content)
-        if succeeded:
-            return value
-        raise value
+        if code == 0:
+            return None
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return ChildCrash(f"crashed ({name})")
 
     def stop(self) -> None:
         """End it, and the processes that it has started."""
-        _signal(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self._end)
-        self._result.close()
+        self.signal(signal.SIGKILL)
+        self.ended()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and those that it has started: its process group."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:  # it has not got to making its group yet, or is gone
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
-def _signal(pid: int, number: int) -> None:
-    """Send a signal to a child and those that it has started: the child's process group."""
+def _live(life: Callable[[int], None], write: int) -> NoReturn:
+    """The child's whole life."""
+    status = 1
     try:
-        os.killpg(pid, number)
-    except ProcessLookupError:  # it has not got to making its group yet, or is gone
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+        os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what is stopped
+        gc.freeze()  # to look through the parent's objects would copy them
+        life(write)
+        status = 0
+    finally:
+        _flush()
+        os._exit(status)
 
 
 def _flush() -> None:
@@ -143,26 +133,11 @@ def _llvm_unused() -> Generator[None]:
         yield
 
 
-def _work(job: Callable[[], Any], result: IO[bytes]) -> NoReturn:
-    """The child's whole life."""
-    status = 1
-    try:
-        os.setpgid(0, 0)
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what is stopped
-        result.write(_outcome(job))
-        result.flush()
-        status = 0
-    finally:
-        _flush()
-        os._exit(status)
-
-
 def _outcome(job: Callable[[], Any]) -> bytes:
     """(whether it succeeded, its result or error), pickled."""
     try:
         return pickle.dumps((True, job()))
-    except BaseException as error:
+    except Exception as error:
         try:
             text = pickle.dumps((False, error))
             pickle.loads(text)  # some exceptions pickle and cannot be read
@@ -172,57 +147,212 @@ def _outcome(job: Callable[[], Any]) -> bytes:
             return pickle.dumps((False, ChildError(shown)))
 
 
+def _result(text: bytes) -> Any:
+    """What `_outcome` was given, or raised."""
+    succeeded, value = pickle.loads(text)
+    if succeeded:
+        return value
+    raise value
+
+
+class Servant:
+    """A child process that answers one question after another.
+
+    Args:
+        answer: called in the child with what `ask` is given.
+        limit: seconds that an answer may take.
+    """
+
+    def __init__(self, answer: Callable[..., Any], limit: float):
+        self.limit = limit
+        self._answers = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        questions, self._questions = os.pipe()
+
+        def life(write: int) -> None:
+            os.close(self._questions)
+            with open(questions, "rb") as file:
+                while head := file.read(_SIZE.size):
+                    (size,) = _SIZE.unpack(head)
+                    asked = pickle.loads(file.read(size))
+                    text = _outcome(partial(answer, *asked))
+                    _write(self._answers.fileno(), text, 0)
+                    os.write(write, _SIZE.pack(len(text)))
+
+        self._process: _Process | None = _Process(life)
+        os.close(questions)
+
+    def ask(self, *question: Any) -> Any:
+        """The answer, or what it raised. After `ChildTimeout` or `ChildCrash` there are no more."""
+        process = self._process
+        if process is None:
+            raise ChildCrash("is gone")
+        text = pickle.dumps(question)
+        with suppress(BrokenPipeError), open(self._questions, "wb", closefd=False) as file:
+            file.write(_SIZE.pack(len(text)) + text)
+        if not select.select([process], [], [], self.limit)[0]:
+            self._process = None
+            process.stop()
+            raise ChildTimeout(f"took longer than {self.limit:g} s")
+        head = os.read(process.fileno(), _SIZE.size)
+        if not head:
+            self._process = None
+            raise process.ended() or ChildCrash("crashed (exit status 0)")
+        (size,) = _SIZE.unpack(head)
+        return _result(os.pread(self._answers.fileno(), size, 0))
+
+    def close(self) -> None:
+        """End the child."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        os.close(self._questions)
+        self._answers.close()
+
+
+def _write(file: int, text: bytes, offset: int) -> None:
+    """Write all of `text` at a place of a file; the system writes at most 2 GiB at a time."""
+    view = memoryview(text)
+    while view:
+        done = os.pwrite(file, view, offset)
+        view, offset = view[done:], offset + done
+
+
+class _Worker(_Process):
+    """A child that takes one job after the other from a file of their numbers."""
+
+    def __init__(self, jobs: Sequence[Callable[[], Any]], queue: int):
+        self.results = tempfile.TemporaryFile()  # noqa: SIM115  (closed by ended)
+        self.size = 0
+        self.job: int | None = None
+        self.since = 0.0
+
+        def life(write: int) -> None:
+            offset = 0
+            while taken := os.read(queue, _SIZE.size):
+                number: int = _SIZE.unpack(taken)[0]
+                os.write(write, _EVENT.pack(number, -1, time.monotonic()))
+                text = _outcome(jobs[number])
+                _write(self.results.fileno(), text, offset)
+                offset += len(text)
+                os.write(write, _EVENT.pack(number, len(text), time.monotonic()))
+
+        super().__init__(life)
+
+    def told(self) -> tuple[int, bytes] | None:
+        """Read what it tells: a job that is done, and its outcome; None if it has begun one.
+        Raises `EOFError` when it is gone."""
+        event = os.read(self.fileno(), _EVENT.size)
+        if not event:
+            raise EOFError
+        number, size, now = _EVENT.unpack(event)
+        if size < 0:
+            self.job, self.since = number, now
+            return None
+        self.job = None
+        text = os.pread(self.results.fileno(), size, self.size)
+        self.size += size
+        return number, text
+
+    def ended(self) -> ChildCrash | None:
+        self.results.close()
+        return super().ended()
+
+
 class ForkedWorkers:
     """Runs jobs in children, at most `count` at a time.
 
     Args:
         count: how many.
-        limit: seconds for each job.
+        limit: seconds for each job; the time in which it is paused does not count.
     """
 
     def __init__(self, count: int, limit: float):
         self.count, self.limit = count, limit
-        self._waiting: deque[tuple[Hashable, Callable[[], Any]]] = deque()
-        self._running: dict[Hashable, Child] = {}
+        self._waiting: dict[int, Hashable] = {}  # the numbers and keys of jobs with no result yet
+        self._jobs: list[Callable[[], Any]] = []
+        self._workers: list[_Worker] = []
+        self._done: deque[tuple[Hashable, Callable[[], Any]]] = deque()
+        self._pauses: list[tuple[float, float]] = []
+        # Children share one place in it.
+        self._queue = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
 
-    def submit(self, key: Hashable, job: Callable[[], Any]) -> None:
-        """Run `job` when there is a place."""
-        self._waiting.append((key, job))
-        self._fill()
+    def start(self, jobs: Mapping[Hashable, Callable[[], Any]]) -> None:
+        """Run these; to be called once."""
+        self._jobs, self._waiting = list(jobs.values()), dict(enumerate(jobs))
+        self._queue.write(b"".join(map(_SIZE.pack, self._waiting)))
+        self._queue.flush()
+        self._queue.seek(0)
+        for _ in range(min(self.count, len(jobs))):
+            self._hire()
 
-    def _fill(self) -> None:
-        while self._waiting and len(self._running) < self.count:
-            key, job = self._waiting.popleft()
-            self._running[key] = Child(job, self.limit)
+    def _hire(self) -> None:
+        self._workers.append(_Worker(self._jobs, self._queue.fileno()))
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._running)
+        return len(self._waiting) + len(self._done)
 
     def next(self) -> tuple[Hashable, Callable[[], Any]]:
         """A job that has ended: its key, and a function that gives its result or raises."""
-        limit = min(child.remaining() for child in self._running.values())
-        ended, _, _ = select.select(list(self._running.values()), [], [], limit)
-        children = self._running.items()
-        key = next((k for k, c in children if c in ended or not c.remaining()), None)
-        if key is None:
-            return self.next()
-        child = self._running.pop(key)
-        self._fill()
-        return key, child.wait
+        while not self._done:
+            if not self._workers:  # the rest was taken by workers that died at once
+                self._finish(next(iter(self._waiting)), ChildCrash("crashed"))
+                break
+            working = [w for w in self._workers if w.job is not None]
+            limit = min((self._left(w) for w in working), default=None)
+            speaking, _, _ = select.select(self._workers, [], [], limit)
+            for worker in list(self._workers):
+                if worker in speaking:
+                    self._listen(worker)
+                elif worker.job is not None and not self._left(worker):
+                    self._workers.remove(worker)
+                    worker.stop()
+                    self._replace(worker, ChildTimeout(f"took longer than {self.limit:g} s"))
+        return self._done.popleft()
+
+    def _left(self, worker: _Worker) -> float:
+        """Seconds until its time is up."""
+        took = time.monotonic() - worker.since
+        took -= sum(max(0.0, end - max(start, worker.since)) for start, end in self._pauses)
+        return max(0.0, self.limit - took)
+
+    def _listen(self, worker: _Worker) -> None:
+        try:
+            done = worker.told()
+        except EOFError:
+            self._workers.remove(worker)
+            self._replace(worker, worker.ended())
+            return
+        if done is not None:
+            self._finish(done[0], done[1])
+
+    def _replace(self, worker: _Worker, error: ChildError | None) -> None:
+        """A worker is gone, and its job with it."""
+        if worker.job is not None:
+            self._finish(worker.job, error or ChildCrash("crashed (exit status 0)"))
+        if error is not None and len(self._waiting) > len(self._workers):
+            self._hire()
+
+    def _finish(self, number: int, outcome: bytes | ChildError) -> None:
+        text = outcome if isinstance(outcome, bytes) else pickle.dumps((False, outcome))
+        self._done.append((self._waiting.pop(number), partial(_result, text)))
 
     @contextmanager
     def paused(self) -> Generator[None]:
         """The jobs rest, so that what is measured meanwhile has the processors to itself."""
-        for child in self._running.values():
-            child.pause()
+        start = time.monotonic()
+        for worker in self._workers:
+            worker.signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            for child in self._running.values():
-                child.resume()
+            for worker in self._workers:
+                worker.signal(signal.SIGCONT)
+            self._pauses.append((start, time.monotonic()))
 
     def close(self) -> None:
         """Stop what is left."""
         self._waiting.clear()
-        while self._running:
-            self._running.popitem()[1].stop()
+        self._done.clear()
+        while self._workers:
+            self._workers.pop().stop()
+        self._queue.close()

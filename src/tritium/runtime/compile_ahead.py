@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 from tritium import knobs
 from tritium.compiler.compile import Compilation, Compiled, from_cache, prepare
+from tritium.compiler.kernel import CompiledKernel
 from tritium.errors import AutotunerError, TritonError
 from tritium.runtime import children
 from tritium.runtime.async_compile import AsyncCompileMode, active_mode
 from tritium.runtime.children import ChildTimeout, ForkedWorkers
+
+Jobs = Mapping[Hashable, list[Compilation]]
+Done = tuple[Hashable, Callable[[], list[Compiled]]]
+"""A key, and a function that gives its results or raises."""
 
 
 class WorkerMismatch(TritonError):
@@ -24,20 +30,49 @@ class WorkerMismatch(TritonError):
 class Workers(Protocol):
     """What runs compilations."""
 
-    def submit(self, key: Hashable, job: Compilation) -> None: ...
-    def next(self) -> tuple[Hashable, Callable[[], Compiled]]: ...
+    def start(self, jobs: Jobs) -> None: ...
+    def next(self) -> Done: ...
     def paused(self) -> Any: ...
     def close(self) -> None: ...
     def __len__(self) -> int: ...
 
 
+class NoWorkers:
+    """This process compiles, one after the other, when it is asked for the next."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[tuple[Hashable, list[Compilation]]] = deque()
+
+    def start(self, jobs: Jobs) -> None:
+        """Remember them."""
+        self._jobs.extend(jobs.items())
+
+    def next(self) -> Done:
+        """The next job; compiled when its result is wanted."""
+        key, job = self._jobs.popleft()
+        return key, partial(_run, job)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def paused(self) -> Any:
+        """Nothing runs."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """Drop the rest."""
+        self._jobs.clear()
+
+
 class LocalWorkers(ForkedWorkers):
     """Child processes of this one."""
 
-    def submit(self, key: Hashable, job: Any) -> None:
-        """Start compiling `job` when there is a place."""
-        job.load_compiler()  # once, and not in each child
-        super().submit(key, job.run)
+    def start(self, jobs: Any) -> None:
+        """Start compiling."""
+        for job in jobs.values():
+            for compilation in job:
+                compilation.load_compiler()  # once, and not in each child
+        super().start({key: partial(_run, job) for key, job in jobs.items()})
 
 
 class ExecutorWorkers:
@@ -51,25 +86,26 @@ class ExecutorWorkers:
 
     def __init__(self, executor: Executor, limit: float):
         self.executor, self.limit = executor, limit
-        self._futures: dict[Future[Compiled], Hashable] = {}
+        self._futures: dict[Future[list[Compiled]], Hashable] = {}
 
-    def submit(self, key: Hashable, job: Compilation) -> None:
-        """Send `job` to a worker. Raises `AutotunerError` if it cannot be sent."""
-        try:
-            pickle.dumps(job)  # here: some executors report it late, or not at all
-        except Exception as error:
-            raise AutotunerError(
-                f"autotune: {job.name} cannot be compiled by the executor's workers: {error}; "
-                "or leave `executor` out, for child processes of this one"
-            ) from error
-        future = self.executor.submit(compile_as_told, job, job.identity())
-        self._futures[future] = key
+    def start(self, jobs: Jobs) -> None:
+        """Send the jobs to workers. Raises `AutotunerError` if one cannot be sent."""
+        for key, job in jobs.items():
+            try:
+                pickle.dumps(job)  # here: some executors report it late, or not at all
+            except Exception as error:
+                raise AutotunerError(
+                    f"autotune: {job[0].name} cannot be compiled by the executor's workers: "
+                    f"{error}; or leave `executor` out, for child processes of this one"
+                ) from error
+            identities = [compilation.identity() for compilation in job]
+            self._futures[self.executor.submit(compile_as_told, job, identities)] = key
 
     def __len__(self) -> int:
         return len(self._futures)
 
-    def next(self) -> tuple[Hashable, Callable[[], Compiled]]:
-        """A job that has ended: its key, and a function that gives its result or raises."""
+    def next(self) -> Done:
+        """A job that has ended."""
         done, _ = wait(self._futures, timeout=self.limit, return_when=FIRST_COMPLETED)
         if done:
             future = next(f for f in self._futures if f in done)
@@ -78,7 +114,7 @@ class ExecutorWorkers:
         del self._futures[future]
         future.cancel()
 
-        def too_late() -> Compiled:
+        def too_late() -> list[Compiled]:
             raise ChildTimeout(f"no worker ended within {self.limit:g} s")
 
         return key, too_late
@@ -94,16 +130,21 @@ class ExecutorWorkers:
         self._futures.clear()
 
 
-def compile_as_told(job: Compilation, identity: tuple[str, str]) -> Compiled:
+def _run(job: list[Compilation]) -> list[Compiled]:
+    return [compilation.run() for compilation in job]
+
+
+def compile_as_told(job: list[Compilation], identities: list[tuple[str, str]]) -> list[Compiled]:
     """Compile in a worker. Raises `WorkerMismatch` where that would give other code than at home:
     another version, other tools, another processor to compile for."""
-    here = job.identity()
-    if here != identity:
-        raise WorkerMismatch(
-            f"{job.name}: the worker has Tritium {here[0]} with the backend {here[1]}; needed are "
-            f"Tritium {identity[0]} with the backend {identity[1]}"
-        )
-    return job.run()
+    for compilation, identity in zip(job, identities, strict=True):
+        here = compilation.identity()
+        if here != identity:
+            raise WorkerMismatch(
+                f"{compilation.name}: the worker has Tritium {here[0]} with the backend "
+                f"{here[1]}; needed are Tritium {identity[0]} with the backend {identity[1]}"
+            )
+    return _run(job)
 
 
 class Outcome(NamedTuple):
@@ -111,6 +152,8 @@ class Outcome(NamedTuple):
 
     item: Any
     error: Exception | None
+    kernels: list[Mapping[str, str]]
+    """The paths of the files of what was compiled for it just now."""
 
 
 class _Collecting(AsyncCompileMode):
@@ -138,63 +181,61 @@ class _Collecting(AsyncCompileMode):
             active_mode.reset(token)
 
 
-def workers_for(executor: Executor | None, limit: float) -> Workers | None:
-    """Where to compile: the executor, or child processes, as many as `knobs.autotuning.workers`;
-    None for this process."""
+def workers_for(executor: Executor | None, limit: float) -> Workers:
+    """Where to compile: the executor, or child processes, as many as `knobs.autotuning.workers`,
+    or this process."""
     if executor is not None:
         return ExecutorWorkers(executor, limit)
     count = knobs.autotuning.workers
-    return LocalWorkers(count, limit) if count > 1 and children.available() else None
+    return LocalWorkers(count, limit) if count > 1 and children.available() else NoWorkers()
 
 
-def one_by_one(items: Iterable[Any], warmup: Callable[[Any], Any]) -> Iterator[Outcome]:
-    """Compile for every item in this process, when it is asked for; see `compile_ahead`."""
-    for item in items:
-        with suppress(Exception):
-            warmup(item)
-        yield Outcome(item, None)
-
-
-def compile_ahead(
-    items: Iterable[Any], warmup: Callable[[Any], Any], workers: Workers
-) -> Iterator[Outcome]:
-    """Compile for every item, side by side; each is given out as soon as it is ready.
+class Ahead:
+    """Items, and what has to be compiled for each before it is used.
 
     Args:
         items: hashable.
         warmup: asks for an item's kernel to be compiled (`kernel.warmup(...)`). What it raises is
             not reported here: who uses the item will meet it again.
-        workers: where.
     """
-    jobs: dict[Any, list[tuple[Compilation, Callable[[Any], None]]]] = {}
-    ready: list[Any] = []
-    for item in items:
-        mode = _Collecting()
-        try:
-            with mode.active():
-                warmup(item)
-        except Exception:
-            mode.wanted.clear()
-        if mode.wanted:
-            jobs[item] = mode.wanted
-        else:
-            ready.append(item)
-    if len(jobs) < 2:  # it might as well be compiled where it is used
-        ready, jobs = [*ready, *jobs], {}
-    for item, wanted in jobs.items():
-        for number, (job, _) in enumerate(wanted):
-            workers.submit((item, number), job)
-    yield from (Outcome(item, None) for item in ready)
-    missing = {item: len(wanted) for item, wanted in jobs.items()}
-    while len(workers):
-        key, result = workers.next()
-        item, number = cast("tuple[Any, int]", key)
-        job, finish = jobs[item][number]
-        missing[item] -= 1
-        error = None
-        try:
-            finish(job.store(result()))
-        except Exception as raised:
-            error = raised
-        if not missing[item]:
-            yield Outcome(item, error)
+
+    def __init__(self, items: Iterable[Any], warmup: Callable[[Any], Any]):
+        self._wanted: dict[Any, list[tuple[Compilation, Callable[[Any], None]]]] = {}
+        self._ready: list[Any] = []
+        for item in items:
+            mode = _Collecting()
+            try:
+                with mode.active():
+                    warmup(item)
+            except Exception:
+                mode.wanted.clear()
+            if mode.wanted:
+                self._wanted[item] = mode.wanted
+            else:
+                self._ready.append(item)
+        if len(self._wanted) < 2:  # it might as well be compiled where it is used
+            self._ready, self._wanted = [*self._ready, *self._wanted], {}
+
+    def compile(self, workers: Workers) -> Iterator[Outcome]:
+        """The items, each as soon as it is ready."""
+        workers.start({
+            item: [compilation for compilation, _ in wanted]
+            for item, wanted in self._wanted.items()
+        })  # fmt: skip
+        yield from (Outcome(item, None, []) for item in self._ready)
+        while len(workers):
+            item, result = workers.next()
+            kernels: list[CompiledKernel] = []
+            error = None
+            try:
+                for (compilation, finish), made in zip(self._wanted[item], result(), strict=True):
+                    kernels.append(compilation.store(made))
+                    finish(kernels[-1])
+            except Exception as raised:
+                error = raised
+            yield Outcome(item, error, [kernel.metadata_group for kernel in kernels])
+
+    def adopt(self, item: Any, kernels: list[Mapping[str, str]]) -> None:
+        """Make known in a child process what its parent has compiled since it was forked."""
+        for (compilation, finish), files in zip(self._wanted.get(item, ()), kernels, strict=False):
+            finish(CompiledKernel(compilation.src, files, compilation.key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -67,6 +68,12 @@ class TuningDisplay:
         self.failed += 1
         first = next(iter(str(why).strip().split("\n")), "")
         self._line(f"  {self._count()} {config}: failed: {first}")
+        self._update()
+
+    def is_decided(self, times: Mapping[Config, float]) -> None:
+        """The final times, in milliseconds."""
+        self.best = min(((t, c) for c, t in times.items() if t < float("inf")),
+                        key=lambda both: both[0], default=None)  # fmt: skip
         self._update()
 
     def summary(self) -> str:
