@@ -148,8 +148,9 @@ def _level(*values: Lanes | None) -> int:
     return level
 
 
-def _zeros(e: Emitter) -> Value:
-    return e.f.module.constant(f"[{ZEROS_BYTES} x i8]", "zeroinitializer", prefix="zeros")
+def zeros(f: Function) -> Value:
+    """Where loads whose mask is false read."""
+    return f.module.constant(f"[{ZEROS_BYTES} x i8]", "zeroinitializer", prefix="zeros")
 
 
 def _zero(type: str) -> Value:
@@ -177,7 +178,7 @@ def _load_one(
         address = pointer.value
         if mask is not None:
             assert isinstance(mask, Uniform)
-            address = f.select(mask.value, address, _zeros(e))
+            address = f.select(mask.value, address, zeros(e.f))
         loaded = f.emit(held, f"load {note}{held}, {address}, align {align}")
         return from_memory(f, loaded, type)
 
@@ -202,7 +203,7 @@ def _load_splat(
 
     def write() -> Value:
         wanted = f.call("i1", f"llvm.vector.reduce.or.{mangle(mask.value.type)}", mask.value)
-        address = f.select(wanted, pointer.value, _zeros(e))
+        address = f.select(wanted, pointer.value, zeros(e.f))
         loaded = from_memory(f, f.load(memory_type(type), address, align), type)
         wide = f.splat(loaded, e.width)
         rest = _zero(wide.type) if other is None else e.vec(other)

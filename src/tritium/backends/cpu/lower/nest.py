@@ -14,6 +14,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.access import store
+from tritium.backends.cpu.lower.atomic_runs import each_shape
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.each import each
@@ -119,7 +120,7 @@ def _lower_fused(context: Context, nest: Nest, kinds: set[str]) -> None:
     if "scan" in kinds:
         lower_scan(context, nest)
     elif "each" in kinds:
-        _Loops(context, nest, Shape(len(nest.domain) - 1, 1, 1)).run()
+        _Loops(context, nest, each_shape(context, nest)).run()
     elif can_stream(nest):
         _either(context, nest)
     else:

@@ -167,7 +167,7 @@ class Builder:
                 )
         elif name in _EACH:
             shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
-            buffers = tuple(self.buffer(r) for r in op.results)
+            buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
             values = tuple(op.operands)
             self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
         elif name in _WHOLE:
