@@ -21,14 +21,14 @@ QUANTILES = (0.5, 0.2, 0.8)
 HOPELESS = 5.0
 """How many times as slow as the fastest look a trial must be for there to be no look at all: it
 runs beside others."""
-BEHIND = 1.3
+BEHIND = 1.2
 """How many times as slow as the fastest a look must be for it to be the last."""
 CLOSE = 1.1
 """And two looks, for there to be no turns."""
 FINALISTS = 3
 _LOOK = 5.0
 """Milliseconds of a short look."""
-_TURN = 20.0
+_TURN = 15.0
 """Milliseconds of a turn."""
 _TURNS = 3
 LENGTH = _TURN * _TURNS
