@@ -107,12 +107,6 @@ def test_empty_grid_does_nothing(tensors: Any):
     assert not o.any()
 
 
-def test_clusters_are_not_built(tensors: Any):
-    x, o = tensors
-    with pytest.raises(NotImplementedError, match=r"num_ctas is 2: .* does not build clusters"):
-        double[(4,)](x, o, 256, BLOCK=64, num_ctas=2)
-
-
 @tritium.jit
 def to_amd_fp8(x, o):
     i = tl.arange(0, 64)

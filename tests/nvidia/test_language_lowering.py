@@ -218,11 +218,6 @@ def test_assembly_takes_four_bytes_at_once():
     assert len(re.findall(r"not\.b32", text)) == 1
 
 
-def test_clusters_are_refused():
-    with pytest.raises(NotImplementedError, match="num_ctas is 2: the NVIDIA backend does not"):
-        compiled(sines, "*fp32 *fp32", num_ctas=2)
-
-
 @tritium.jit
 def shared_sum(p, x):
     i = tl.arange(0, 64)

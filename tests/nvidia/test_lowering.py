@@ -145,12 +145,6 @@ def test_mma_sync():
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in text
 
 
-def test_what_is_not_built_says_so():
-    text = kernel_text("", "%x: !tt.ptr<f32>").replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2')
-    with pytest.raises(NotImplementedError, match="clusters"):
-        lowered(text)
-
-
 @pytest.mark.parametrize(
     ("kind", "element", "instruction"),
     [

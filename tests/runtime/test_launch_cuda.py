@@ -36,6 +36,7 @@ class FakeCuda(StubDriver):
         self.encoded: list[tuple[Any, ...]] = []
         self.status = 0
         self.stream = 7000
+        self.blocks = 1
         self.sizes: list[int] = []
         self._launch, self._encode = LAUNCH(self._record), ENCODE(self._map)
 
@@ -49,7 +50,7 @@ class FakeCuda(StubDriver):
         attributes = CONFIG.read(config, "attributes")
         values["attributes"] = [
             (ctypes.c_int.from_address(attributes + 72 * i).value,
-             ctypes.c_int.from_address(attributes + 72 * i + 8).value)
+             *(ctypes.c_int * 3).from_address(attributes + 72 * i + 8))
             for i in range(values.pop("attribute_count"))
         ]  # fmt: skip
         values["function"] = function
@@ -82,7 +83,12 @@ class FakeCuda(StubDriver):
             {"block_size": [16, 64], "elem_type": 6, "elem_size": 2, "swizzle": 3}
             for _, kind in params if kind.startswith("tensordesc")
         ]  # fmt: skip
-        facts = SimpleNamespace(num_warps=8, shared=4096, tensordesc_meta=described)
+        facts = SimpleNamespace(
+            num_warps=8, num_ctas=self.blocks, shared=4096, tensordesc_meta=described
+        )
+        attributes: dict[int, tuple[int, ...]] = {6: (1,), 2: (1,)}
+        if self.blocks > 1:
+            attributes[4] = (self.blocks, 1, 1)
         calls = Calls(
             ctypes.cast(self._launch, ctypes.c_void_p).value or 0,
             ctypes.cast(self._encode, ctypes.c_void_p).value or 0,
@@ -94,7 +100,7 @@ class FakeCuda(StubDriver):
                 careful(*args)
 
             def native_end(self, link: Any) -> Any:
-                end = make_end(link, calls, 1234, params, facts, {6: 1, 2: 1})
+                end = make_end(link, calls, 1234, params, facts, attributes)
                 if end is None:
                     return None
                 return end._replace(slots=[s._replace(device=1) for s in end.slots])
@@ -134,7 +140,7 @@ def test_a_launch(fake: FakeCuda) -> None:
     address = x.__array_interface__["data"][0]
     assert call == {
         "x": 3, "y": 4, "z": 1, "block_x": 256, "block_y": 1, "block_z": 1, "shared": 4096,
-        "stream": 7000, "attributes": [(6, 1), (2, 1)], "function": 1234,
+        "stream": 7000, "attributes": [(6, 1, 0, 0), (2, 1, 0, 0)], "function": 1234,
         "parameters": [
             address.to_bytes(8, "little"), (7).to_bytes(4, "little"), (2**41).to_bytes(8, "little"),
             np.float32(2.5).tobytes(), b"\0",
@@ -144,6 +150,17 @@ def test_a_launch(fake: FakeCuda) -> None:
     assert len(fake.recorded) == 1, "an empty grid launches nothing"
     plain[(1,)](x, 7, 2**41, 1e300, False, 1)
     assert len(fake.launches) == 3, "a float32 that overflows is Python's to refuse"
+
+
+def test_a_program_of_several_blocks(fake: FakeCuda) -> None:
+    x = np.zeros(64, np.float32)
+    fake.blocks = 4
+    for _ in range(4):
+        plain[(3, 5, 7)](x, 5, 2**40, 1.5, True, 1)
+    call = fake.recorded[-1]
+    assert [call[name] for name in "xyz"] == [12, 5, 7], "blocks of a program are along x"
+    assert call["attributes"][2] == (4, 4, 1, 1), "the cluster's dimensions"
+    assert call["block_x"] == 256
 
 
 def test_streams_and_devices(fake: FakeCuda) -> None:

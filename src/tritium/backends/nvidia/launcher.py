@@ -25,6 +25,8 @@ _FORMATS = {
     "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
 }  # fmt: skip
 _IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+PORTABLE_CLUSTER = 8
+"""Blocks of a cluster that every device takes that has clusters."""
 _ADDRESS = struct.Struct("Q")
 _I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
 
@@ -129,10 +131,7 @@ class _Descriptor:
 class _Slot:
     """Space for the parameters of one launch, and its configuration."""
 
-    def __init__(
-        self, layout: Sequence[int], size: int, warps: int, shared: int, pdl: bool,
-        cooperative: bool,
-    ):  # fmt: skip
+    def __init__(self, layout: Sequence[int], size: int, metadata: Any):
         driver = library()
         self._memory = ctypes.create_string_buffer(size + tensormap.ALIGNMENT)
         start = -(-ctypes.addressof(self._memory) // tensormap.ALIGNMENT) * tensormap.ALIGNMENT
@@ -140,18 +139,25 @@ class _Slot:
         self.pointers = (ctypes.c_void_p * len(layout))(*(start + offset for offset in layout))
         self.address = ctypes.addressof(self.pointers)
         self.config = driver.CUlaunchConfig()
-        self.config.blockDimX, self.config.blockDimY, self.config.blockDimZ = 32 * warps, 1, 1
-        self.config.sharedMemBytes = shared
+        threads = 32 * metadata.num_warps
+        self.config.blockDimX, self.config.blockDimY, self.config.blockDimZ = threads, 1, 1
+        self.config.sharedMemBytes = metadata.shared
         attributes: list[Any] = []
-        if pdl:
+        if metadata.launch_pdl:
             attribute = driver.CUlaunchAttribute()
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION  # noqa: E501
             attribute.value.programmaticStreamSerializationAllowed = 1
             attributes.append(attribute)
-        if cooperative:
+        if metadata.launch_cooperative_grid:
             attribute = driver.CUlaunchAttribute()
             attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             attribute.value.cooperative = 1
+            attributes.append(attribute)
+        if metadata.num_ctas > 1:
+            attribute = driver.CUlaunchAttribute()
+            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            dims = attribute.value.clusterDim
+            dims.x, dims.y, dims.z = metadata.num_ctas, 1, 1
             attributes.append(attribute)
         self.config.attrs, self.config.numAttrs = attributes, len(attributes)
 
@@ -174,6 +180,11 @@ class CudaLauncher:
         self._packers = self._make_packers()
         self._slots: list[_Slot] = []
         self._check_threads()
+        self._blocks: int = metadata.num_ctas
+        if self._blocks > PORTABLE_CLUSTER:
+            attribute = self._driver.CUfunction_attribute
+            allowed = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            check(self._driver.cuFuncSetAttribute(self._function, allowed, 1))
         self._end: End | None = None
         self._asked = False
 
@@ -185,11 +196,14 @@ class CudaLauncher:
 
             driver, metadata = self._driver, self._metadata
             names = driver.CUlaunchAttributeID
-            attributes: dict[int, int] = {}
+            attributes: dict[int, tuple[int, ...]] = {}
             if metadata.launch_pdl:
-                attributes[int(names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)] = 1
+                attributes[int(names.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)] = (1,)
             if metadata.launch_cooperative_grid:
-                attributes[int(names.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)] = 1
+                attributes[int(names.CU_LAUNCH_ATTRIBUTE_COOPERATIVE)] = (1,)
+            if metadata.num_ctas > 1:
+                dims = metadata.num_ctas, 1, 1
+                attributes[int(names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)] = dims
             params = [param for param in self._params if param is not None]
             handle = int(self._function)
             self._end = make_end(link, driver_calls(), handle, params, metadata, attributes)
@@ -290,7 +304,7 @@ class CudaLauncher:
                         f"kernel '{self._name}': argument '{name}' is {arg!r:.80}: {error}"
                     ) from None
         config = slot.config
-        config.gridDimX, config.gridDimY, config.gridDimZ = gx, gy, gz
+        config.gridDimX, config.gridDimY, config.gridDimZ = gx * self._blocks, gy, gz
         config.hStream = stream
         (status,) = self._driver.cuLaunchKernelEx(config, self._function, slot.address, 0)
         self._slots.append(slot)
@@ -298,11 +312,7 @@ class CudaLauncher:
             check((status,))
 
     def _new_slot(self) -> _Slot:
-        metadata = self._metadata
-        return _Slot(
-            self._layout, max(self._size, 8), metadata.num_warps, metadata.shared,
-            metadata.launch_pdl, metadata.launch_cooperative_grid,
-        )  # fmt: skip
+        return _Slot(self._layout, max(self._size, 8), self._metadata)
 
 
 def _arguments(metadata: Any) -> list[str]:

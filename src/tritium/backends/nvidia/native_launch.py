@@ -26,12 +26,13 @@ from tritium.lowering.records import Record, allocate
 STATE = Record(
     ("function", "ptr"), ("launch", "ptr"), ("encode", "ptr"), ("stream", "ptr"),
     ("device", "ptr"), ("failed", "ptr"), ("threads", "i32"), ("shared", "i32"),
-    ("attributes", "ptr"), ("attribute_count", "i32"), ("parameter_count", "i64"),
+    ("attributes", "ptr"), ("attribute_count", "i32"), ("blocks", "i32"),
+    ("parameter_count", "i64"),
     ("parameters", "ptr"), ("map_count", "i64"), ("maps", "ptr"),
 )  # fmt: skip
 """`stream`: a Python function from `device` to the current stream, or null for the default stream;
 `failed`: one that raises for a status; `parameters`: for each of the kernel's parameters its slot
-(i64), or -1 - m for the tensor map m."""
+(i64), or -1 - m for the tensor map m; `blocks`: of a program."""
 
 MAP = Record(
     ("base", "i64"), ("rank", "i32"), ("type", "i32"), ("size", "i64"), ("swizzle", "i32"),
@@ -48,7 +49,8 @@ CONFIG = Record(
     ("block_z", "i32"), ("shared", "i32"), ("stream", "ptr"), ("attributes", "ptr"),
     ("attribute_count", "i32"),
 )  # fmt: skip
-ATTRIBUTE = Record(("id", "i32"), ("align 8", "align 8"), ("value", "i32"), ("rest", "bytes 56"))
+ATTRIBUTE = Record(("id", "i32"), ("align 8", "align 8"), ("value", "i32"), ("value1", "i32"),
+                   ("value2", "i32"), ("rest", "bytes 48"))  # fmt: skip
 
 API = (
     "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
@@ -119,7 +121,10 @@ class _EndWriter:
         parameters = self._parameters(f, state, slots, maps)
         for axis, name in enumerate(("x", "y", "z")):
             size = f.get("i64", f.offset(grid, 8 * axis))
-            f.write(config, CONFIG, name, f.cast("trunc", size, "i32"))
+            size = f.cast("trunc", size, "i32")
+            if name == "x":
+                size = f.op("mul", size, f.read(state, STATE, "blocks"))
+            f.write(config, CONFIG, name, size)
         f.write(config, CONFIG, "block_x", f.read(state, STATE, "threads"))
         f.write(config, CONFIG, "block_y", i32(1))
         f.write(config, CONFIG, "block_z", i32(1))
@@ -245,14 +250,14 @@ def make_end(
     function: int,
     params: Sequence[tuple[str, str]],
     metadata: Any,
-    attributes: Mapping[int, int],
+    attributes: Mapping[int, tuple[int, ...]],
 ) -> End | None:
     """A kernel's end; None for parameters that it does not know.
 
     Args:
         function: the driver's handle.
         params: (name, type) of the arguments that the kernel takes.
-        attributes: of the launch: the driver's number -> value.
+        attributes: of the launch: the driver's number -> value, of up to three ints.
     """
     slots: list[Slot] = []
     parameters: list[int] = []
@@ -289,7 +294,8 @@ _CUDA = 2  # DLPack's number
 
 
 def _write(
-    link: Link, calls: Calls, function: int, metadata: Any, attributes: Mapping[int, int],
+    link: Link, calls: Calls, function: int, metadata: Any,
+    attributes: Mapping[int, tuple[int, ...]],
     slots: Sequence[Slot], parameters: Sequence[int], maps: Sequence[Mapping[str, int]],
 ) -> End:  # fmt: skip
     state, memory = allocate(STATE.size, 64)
@@ -300,7 +306,8 @@ def _write(
         MAP.write(table + i * MAP.size, **values)
     chosen, attributes_memory = allocate(ATTRIBUTE.size * max(len(attributes), 1), 64)
     for i, (number, value) in enumerate(attributes.items()):
-        ATTRIBUTE.write(chosen + i * ATTRIBUTE.size, id=number, value=value)
+        values = dict(zip(("value", "value1", "value2"), value, strict=False))
+        ATTRIBUTE.write(chosen + i * ATTRIBUTE.size, id=number, **values)
     device = int(calls.device)
     keep = (memory, own, maps_memory, attributes_memory, calls, device)
     STATE.write(
@@ -308,6 +315,7 @@ def _write(
         stream=0 if calls.stream is None else id(calls.stream), device=id(device),
         failed=id(calls.failed), threads=32 * metadata.num_warps, shared=metadata.shared,
         attributes=chosen if attributes else 0, attribute_count=len(attributes),
+        blocks=metadata.num_ctas,
         parameter_count=len(parameters), parameters=listed, map_count=len(maps), maps=table,
     )  # fmt: skip
     return End(_end_address(link), state, slots, keep)

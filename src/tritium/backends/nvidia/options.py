@@ -17,11 +17,12 @@ class CUDAOptions:
     """Options of a kernel.
 
     Attributes:
-        num_warps: warps of a program, a power of two.
-        num_ctas: programs of a cluster.
+        num_warps: warps of a block, a power of two.
+        num_ctas: blocks (CTAs) of a program, a power of two up to 16. More than one are a cluster,
+            for which sm_90 is needed, and share the program's tiles; 16 are not portable.
         num_stages: stages of software pipelining.
         maxnreg: most registers a thread may have; None leaves it to ptxas.
-        cluster_dims: how the programs of a cluster are arranged.
+        cluster_dims: how the blocks of a program are arranged: (num_ctas, 1, 1).
         ptx_version: PTX version to write, 87 for 8.7; None for the newest that ptxas reads.
         ptx_options: further arguments of ptxas.
         ir_override: a file that replaces a stage's result.
@@ -65,6 +66,12 @@ class CUDAOptions:
                 raise ValueError(f"{name} is {value!r}; an int from {least} on is required")
         if self.num_warps & (self.num_warps - 1):
             raise AssertionError(f"num_warps must be a power of 2; got {self.num_warps}")
+        if tuple(self.cluster_dims) not in ((1, 1, 1), (self.num_ctas, 1, 1)):
+            raise ValueError(
+                f"cluster_dims is {self.cluster_dims!r}; with num_ctas={self.num_ctas} "
+                f"{(self.num_ctas, 1, 1)} is required"
+            )
+        object.__setattr__(self, "cluster_dims", (self.num_ctas, 1, 1))
         if self.maxnreg is not None and not 1 <= self.maxnreg <= 255:
             raise ValueError(f"maxnreg is {self.maxnreg!r}; 1 to 255 is required")
 
@@ -77,6 +84,16 @@ class CUDAOptions:
         )
         text = "_".join(f"{name}-{value}" for name, value in sorted(values.items()))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_cluster(num_ctas: int, arch: int) -> None:
+    """Raise `ValueError` for clusters that there cannot be."""
+    if num_ctas not in (1, 2, 4, 8, 16):
+        raise ValueError(f"num_ctas is {num_ctas}; 1, 2, 4, 8 or 16 is required")
+    if num_ctas > 1 and arch < 90:
+        raise ValueError(
+            f"num_ctas is {num_ctas}, for sm_{arch}: clusters need sm_90 or later; 1 is required"
+        )
 
 
 _ARCH = re.compile(r"sm(\d+)")
@@ -105,4 +122,5 @@ def make_options(given: dict[str, Any], arch: int) -> CUDAOptions:
     known.setdefault("max_num_imprecise_acc_default", 2**30 if arch == 90 else 0)
     if known.get("ptx_version") is None:
         known["ptx_version"] = knobs.nvidia.override_ptx_version
+    check_cluster(known.get("num_ctas", 1), arch)
     return CUDAOptions(**known)

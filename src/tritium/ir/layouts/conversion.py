@@ -4,6 +4,7 @@
     registers   every thread has its elements, in other registers
     shuffles    every warp has its elements, in other lanes
     shared      through shared memory, in a layout of it that `swizzle` finds
+    blocks      the same, but what is read may be in the memory of another block of the cluster
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ class Conversion:
     """A plan.
 
     Attributes:
-        kind: "none", "registers", "shuffles" or "shared"; see the module.
+        kind: "none", "registers", "shuffles", "shared" or "blocks"; see the module.
         source_of: the result's (register, lane, warp, block) -> the source's, where the element is.
-        memory: for "shared", offset (in elements) -> coordinates; else None.
-        write, read: for "shared", how a warp accesses it.
+        memory: for the last two, offset (in elements) -> coordinates within what a block has of the
+            tile; else None.
+        write, read: how a warp accesses it.
+        written, found: (register, lane, warp, block) -> offset, of source and result.
     """
 
     kind: str
@@ -33,6 +36,8 @@ class Conversion:
     memory: LinearLayout | None = None
     write: Access | None = None
     read: Access | None = None
+    written: LinearLayout | None = None
+    found: LinearLayout | None = None
 
 
 @lru_cache(maxsize=256)
@@ -64,12 +69,63 @@ def through_memory(
 ) -> Conversion:  # fmt: skip
     """The way through shared memory, which is always open; as `plan`."""
     found = result.invert_and_compose(source)
-    memory = shared_layout(source, result, element_bytes, store=store, load=load)
-    write, read = (
-        access(place_of(side, memory), element_bytes, matrix)
-        for side, matrix in ((source, store), (result, load))
+    stays, result = _stays_in_block(found, source), result.transpose_outs(source.out_names)
+    shared = _shared_bits(source, result if stays else None)
+    source, result = _without_bits(source, shared), _without_bits(result, shared)
+    memory = shared_layout(
+        source, result if stays else source, element_bytes, store=store, load=load and stays
     )
-    return Conversion("shared", found, memory, write, read)
+    places = [place_of(side, memory) for side in (source, result)]
+    write, read = (
+        access(place, element_bytes, matrix)
+        for place, matrix in zip(places, (store, load and stays), strict=True)
+    )
+    return Conversion("shared" if stays else "blocks", found, memory, write, read, *places)
+
+
+def _stays_in_block(found: LinearLayout, source: LinearLayout) -> bool:
+    """Whether each block of the cluster has the elements itself that it needs."""
+    place, blocks = found_place(found, BLOCK), list(found.slice_of(BLOCK))
+    copied = [c == 0 for c in source.columns_of(BLOCK)]
+    for position, column in enumerate(found.columns):
+        to = column >> place.start & (1 << len(place)) - 1
+        own = blocks.index(position) if position in blocks else None
+        if own is None and to:
+            return False
+        if own is not None and to != 1 << own and (to or not copied[own]):
+            return False
+    return True
+
+
+def _shared_bits(source: LinearLayout, result: LinearLayout | None) -> int:
+    """The bits of coordinates that blocks alone choose, in the source and (if given) alike in the
+    result: memory that each block has for itself does without them."""
+    bits = 0
+    others = [c for n in source.in_names if n != BLOCK for c in source.columns_of(n)]
+    for number, column in enumerate(source.columns_of(BLOCK)):
+        alone = column and not column & (column - 1) and not any(c & column for c in others)
+        if result is not None and alone:
+            mine = result.columns_of(BLOCK)[number]
+            rest = list(result.columns)
+            rest.remove(mine)
+            alone = mine == column and not any(c & column for c in rest)
+        if alone:
+            bits |= column
+    return bits
+
+
+def _without_bits(layout: LinearLayout, bits: int) -> LinearLayout:
+    """The map to the other bits of the coordinates, those above moved down."""
+    if not bits:
+        return layout
+    start, outs = 0, list[tuple[str, int]]()
+    for name, count in layout.out_dims:
+        gone = (bits >> start & (1 << count) - 1).bit_count()
+        outs.append((name, count - gone))
+        start += count
+    kept = [i for i in range(start) if not bits >> i & 1]
+    columns = tuple(sum((c >> b & 1) << i for i, b in enumerate(kept)) for c in layout.columns)
+    return LinearLayout(layout.in_dims, tuple(outs), columns)
 
 
 def _keeps(found: LinearLayout, source: LinearLayout, names: Sequence[str]) -> bool:

@@ -68,10 +68,9 @@ def distinct_registers(layout: LinearLayout) -> list[int]:
 def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
     """How to access a tile of pointers, or (the first thread alone) one."""
     if not ir.shape_of(pointer.type):
-        first = c.f.icmp("eq", c.thread, c.i32(0))
-        return Access(((0,),), first)
+        return Access(((0,),), c.first)
     groups = register_groups(c.axis_info, pointer, mask, least)
-    return Access(groups, c.owner(layout_of(pointer.type)))
+    return Access(groups, c.owner(layout_of(pointer.type), of_program=True))
 
 
 def register_groups(
@@ -242,6 +241,21 @@ def store(c: Context, op: ttir.StoreOp) -> None:
             mask = masks[group[0]]
             condition = mask if condition is None else c.f.op("and", mask, condition)
         store_words(c, pointers[group[0]], parts, condition, f"st.global{modifiers}", "l")
+
+
+def load_remote(c: Context, address: Value, element: str, count: int) -> list[Value]:
+    """Neighbouring elements (as they are in memory) from an address in the cluster's shared
+    memory."""
+    word = word_type(element, count)
+    held = word if word != "i8" else "i16"
+    n = bits_of(element) * count // bits_of(word)
+    text = f"ld.shared::cluster{_suffix(n, word)} {_braced([f'${i}' for i in range(n)])}, [ ${n} ];"
+    struct = held if n == 1 else "{ " + ", ".join([held] * n) + " }"
+    constraints = [*[f"={REGISTER_CONSTRAINT[held]}"] * n, "r", "~{memory}"]
+    parts = c.members(c.asm(struct, text, ",".join(constraints), address), [held] * n)
+    if held != word:
+        parts = [c.f.cast("trunc", p, word) for p in parts]
+    return c.unpack(parts, element)
 
 
 def store_words(

@@ -15,10 +15,10 @@ from tritium.backends.nvidia.lower.access import (
     to_memory,
 )
 from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.shared import memory_layout
+from tritium.backends.nvidia.lower.shared import place_in
 from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
 from tritium.ir import types as ir
-from tritium.ir.layouts.swizzle import place_of, run_bits
+from tritium.ir.layouts.swizzle import run_bits
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
@@ -36,7 +36,7 @@ def copy_groups(axis_info: Callable[[SSAValue], Any], op: Any) -> tuple[tuple[in
     tile = layout_of(op.src.type)
     pointee: Any = ir.element_type(op.src.type)
     groups = register_groups(axis_info, op.src, op.mask, least=op.contiguity)
-    place = place_of(tile, memory_layout(op.result.type))
+    place = place_in(tile, op.result.type)
     width = min(len(groups[0]), 1 << len(run_bits(place, memory_bytes(pointee.pointee))))
     bits = [b for b in range(32) if groups[0][-1] >> b & 1][: width.bit_length() - 1]
     return grouped(distinct_registers(tile), bits)
@@ -50,7 +50,7 @@ def async_copy(c: Context, op: Any) -> None:
     pointee: Any = ir.element_type(type)
     size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
     tile = layout_of(type)
-    place = place_of(tile, memory_layout(memory.type))
+    place = place_in(tile, memory.type)
     groups, owner = copy_groups(c.axis_info, op), c.owner(tile)
     width = len(groups[0])
     if width * size < 4:

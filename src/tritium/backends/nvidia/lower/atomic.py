@@ -10,12 +10,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tritium.backends.nvidia.lower.access import distinct_registers, store_words
+from tritium.backends.nvidia.lower.access import distinct_registers, load_remote, store_words
 from tritium.backends.nvidia.lower.context import Context, Tile, bits_of, layout_of
 from tritium.backends.nvidia.lower.gather import offsets, row_major
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, value_type
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE, WARP
+from tritium.ir.layouts.encodings import BLOCK, LANE, WARP
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
@@ -49,13 +49,13 @@ def scratch_bytes(op: Any) -> int:
     if not ir.shape_of(type):
         return 8
     free = layout_of(type).free_variables()
-    copies = free.get(LANE, 0) or free.get(WARP, 0)
+    copies = any(free.get(name, 0) for name in (LANE, WARP, BLOCK))
     return prod(ir.shape_of(type)) * memory_bytes(type) if copies else 0
 
 
 @lowers(NVIDIA, BarrierOp)
 def barrier(c: Context, op: Any) -> None:
-    c.barrier()
+    c.meet()
 
 
 @lowers(NVIDIA, ttir.AtomicRMWOp)
@@ -84,14 +84,14 @@ def _each(
     """The instruction for each element, or once for a scalar."""
     type, pointers = op.val.type, c.tile(op.ptr)
     if not ir.shape_of(type):
-        c.barrier()
-        first = c.f.icmp("eq", c.thread, c.i32(0))
+        c.meet()
+        first = c.first
         condition = first if masks is None else c.f.op("and", first, masks[0])
         old = _instruction(c, op, name, pointers[0], [o[0] for o in operands], condition)
         c.set(op.results[0], _share(c, op, type, old, first))
         return
     layout = layout_of(type)
-    owner = c.owner(layout)
+    owner = c.owner(layout, of_program=True)
     results: dict[int, Value] = {}
     for register in distinct_registers(layout):
         condition = None if masks is None else masks[register]
@@ -116,11 +116,18 @@ def _spread(
     pointers = [c.f.emit(SHARED, f"getelementptr {word}, {base}, {place}") for place in places]
     for pointer, value in zip(pointers, results.values(), strict=True):
         store_words(c, c.address(pointer), [c.as_type(value, word)], owner, "st.shared", "r")
-    c.barrier()
-    size = memory_bytes(type)
+    copies = layout.free_variables().get(BLOCK, 0)
+    if copies:
+        c.meet()
+        block = c.f.op("and", c.block, c.i32(~copies))
+        read = [load_remote(c, c.in_block(c.address(p), block), word, 1)[0] for p in pointers]
+        c.meet()
+    else:
+        c.barrier()
+        read = [c.f.load(word, pointer, memory_bytes(type)) for pointer in pointers]
     return {
-        register: c.as_type(c.f.load(word, pointer, size), value.type)
-        for (register, value), pointer in zip(results.items(), pointers, strict=True)
+        register: c.as_type(bits, value.type)
+        for (register, value), bits in zip(results.items(), read, strict=True)
     }
 
 
@@ -181,5 +188,9 @@ def _share(c: Context, op: Any, type: Any, value: Value, first: Value) -> Value:
     f.store(c.as_type(value, bits), place, memory_bytes(type))
     f.branch(done)
     f.label(done)
-    c.barrier()
-    return c.as_type(f.load(bits, place, memory_bytes(type)), value.type)
+    c.meet()
+    if c.num_ctas == 1:
+        return c.as_type(f.load(bits, place, memory_bytes(type)), value.type)
+    read = load_remote(c, c.in_block(c.address(place), c.i32(0)), bits, 1)[0]
+    c.meet()
+    return c.as_type(read, value.type)

@@ -55,7 +55,8 @@ class Context:
     Args:
         f: the LLVM function being written.
         arch: the compute capability, 90 for example.
-        num_warps: warps of a program.
+        num_warps: warps of a block.
+        num_ctas: blocks of a program; with more than one they are a cluster.
         axis_info: what is known of alignment, by value.
         offsets: where the allocations and the scratch of ops are in shared memory, in bytes.
         barriers: ops before which all warps must meet, and whether the tensor cores (the async
@@ -79,6 +80,7 @@ class Context:
     thread: Value
     lane: Value
     warp: Value
+    num_ctas: int = 1
     contract: str = "contract"
     demand: Callable[[SSAValue], int] = lambda value: -1
     line_of: Callable[[Any], str] = lambda op: ""
@@ -86,6 +88,7 @@ class Context:
     libraries: set[str] = field(default_factory=set[str])
     sharing: frozenset[str] = frozenset()
     _uniform_warp: Value | None = None
+    _block: Value | None = None
     _parts: dict[tuple[tuple[int, ...], ...], tuple[Value, int]] = field(
         default_factory=dict[tuple[tuple[int, ...], ...], tuple[Value, int]]
     )
@@ -182,12 +185,10 @@ class Context:
         return self.f.op("xor", a, b) if overlap else self.f.op("or", a, b, "disjoint")
 
     def thread_part(self, layout: LinearLayout) -> tuple[Value, int]:
-        """What the lane and the warp contribute to the layout's (only) output, and which bits of
-        it they can set. `layout` has one output dimension; outputs wider than 31 bits do not
-        occur."""
-        if layout.in_bits(BLOCK) and any(layout.columns_of(BLOCK)):
-            raise NotImplementedError("the NVIDIA backend does not split tiles over a cluster")
-        key = layout.columns_of(LANE), layout.columns_of(WARP)
+        """What the lane, the warp and the block contribute to the layout's (only) output, and
+        which bits of it they can set. `layout` has one output dimension; outputs wider than 31
+        bits do not occur."""
+        key = tuple(layout.columns_of(name) for name in (LANE, WARP, BLOCK))
         if key not in self._parts:
             lines = self.f.enter(self.entry)
             self._parts[key] = self._thread_part(*key)
@@ -195,14 +196,22 @@ class Context:
         return self._parts[key]
 
     def _thread_part(
-        self, of_lane: tuple[int, ...], of_warp: tuple[int, ...]
+        self, of_lane: tuple[int, ...], of_warp: tuple[int, ...], of_block: tuple[int, ...]
     ) -> tuple[Value, int]:
-        reached = 0
-        for column in (*of_lane, *of_warp):
-            reached |= column
         columns = (*of_lane, *[0] * (5 - len(of_lane)), *of_warp)
-        part = self.linear_map(self.thread, columns)
-        return (self.i32(0) if part is None else part), reached
+        parts: list[tuple[Value, int]] = []
+        for index, chosen in ((self.thread, columns), (self.block, of_block)):
+            part, reached = self.linear_map(index, chosen), 0
+            for column in chosen:
+                reached |= column
+            if part is not None:
+                parts.append((part, reached))
+        if not parts:
+            return self.i32(0), 0
+        if len(parts) == 1:
+            return parts[0]
+        (a, mine), (b, theirs) = parts
+        return self.merge(a, b, mine & theirs != 0), mine | theirs
 
     def positions(self, layout: LinearLayout, registers: Sequence[int]) -> list[Value]:
         """The layout's (only) output, for each of some registers."""
@@ -241,17 +250,39 @@ class Context:
             result.append(self.byte_offset(starts[mixed], self.i32((offset ^ mixed) * size)))
         return result
 
-    def owner(self, layout: LinearLayout) -> Value | None:
-        """Whether this thread is the one that writes what it holds: of the threads with copies of
-        the same elements, the first. None where there are no copies."""
+    def owner(self, layout: LinearLayout, *, of_program: bool = False) -> Value | None:
+        """Whether this thread is the one that writes what it holds: of the threads of its block
+        (with `of_program`, of all blocks of the cluster) with copies of the same elements, the
+        first. None where there are no copies."""
         free = layout.free_variables()
         condition = None
-        for index, name in ((self.lane, LANE), (self.warp, WARP)):
+        names = (LANE, WARP, BLOCK) if of_program else (LANE, WARP)
+        for name in names:
             mask = free.get(name, 0)
             if mask:
+                index = {LANE: self.lane, WARP: self.warp}.get(name) or self.block
                 first = self.f.icmp("eq", self.f.op("and", index, self.i32(mask)), self.i32(0))
                 condition = first if condition is None else self.f.op("and", condition, first)
         return condition
+
+    @property
+    def first(self) -> Value:
+        """Whether this is the thread that acts for the whole program."""
+        first = self.f.icmp("eq", self.thread, self.i32(0))
+        if self.num_ctas == 1:
+            return first
+        return self.f.op("and", first, self.f.icmp("eq", self.block, self.i32(0)))
+
+    @property
+    def block(self) -> Value:
+        """The block's index in its cluster."""
+        if self.num_ctas == 1:
+            return self.i32(0)
+        if self._block is None:
+            lines = self.f.enter(self.entry)
+            self._block = self.f.call("i32", "llvm.nvvm.read.ptx.sreg.cluster.ctarank")
+            self.f.leave(lines)
+        return self._block
 
     @property
     def uniform_warp(self) -> Value:
@@ -293,7 +324,7 @@ class Context:
         return [self.f.emit(t, f"extractvalue {struct}, {i}") for i, t in enumerate(types)]
 
     def barrier(self, proxy: bool = False) -> None:
-        """All threads of the program meet. `proxy`: what they wrote to shared memory is then also
+        """All threads of the block meet. `proxy`: what they wrote to shared memory is then also
         visible to the tensor cores and the bulk copy engine."""
         if proxy:
             self.asm("void", "fence.proxy.async.shared::cta;", "~{memory}")
@@ -301,6 +332,20 @@ class Context:
         self.f.line(
             f"call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0) {self.convergent}"
         )
+
+    def meet(self) -> None:
+        """All threads of the program meet, and see what they wrote to each other's memory."""
+        if self.num_ctas == 1:
+            self.barrier()
+            return
+        text = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+        self.asm("void", text, "~{memory}")
+
+    def in_block(self, address: Value, block: Value) -> Value:
+        """The address (i32) in the cluster's shared memory of what lies at `address` of this
+        block's, but in that of another block."""
+        text = "mapa.shared::cluster.u32 $0, $1, $2;"
+        return self.asm("i32", text, "=r,r,r", address, block, effects=False)
 
     def shared(self, offset: int) -> Value:
         """The pointer to a place in the program's shared memory, in bytes from its start."""

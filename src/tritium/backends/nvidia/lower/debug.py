@@ -12,7 +12,7 @@ from typing import Any
 from tritium.backends.nvidia.lower.access import distinct_registers
 from tritium.backends.nvidia.lower.casts import FORMATS, float_from
 from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.shape import axis_layout
+from tritium.backends.nvidia.lower.shape import axis_layout, program_register
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.lowering.llvm import Value, const
@@ -54,7 +54,7 @@ def _print_line(c: Context, format: str, values: list[Value], condition: Value |
 
 
 def _program(c: Context) -> list[Value]:
-    return [c.f.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}") for axis in "xyz"]
+    return [program_register(c, "ctaid", axis) for axis in range(3)]
 
 
 def _conversion(
@@ -78,7 +78,7 @@ def _conversion(
 @lowers(NVIDIA, PrintOp)
 def print_(c: Context, op: Any) -> None:
     """A line for each element: `pid (x, y, z) idx (i, j)prefix value`."""
-    prefix, first = op.prefix.replace("%", "%%"), c.f.icmp("eq", c.thread, c.i32(0))
+    prefix, first = op.prefix.replace("%", "%%"), c.first
     if not op.arguments:
         _print_line(c, f"pid (%u, %u, %u){prefix}\n", _program(c), first)
     for n, argument in enumerate(op.arguments):
@@ -88,7 +88,7 @@ def print_(c: Context, op: Any) -> None:
         registers, owner = [0], first
         if shape:
             layout = layout_of(argument.type)
-            registers, owner = distinct_registers(layout), c.owner(layout)
+            registers, owner = distinct_registers(layout), c.owner(layout, of_program=True)
             axes = [c.positions(axis_layout(layout, a), registers) for a in range(len(shape))]
             places = [list(place) for place in zip(*axes, strict=True)]
         index = ", ".join(f"%{len(str(size - 1))}u" for size in shape)

@@ -15,7 +15,7 @@ from tritium.backends.nvidia.lower.access import (
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type, value_type
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import OFFSET, REGISTER
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
@@ -49,11 +49,19 @@ def row_major(shape: tuple[int, ...]) -> dict[int, int]:
     return {axis: prod(shape[axis + 1 :]) for axis in range(len(shape))}
 
 
+def _in_all_blocks(type: ir.Type) -> LinearLayout:
+    """The layout of a tile of which each block of a cluster has all."""
+    layout = layout_of(type)
+    if any(layout.columns_of(BLOCK)):
+        raise NotImplementedError(f"{type}: each block of the cluster must have all of it")
+    return layout
+
+
 @lowers(NVIDIA, ttir.GatherOp)
 def gather(c: Context, op: Any) -> None:
     f, shape, type = c.f, ir.shape_of(op.src.type), op.src.type
     element, size, strides = memory_type(type), prod(shape), row_major(shape)
-    base, source = c.shared(c.offsets[op]), layout_of(op.src.type)
+    base, source = c.shared(c.offsets[op]), _in_all_blocks(op.src.type)
     registers, values, owner = distinct_registers(source), c.tile(op.src), c.owner(source)
     places = c.positions(offsets(source, strides, size), registers)
     for register, place in zip(registers, places, strict=True):
@@ -84,7 +92,7 @@ def histogram(c: Context, op: Any) -> None:
     for register in distinct_registers(result):
         f.store(c.i32(0), pointers[register], 4)
     c.barrier()
-    source, values = layout_of(op.src.type), c.tile(op.src)
+    source, values = _in_all_blocks(op.src.type), c.tile(op.src)
     masks, owner = None if op.mask is None else c.tile(op.mask), c.owner(source)
     for register in distinct_registers(source):
         value = values[register]

@@ -18,6 +18,7 @@ from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.lines import Lines
 from tritium.backends.nvidia.lower.scratch import scratch_bytes
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
+from tritium.backends.nvidia.options import check_cluster
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.backends.nvidia.tensormap import BYTES
 from tritium.ir import types as ir
@@ -43,11 +44,8 @@ def lower_to_llvm(
     if len(kernels) != 1:
         raise NotImplementedError(f"a module of {len(kernels)} kernels; one is expected")
     num_warps = _number(module, "ttg.num-warps", options.num_warps)
-    num_ctas = max(_number(module, "ttg.num-ctas", 1), options.num_ctas)
-    if num_ctas != 1:
-        raise NotImplementedError(
-            f"num_ctas is {num_ctas}: the NVIDIA backend does not build clusters; 1 is required"
-        )
+    num_ctas = _number(module, "ttg.num-ctas", 1)
+    check_cluster(num_ctas, arch)
     out = Module(TRIPLE, DATA_LAYOUT)
     frames, shared = _frames(functions, kernels[0])
     if shared:
@@ -55,8 +53,8 @@ def lower_to_llvm(
     libraries: set[str] = set()
     for op in functions:
         if op in frames:
-            function = _header(out, op, op is kernels[0], num_warps, options)
-            context = _context(function, op, arch, num_warps, options, frames)
+            function = _header(out, op, op is kernels[0], num_warps, num_ctas, options)
+            context = _context(function, op, arch, num_warps, num_ctas, options, frames)
             if line_info:
                 lines = Lines(out, op.sym_name, op.location)
                 function.debug, context.line_of = lines.of_function, lines.of_op
@@ -64,7 +62,8 @@ def lower_to_llvm(
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
         "tensordesc_meta": _descriptors(kernels[0]),
-        "shared": shared, "num_warps": num_warps, "tmem_size": 0, "libraries": sorted(libraries),
+        "shared": shared, "num_warps": num_warps, "num_ctas": num_ctas,
+        "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
         "global_scratch_size": 0, "global_scratch_align": 1,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
@@ -131,17 +130,21 @@ def _frames(functions: list[Any], kernel: Any) -> tuple[dict[Any, _Frame], int]:
 _COMMON = 'convergent nounwind "denormal-fp-math-f32"="ieee"'
 
 
-def _attributes(num_warps: int, options: Any) -> str:
+def _attributes(num_warps: int, num_ctas: int, options: Any) -> str:
     parts = [
         _COMMON,
         f'"nvvm.reqntid"="{32 * num_warps},1,1"',
     ]
+    if num_ctas > 1:
+        parts.append(f'"nvvm.cluster_dim"="{num_ctas},1,1"')
     if options.maxnreg is not None:
         parts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
     return " ".join(parts)
 
 
-def _header(out: Module, op: Any, is_kernel: bool, num_warps: int, options: Any) -> Function:
+def _header(
+    out: Module, op: Any, is_kernel: bool, num_warps: int, num_ctas: int, options: Any
+) -> Function:
     """The LLVM function, empty."""
     if not is_kernel:
         types = [t for argument in op.body.args for t in value_types(argument.type)]
@@ -163,7 +166,7 @@ def _header(out: Module, op: Any, is_kernel: bool, num_warps: int, options: Any)
         arguments.append((kind, f"arg{number}", attributes))
     return Function(
         out, op.sym_name, arguments, linkage="ptx_kernel",
-        attributes=_attributes(num_warps, options),
+        attributes=_attributes(num_warps, num_ctas, options),
     )  # fmt: skip
 
 
@@ -188,8 +191,9 @@ def _divisible(op: Any, number: int) -> bool:
 
 
 def _context(
-    f: Function, op: Any, arch: int, num_warps: int, options: Any, frames: dict[Any, _Frame]
-) -> Context:
+    f: Function, op: Any, arch: int, num_warps: int, num_ctas: int, options: Any,
+    frames: dict[Any, _Frame],
+) -> Context:  # fmt: skip
     frame, entry = frames[op], f.section()
     lines = f.enter(entry)
     thread = f.call("i32", "llvm.nvvm.read.ptx.sreg.tid.x")
@@ -199,7 +203,7 @@ def _context(
     return Context(
         f, arch, num_warps, AxisAnalysis(op).of,
         {o: frame.start + p.start for o, p in frame.allocation.places.items()}, {},
-        entry, thread, lane, warp,
+        entry, thread, lane, warp, num_ctas,
         contract="contract" if options.enable_fp_fusion else "",
         sharing=frozenset(o.sym_name for o, other in frames.items() if other.end > frame.end),
     )  # fmt: skip

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.backends.nvidia.lower.access import from_memory, store_words, to_memory
+from tritium.backends.nvidia.lower.access import (
+    from_memory,
+    load_remote,
+    store_words,
+    to_memory,
+)
 from tritium.backends.nvidia.lower.context import Context, bits_of, layout_of
 from tritium.backends.nvidia.lower.control import inline
 from tritium.backends.nvidia.lower.shuffles import shuffle_xor
 from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, dim
+from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
@@ -29,13 +34,14 @@ class Split:
     Attributes:
         kept: one register for each element of the result that a thread holds, in its order.
         along: register offsets that run along the axis, in order.
-        lanes, warps: masks of the bits of lane and warp that run along it.
+        lanes, warps, blocks: masks of the bits of lane, warp and block that run along it.
     """
 
     kept: tuple[int, ...]
     along: tuple[int, ...]
     lanes: tuple[int, ...]
     warps: tuple[int, ...]
+    blocks: tuple[int, ...]
 
 
 def split_axis(layout: LinearLayout, axis: int) -> Split:
@@ -59,20 +65,16 @@ def split_axis(layout: LinearLayout, axis: int) -> Split:
             sum(1 << b for i, b in enumerate(bits) if n >> i & 1) for n in range(1 << len(bits))
         )
 
-    masks = [tuple(1 << b for b, k in enumerate(along(n)) if k) for n in (LANE, WARP)]
-    return Split(subsets(outer), subsets(inner), masks[0], masks[1])
-
-
-def warps_along(type: Any, axis: int) -> int:
-    """How many warps take part in one reduction."""
-    return 1 << len(split_axis(layout_of(type), axis).warps)
+    masks = [tuple(1 << b for b, k in enumerate(along(n)) if k) for n in (LANE, WARP, BLOCK)]
+    return Split(subsets(outer), subsets(inner), *masks)
 
 
 def scratch_bytes(op: Any) -> int:
     """Shared memory that the reduction needs: one element for each result and warp."""
-    warps = warps_along(op.inputs[0].type, op.axis)
-    if warps == 1:
+    parts = split_axis(layout_of(op.inputs[0].type), op.axis)
+    if not parts.warps and not parts.blocks:
         return 0
+    warps = 1 << len(parts.warps)
     results = 1
     for axis, size in enumerate(ir.shape_of(op.inputs[0].type)):
         results *= size if axis != op.axis else 1
@@ -95,7 +97,7 @@ def reduce(c: Context, op: Any) -> None:
     ]
     for mask in reversed(parts.lanes):
         partial = [combine(v, [shuffle_xor(c, x, mask) for x in v]) for v in partial]
-    if parts.warps:
+    if parts.warps or parts.blocks:
         partial = _across_warps(c, op, layout, parts, partial, combine)
     for i, result in enumerate(op.results):
         c.set(result, [v[i] for v in partial])
@@ -112,7 +114,8 @@ def _across_warps(
     c: Context, op: Any, layout: LinearLayout, parts: Split, partial: list[list[Value]],
     combine: Any,
 ) -> list[list[Value]]:  # fmt: skip
-    """Each warp writes its part, all meet, and every thread combines all parts of its results."""
+    """Each warp writes its part, all meet, and every thread combines all parts of its results,
+    those of its block or those of all blocks along the axis."""
     warps, rank = 1 << len(parts.warps), len(layout.out_names)
     others = [dim(i) for i in range(rank) if i != op.axis]
     flat = layout.restrict(layout.in_names, others[::-1]).flatten_outs()
@@ -132,27 +135,48 @@ def _across_warps(
             place = f.emit(SHARED, f"getelementptr {element}, {bases[i]}, {index}")
             store_words(c, c.address(place), [to_memory(c, values[i])], owner, "st.shared", "r")
         start += -(-(1 << flat.total_out_bits) * warps * size // 16) * 16
-    c.barrier()
+    meet = c.meet if parts.blocks else c.barrier
+    meet()
     results: list[list[Value]] = []
+    blocks = _blocks_along(c, parts)
     for position in positions:
-        items: list[list[Value]] = [[] for _ in range(warps)]
+        items: list[list[Value]] = [[] for _ in range(warps * len(blocks))]
         for i, source in enumerate(op.inputs):
             element = memory_type(source.type)
             first = f.op("mul", position, c.i32(warps))
             row = f.emit(SHARED, f"getelementptr {element}, {bases[i]}, {first}")
-            for w, value in enumerate(_row(c, row, element, warps)):
-                items[w].append(from_memory(c, value, source.type))
+            parts_ = [value for b in blocks for value in _row(c, row, element, warps, b)]
+            for item, value in zip(items, parts_, strict=True):
+                item.append(from_memory(c, value, source.type))
         results.append(_tree(items, combine))
+    if parts.blocks:
+        meet()  # before anything else is written there
     return results
 
 
-def _row(c: Context, row: Value, element: str, count: int) -> list[Value]:
-    """`count` neighbouring elements, 16 bytes at a time."""
+def _blocks_along(c: Context, parts: Split) -> list[Value | None]:
+    """The blocks whose parts belong to this one's results, in the order of the axis; None is the
+    block itself."""
+    if not parts.blocks:
+        return [None]
+    rest = c.f.op("and", c.block, c.i32(~sum(parts.blocks)))
+    chosen = [sum(m for i, m in enumerate(parts.blocks) if n >> i & 1)
+              for n in range(1 << len(parts.blocks))]  # fmt: skip
+    return [c.f.op("or", rest, c.i32(n)) if n else rest for n in chosen]
+
+
+def _row(
+    c: Context, row: Value, element: str, count: int, block: Value | None = None
+) -> list[Value]:
+    """`count` neighbouring elements, 16 bytes at a time, perhaps of another block's memory."""
     size = max(bits_of(element) // 8, 1)
     step = min(count, 16 // size)
     values: list[Value] = []
     for start in range(0, count, step):
         place = c.f.emit(row.type, f"getelementptr {element}, {row}, i32 {start}")
+        if block is not None:
+            values += load_remote(c, c.in_block(c.address(place), block), element, step)
+            continue
         if step == 1:
             values.append(c.f.load(element, place, size))
             continue

@@ -36,7 +36,7 @@ def _in_order(op: Any, layout: LinearLayout) -> Split:
         along: list[int] = [b[op.axis] for b in layout.bases(name) if b[op.axis]]
         found += sorted(along) if name == REGISTER else along
     apart = all(m == ms[0] << i for ms in (parts.lanes, parts.warps) for i, m in enumerate(ms))
-    if not apart or found != [1 << i for i in range(len(found))]:
+    if parts.blocks or not apart or found != [1 << i for i in range(len(found))]:
         raise NotImplementedError(f"a scan along axis {op.axis} of the layout {layout}")
     return parts
 

@@ -77,8 +77,15 @@ def assume(c: Context, op: Any) -> None:
 @lowers(NVIDIA, ttir.GetProgramIdOp, ttir.GetNumProgramsOp)
 def program(c: Context, op: Any) -> None:
     register = "ctaid" if isinstance(op, ttir.GetProgramIdOp) else "nctaid"
-    name = f"llvm.nvvm.read.ptx.sreg.{register}.{'xyz'[op.axis]}"
-    c.set(op.results[0], c.f.call("i32", name))
+    c.set(op.results[0], program_register(c, register, op.axis))
+
+
+def program_register(c: Context, register: str, axis: int) -> Value:
+    """The program's index (`ctaid`) or the number of programs (`nctaid`) along an axis: a program
+    is a block or, with `num_ctas`, a cluster."""
+    if c.num_ctas > 1:
+        register = register.replace("cta", "cluster")
+    return c.f.call("i32", f"llvm.nvvm.read.ptx.sreg.{register}.{'xyz'[axis]}")
 
 
 @lowers(NVIDIA, ttir.MakeRangeOp)

@@ -6,6 +6,7 @@ registers, and the inverse of that of the memory. How wide an access can be is r
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tritium.backends.nvidia.lower import matrix
@@ -13,6 +14,7 @@ from tritium.backends.nvidia.lower.access import (
     distinct_registers,
     from_memory,
     grouped,
+    load_remote,
     store_words,
     to_memory,
     word_type,
@@ -24,7 +26,7 @@ from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts import fragments
 from tritium.ir.layouts.conversion import Conversion, plan, through_memory
-from tritium.ir.layouts.encodings import OFFSET, REGISTER, linear
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear, part_of
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.lowering.llvm import Value
@@ -32,6 +34,16 @@ from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
 
 NVIDIA = "nvidia"
+
+
+def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
+    """(register, lane, warp, block) -> offset of a tile's elements in a piece of shared memory.
+    Raises `NotImplementedError` for what is in another block's."""
+    memory = memory_layout(type)
+    kept = memory.bases(BLOCK)
+    if any(map(any, kept)) and kept != tile.transpose_outs(memory.out_names).bases(BLOCK):
+        raise NotImplementedError(f"{type} holds what other blocks of the cluster have of {tile}")
+    return place_of(tile, memory)
 
 
 def memory_layout(type: Any) -> LinearLayout:
@@ -85,7 +97,7 @@ def allocate(c: Context, op: Any) -> None:
     c.set(op.results[0], memory)
     if op.src is not None:
         tile = layout_of(op.src.type)
-        place = place_of(tile, memory_layout(type))
+        place = place_in(tile, type)
         store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
 
 
@@ -98,14 +110,14 @@ def deallocate(c: Context, op: Any) -> None:
 def local_load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
     tile = layout_of(type)
-    place = place_of(tile, memory_layout(memory.type))
+    place = place_in(tile, memory.type)
     c.set(op.results[0], load_tile(c, tile, place, memory.address, type))
 
 
 @lowers(NVIDIA, ttgir.LocalStoreOp)
 def local_store(c: Context, op: Any) -> None:
     memory, tile = c.memory(op.dst), layout_of(op.src.type)
-    place = place_of(tile, memory_layout(memory.type))
+    place = place_in(tile, memory.type)
     store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
 
 
@@ -119,11 +131,11 @@ def index(c: Context, op: Any) -> None:
 
 
 def buffer_bytes(type: Any) -> int:
-    """Bytes of one buffer of shared memory."""
-    count = 1
-    for size in type.get_shape():
-        count *= size
-    return count * memory_bytes(type.element_type)
+    """Bytes that one buffer takes of each block's shared memory."""
+    shape, cluster = type.get_shape(), type.encoding.get("CGALayout")
+    rank = len(cluster[0]) if cluster else 0
+    part = (*shape[:-rank], *part_of(cluster, shape[-rank:])) if rank else shape
+    return prod(part) * memory_bytes(type.element_type)
 
 
 @lowers(NVIDIA, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)
@@ -138,15 +150,42 @@ def convert(c: Context, op: Any) -> None:
     if in_thread(c, op):
         return
     found, type = conversion_of(op, c.arch), op.src.type
-    if found.memory is None:
+    if found.written is None or found.found is None:
         c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
         return
-    source, result = layout_of(type), layout_of(op.results[0].type)
-    base = c.shared(c.offsets[op])
-    store_tile(c, c.tile(op.src), source, place_of(source, found.memory), base, type)
-    c.barrier()
-    place = place_of(result, found.memory)
-    c.set(op.results[0], load_tile(c, result, place, base, op.results[0].type))
+    result, base = layout_of(op.results[0].type), c.shared(c.offsets[op])
+    store_tile(c, c.tile(op.src), layout_of(type), found.written, base, type)
+    if found.kind == "blocks":
+        c.meet()
+        c.set(op.results[0], _load_from_blocks(c, result, found, base, type))
+        c.meet()
+    else:
+        c.barrier()
+        c.set(op.results[0], load_tile(c, result, found.found, base, op.results[0].type))
+
+
+def _load_from_blocks(
+    c: Context, tile: LinearLayout, found: Conversion, base: Value, type: ir.Type
+) -> list[Value]:
+    """Read a tile's registers from the shared memory of the blocks that have them."""
+    assert found.found is not None
+    element, size = memory_type(type), memory_bytes(type)
+    offset, block = found.found, found.source_of.restrict(found.source_of.in_names, [BLOCK])
+    above = offset.out_bits(OFFSET)
+    both = LinearLayout(
+        offset.in_dims, ((OFFSET, above + block.out_bits(BLOCK)),),
+        tuple(o | b << above for o, b in zip(offset.columns, block.columns, strict=True)),
+    )  # fmt: skip
+    groups = grouped(distinct_registers(tile), run_bits(both, size))
+    start, loaded = c.address(base), dict[int, Value]()
+    for group, place in zip(groups, c.positions(both, [g[0] for g in groups]), strict=True):
+        index = c.f.op("and", place, c.i32((1 << above) - 1))
+        address = c.f.op("add", start, c.f.op("mul", index, c.i32(size)))
+        remote = c.in_block(address, c.f.op("lshr", place, c.i32(above)))
+        parts = load_remote(c, remote, element, len(group))
+        loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
+    free = tile.free_variables().get(REGISTER, 0)
+    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 
 
 def conversion_of(op: Any, arch: int) -> Conversion:

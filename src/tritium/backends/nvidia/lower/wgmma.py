@@ -15,7 +15,7 @@ from tritium.backends.nvidia.lower.shape import register_coordinates
 from tritium.backends.nvidia.lower.shared import memory_layout
 from tritium.backends.nvidia.lower.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import NVMMASharedEncoding
+from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
@@ -58,7 +58,8 @@ def describe(c: Context, memory: Memory, k_axis: int) -> Operand:
         raise NotImplementedError(f"wgmma on shared memory in the layout {encoding}")
     swizzle, size = encoding.get("swizzlingByteWidth"), memory_bytes(memory.type.element_type)
     inner = 0 if encoding.get("transposed") else 1
-    k_major, shape = inner == k_axis, tuple(memory.type.get_shape())
+    k_major = inner == k_axis
+    shape = part_of(encoding.get("CGALayout"), memory.type.get_shape())
     where = byte_offsets(memory_layout(memory.type), size)
     chunk = max(swizzle, 16) // size
     outer_step = where(**{f"dim{1 - inner}": 8}) if shape[1 - inner] > 8 else 0

@@ -1,0 +1,159 @@
+"""Programs of several blocks (`num_ctas`) without a GPU: what is written for them, that it is
+assembled, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tritium
+from tests.nvidia import test_gpu_clusters as kernels
+from tests.nvidia.support import in_order, kernel_text, lowered
+from tritium.backends.base import make_backend
+from tritium.compiler import ASTSource
+from tritium.target import GPUTarget
+
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
+KERNELS: dict[str, tuple[str, dict[str, int]]] = {
+    "add": ("*fp32 *fp32 *fp32 i32", {"BLOCK": 1024}),
+    "where_am_i": ("*i32", {}),
+    "rows": ("*fp32 *fp32 i32", {"BLOCK": 1024}),
+    "sums": ("*i32 *i32", {"M": 64, "N": 32}),
+    "moved": ("*fp32 *i32 *fp32 *fp32 *fp32 *i32 *fp32", {"N": 64}),
+    "atomics": ("*i32 *i32 *i32 *i32 *i32", {"N": 256}),
+    "matmul": ("*fp16 *fp16 *fp32 i32 i32 i32 i32",
+               {"stride_n": 1, "BM": 128, "BN": 128, "BK": 64}),
+    "described": ("tensordesc<fp16[128,64]> tensordesc<fp16[64,64]> tensordesc<fp16[128,64]> i32",
+                  {"BM": 128, "BN": 64, "BK": 64}),
+    "descriptor_sums": ("tensordesc<fp32[32,64]> *fp32", {"M": 32, "N": 64}),
+    "attention": ("*fp16 *fp16 *fp16 *fp32 i32", {"M": 128, "N": 64, "D": 64}),
+    "calls": ("*i32 *i32", {"N": 256}),
+}  # fmt: skip
+
+
+def compiled(name: str, num_ctas: int, arch: int = 90, **options: Any) -> Any:
+    kinds, constants = KERNELS[name]
+    fn = getattr(kernels, name)
+    runtime = [a for a in fn.arg_names if a not in constants]
+    types = dict(zip(runtime, kinds.split(), strict=True))
+    signature = {name: types.get(name, "constexpr") for name in fn.arg_names}
+    values = {(fn.arg_names.index(key),): value for key, value in constants.items()}
+    attributes = {(fn.arg_names.index(a),): [["tt.divisibility", 16]] for a in runtime}
+    source = ASTSource(fn, signature, values, attributes)
+    options = {"num_ctas": num_ctas, **options}
+    return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize("arch", [90, 100])
+@pytest.mark.parametrize("num_ctas", [2, 4, 8])
+@pytest.mark.parametrize("name", KERNELS)
+def test_assembles(name: str, num_ctas: int, arch: int) -> None:
+    kernel = compiled(name, num_ctas, arch)
+    assert kernel.asm["cubin"][:4] == b"\x7fELF"
+    assert kernel.metadata.num_ctas == num_ctas
+    assert tuple(kernel.metadata.cluster_dims) == (num_ctas, 1, 1)
+    assert kernel.metadata.shared <= 227 * 1024
+    assert f'"ttg.num-ctas" = {num_ctas} : i32' in kernel.asm["ttgir"]
+    assert re.search(rf"\.explicitcluster\s+\.reqnctapercluster {num_ctas}\b", kernel.asm["ptx"])
+
+
+def meetings(text: str) -> int:
+    arrivals = text.count("barrier.cluster.arrive.release.aligned;")
+    assert arrivals == text.count("barrier.cluster.wait.acquire.aligned;")
+    return arrivals
+
+
+@pytest.mark.ptxas
+def test_elements_are_shared_out_and_nothing_is_exchanged() -> None:
+    kernel = compiled("add", 2)
+    in_order(kernel.asm["ttgir"], r"#blocked = #ttg\.blocked<\{.*CGALayout = \[\[1\]\]\}>")
+    text = kernel.asm["ptx"]
+    assert "%clusterid.x" in text and "%nclusterid.x" in text and "%cluster_ctarank" in text
+    assert "%ctaid" not in text and "%nctaid" not in text
+    assert meetings(text) == 0
+    assert text.count("ld.global") == 2, "half of the tile: 4 elements a thread of 128, 16 bytes"
+    assert compiled("add", 1).asm["ptx"].count("ld.global") == 4
+
+
+@pytest.mark.ptxas
+def test_a_sum_across_blocks_reads_what_the_others_have() -> None:
+    """Each block writes its sums, all meet, each reads those of all; and meets again, because the
+    memory is used anew."""
+    text = compiled("rows", 4).asm["ptx"]
+    assert meetings(text) == 4
+    assert len(re.findall(r"mapa\.shared::cluster", text)) == 8
+    assert len(re.findall(r"ld\.shared::cluster\.v4\.b32", text)) == 8
+
+
+@pytest.mark.ptxas
+def test_the_rows_of_a_product_are_split() -> None:
+    """No block needs anything of the other: each has half of the left operand, and all of the
+    right one, in its shared memory."""
+    kernel = compiled("matmul", 2)
+    text = kernel.asm["ptx"]
+    assert meetings(text) == 0 and text.count("wgmma.mma_async") == 4
+    assert "m64n128k16" in text
+    assert kernel.metadata.shared == 3 * (64 * 64 + 64 * 128) * 2
+
+
+@pytest.mark.ptxas
+def test_scalar_operations_happen_once() -> None:
+    """In the first thread of the first block; tiles that every block has are written by one."""
+    text = compiled("where_am_i", 2).asm["llir"]
+    in_order(text, r"(%v\d+) = call i32 @llvm.nvvm.read.ptx.sreg.cluster.ctarank",
+             r"barrier\.cluster\.arrive", r"icmp eq i32 %v\d+, 0", r"icmp eq i32 %v\d+, 0",
+             r"(%v\d+) = and i1 ", r"@\$3 atom\.acq_rel\.gpu.*i1 %v\d+")  # fmt: skip
+    assert text.count("atom.") == 1
+
+
+def test_one_block_has_no_cluster() -> None:
+    text, facts = lowered(kernel_text("", "%x: !tt.ptr<f32>"))
+    assert "cluster" not in text and facts["cluster_dims"] == (1, 1, 1)
+
+
+@pytest.mark.parametrize("number", [3, 6, 32])
+def test_numbers_of_blocks_that_there_cannot_be(number: int) -> None:
+    with pytest.raises(ValueError, match=rf"num_ctas is {number}; 1, 2, 4, 8 or 16 is required"):
+        compiled("add", number)
+
+
+def test_clusters_need_hopper() -> None:
+    for arch in (80, 89):
+        with pytest.raises(ValueError, match=f"num_ctas is 2, for sm_{arch}: clusters need sm_90"):
+            compiled("add", 2, arch)
+    text = kernel_text("", "%x: !tt.ptr<f32>").replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2')
+    with pytest.raises(ValueError, match="clusters need sm_90"):
+        lowered(text, 80)
+    assert lowered(text, 90)[1]["cluster_dims"] == (2, 1, 1)
+
+
+def test_the_dimensions_of_the_cluster_are_its_blocks() -> None:
+    backend = make_backend(GPUTarget("cuda", 90, 32))
+    for given in ((1, 1, 1), (2, 1, 1), [2, 1, 1]):
+        options = backend.parse_options({"num_ctas": 2, "cluster_dims": given})
+        assert options.cluster_dims == (2, 1, 1)
+    with pytest.raises(ValueError, match=r"cluster_dims is .*; with num_ctas=2 \(2, 1, 1\)"):
+        backend.parse_options({"num_ctas": 2, "cluster_dims": (1, 2, 1)})
+
+
+def test_what_is_in_another_blocks_memory_is_refused(fresh_cache: Path) -> None:
+    """In ttgir from elsewhere: blocks write their own shared memory alone."""
+    head = (
+        "#blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], "
+        "order = [0], CGALayout = [[0]]}>\n"
+        "#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0], "
+        "CGALayout = [[1]]}>\n#smem = #ttg.shared_memory\n"
+    )
+    body = (
+        "    %r = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32, #blocked>\n"
+        "    %m = ttg.local_alloc %r : (tensor<256xi32, #blocked>) -> "
+        "!ttg.memdesc<256xi32, #shared, #smem>"
+    )
+    text = kernel_text(body, "%x: !tt.ptr<f32>", head=head)
+    with pytest.raises(NotImplementedError, match="what other blocks of the cluster have"):
+        lowered(text.replace('"ttg.num-ctas" = 1', '"ttg.num-ctas" = 2'))
