@@ -14,7 +14,7 @@ TESTS = """
     import pytest
     from tritium import knobs
     from tritium.runtime._allocation import NullAllocator
-    from tritium.runtime import allocation
+    from tritium.backends import allocation
 
     def test_device(device):
         assert device == "somewhere"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tritium.backends.allocation import set_allocator
 from tritium.errors import AutotunerError, InterpreterError, OutOfResources
-from tritium.runtime.allocation import set_allocator
 from tritium.runtime.async_compile import AsyncCompileMode, FutureKernel
 from tritium.runtime.driver import driver
 from tritium.runtime.jit import (

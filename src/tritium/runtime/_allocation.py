@@ -1,6 +1,6 @@
 """The reference's path of allocators."""
 
-from tritium.runtime.allocation import (
+from tritium.backends.allocation import (
     Allocator,
     Buffer,
     NullAllocator,

@@ -17,8 +17,8 @@ import pytest
 
 from tritium import knobs
 from tritium._internal_testing import default_alloc_fn
+from tritium.backends.allocation import set_allocator
 from tritium.runtime._allocation import NullAllocator
-from tritium.runtime.allocation import set_allocator
 
 _LIBRARIES = ("build", "nvidia", "amd")
 """Groups of settings that say where programs and libraries are."""

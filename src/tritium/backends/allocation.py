@@ -49,6 +49,19 @@ def set_profile_allocator(allocator: Allocator | None) -> None:
     _profile_allocator.set(allocator)
 
 
+def allocate(size: int, alignment: int, stream: int | None) -> tuple[Buffer, int]:
+    """Memory from this context's allocator, and its address. Raises `RuntimeError` where there is
+    no allocator, or where what it gives is not aligned."""
+    buffer = _allocator.get()(size, alignment, stream)
+    address = buffer.data_ptr()
+    if address % alignment:
+        raise RuntimeError(
+            f"the allocator given to set_allocator returned memory at {address:#x} for alignment "
+            f"{alignment}; a multiple of it is required"
+        )
+    return buffer, address
+
+
 def _check(allocator: Any) -> None:
     if allocator is not None and not callable(allocator):
         raise TypeError(f"the allocator must be callable; got {allocator!r}")
