@@ -163,9 +163,16 @@ def cast(x, out, N: tl.constexpr):
 
 
 @tritium.jit
-def atomic(out, index, x, OP: tl.constexpr, N: tl.constexpr):
+def atomic(out, index, x, OP: tl.constexpr, SCOPE: tl.constexpr, N: tl.constexpr):
     at = tl.program_id(0) * N + tl.arange(0, N)
-    OP(out + tl.load(index + at), tl.load(x + at))
+    OP(out + tl.load(index + at), tl.load(x + at), scope=SCOPE)
+
+
+@tritium.jit
+def atomic_block(out, x, OP: tl.constexpr, SCOPE: tl.constexpr, N: tl.constexpr):
+    """Consecutive addresses: what the parts of a product split along K are added by."""
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    OP(out + at, tl.load(x + at), scope=SCOPE)
 
 
 @tritium.jit
