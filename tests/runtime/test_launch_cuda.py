@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,10 @@ class FakeCuda(StubDriver):
         self.status = 0
         self.stream = 7000
         self.blocks = 1
+        self.scratch = 0
+        self.held: list[Any] = []
+        self.allocated: list[tuple[int, int]] = []
+        self.alive: list[bool] = []
         self.sizes: list[int] = []
         self._launch, self._encode = LAUNCH(self._record), ENCODE(self._map)
 
@@ -54,6 +59,7 @@ class FakeCuda(StubDriver):
             for i in range(values.pop("attribute_count"))
         ]  # fmt: skip
         values["function"] = function
+        self.alive += [held() is not None for held in self.held[-1:]]
         values["parameters"] = [
             ctypes.string_at(parameters[i], size) for i, size in enumerate(self.sizes)
         ]
@@ -70,6 +76,15 @@ class FakeCuda(StubDriver):
         self.encoded.append((kind, address, *listed, interleave, swizzle, promotion, fill))
         return 0
 
+    def _allocate(self, programs: int, stream: int) -> tuple[Any, int]:
+        """Memory that is to live until the launch; `held` sees it alive."""
+        memory = np.zeros(1)
+        self.held.append(weakref.ref(memory))
+        self.allocated.append((programs, stream))
+        if programs == 13:
+            raise RuntimeError("no allocator")
+        return memory, 1 << 40
+
     def _failed(self, status: int) -> None:
         raise RuntimeError(f"status {status}")
 
@@ -84,7 +99,8 @@ class FakeCuda(StubDriver):
             for _, kind in params if kind.startswith("tensordesc")
         ]  # fmt: skip
         facts = SimpleNamespace(
-            num_warps=8, num_ctas=self.blocks, shared=4096, tensordesc_meta=described
+            num_warps=8, num_ctas=self.blocks, shared=4096, tensordesc_meta=described,
+            global_scratch_size=self.scratch,
         )
         attributes: dict[int, tuple[int, ...]] = {6: (1,), 2: (1,)}
         if self.blocks > 1:
@@ -93,6 +109,7 @@ class FakeCuda(StubDriver):
             ctypes.cast(self._launch, ctypes.c_void_p).value or 0,
             ctypes.cast(self._encode, ctypes.c_void_p).value or 0,
             lambda device: self.stream + device, self.device, self._failed,
+            self._allocate,
         )  # fmt: skip
 
         class Launcher:
@@ -161,6 +178,27 @@ def test_a_program_of_several_blocks(fake: FakeCuda) -> None:
     assert [call[name] for name in "xyz"] == [12, 5, 7], "blocks of a program are along x"
     assert call["attributes"][2] == (4, 4, 1, 1), "the cluster's dimensions"
     assert call["block_x"] == 256
+
+
+def test_scratch_memory(fake: FakeCuda) -> None:
+    """It is asked for with each launch, comes last, and is given back when the launch is under
+    way."""
+    x = np.zeros(64, np.float32)
+    fake.scratch, fake.sizes = 256, [8, 4, 8, 4, 1, 8]
+    for _ in range(2):
+        plain[(3,)](x, 5, 2**40, 1.5, True, 1)
+    fake.allocated, fake.alive = [], []
+    for stream in (7000, 0):
+        fake.stream = stream
+        plain[(3, 5)](x, 5, 2**40, 1.5, True, 1)
+        assert fake.recorded[-1]["parameters"][-1] == (1 << 40).to_bytes(8, "little")
+    assert fake.allocated == [(15, 7000), (15, 0)] and fake.alive == [True, True]
+    assert not any(held() for held in fake.held)
+    launched = len(fake.recorded)
+    with pytest.raises(RuntimeError, match="no allocator"):
+        plain[(13,)](x, 5, 2**40, 1.5, True, 1)
+    plain[(0,)](x, 5, 2**40, 1.5, True, 1)
+    assert len(fake.recorded) == launched and len(fake.allocated) == 3
 
 
 def test_streams_and_devices(fake: FakeCuda) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from tritium.backends.allocation import allocate
 from tritium.backends.nvidia import tensormap
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
@@ -206,7 +207,8 @@ class CudaLauncher:
                 attributes[int(names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)] = dims
             params = [param for param in self._params if param is not None]
             handle = int(self._function)
-            self._end = make_end(link, driver_calls(), handle, params, metadata, attributes)
+            calls = driver_calls()._replace(allocate=self._allocate)
+            self._end = make_end(link, calls, handle, params, metadata, attributes)
             self._asked = True
         return self._end
 
@@ -254,6 +256,7 @@ class CudaLauncher:
                 packers.append(_Packer(position, self._place(8, 8), pack, name))
             else:
                 raise NotImplementedError(f"arguments of type {kind!r} ('{name}')")
+        self._scratch = self._place(8, 8) if self._metadata.global_scratch_size else None
         return packers
 
     def _place(self, size: int, alignment: int) -> int:
@@ -303,13 +306,23 @@ class CudaLauncher:
                     raise TypeError(
                         f"kernel '{self._name}': argument '{name}' is {arg!r:.80}: {error}"
                     ) from None
+        memory = None
+        if self._scratch is not None:
+            memory, address = self._allocate(gx * gy * gz, stream)
+            _PACK_ADDRESS(values, self._scratch, address)
         config = slot.config
         config.gridDimX, config.gridDimY, config.gridDimZ = gx * self._blocks, gy, gz
         config.hStream = stream
         (status,) = self._driver.cuLaunchKernelEx(config, self._function, slot.address, 0)
+        del memory  # from here on the stream's order keeps it
         self._slots.append(slot)
         if status != 0:
             check((status,))
+
+    def _allocate(self, programs: int, stream: int) -> tuple[Any, int]:
+        """Global scratch memory for a launch, and its address."""
+        size = self._metadata.global_scratch_size * programs * self._blocks
+        return allocate(size, self._metadata.global_scratch_align, stream)
 
     def _new_slot(self) -> _Slot:
         return _Slot(self._layout, max(self._size, 8), self._metadata)

@@ -28,11 +28,13 @@ STATE = Record(
     ("device", "ptr"), ("failed", "ptr"), ("threads", "i32"), ("shared", "i32"),
     ("attributes", "ptr"), ("attribute_count", "i32"), ("blocks", "i32"),
     ("parameter_count", "i64"),
-    ("parameters", "ptr"), ("map_count", "i64"), ("maps", "ptr"),
+    ("parameters", "ptr"), ("map_count", "i64"), ("maps", "ptr"), ("allocate", "ptr"),
 )  # fmt: skip
 """`stream`: a Python function from `device` to the current stream, or null for the default stream;
 `failed`: one that raises for a status; `parameters`: for each of the kernel's parameters its slot
-(i64), or -1 - m for the tensor map m; `blocks`: of a program."""
+(i64), or -1 - m for the tensor map m; `blocks`: of a program; `allocate`: null, or a Python
+function from the number of programs and the stream to the scratch memory that the kernel needs, an
+int that is its address: the kernel's last parameter, which has no entry."""
 
 MAP = Record(
     ("base", "i64"), ("rank", "i32"), ("type", "i32"), ("size", "i64"), ("swizzle", "i32"),
@@ -54,6 +56,7 @@ ATTRIBUTE = Record(("id", "i32"), ("align 8", "align 8"), ("value", "i32"), ("va
 
 API = (
     "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
+    "PyLong_FromVoidPtr",
     "PyObject_CallFunctionObjArgs", "PyErr_Occurred", "Py_DecRef",
 )  # fmt: skip
 YES, NO = const("i1", 1), const("i1", 0)
@@ -115,7 +118,7 @@ class _EndWriter:
     def _end(self) -> None:
         arguments = [("ptr", "state"), ("ptr", "grid"), ("i64", "total"), ("ptr", "slots")]
         f = Code(self.module, "tritium_cuda_end", arguments, "i1", exported=True)
-        state, grid, _, slots = f.arguments
+        state, grid, total, slots = f.arguments
         config = f.variable("", size=CONFIG.size)
         maps = self._maps(f, state, slots)
         parameters = self._parameters(f, state, slots, maps)
@@ -130,15 +133,47 @@ class _EndWriter:
         f.write(config, CONFIG, "block_z", i32(1))
         for name in ("shared", "attributes", "attribute_count"):
             f.write(config, CONFIG, name, f.read(state, STATE, name))
-        f.write(config, CONFIG, "stream", self._stream(f, state))
+        stream = self._stream(f, state)
+        f.write(config, CONFIG, "stream", stream)
+        memory = self._scratch(f, state, total, stream, parameters)
         # The driver waits where its queue is full, maybe for host functions that are Python's.
         thread = f.call("ptr", "PyEval_SaveThread")
         launch, function = f.read(state, STATE, "launch"), f.read(state, STATE, "function")
         status = f.invoke("i32", launch, config, function, parameters, NULL)
         f.call("void", "PyEval_RestoreThread", thread)
+        held = f.get("ptr", memory)
+        with f.when(f.icmp("ne", held, NULL)):
+            f.call("void", "Py_DecRef", held)
         with f.when(f.icmp("ne", status, i32(0))):
             f.ret(f.call("i1", "fail", state, status))
         f.ret(YES)
+
+    def _scratch(
+        self, f: Code, state: Value, total: Value, stream: Value, parameters: Value
+    ) -> Value:
+        """Ask for scratch memory and pass it on; where what keeps it alive is (null for none)."""
+        memory, address = f.variable("ptr", NULL), f.variable("ptr", NULL)
+        allocate = f.read(state, STATE, "allocate")
+        with f.when(f.icmp("ne", allocate, NULL)):
+            arguments = [
+                f.call("ptr", "PyLong_FromLong", total),
+                f.call("ptr", "PyLong_FromVoidPtr", stream),
+            ]
+            answer = f.variable("ptr", NULL)
+            missing = f.op("or", is_null(f, arguments[0]), is_null(f, arguments[1]))
+            with f.when(f.icmp("eq", missing, NO)):
+                f.put(answer, call_object(f, allocate, *arguments))
+            for argument in arguments:
+                with f.when(f.icmp("ne", argument, NULL)):
+                    f.call("void", "Py_DecRef", argument)
+            found = f.get("ptr", answer)
+            with f.when(is_null(f, found)):
+                f.ret(NO)
+            f.put(memory, found)
+            f.put(address, f.call("ptr", "PyLong_AsVoidPtr", found))
+            count = f.read(state, STATE, "parameter_count")
+            f.put(f.gep("ptr", parameters, count), address)
+        return memory
 
     def _maps(self, f: Code, state: Value, slots: Value) -> Value:
         count = f.read(state, STATE, "map_count")
@@ -200,13 +235,31 @@ def native_ir() -> str:
 
 
 class Calls(NamedTuple):
-    """What the end calls: two functions of the driver by address, and Python functions."""
+    """What the end calls: two functions of the driver by address, and Python functions.
+    `allocate` gives scratch memory for so many programs on a stream, and its address."""
 
     launch: int
     encode: int
     stream: Callable[[int], int] | None
     device: int
     failed: Callable[[int], None]
+    allocate: Callable[[int, int], tuple[Any, int]] | None = None
+
+
+class _Held(int):
+    """The address of memory that lives as long as this."""
+
+    memory: Any
+
+
+def _holder(allocate: Callable[[int, int], tuple[Any, int]]) -> Callable[[int, int], int]:
+    def held(programs: int, stream: int) -> int:
+        memory, address = allocate(programs, stream)
+        answer = _Held(address)
+        answer.memory = memory
+        return answer
+
+    return held
 
 
 def _failed(status: int) -> None:
@@ -309,7 +362,11 @@ def _write(
         values = dict(zip(("value", "value1", "value2"), value, strict=False))
         ATTRIBUTE.write(chosen + i * ATTRIBUTE.size, id=number, **values)
     device = int(calls.device)
-    keep = (memory, own, maps_memory, attributes_memory, calls, device)
+    scratch = None
+    if metadata.global_scratch_size:
+        assert calls.allocate is not None
+        scratch = _holder(calls.allocate)
+    keep = (memory, own, maps_memory, attributes_memory, calls, device, scratch)
     STATE.write(
         state, function=function, launch=calls.launch, encode=calls.encode,
         stream=0 if calls.stream is None else id(calls.stream), device=id(device),
@@ -317,5 +374,6 @@ def _write(
         attributes=chosen if attributes else 0, attribute_count=len(attributes),
         blocks=metadata.num_ctas,
         parameter_count=len(parameters), parameters=listed, map_count=len(maps), maps=table,
+        allocate=0 if scratch is None else id(scratch),
     )  # fmt: skip
     return End(_end_address(link), state, slots, keep)

@@ -51,7 +51,7 @@ from tritium.ops.ttgir.types import (
     memdesc_of,
 )
 
-OPS = (*memory.OPS, *async_copy.OPS)
+OPS = (*memory.OPS, *async_copy.OPS, GlobalScratchAllocOp)
 ATTRIBUTES = (MemDescType, AsyncTokenType, *ENCODINGS)
 
 __all__ = [

@@ -190,5 +190,5 @@ class ReinterpretTensorDescOp(Op):
 
 
 OPS: tuple[type[Op], ...] = (
-    GlobalScratchAllocOp, TensormapCreateOp, TensormapFenceproxyAcquireOp, ReinterpretTensorDescOp,
+    TensormapCreateOp, TensormapFenceproxyAcquireOp, ReinterpretTensorDescOp,
 )  # fmt: skip

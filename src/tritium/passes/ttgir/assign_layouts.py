@@ -62,8 +62,8 @@ SOFT, CARRIED, LOADED, PRODUCT = range(4)
 memory or other threads gave; made of a product."""
 
 _ANY_ENCODING = (
-    ttir.ReduceOp, LocalAllocOp, LocalStoreOp, ttir.DescriptorStoreOp, ttir.PrintOp, ttir.AssertOp,
-    WarpGroupDotWaitOp,
+    ttir.ReduceOp, LocalAllocOp, LocalStoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp,
+    ttir.PrintOp, ttir.AssertOp, WarpGroupDotWaitOp,
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ after:
 The fastest axis is that along which addresses run on longest; a thread takes as many neighbours as
 16 bytes hold, as far as contiguity and alignment of addresses and mask allow, and as there is work
 for all threads. Tiles of one shape whose addresses run along the same axis share the widest choice.
+Blocks of descriptors, which go through shared memory, are taken row by row.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_
 from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
 
 ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicRMWOp, ttir.AtomicCASOp)
+BLOCKS = (ttir.DescriptorLoadOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 WIDEST = 16
 """Bytes that one thread may access at once."""
 
@@ -54,7 +56,8 @@ class Coalesce(Pass):
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
             for op in list(_accesses(function)):
                 wish = wishes[id(op)]
-                width = widest[wish.key] if isinstance(op, ttir.LoadOp) else wish.width
+                loads = isinstance(op, (ttir.LoadOp, ttir.DescriptorLoadOp))
+                width = widest[wish.key] if loads else wish.width
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
                 changed |= _apply(op, wish, width, num_warps_of(module), cluster)
         return changed
@@ -77,12 +80,22 @@ class _Wish:
 
 def _accesses(function: Operation) -> Iterator[Any]:
     for op in function.walk():
-        if isinstance(op, ACCESSES) and is_tile(op.operands[0]):
+        if isinstance(op, BLOCKS) or (isinstance(op, ACCESSES) and is_tile(op.operands[0])):
             yield op
 
 
+def _tile(op: Any) -> Any:
+    """The type of what is accessed: a tile of pointers, or a descriptor's block."""
+    if isinstance(op, BLOCKS):
+        return op.results[0].type if isinstance(op, ttir.DescriptorLoadOp) else op.src.type
+    return op.ptr.type
+
+
 def _wish(op: Any, analysis: AxisAnalysis) -> _Wish:
-    pointers = op.ptr.type
+    pointers = _tile(op)
+    if isinstance(op, BLOCKS):
+        shape, bits = ir.shape_of(pointers), ir.bit_width(pointers)
+        return _Wish(shape, tuple(reversed(range(len(shape)))), bits, WIDEST * 8 // bits)
     info = analysis.of(op.ptr)
     shape = ir.shape_of(pointers)
     axes = reversed(range(len(shape)))
@@ -111,7 +124,7 @@ def _apply(op: Any, wish: _Wish, width: int, num_warps: int, cluster: Cluster) -
     encoding: BlockedEncoding = blocked_for(
         wish.shape, tuple(per_thread), wish.order, num_warps, cluster
     )
-    if encoding_of(op.ptr.type) == encoding:
+    if encoding_of(_tile(op)) == encoding:
         return False
     for index, value in enumerate(op.operands):
         if is_tile(value):

@@ -13,9 +13,17 @@ after:
     ttng.fence_async_shared; ttng.async_tma_copy_local_to_global %out[%i, %j] %n
     ttng.async_tma_store_wait {pendings = 0}
 
+    %d = tt.make_tensor_descriptor %a, [%m, %n], [%s, %one] : <f16>, <tensor<128x64xf16>>
+after:
+    %0 = ttg.global_scratch_alloc {alignment = 128 : i32, nbytes = 128 : i32}
+    ttng.tensormap_create %0, %a, [64, 128], [%n, %m], [%s * 2], [1, 1] {elem_type = 6 : i32, ...}
+    ttng.tensormap_fenceproxy_acquire %0
+    %d = ttng.reinterpret_tensor_descriptor %0
+
 Loads that only go to shared memory of the same encoding are left there. The types of descriptors
 are given the encoding of their blocks, which whoever makes a descriptor must use. `pipeline`, which
-comes before, takes the loads of loops that feed products.
+comes before, takes the loads of loops that feed products. What the engine does not serve has become
+pointers before (`tensor_pointers`).
 """
 
 from __future__ import annotations
@@ -28,19 +36,26 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
+from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
+from tritium.ops.arith import MulIOp
 from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
     AsyncTMACopyLocalToGlobalOp,
+    AsyncTMAReduceOp,
     AsyncTMAStoreWaitOp,
     BarrierExpectOp,
     FenceAsyncSharedOp,
+    GlobalScratchAllocOp,
     InitBarrierOp,
     InvalBarrierOp,
     LocalAllocOp,
     LocalDeallocOp,
     LocalLoadOp,
     MemDescTransOp,
+    ReinterpretTensorDescOp,
+    TensormapCreateOp,
+    TensormapFenceproxyAcquireOp,
     WaitBarrierOp,
     memdesc_of,
 )
@@ -49,6 +64,7 @@ from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
 from tritium.passes.ttgir.pipeline import block_encoding, is_bulk
 from tritium.passes.ttgir.rules import capability_of, with_encoding
+from tritium.passes.ttir.descriptor_flow import conflicts, descriptors, flow
 
 
 @dataclass(frozen=True)
@@ -66,13 +82,13 @@ class DescriptorsToTMA(Pass):
             for op in list(function.walk()):
                 if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op):
                     _load(op)
-                elif isinstance(op, ttir.DescriptorStoreOp) and is_bulk(op):
+                elif isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)) and \
+                        is_bulk(op):  # fmt: skip
                     _store(op)
                 else:
                     continue
                 changed = True
-            _encode_arguments(function)
-        return changed
+        return _encode(module) or changed
 
 
 def _load(op: Any) -> None:
@@ -134,20 +150,64 @@ def _store(op: Any) -> None:
                           False),
     )  # fmt: skip
     at.make(FenceAsyncSharedOp, bCluster=False)
-    at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)
+    if isinstance(op, ttir.DescriptorReduceOp):
+        at.make(AsyncTMAReduceOp, op.desc, op.indices, memory, kind=op.kind)
+    else:
+        at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)
     at.make(AsyncTMAStoreWaitOp, pendings=0)
     erase(op)
 
 
-def _encode_arguments(function: Any) -> None:
-    """Give the descriptors that the function takes the encodings of their blocks."""
-    entry = function.regions[0].blocks[0]
-    for argument in entry.args:
-        kind: Any = argument.type
-        if isinstance(kind, ir.TensorDescType):
-            block = with_encoding(kind.block, block_encoding(kind))
-            argument._type = ir.TensorDescType(block)
+def _encode(module: ModuleOp) -> bool:
+    """Give all descriptors the encodings of their blocks, and make the maps of those that the
+    program makes. Raises `NotImplementedError` where a map's place is written while it is needed,
+    which `tensor_pointers` avoids."""
+    edges: dict[SSAValue, list[SSAValue]] = {}
+    for source, target in flow(module):
+        edges.setdefault(source, []).append(target)
+    made = [op for op in module.walk() if isinstance(op, ttir.MakeTensorDescOp)]
+    for op in made:
+        if conflicts(op.result, edges):
+            raise NotImplementedError(
+                f"a descriptor made at {op.location} that is needed after another is made there"
+            )
+    for function in functions(module):
+        for value in descriptors(function):
+            value._type = _encoded(value.type)
+        _encode_signature(function)
+    for op in made:
+        _make(op)
+    return bool(made)
+
+
+def _encoded(kind: Any) -> Any:
+    if not isinstance(kind, ir.TensorDescType):
+        return kind
+    return ir.TensorDescType(with_encoding(kind.block, block_encoding(kind)))
+
+
+def _encode_signature(function: Any) -> None:
     types: Any = function.function_type
     function.properties["function_type"] = type(types).from_lists(
-        [a.type for a in entry.args], list(types.outputs)
+        [a.type for a in function.body.args], [_encoded(t) for t in types.outputs]
     )
+
+
+def _make(op: Any) -> None:
+    at, meta = Builder(op), describe(op.result.type)
+    place = at.value(GlobalScratchAllocOp, nbytes=BYTES, alignment=ALIGNMENT)
+    size = at.constant(meta["elem_size"], ir.i64)
+    one = at.constant(1, ir.i32)
+    at.make(
+        TensormapCreateOp, place, op.base,
+        [at.constant(extent, ir.i32) for extent in reversed(meta["block_size"])],
+        op.shape[::-1], [at.value(MulIOp, stride, size) for stride in op.strides[-2::-1]],
+        [one] * len(op.shape),
+        elem_type=meta["elem_type"], interleave_layout=0, swizzle_mode=meta["swizzle"],
+        fill_mode=int(op.padding is ttir.PaddingOption.PAD_NAN),
+    )  # fmt: skip
+    at.make(TensormapFenceproxyAcquireOp, place)
+    found = at.value(ReinterpretTensorDescOp, place, result=op.result.type)
+    found.name_hint = op.result.name_hint
+    op.result.replace_all_uses_with(found)
+    erase(op)

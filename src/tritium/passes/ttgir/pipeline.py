@@ -105,7 +105,7 @@ def is_bulk(op: Any) -> bool:
     """Whether the copy engine can do a descriptor's load or store: the tile has all axes of the
     block."""
     kind = op.desc.type
-    tile = op.src.type if isinstance(op, ttir.DescriptorStoreOp) else op.results[0].type
+    tile = op.results[0].type if isinstance(op, ttir.DescriptorLoadOp) else op.src.type
     shape = kind.block.get_shape()
     return ir.shape_of(tile) == tuple(shape)
 
@@ -202,7 +202,8 @@ def _computable_ahead(loop: ForOp, load: Operation) -> bool:
         if not isinstance(owner, Operation) or owner.parent is not loop.body:
             continue
         effects = owner.memory_effects() if hasattr(owner, "memory_effects") else {"other"}  # pyright: ignore
-        if effects:
+        # A descriptor's map is written again in each turn; copies that are under way read it.
+        if effects or any(isinstance(inner, ttir.MakeTensorDescOp) for inner in owner.walk()):
             return False
         pending += list(outside_values(owner)) if owner.regions else list(owner.operands)
     return True

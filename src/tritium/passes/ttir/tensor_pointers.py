@@ -9,8 +9,9 @@ after:
     %inside = 0 <= %rows < %M and 0 <= %columns < %N
     %v = tt.load %at, %inside, 0
 
-For targets without hardware that copies blocks. A block pointer that a loop carries becomes one i32
-for each axis. Descriptors must be made in the function that uses them.
+For targets without hardware that copies blocks, and for descriptors that it does not serve. A block
+pointer that a loop carries becomes one i32 for each axis; a descriptor that a loop, a branch or a
+call passes on becomes its base, shape and strides (`descriptor_parts`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from math import nan
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
@@ -35,6 +36,7 @@ from tritium.ops.ttir.descriptor import (
     DescriptorScatterOp,
     DescriptorStoreOp,
     MakeTensorDescOp,
+    block_of,
 )
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import (
@@ -48,35 +50,75 @@ from tritium.ops.ttir.memory import (
 from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
+from tritium.passes.ttir.descriptor_flow import served
+from tritium.passes.ttir.descriptor_parts import split_descriptors
 
 _ACCESSES = (
     DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp, DescriptorScatterOp,
     DescriptorReduceOp,
 )  # fmt: skip
-_COPIES = (DescriptorLoadOp, DescriptorStoreOp)
 
 
 @dataclass(frozen=True)
 class TensorPointers(Pass):
-    """Block pointers and tensor descriptors as plain addresses. With `keep_arguments` descriptors
-    that the function takes, and only loads and stores blocks of, are left to the target. The
-    attribute `tt.plain_descriptors` says which arguments stand for others."""
+    """Block pointers and tensor descriptors as plain addresses. With `keep_arguments` those that
+    the bulk copy engine serves (`descriptor_flow`) are left to the target. The attribute
+    `tt.plain_descriptors` says which arguments of a kernel stand for descriptors."""
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
     keep_arguments: bool = False
 
     def run(self, module: ModuleOp) -> bool:
+        functions = [op for op in module.walk() if isinstance(op, FuncOp)]
+        kept = served(module) if self.keep_arguments else set[SSAValue]()
         changed = False
-        for function in list(module.walk()):
-            if isinstance(function, FuncOp):
-                rewriter = _Rewriter(self.keep_arguments)
-                rewriter.arguments(function)
-                for block in function.regions[0].blocks:
-                    rewriter.block(block)
-                rewriter.finish()
-                changed |= bool(rewriter.dead or rewriter.taken)
+        for function in functions:
+            if function.sym_visibility != "private":
+                changed |= _plain_arguments(function, kept)
+        split_descriptors(module, kept)
+        for function in functions:
+            rewriter = _Rewriter(kept)
+            for block in function.regions[0].blocks:
+                rewriter.block(block)
+            rewriter.finish()
+            changed |= bool(rewriter.dead)
         return changed
+
+
+def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
+    """Descriptors that the kernel takes are made of pointers; the shape and the strides are the
+    arguments that follow."""
+    entry = function.body
+    attributes: Any = function.arg_attrs or [{}] * len(entry.args)  # pyright: ignore
+    plain: list[Attribute] = []
+    first = entry.first_op
+    for old in list(entry.args):
+        kind: Any = old.type
+        if not isinstance(kind, ir.TensorDescType) or old in kept:
+            continue
+        plain.append(IntegerAttr(old.index, ir.i32))
+        block, number = block_of("tt.func", kind), old.index
+        rank = len(block.get_shape())
+        base = entry.insert_arg(ir.pointer_to(block.element_type), number)
+        base.name_hint = old.name_hint
+        nan = "tt.padding" in attributes[number]
+        made = MakeTensorDescOp.build(
+            base, entry.args[number + 2 : number + 2 + rank],
+            entry.args[number + 2 + rank : number + 2 + 2 * rank], result=kind,
+            padding=PaddingOption.PAD_NAN if nan else PaddingOption.PAD_ZERO,
+            location=function.location,
+        )  # fmt: skip
+        assert first is not None
+        entry.insert_op_before(made, first)
+        old.replace_all_uses_with(made.result)
+        entry.erase_arg(old)
+    if plain:
+        function.attributes["tt.plain_descriptors"] = ArrayAttr(plain)
+        function.properties["function_type"] = FunctionType.from_lists(
+            [a.type for a in entry.args], list(function.function_type.outputs)
+        )
+    return bool(plain)
 
 
 @dataclass(frozen=True)
@@ -97,57 +139,21 @@ def _is_block_pointer(type: Any) -> bool:
 class _Rewriter:
     """Goes through the ops in order; `places` are the block pointers and descriptors so far."""
 
-    def __init__(self, keep_arguments: bool = False) -> None:
-        self.keep_arguments = keep_arguments
+    def __init__(self, kept: set[SSAValue]) -> None:
+        self.kept = kept
         self.places: dict[SSAValue, _Place] = {}
         self.dead: list[Op] = []
-        self.taken: list[BlockArgument] = []
         self.at: Any = None
 
     def finish(self) -> None:
         for op in reversed(self.dead):
             op.detach()
             op.erase()
-        for argument in self.taken:
-            block = argument.block
-            block.erase_arg(argument)
-            function: Any = block.parent_op()
-            function.properties["function_type"] = FunctionType.from_lists(
-                [a.type for a in block.args], list(function.function_type.outputs)
-            )
 
     def add(self, op: Any) -> Any:
         """Insert an op before the current one; returns its first result, where it has any."""
         self.at.parent.insert_op_before(op, self.at)
         return op.results[0] if op.results else None
-
-    def arguments(self, function: FuncOp) -> None:
-        """Descriptors that the function takes become pointers; the shape and the strides are the
-        arguments that follow."""
-        entry = function.regions[0].blocks[0]
-        self.at = entry.first_op
-        attributes: Any = function.arg_attrs or [{}] * len(entry.args)  # pyright: ignore
-        plain: list[Attribute] = []
-        for old in list(entry.args):
-            if not isinstance(old.type, ir.TensorDescType):
-                continue
-            if self.keep_arguments and all(isinstance(u.operation, _COPIES) for u in old.uses):
-                continue
-            plain.append(IntegerAttr(old.index, ir.i32))
-            rank, number = len(ir.shape_of(old.type.block)), old.index
-            element: Any = ir.element_type(old.type.block)
-            if ir.is_integer(element):
-                element = ir.IntegerType(ir.bit_width(element))
-            base = entry.insert_arg(ir.pointer_to(element), number)
-            base.name_hint = old.name_hint
-            shape = tuple(self.wide(v) for v in entry.args[number + 2 : number + 2 + rank])
-            strides = tuple(entry.args[number + 2 + rank : number + 2 + 2 * rank])
-            nan_padding = "tt.padding" in attributes[number]
-            padding = PaddingOption.PAD_NAN if nan_padding else PaddingOption.PAD_ZERO
-            self.places[old] = _Place(base, shape, strides, (), padding)
-            self.taken.append(old)
-        if plain:
-            function.attributes["tt.plain_descriptors"] = ArrayAttr(plain)
 
     def block(self, block: Block) -> None:
         for op in list(block.ops):
@@ -158,7 +164,7 @@ class _Rewriter:
         if isinstance(op, MakeTensorPtrOp):
             self.places[op.result] = _Place(op.base, op.shape, op.strides, op.offsets)
             self.dead.append(op)
-        elif isinstance(op, MakeTensorDescOp):
+        elif isinstance(op, MakeTensorDescOp) and op.result not in self.kept:
             shape = tuple(self.wide(v) for v in op.shape)
             self.places[op.result] = _Place(op.base, shape, op.strides, (), op.padding)
             self.dead.append(op)
@@ -170,10 +176,8 @@ class _Rewriter:
             self.dead.append(op)
         elif isinstance(op, (LoadOp, StoreOp)) and _is_block_pointer(op.ptr.type):
             self.block_access(op)
-        elif isinstance(op, _ACCESSES):
-            kept = self.keep_arguments and op.desc not in self.places
-            if not (kept and isinstance(op.desc, BlockArgument)):
-                self.descriptor_access(op)
+        elif isinstance(op, _ACCESSES) and op.desc not in self.kept:
+            self.descriptor_access(op)
         elif isinstance(op, ForOp) and any(_is_block_pointer(v.type) for v in op.inits):
             self.loop(op)
         else:
@@ -185,8 +189,8 @@ class _Rewriter:
         found = self.places.get(value)
         if found is None:
             raise NotImplementedError(
-                f"{op.name} of a block pointer or descriptor that was not made in this function, "
-                f"or that a branch passes on, at {op.location}"
+                f"{op.name} of a block pointer that was not made in this function, or that a "
+                f"branch passes on, at {op.location}"
             )
         return found
 

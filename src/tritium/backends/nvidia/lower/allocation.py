@@ -73,8 +73,10 @@ def allocate(blocks: list[Block], scratch: Callable[[Any], int]) -> Allocation:
             size = buffer_bytes(op.results[0].type)
             wanted.append((op, size, _alignment(size), first, last))
         elif (size := scratch(op)) > 0:
-            small = size <= SMALL
-            wanted.append((op, size, 16, 0 if small else first, end if small else first))
+            map = op.name == "ttng.tensormap_create"
+            small = size <= SMALL and not map
+            alignment = BULK_ALIGNMENT if map else 16
+            wanted.append((op, size, alignment, 0 if small else first, end if small else first))
     places: dict[Any, Range] = {}
     for op, size, alignment, first, last in sorted(wanted, key=lambda w: (-w[1], w[3])):
         busy = sorted(

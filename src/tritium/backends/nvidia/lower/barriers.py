@@ -22,7 +22,9 @@ from tritium.backends.nvidia.lower.allocation import Allocation, Range, is_memor
 
 Bytes: TypeAlias = "tuple[int, int]"
 
-_ASYNC_READERS = frozenset({"ttng.warp_group_dot", "ttng.async_tma_copy_local_to_global"})
+_ASYNC_READERS = frozenset({
+    "ttng.warp_group_dot", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce",
+})  # fmt: skip
 _ASYNC_WRITERS = frozenset({
     "ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local",
 })  # fmt: skip

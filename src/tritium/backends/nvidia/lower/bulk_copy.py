@@ -115,10 +115,14 @@ def copy_in(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.AsyncTMACopyLocalToGlobalOp)
 def copy_out(c: Context, op: Any) -> None:
+    _copy_out(c, op, "cp.async.bulk.tensor", "")
+
+
+def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     memory, condition, rank = c.memory(op.src), _first(c), len(op.coord)
     start, descriptor = c.address(memory.address), c.scalar(op.desc)
     text = (
-        f"@$2 cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group "
+        f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group "
         f"[$1, {_listed(3, rank)}], [$0];"
     )
     constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
@@ -127,6 +131,11 @@ def copy_out(c: Context, op: Any) -> None:
         c.asm("void", text, constraints, source, descriptor, condition,
               *_coordinates(c, op.coord, piece))  # fmt: skip
     c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
+
+
+@lowers(NVIDIA, ttgir.AsyncTMAReduceOp)
+def reduce_out(c: Context, op: Any) -> None:
+    _copy_out(c, op, "cp.reduce.async.bulk.tensor", f".{op.kind.name.lower()}")
 
 
 @lowers(NVIDIA, ttgir.AsyncTMAStoreWaitOp)

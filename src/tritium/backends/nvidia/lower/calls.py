@@ -1,5 +1,7 @@
 """Calls of functions that were not inlined: tiles are passed and returned register by register.
 
+Where the program's share of global scratch memory is comes last.
+
 A function's shared memory follows that of all its callers, so that a call needs no stack: the call
 graph has no cycles. Threads meet before a call, because the one before may still read the memory.
 """
@@ -31,9 +33,6 @@ def symbol(name: str) -> str:
 
 def value_types(type: Any) -> list[str]:
     """The LLVM types by which a value is passed. Raises `NotImplementedError`."""
-    if isinstance(type, ir.TensorDescType):
-        raise NotImplementedError("the NVIDIA backend does not pass descriptors to functions "
-                                  "marked noinline")  # fmt: skip
     count = register_count(type) if ir.shape_of(type) else 1
     return [value_type(type)] * count
 
@@ -58,6 +57,8 @@ def define(c: Context, values: Sequence[SSAValue], parts: Sequence[Value]) -> No
 @lowers(NVIDIA, ttir.CallOp)
 def call(c: Context, op: Any) -> None:
     arguments = [part for value in op.arguments for part in c.flat(value)]
+    if c.share is not None:
+        arguments.append(c.share[0])
     types = [part for value in op.results for part in value_types(value.type)]
     if op.callee in c.sharing:
         c.barrier()

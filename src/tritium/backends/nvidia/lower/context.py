@@ -68,6 +68,8 @@ class Context:
         line_of: the debug metadata of an op's instructions.
         libraries: bitcode files to link.
         sharing: the functions that use shared memory, by name.
+        share: where the program's share of global scratch memory begins, and the places of
+            allocations in it; None without any.
     """
 
     f: Function
@@ -87,6 +89,7 @@ class Context:
     values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
     libraries: set[str] = field(default_factory=set[str])
     sharing: frozenset[str] = frozenset()
+    share: Any = None
     _uniform_warp: Value | None = None
     _block: Value | None = None
     _parts: dict[tuple[tuple[int, ...], ...], tuple[Value, int]] = field(

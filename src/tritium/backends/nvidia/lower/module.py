@@ -17,6 +17,7 @@ from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.lines import Lines
 from tritium.backends.nvidia.lower.scratch import scratch_bytes
+from tritium.backends.nvidia.lower.tensor_maps import Share, share_of, start_of_share
 from tritium.backends.nvidia.lower.types import GLOBAL, value_type
 from tritium.backends.nvidia.options import check_cluster
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
@@ -51,20 +52,21 @@ def lower_to_llvm(
     if shared:
         out.globals["smem"] = "external addrspace(3) global [0 x i8], align 1024"
     libraries: set[str] = set()
+    share = share_of(frames)
     for op in functions:
         if op in frames:
-            function = _header(out, op, op is kernels[0], num_warps, num_ctas, options)
+            function = _header(out, op, op is kernels[0], num_warps, num_ctas, options, share.size)
             context = _context(function, op, arch, num_warps, num_ctas, options, frames)
             if line_info:
                 lines = Lines(out, op.sym_name, op.location)
                 function.debug, context.line_of = lines.of_function, lines.of_op
-            libraries |= _body(context, op, frames[op].allocation)
+            libraries |= _body(context, op, frames[op].allocation, share)
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
         "tensordesc_meta": _descriptors(kernels[0]),
         "shared": shared, "num_warps": num_warps, "num_ctas": num_ctas,
         "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
-        "global_scratch_size": 0, "global_scratch_align": 1,
+        "global_scratch_size": share.size, "global_scratch_align": share.alignment,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
     return out.text(), facts
@@ -143,14 +145,16 @@ def _attributes(num_warps: int, num_ctas: int, options: Any) -> str:
 
 
 def _header(
-    out: Module, op: Any, is_kernel: bool, num_warps: int, num_ctas: int, options: Any
-) -> Function:
-    """The LLVM function, empty."""
+    out: Module, op: Any, is_kernel: bool, num_warps: int, num_ctas: int, options: Any,
+    scratch: int,
+) -> Function:  # fmt: skip
+    """The LLVM function, empty. With `scratch` its last argument is global scratch memory."""
+    last = [(GLOBAL, "scratch", "")] if scratch else []
     if not is_kernel:
         types = [t for argument in op.body.args for t in value_types(argument.type)]
         arguments = [(t, f"arg{i}", "") for i, t in enumerate(types)]
         return Function(
-            out, symbol(op.sym_name), arguments, result_type(list(op.function_type.outputs)),
+            out, symbol(op.sym_name), arguments + last, result_type(list(op.function_type.outputs)),
             linkage="internal", attributes=f"noinline {_COMMON}",
         )  # fmt: skip
     arguments = list[tuple[str, str, str]]()
@@ -165,20 +169,25 @@ def _header(
             attributes = "align 16" if kind == GLOBAL and _divisible(op, number) else ""
         arguments.append((kind, f"arg{number}", attributes))
     return Function(
-        out, op.sym_name, arguments, linkage="ptx_kernel",
+        out, op.sym_name, arguments + last, linkage="ptx_kernel",
         attributes=_attributes(num_warps, num_ctas, options),
     )  # fmt: skip
 
 
-def _body(context: Context, op: Any, allocation: Allocation) -> set[str]:
+def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> set[str]:
     """Write a function's body; returns the libraries that it calls."""
     blocks = list(op.regions[0].blocks)
     context.barriers = Barriers(allocation).find(blocks)
     context.demand = Demand(context.axis_info).find(blocks).of
-    if op.sym_visibility == "private":
-        define(context, op.body.args, context.f.arguments)
+    private, arguments = op.sym_visibility == "private", list(context.f.arguments)
+    if share.size:
+        start = arguments.pop()
+        start = start if private else start_of_share(context, start, share.size)
+        context.share = start, share.places
+    if private:
+        define(context, op.body.args, arguments)
     else:
-        for argument, value in zip(op.body.args, context.f.arguments, strict=True):
+        for argument, value in zip(op.body.args, arguments, strict=True):
             context.set(argument, value)
     lower_function(context, blocks)
     return context.libraries

@@ -22,13 +22,14 @@ from tritium.backends.nvidia.lower import (
     scan,
     shape,
     shared,
+    tensor_maps,
     wgmma,
 )
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
     access, async_copy, atomic, bulk_copy, calls, casts, control, debug, elementwise,
-    functions, gather, mma, reduce, regions, scan, shape, shared, wgmma,
+    functions, gather, mma, reduce, regions, scan, shape, shared, tensor_maps, wgmma,
 )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ _VALUES: dict[ir.Type, str] = {
 def value_type(type: ir.Type) -> str:
     """The LLVM type of one element in a register; fp8 is carried as its bits."""
     element = ir.element_type(type)
+    if isinstance(element, ir.TensorDescType):
+        return "ptr"  # to its tensor map
     if isinstance(element, ir.PointerType):
         return GLOBAL if element.address_space.data == 1 else "ptr"
     if isinstance(element, ir.IntegerType):

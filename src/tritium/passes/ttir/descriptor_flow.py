@@ -1,0 +1,276 @@
+"""Which tensor descriptors the bulk copy engine (TMA) can serve, and which must be pointers.
+
+Descriptors go through loops, branches and calls; all that meet in one value are served alike. They
+are served if every access is a whole block's load, store or (where the engine has it) sum, if the
+element type has a tensor map, and if the maps that the kernel makes itself can each have one place
+in memory: an op that makes one writes the same place whenever it runs, so that nothing may still
+need what it made before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.tensor_maps import map_element
+from tritium.ops.arith import SelectOp
+from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.ttir.descriptor import (
+    DescriptorLoadOp,
+    DescriptorReduceOp,
+    DescriptorStoreOp,
+    MakeTensorDescOp,
+)
+from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.ops.ttir.memory import PaddingOption
+from tritium.passes.rewriting import splat_number
+
+MOST_BYTES = 1 << 17
+"""Of a block, which must find room in shared memory."""
+
+_FP8 = frozenset({ir.f8e4m3fn, ir.f8e5m2})
+_WORDS = frozenset({"i32", "si32", "ui32", "i64", "si64", "ui64"})
+_ORDERED = _WORDS | {"f16", "bf16"}
+_SUMS = {
+    "ADD": {"f16", "bf16", "f32", "i32", "si32", "ui32", "ui64"},
+    "MIN": _ORDERED, "MAX": _ORDERED, "AND": _WORDS, "OR": _WORDS, "XOR": _WORDS,
+}  # fmt: skip
+"""Element types of `cp.reduce.async.bulk.tensor` (PTX ISA, data movement)."""
+
+Edge: TypeAlias = "tuple[SSAValue, SSAValue]"
+
+
+def is_descriptor(value: SSAValue) -> bool:
+    """Whether a value is a tensor descriptor."""
+    return isinstance(value.type, ir.TensorDescType)
+
+
+def served(module: ModuleOp) -> set[SSAValue]:
+    """The descriptors of a module that may have tensor maps."""
+    groups = Groups()
+    makes: list[Any] = []
+    edges: dict[SSAValue, list[SSAValue]] = {}
+    for source, target in flow(module):
+        groups.join(source, target)
+        edges.setdefault(source, []).append(target)
+    refused: set[SSAValue] = set()
+    for function in module.walk():
+        if isinstance(function, FuncOp):
+            for value in descriptors(function):
+                groups.find(value)
+                if not all(_passes(use) or _accesses(use.operation) for use in value.uses) or \
+                        not _has_map(value, function):  # fmt: skip
+                    refused.add(value)
+                if isinstance(value.owner, MakeTensorDescOp):
+                    makes.append(value)
+    refused |= {made for made in makes if conflicts(made, edges)}
+    bad = {groups.find(value) for value in refused}
+    return {value for value in groups.members() if groups.find(value) not in bad}
+
+
+def descriptors(function: Operation) -> Iterator[Any]:
+    """All descriptors that a function takes or defines."""
+    for op in function.walk():
+        yield from filter(is_descriptor, op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                yield from filter(is_descriptor, block.args)
+
+
+def flow(module: ModuleOp) -> Iterator[Edge]:
+    """(from, to) of descriptors that go through loops, branches, calls and choices."""
+    functions = {op.sym_name: op for op in module.walk() if isinstance(op, FuncOp)}
+    for op in module.walk():
+        for source, target in _edges(op, functions):
+            if is_descriptor(source):
+                yield source, target
+
+
+def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
+    if isinstance(op, ForOp):
+        for values in (op.inits, _ending(op, 0)):
+            yield from zip(values, op.body.args[1:], strict=True)
+            yield from zip(values, op.results, strict=True)
+    elif isinstance(op, WhileOp):
+        before, after = (region.block for region in op.regions)
+        going = _ending(op, 0)[1:]
+        for values, targets in (
+            (op.inits, before.args), (going, after.args), (going, op.results),
+            (_ending(op, 1), before.args),
+        ):  # fmt: skip
+            yield from zip(values, targets, strict=True)
+    elif isinstance(op, IfOp) and op.results:
+        for number in range(2):
+            yield from zip(_ending(op, number), op.results, strict=True)
+    elif isinstance(op, SelectOp):
+        yield op.true_value, op.result
+        yield op.false_value, op.result
+    elif isinstance(op, CallOp) and op.callee in functions:
+        callee = functions[op.callee]
+        yield from zip(op.arguments, callee.body.args, strict=True)
+        for inner in callee.walk():
+            if inner.name == "tt.return":
+                yield from zip(inner.operands, op.results, strict=True)
+    elif isinstance(op, BranchOp):
+        yield from zip(op.values, op.successors[0].args, strict=True)
+    elif isinstance(op, CondBranchOp):
+        yield from zip(op.then_values, op.successors[0].args, strict=True)
+        yield from zip(op.else_values, op.successors[1].args, strict=True)
+
+
+def _ending(op: Operation, number: int) -> Any:
+    last = op.regions[number].block.last_op
+    assert last is not None
+    return last.operands
+
+
+_PASSING = frozenset({
+    "scf.for", "scf.while", "scf.yield", "scf.condition", "arith.select", "tt.call", "tt.return",
+    "cf.br", "cf.cond_br",
+})  # fmt: skip
+
+
+def _passes(use: Any) -> bool:
+    return use.operation.name in _PASSING
+
+
+def _accesses(op: Any) -> bool:
+    """Whether the engine can do an access."""
+    if isinstance(op, DescriptorLoadOp):
+        tile = op.result.type
+    elif isinstance(op, (DescriptorStoreOp, DescriptorReduceOp)):
+        tile = op.src.type
+    else:
+        return False
+    block: Any = op.desc.type.block
+    if isinstance(op, DescriptorReduceOp) and \
+            str(block.element_type) not in _SUMS.get(op.kind.name, ()):  # fmt: skip
+        return False
+    return ir.shape_of(tile) == tuple(block.get_shape())
+
+
+def _has_map(value: SSAValue, function: FuncOp) -> bool:
+    """Whether the engine knows the element type, and what the descriptor is made of."""
+    kind: Any = value.type
+    element, shape = kind.block.element_type, tuple(kind.block.get_shape())
+    if map_element(element) is None:
+        return False
+    size = ir.bit_width(element) // 8
+    if prod(shape) * size > MOST_BYTES or shape[-1] * size < 16:
+        return False
+    owner = value.owner
+    if isinstance(owner, MakeTensorDescOp):
+        nan = owner.padding is PaddingOption.PAD_NAN
+        known = [_known(stride) for stride in owner.strides]
+        if known[-1] not in (None, 1):
+            return False
+        if any(k is not None and k * size % 16 for k in known[:-1]):
+            return False
+    else:
+        nan = owner is function.body and _pads_with_nan(function, value)
+    return not (nan and element in _FP8)  # their maps hold bytes, which no NaN fills
+
+
+def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
+    attributes = function.arg_attrs
+    return bool(attributes) and "tt.padding" in attributes[argument.index]
+
+
+def _known(value: SSAValue) -> int | None:
+    owner = value.owner
+    number = splat_number(owner.properties["value"]) if isinstance(owner, ConstantOp) else None
+    return None if number is None else int(number)
+
+
+def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
+    """Whether something may need what the op made when it ran before. `edges`: see `flow`."""
+    op = made.owner
+    assert isinstance(op, Operation)
+    reached, pending = {made}, [made]
+    while pending:
+        for target in edges.get(pending.pop(), ()):
+            if target not in reached:
+                reached.add(target)
+                pending.append(target)
+    function = _function_of(op)
+    reached.discard(made)
+    if reached and len(function.regions[0].blocks) > 1:
+        return True  # branches between blocks are not followed
+    # What a function returns may be needed while it runs again.
+    given_back = any(isinstance(v.owner, CallOp) and _function_of(v.owner) is not function
+                     for v in reached)  # fmt: skip
+    return given_back or any(_needed_after(value, op) for value in reached)
+
+
+def _function_of(op: Operation) -> Operation:
+    while not isinstance(op, FuncOp):
+        above = op.parent_op()
+        assert above is not None
+        op = above
+    return op
+
+
+def _needed_after(value: SSAValue, op: Operation) -> bool:
+    """Whether a value that is defined before `op` may be used after it has run."""
+    owner = value.owner
+    home = owner if isinstance(owner, Block) else owner.parent
+    assert home is not None
+    anchor = _ancestor(op, home)
+    if anchor is None or (isinstance(owner, Operation) and not owner.is_before_in_block(anchor)):
+        return False
+    inner = op
+    while True:
+        block = inner.parent
+        assert block is not None
+        for use in value.uses:
+            user = _ancestor(use.operation, block)
+            if user is not None and inner.is_before_in_block(user):
+                return True
+        if block is home:
+            return False
+        above = block.parent_op()
+        assert above is not None
+        inner = above
+        # In a loop's next turn all that is in it comes after the op.
+        if isinstance(inner, (ForOp, WhileOp)) and any(
+            any(_ancestor(use.operation, b) for b in _bodies(inner)) for use in value.uses
+        ):
+            return True
+
+
+def _bodies(op: Operation) -> list[Block]:
+    return [region.block for region in op.regions]
+
+
+def _ancestor(op: Operation, block: Block) -> Operation | None:
+    """The op in a block that is or contains another."""
+    at: Operation | None = op
+    while at is not None and at.parent is not block:
+        at = at.parent_op()
+    return at
+
+
+class Groups:
+    """Sets of values that are treated alike (a union-find)."""
+
+    def __init__(self) -> None:
+        self._above: dict[SSAValue, SSAValue] = {}
+
+    def find(self, value: SSAValue) -> SSAValue:
+        above = self._above.setdefault(value, value)
+        if above is not value:
+            above = self._above[value] = self.find(above)
+        return above
+
+    def join(self, a: SSAValue, b: SSAValue) -> None:
+        self._above[self.find(a)] = self.find(b)
+
+    def members(self) -> list[SSAValue]:
+        return list(self._above)

@@ -1,0 +1,181 @@
+"""Descriptors that are to be plain addresses go through loops, branches and calls in parts.
+
+before:
+    %r = scf.for ... iter_args(%d = %d0) -> (!tt.tensordesc<tensor<64xf32>>) { ... yield %e }
+after (%d0 was made of %a, [%n], [%s]):
+    %r:3 = scf.for ... iter_args(%b = %a, %m = %n, %t = %s) -> (!tt.ptr<f32>, i32, i64) {
+      %d = tt.make_tensor_descriptor %b, [%m], [%t]
+      ...
+      yield the parts of %e
+    }
+
+Then each of them is the result of a `tt.make_tensor_descriptor` in the function that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import SelectOp
+from tritium.ops.base import SEGMENTS
+from tritium.ops.fields import i32_array
+from tritium.ops.ttir.descriptor import MakeTensorDescOp, block_of
+from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.memory import PaddingOption
+from tritium.passes.ttir.descriptor_flow import Groups, flow, is_descriptor
+
+
+def split_descriptors(module: ModuleOp, kept: set[SSAValue]) -> None:
+    """Take apart all descriptors but `kept` that are passed on. Those that kernels take must have
+    been replaced. Raises `NotImplementedError` where such with different padding meet."""
+    _Splitter(module, kept).run(module)
+
+
+class _Splitter:
+    def __init__(self, module: ModuleOp, kept: set[SSAValue]):
+        self._kept = kept
+        self._groups = Groups()
+        for source, target in flow(module):
+            self._groups.join(source, target)
+        self._padding: dict[SSAValue, PaddingOption] = {}
+        for op in module.walk():
+            if isinstance(op, MakeTensorDescOp):
+                known = self._padding.setdefault(self._groups.find(op.result), op.padding)
+                if known is not op.padding:
+                    raise NotImplementedError(
+                        "a descriptor that pads with zeros in the place of one that pads with NaN, "
+                        f"at {op.location}"
+                    )
+
+    def run(self, module: ModuleOp) -> None:
+        """First all descriptors that blocks take and ops give are made there of their parts, so
+        that the operands that are passed have such."""
+        for op in list(module.walk()):
+            for region in op.regions:
+                for block in region.blocks:
+                    self._block(block, op)
+        passing: list[Operation] = []
+        for op in list(module.walk()):
+            if isinstance(op, SelectOp) and self._is_split(op.result):
+                self._select(op)
+            elif op.name in _HOLDERS:
+                passing.append(self._results(op))
+            elif op.name in _ENDS:
+                passing.append(op)
+        for op in passing:
+            self._operands(op)
+
+    def _is_split(self, value: SSAValue) -> bool:
+        return is_descriptor(value) and value not in self._kept
+
+    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> MakeTensorDescOp:
+        """The descriptor of some parts, in place of another."""
+        rank = (len(parts) - 1) // 2
+        padding = self._padding.get(self._groups.find(old), PaddingOption.PAD_ZERO)
+        made = MakeTensorDescOp.build(
+            parts[0], parts[1 : 1 + rank], parts[1 + rank :], result=old.type, padding=padding
+        )
+        made.result.name_hint = old.name_hint
+        old.replace_all_uses_with(made.result)
+        self._groups.join(made.result, old)
+        return made
+
+    def _block(self, block: Block, owner: Operation) -> None:
+        split = [a for a in block.args if self._is_split(a)]
+        for argument in split:
+            index = argument.index
+            parts = [
+                block.insert_arg(kind, index + 1 + i) for i, kind in enumerate(part_types(argument))
+            ]
+            made = self._made(parts, argument)
+            first = block.first_op
+            assert first is not None
+            block.insert_op_before(made, first)
+            block.erase_arg(argument)
+            if isinstance(owner, FuncOp) and owner.arg_attrs:
+                attributes = list(owner.arg_attrs)
+                attributes[index : index + 1] = [{}] * len(parts)
+                owner.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
+        if isinstance(owner, FuncOp) and block is owner.body:
+            self._signature(owner)
+
+    def _signature(self, function: FuncOp) -> None:
+        outputs: list[Any] = list(function.function_type.outputs)
+        returns = [op for op in function.walk() if op.name == "tt.return"]
+        found: list[Any] = []
+        for index, kind in enumerate(outputs):
+            split = returns and self._is_split(returns[0].operands[index])
+            found += part_types(returns[0].operands[index]) if split else [kind]
+        function.properties["function_type"] = FunctionType.from_lists(
+            [a.type for a in function.body.args], found
+        )
+
+    def _results(self, op: Operation) -> Operation:
+        """The op with its results in parts; its operands stay."""
+        if not any(self._is_split(r) for r in op.results):
+            return op
+        kinds = [part_types(r) if self._is_split(r) else [r.type] for r in op.results]
+        create = cast(Any, type(op)).create
+        new: Operation = create(
+            operands=op.operands, result_types=[k for group in kinds for k in group],
+            properties=op.properties, attributes=op.attributes, location=op.location,
+            regions=[op.detach_region(region) for region in list(op.regions)],
+        )  # fmt: skip
+        block = op.parent
+        assert block is not None
+        block.insert_op_before(new, op)
+        start = 0
+        for old, group in zip(op.results, kinds, strict=True):
+            parts = new.results[start : start + len(group)]
+            start += len(group)
+            if self._is_split(old):
+                block.insert_op_before(self._made(parts, old), op)
+            else:
+                parts[0].name_hint = old.name_hint
+                old.replace_all_uses_with(parts[0])
+        block.erase_op(op)
+        return new
+
+    def _select(self, op: SelectOp) -> None:
+        block = op.parent
+        assert block is not None
+        chosen: list[SSAValue] = []
+        for yes, no in zip(self._parts(op.true_value), self._parts(op.false_value), strict=True):
+            part = SelectOp.build(op.condition, yes, no, location=op.location)
+            block.insert_op_before(part, op)
+            chosen.append(part.result)
+        block.insert_op_before(self._made(chosen, op.result), op)
+        block.erase_op(op)
+
+    def _parts(self, value: SSAValue) -> list[SSAValue]:
+        made = value.owner
+        assert isinstance(made, MakeTensorDescOp), value
+        return [made.base, *made.shape, *made.strides]
+
+    def _operands(self, op: Any) -> None:
+        if not any(self._is_split(v) for v in op.operands):
+            return
+        groups: list[list[SSAValue]] = []
+        for group in op.operand_groups():
+            groups.append([])
+            for value in group:
+                groups[-1] += self._parts(value) if self._is_split(value) else [value]
+        op.operands = [value for group in groups for value in group]
+        if SEGMENTS in op.properties:
+            op.properties[SEGMENTS] = i32_array(tuple(map(len, groups)))
+
+
+_HOLDERS = frozenset({"scf.for", "scf.while", "scf.if", "tt.call"})
+_ENDS = frozenset({"scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br"})
+
+
+def part_types(value: Any) -> list[ir.Type]:
+    """The types of base, shape and strides of a descriptor."""
+    block = block_of("tt.tensordesc", value.type)
+    rank = len(block.get_shape())
+    return [ir.pointer_to(block.element_type), *[ir.i32] * rank, *[ir.i64] * rank]
