@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from tritium.language import core
+from tritium.language.base import is_builtin
+
 _TRACED = (
     "tritium.language.constexpr.ConstexprFunction#__call__",
     "tritium.language.constexpr.unwrap",
@@ -24,9 +27,28 @@ def leave_to_python() -> None:
         return
     _told.append(dynamo)
     rules.add(__name__.partition(".")[0])
+    _name_by_alias()
     if hasattr(rules, "torch_name_rule_map"):
         rules.torch_name_rule_map.append(dict.fromkeys(_TRACED, rules.UserFunctionVariable))
         rules.get_torch_obj_rule_map.cache_clear()
 
 
 _told: list[Any] = []
+
+
+def _name_by_alias() -> None:
+    """Under the alias, say of the functions and types of the language that they are `triton`'s: the
+    generator imports what a kernel names unqualified (`load`, `float32`) where its module says so.
+    """
+    top, ours = "triton", __name__.partition(".")[0]
+    if getattr(sys.modules.get(f"{top}.language.core"), "__name__", "") != core.__name__:
+        return
+    prefix = f"{ours}.language"
+    for name, module in list(sys.modules.items()):
+        if name != prefix and not name.startswith(f"{prefix}."):
+            continue
+        for value in list(vars(module).values()):
+            if isinstance(value, core.dtype):  # it is imported as `tl.int32`
+                value.__module__ = f"{top}.language"
+            elif is_builtin(value) and str(getattr(value, "__module__", "")).startswith(prefix):
+                value.__module__ = top + value.__module__.removeprefix(ours)

@@ -46,6 +46,7 @@ def test_kernels_of_the_program_itself(tmp_path: Path):
         "right launch_combine",
         "right launch_in_place",
         "right launch_tuned",
+        "right launch_unqualified",
         "right call_ops",
         "right launch_combine",
         "right launch_with_computed_block",

@@ -9,6 +9,8 @@ from torch._inductor import config
 from torch._inductor.utils import run_and_get_code
 from torch.library import triton_op, wrap_triton
 from triton import cdiv
+from triton.language import arange, int64, load, program_id
+from triton.language import store as put
 
 config.cpu_backend = "triton"
 config.compile_threads = 1
@@ -41,6 +43,12 @@ def combine(x, y, out, n, BLOCK: tl.constexpr):
 def double(x, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + i, tl.load(x + i, i < n) * 2, i < n)
+
+
+@triton.jit
+def unqualified(x, out, n, BLOCK: tl.constexpr):
+    i = program_id(0).to(int64) * BLOCK + arange(0, BLOCK)
+    put(out + i, tl.sum(load(x + i, i < n, 0.0)[None, :], 0) + 1, i < n)
 
 
 @triton.autotune([triton.Config({"BLOCK": b}) for b in (32, 64)], key=["n"])
@@ -102,6 +110,12 @@ def launch_in_place(x, y):
     double[(triton.cdiv(z.numel(), 64),)](z, z.numel(), 64)
     double[(triton.cdiv(y.numel(), 64),)](y, y.numel(), 64)
     return z * y
+
+
+def launch_unqualified(x, y):
+    out = torch.empty_like(x)
+    unqualified[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), 64)
+    return out * y
 
 
 def launch_tuned(x, y):
@@ -171,7 +185,7 @@ def inputs_are_not_copied():
 
 
 if __name__ == "__main__":
-    for function in (launch_combine, launch_in_place, launch_tuned, call_ops):
+    for function in (launch_combine, launch_in_place, launch_tuned, launch_unqualified, call_ops):
         compare(function, False, (100,))
     compare(launch_combine, True, (100, 333))
     compare(launch_with_computed_block, None, (100,))
