@@ -12,6 +12,7 @@ from tests.layouts.test_encodings import parse
 from tritium.ir.layouts.conversion import Conversion, plan
 from tritium.ir.layouts.encodings import linear, part_of, split_of
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.swizzle import run_bits
 
 INPUTS = ("register", "lane", "warp", "block")
 
@@ -50,9 +51,15 @@ def simulate(source: LinearLayout, result: LinearLayout, found: Conversion) -> n
     size = found.memory.in_size("offset")
     memory = np.full((source.in_size("block"), size), -1)
     memory[np.indices(held.shape)[3], at(found.written, "offset", source)] = held
-    if found.kind == "blocks":
-        block = at(found.source_of, "block", result)
-    return memory[block, at(found.found, "offset", result)]
+    if found.kind == "shared":
+        return memory[block, at(found.found, "offset", result)]
+    place, bits = found.place_in_blocks()
+    where, run = np.array(at(place, "offset", result)), run_bits(place, 4)
+    mask = sum(1 << b for b in run)
+    firsts = [r & ~mask for r in range(len(where))]
+    further = [sum((r >> b & 1) << i for i, b in enumerate(run)) for r in range(len(where))]
+    offset = (where[firsts] & (1 << bits) - 1) + np.reshape(further, (-1, 1, 1, 1))
+    return memory[where[firsts] >> bits, offset]  # neighbours are read with the first
 
 
 CLUSTERS = {
@@ -60,7 +67,7 @@ CLUSTERS = {
     4: ("[[1, 0], [2, 0]]", "[[0, 1], [1, 0]]", "[[1, 0], [0, 0]]", "[[0, 0], [0, 1]]",
         "[[0, 0], [0, 0]]"),
 }  # fmt: skip
-SHAPES = [(32, 64), (64, 32), (1, 64), (2, 128), (4, 1)]
+SHAPES = [(2, 2), (1, 4), (32, 64), (64, 32), (1, 64), (2, 128), (4, 1)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP
+from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import Access, access, place_of, shared_layout
 
@@ -38,6 +38,18 @@ class Conversion:
     read: Access | None = None
     written: LinearLayout | None = None
     found: LinearLayout | None = None
+
+    def place_in_blocks(self) -> tuple[LinearLayout, int]:
+        """For "blocks", (register, lane, warp, block) of the result -> offset | block << bits; and
+        these bits."""
+        assert self.found is not None
+        offset, block = self.found, self.source_of.restrict(self.source_of.in_names, [BLOCK])
+        bits = max(offset.out_bits(OFFSET), 8)  # a step to another block is no small one
+        columns = zip(offset.columns, block.columns, strict=True)
+        return LinearLayout(
+            offset.in_dims, ((OFFSET, bits + block.out_bits(BLOCK)),),
+            tuple(o | b << bits for o, b in columns),
+        ), bits  # fmt: skip
 
 
 @lru_cache(maxsize=256)

@@ -168,14 +168,8 @@ def _load_from_blocks(
     c: Context, tile: LinearLayout, found: Conversion, base: Value, type: ir.Type
 ) -> list[Value]:
     """Read a tile's registers from the shared memory of the blocks that have them."""
-    assert found.found is not None
     element, size = memory_type(type), memory_bytes(type)
-    offset, block = found.found, found.source_of.restrict(found.source_of.in_names, [BLOCK])
-    above = offset.out_bits(OFFSET)
-    both = LinearLayout(
-        offset.in_dims, ((OFFSET, above + block.out_bits(BLOCK)),),
-        tuple(o | b << above for o, b in zip(offset.columns, block.columns, strict=True)),
-    )  # fmt: skip
+    both, above = found.place_in_blocks()
     groups = grouped(distinct_registers(tile), run_bits(both, size))
     start, loaded = c.address(base), dict[int, Value]()
     for group, place in zip(groups, c.positions(both, [g[0] for g in groups]), strict=True):
