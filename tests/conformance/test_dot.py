@@ -66,6 +66,18 @@ def test_batched(name):
     batch.run()
 
 
+@pytest.mark.parametrize("name", ["int8", "float16", "float32"])
+def test_several_batch_axes(name):
+    a, b = small(name, (2, 2, 16, 32), 1), small(name, (2, 2, 32, 16), 2)
+    out = "int32" if name == "int8" else "float32"
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    batch = Batch({"a": a, "b": b})
+    batch.add("tl.dot(a, b)", out, exact)
+    batch.add(f"tl.dot(a, b, tl.full([2, 2, 16, 16], 2, tl.{out}))", out, exact + 2)
+    batch.add("tl.max(tl.dot(a, b), 3)", out, exact.max(3))
+    batch.run()
+
+
 @pytest.mark.parametrize(
     "shape", [(1, 16, 16), (2, 4, 8), (8, 2, 1), (16, 1, 4), (128, 16, 2)], ids=str
 )
@@ -131,22 +143,23 @@ def scale(codes, axis, run=32):
     return np.repeat(2.0 ** (codes.astype(int) - 127), run, axis)
 
 
+def operand(format_, shape, axis, seed):
+    """Codes of a format, packed along the axis where two are in a byte; and the numbers."""
+    if format_ == "e2m1":
+        packed = list(shape)
+        packed[axis] //= 2
+        codes = np.random.default_rng(seed).integers(0, 256, packed).astype(np.uint8)
+        return codes, unpacked(codes, axis)
+    dtypes = {"e4m3": "float8e4nv", "e5m2": "float8e5", "bf16": "bfloat16", "fp16": "float16"}
+    values = small(dtypes[format_], shape, seed)
+    return values, values.astype(np.float64)
+
+
 @pytest.mark.parametrize("left", ["e2m1", "e4m3", "e5m2", "bf16", "fp16"])
-@pytest.mark.parametrize("right", ["e2m1", "e4m3", "bf16"])
+@pytest.mark.parametrize("right", ["e2m1", "e4m3", "e5m2", "bf16", "fp16"])
 def test_scaled(left, right):
     m, n, k = 16, 16, 64
     rng = np.random.default_rng(0)
-    dtypes = {"e4m3": "float8e4nv", "e5m2": "float8e5", "bf16": "bfloat16", "fp16": "float16"}
-
-    def operand(format_, shape, axis, seed):
-        if format_ == "e2m1":
-            packed = list(shape)
-            packed[axis] //= 2
-            codes = np.random.default_rng(seed).integers(0, 256, packed).astype(np.uint8)
-            return codes, unpacked(codes, axis)
-        values = small(dtypes[format_], shape, seed)
-        return values, values.astype(np.float64)
-
     a, x = operand(left, (m, k), 1, 1)
     b, y = operand(right, (k, n), 0, 2)
     sa = rng.integers(125, 130, (m, k // 32)).astype(np.uint8)
@@ -158,4 +171,43 @@ def test_scaled(left, right):
     batch.add(f"tl.dot_scaled(a, sa, '{left}', b, sb, '{right}', c)", "float32",
               (x * sx) @ (y * sy) + c)  # fmt: skip
     batch.add(f"tl.dot_scaled(a, None, '{left}', b, sb, '{right}')", "float32", x @ (y * sy))
+    batch.add(f"tl.dot_scaled(a, sa, '{left}', b, None, '{right}')", "float32", (x * sx) @ y)
+    batch.add(f"tl.dot_scaled(a, None, '{left}', b, None, '{right}', fast_math=True)", "float32",
+              x @ y)  # fmt: skip
+    batch.run()
+
+
+@pytest.mark.parametrize("right", ["e2m1", "e4m3"])
+@pytest.mark.parametrize("left", ["e2m1", "bf16"])
+def test_scaled_packed_along_rows_or_columns(left, right):
+    m, n, k = 16, 32, 64
+    rng = np.random.default_rng(1)
+    sa = rng.integers(125, 130, (m, k // 32)).astype(np.uint8)
+    sb = rng.integers(125, 130, (n, k // 32)).astype(np.uint8)
+    for left_k in (True, False)[: 2 if left == "e2m1" else 1]:
+        for right_k in (True, False)[: 2 if right == "e2m1" else 1]:
+            a, x = operand(left, (m, k), 1 if left_k else 0, 3)
+            b, y = operand(right, (k, n), 0 if right_k else 1, 4)
+            batch = Batch({"a": a, "b": b, "sa": sa, "sb": sb})
+            packs = f"lhs_k_pack={left_k}, rhs_k_pack={right_k}"
+            batch.add(f"tl.dot_scaled(a, sa, '{left}', b, sb, '{right}', {packs})", "float32",
+                      (x * scale(sa, 1)) @ (y * scale(sb, 1).T))  # fmt: skip
+            batch.run()
+
+
+@pytest.mark.skipif(device != "cpu", reason="the numbers that only the CPU's products keep apart")
+def test_scales_at_their_ends():
+    """The code 255 is NaN, 0 is 2**-127; scales of fp8 are for runs of 16."""
+    m, n, k = 4, 8, 64
+    a, b = small("bfloat16", (m, k), 1), small("bfloat16", (k, n), 2)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    sa = np.full((m, 2), 127, np.uint8)
+    sa[1, 0], sa[2] = 255, 0
+    factors = scale(sa, 1)
+    factors[1, :32] = np.nan
+    eighths = np.array([0.5, 1, 2, 448, 1.75, 0.125, 3, 0], np.float64).reshape(2, 4)[[0, 1, 0, 1]]
+    batch = Batch({"a": a, "b": b, "sa": sa, "se": eighths.astype(DTYPES["float8e4nv"])})
+    batch.add("tl.dot_scaled(a, sa, 'bf16', b, None, 'bf16')", "float32", (x * factors) @ y)
+    batch.add("tl.dot_scaled(a, se, 'bf16', b, None, 'bf16')", "float32",
+              (x * np.repeat(eighths, 16, 1)) @ y)  # fmt: skip
     batch.run()

@@ -104,7 +104,7 @@ def test_dot_messages():
         fp8 = half.to(tl.float8e5)
         for error, text, call in (
             (TypeError, "must be same dtype. Got fp16 and fp32", lambda: tl.dot(half, single)),
-            (ValueError, "either 2D or 3D", lambda: tl.dot(half, half[None])),
+            (ValueError, "must have equal ranks >= 2", lambda: tl.dot(half, half[None])),
             (ValueError, "not compatible for matmul", lambda: tl.dot(small, half)),
             (ValueError, "should have M >= 16, N >= 16 and K >= 16", lambda: tl.dot(half, small)),
             (ValueError, "out_dtype=bfloat16 is unsupported",
@@ -126,7 +126,18 @@ def test_dot_messages():
                 call()
 
 
-def test_dot_precision():
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, ["TF32", "IEEE", "TF32", "TF32X3", "IEEE"]),
+        # The setting goes before the deprecated argument, but not before `input_precision`.
+        ("ieee", ["IEEE", "IEEE", "IEEE", "TF32X3", "IEEE"]),
+        ("tf32x3", ["TF32X3", "TF32X3", "TF32X3", "TF32X3", "IEEE"]),
+    ],
+)
+def test_dot_precision(monkeypatch, setting, expected):
+    if setting is not None:
+        monkeypatch.setenv("TRITON_F32_DEFAULT", setting)
     seen = []
 
     class Recorder:
@@ -147,7 +158,17 @@ def test_dot_precision():
             {"input_precision": "ieee"},
         ):  # fmt: skip
             tl.dot(x, x, **options)
-    assert seen == ["TF32", "IEEE", "TF32", "TF32X3", "IEEE"]
+    assert seen == expected
+
+
+def test_allow_tf32_without_tf32():
+    """Where the target has no such instruction, the deprecated argument asks for nothing."""
+    with eager(allowed_dot_input_precisions=("ieee",)):
+        x = tl.full((16, 16), 1.0, tl.float32)
+        for allow in (None, True, False):
+            assert tl.dot(x, x, allow_tf32=allow).value[0, 0] == 16
+        with pytest.raises(ValueError, match=r"must be one of .*Got tf32"):
+            tl.dot(x, x, input_precision="tf32")
 
 
 def test_dot_scaled():
@@ -171,6 +192,26 @@ def test_dot_scaled():
             tl.dot_scaled(x, None, "bf16", x, None, "e2m1")
         with pytest.raises(ValueError, match="only float32 is supported"):
             tl.dot_scaled(x, None, "e2m1", x, None, "e2m1", out_dtype=tl.float16)
+        half, few = block(b, tl.float16), tl.zeros((16, 2), tl.float8e4nv)
+        for text, call in (
+            ("lhs_scale must be a tensor of shape .16, 2.. Got .16, 4.",
+             lambda: tl.dot_scaled(x, tl.zeros((16, 4), tl.uint8), "e2m1", half, None, "fp16")),
+            ("rhs_scale must be a tensor of shape .8, 2.. Got .2, 8.",
+             lambda: tl.dot_scaled(x, None, "e2m1", half, tl.zeros((2, 8), tl.uint8), "fp16")),
+            ("lhs_scale must be a tensor of shape .16, 4.. Got .16, 2.",
+             lambda: tl.dot_scaled(x, few, "e2m1", half, None, "fp16")),
+            ("lhs_scale must be a tensor of shape .16, 2.. Got a scalar",
+             lambda: tl.dot_scaled(x, tl.full((), 127, tl.uint8), "e2m1", half, None, "fp16")),
+            ("rhs_k_pack is False for format fp16; only e2m1",
+             lambda: tl.dot_scaled(x, None, "e2m1", half, None, "fp16", rhs_k_pack=False)),
+            ("Reduction dimension should pack the same number of elements",
+             lambda: tl.dot_scaled(x, None, "e2m1", half, None, "fp16", lhs_k_pack=False)),
+            ("either 2D or 3D", lambda: tl.dot_scaled(x, None, "e2m1", half[None], None, "fp16")),
+            ("either 2D or 3D",
+             lambda: tl.dot_scaled(x[None, None], None, "e2m1", half[None, None], None, "fp16")),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=text):
+                call()
 
 
 def test_matmul_compiles_to_the_same():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tritium import knobs
 from tritium.language import casts, emitter
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit
+from tritium.language.shapes import reshape_to
 from tritium.language.tensor import tensor
 from tritium.language.types import (
     bfloat16,
@@ -51,9 +53,10 @@ def _operand(value: Any, name: str) -> tensor:
 
 def _check_shapes(lhs: tensor, rhs: tensor) -> None:
     left, right = lhs.type.shape, rhs.type.shape
-    if len(left) != len(right) or len(left) not in (2, 3):
+    if len(left) != len(right) or len(left) < 2:
         raise ValueError(
-            f"Both inputs must be either 2D or 3D; (lhs: {list(left)} vs rhs: {list(right)})"
+            "input and other must have equal ranks >= 2; "
+            f"(lhs: {list(left)} vs rhs: {list(right)})"
         )
     if left[-1] != right[-2]:
         raise ValueError(
@@ -93,12 +96,11 @@ def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
     if input_precision is not None and allow_tf32 is not None:
         raise ValueError("Only one of input_precision and allow_tf32 can be specified")
     if input_precision is None:
-        allowed_tf32 = "tf32" in features.allowed_dot_input_precisions
-        fallback = features.default_dot_input_precision if allowed_tf32 else "ieee"
-        fallback = knobs.language.fp32_default or fallback
-        input_precision = {None: fallback, True: "tf32", False: "ieee"}[
-            None if allow_tf32 is None else bool(allow_tf32)
-        ]
+        can_tf32 = "tf32" in features.allowed_dot_input_precisions
+        fallback = features.default_dot_input_precision if can_tf32 else "ieee"
+        if allow_tf32 is not None:
+            fallback = "tf32" if allow_tf32 and can_tf32 else "ieee"
+        input_precision = knobs.language.fp32_default or fallback
     word = str(input_precision).lower()
     if word not in features.allowed_dot_input_precisions:
         raise ValueError(
@@ -130,11 +132,12 @@ def dot(
     """The matrix product `input @ other + acc`.
 
     Args:
-        input, other: blocks (M, K) and (K, N), or with a batch axis in front, of one dtype (fp8
+        input, other: blocks (M, K) and (K, N), or with batch axes in front, of one dtype (fp8
             types may be mixed).
         acc: the block (M, N) to add to; zeros when None.
         input_precision: how float32 operands may be rounded: "tf32", "tf32x3" or "ieee".
-        allow_tf32: the older way to say "tf32" (True) or "ieee" (False).
+        allow_tf32: deprecated; True for "tf32" where the target has it, False for "ieee". The
+            setting `TRITON_F32_DEFAULT` goes before it, but not before `input_precision`.
         max_num_imprecise_acc: for fp8: how many products may be summed at reduced precision.
         out_dtype: float32, or float16 for operands of 16 or fewer bits; int8 gives int32.
 
@@ -148,6 +151,11 @@ def dot(
     result = _result_dtype(lhs.dtype, out_dtype)
     type = block_type(result, [*lhs.type.shape[:-1], rhs.type.shape[-1]])
     accumulator = _accumulator(acc, type)
+    if len(type.shape) > 3:
+        batch = prod(type.shape[:-2])
+        lhs, rhs, accumulator = (
+            reshape_to(x, (batch, *x.type.shape[-2:])) for x in (lhs, rhs, accumulator)
+        )
     fp8 = lhs.dtype.is_fp8() and rhs.dtype.is_fp8()
     if max_num_imprecise_acc is None:
         features = emitter.current().features
@@ -160,7 +168,7 @@ def dot(
         ttir.DotOp, lhs.handle, rhs.handle, accumulator.handle,
         inputPrecision=precision, maxNumImpreciseAcc=max_num_imprecise_acc,
     )  # fmt: skip
-    return tensor(handle, type)
+    return reshape_to(tensor(handle, accumulator.type), type.shape)
 
 
 _FORMATS = {"e2m1": uint8, "e4m3": float8e4nv, "e5m2": float8e5, "bf16": bfloat16, "fp16": float16}
@@ -179,13 +187,31 @@ def _scaled_operand(value: Any, format: Any, name: str) -> tensor:
     raise TypeError(f"dot_scaled: {name} of format {format} has dtype {x.dtype}; {wanted} required")
 
 
-def _scale(value: Any, name: str) -> Any:
+def _scale(value: Any, name: str, shape: tuple[int, ...]) -> Any:
+    """The scales of an operand that has `shape`, K last."""
     if value is None:
         return None
     scale = casts.to_tensor(value)
     if scale.dtype not in (uint8, int8, float8e4nv):
         raise TypeError(f"dot_scaled: {name} has dtype {scale.dtype}; uint8 (E8M0) is required")
+    wanted = (*shape[:-1], shape[-1] // (16 if scale.dtype.is_fp8e4nv() else 32))
+    if not scale.type.is_block() or scale.type.shape != wanted:
+        got = list(scale.type.shape) if scale.type.is_block() else "a scalar"
+        raise ValueError(f"dot_scaled: {name} must be a tensor of shape {list(wanted)}. Got {got}")
     return scale.handle
+
+
+def _unpacked(x: tensor, format: str, name: str, axis: int, along_k: Any) -> tuple[int, ...]:
+    """The shape of an operand's numbers; K is the axis."""
+    shape = list(x.type.shape)
+    if format == "e2m1":
+        shape[axis if along_k else -3 - axis] *= 2
+    elif not along_k:
+        raise ValueError(
+            f"dot_scaled: {name}_k_pack is False for format {format}; only e2m1 can be packed "
+            "along a dimension different than K"
+        )
+    return tuple(shape)
 
 
 @builtin
@@ -206,7 +232,8 @@ def dot_scaled(
 
     Args:
         lhs, rhs: blocks (M, K) and (K, N); in format e2m1 uint8 with two numbers a byte.
-        lhs_scale, rhs_scale: uint8 (E8M0) or fp8e4nv blocks (M, K / run) and (N, K / run), or None.
+        lhs_scale, rhs_scale: uint8 (E8M0, for runs of 32) or fp8e4nv (of 16) blocks (M, K / run)
+            and (N, K / run), or None.
         lhs_format, rhs_format: "e2m1", "e4m3", "e5m2", "bf16" or "fp16".
         acc: the float32 block (M, N) to add to.
         fast_math: do not care for NaN scales.
@@ -218,15 +245,23 @@ def dot_scaled(
     if out_dtype != float32:
         raise ValueError(f"dot_scaled: out_dtype is {out_dtype}; only float32 is supported")
     a, b = _scaled_operand(lhs, lhs_format, "lhs"), _scaled_operand(rhs, rhs_format, "rhs")
-    rows, columns = a.type.shape[-2], b.type.shape[-1]
-    if lhs_format == "e2m1" and not lhs_k_pack:
-        rows *= 2
-    if rhs_format == "e2m1" and not rhs_k_pack:
-        columns *= 2
-    type = block_type(float32, [*a.type.shape[:-2], rows, columns])
+    left, right = (x.type.shape if x.type.is_block() else () for x in (a, b))
+    if len(left) != len(right) or len(left) not in (2, 3) or left[:-2] != right[:-2]:
+        raise ValueError(
+            f"Both inputs must be either 2D or 3D; (lhs: {list(left)} vs rhs: {list(right)})"
+        )
+    left = _unpacked(a, lhs_format, "lhs", -1, lhs_k_pack)
+    right = _unpacked(b, rhs_format, "rhs", -2, rhs_k_pack)
+    if left[-1] != right[-2]:
+        raise ValueError(
+            "Reduction dimension should pack the same number of elements; "
+            f"(lhs: {list(a.type.shape)} vs rhs: {list(b.type.shape)})"
+        )
+    type = block_type(float32, [*left[:-1], right[-1]])
     handle = emit(
         ttir.DotScaledOp, a.handle, b.handle, _accumulator(acc, type).handle,
-        _scale(lhs_scale, "lhs_scale"), _scale(rhs_scale, "rhs_scale"),
+        _scale(lhs_scale, "lhs_scale", left),
+        _scale(rhs_scale, "rhs_scale", (*right[:-2], right[-1], right[-2])),
         a_elem_type=ttir.ScaleFormat[lhs_format.upper()],
         b_elem_type=ttir.ScaleFormat[rhs_format.upper()],
         fastMath=bool(fast_math), lhs_k_pack=bool(lhs_k_pack), rhs_k_pack=bool(rhs_k_pack),
