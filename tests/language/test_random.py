@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
+from tests.conformance.support import build
 from tests.language.support import block, both, eager
-from tritium.errors import CompileTimeAssertionFailure
+from tests.support.agreement import run_all
+from tritium.errors import CompilationError, CompileTimeAssertionFailure
 from tritium.language.function import device_function as jit
+from tritium.runtime.jit import JITFunction
 
 
 def philox4x32(counter, key, rounds=10):
@@ -38,6 +41,72 @@ def test_bits(seed, offset):
     for i in range(8):
         counter = [(offset + i) & 0xFFFFFFFF, (offset + i) >> 32, 0, 0]
         assert found[:, i].tolist() == philox4x32(counter, key)
+
+
+SEEDS = [0, 1, 42, 2**31, 2**32 + 7, 0xFCAFEB0BA, 2**63 - 1]
+
+
+def words(out, SEED: tl.constexpr, seed, seeds, first, BLOCK: tl.constexpr):
+    """By a constant seed, one that is an argument and one that is in memory; for offsets of 32 and
+    of 64 bits."""
+    i = tl.arange(0, BLOCK)
+    far = first.to(tl.int64) + i
+    a, b, c, d = tl.randint4x(seed, far)
+    tl.store(out + i, tl.randint(SEED, far))
+    tl.store(out + BLOCK + i, a)
+    tl.store(out + 2 * BLOCK + i, tl.randint(tl.load(seeds), far))
+    tl.store(out + 3 * BLOCK + i, b)
+    tl.store(out + 4 * BLOCK + i, c)
+    tl.store(out + 5 * BLOCK + i, d)
+    tl.store(out + 6 * BLOCK + i, tl.randint(SEED, i))
+    tl.store(out + 7 * BLOCK + i, tl.randint(seed, i, n_rounds=4))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bits_of_compiled_streams(seed):
+    for first in (0, 2**32 - 5, 2**40 + 1, -3):
+        found = run_all(words, out=np.zeros((8, 16), np.uint32), SEED=seed, seed=seed,
+                        seeds=np.array([seed]), first=first, BLOCK=16)["out"]  # fmt: skip
+        key = [seed & 0xFFFFFFFF, seed >> 32]
+        wide = [(first + i) % 2**64 for i in range(16)]
+        expected = np.array([philox4x32([n & 0xFFFFFFFF, n >> 32, 0, 0], key) for n in wide]).T
+        for row, number in ((0, 0), (1, 0), (2, 0), (3, 1), (4, 2), (5, 3)):
+            np.testing.assert_array_equal(found[row], expected[number])
+        near = [philox4x32([i, 0, 0, 0], key)[0] for i in range(16)]
+        np.testing.assert_array_equal(found[6], near)
+        few = [philox4x32([i, 0, 0, 0], key, 4)[0] for i in range(16)]
+        np.testing.assert_array_equal(found[7], few)
+
+
+def test_negative_seeds_are_extended():
+    """A seed of 32 bits and the same number in 64 make one stream."""
+    def kernel(out, narrow, wide):
+        i = tl.arange(0, 8)
+        tl.store(out + i, tl.randint(tl.load(narrow), i))
+        tl.store(out + 8 + i, tl.randint(tl.load(wide), i))
+
+    found = run_all(kernel, out=np.zeros(16, np.uint32), narrow=np.int32([-2]), wide=np.int64([-2]))
+    key = [0xFFFFFFFE, 0xFFFFFFFF]
+    expected = [philox4x32([i, 0, 0, 0], key)[0] for i in range(8)]
+    np.testing.assert_array_equal(found["out"], expected + expected)
+
+
+@pytest.mark.parametrize("seed", [0, 42, 0xFCAFEB0BA])
+def test_compiled_numbers_are_uniform(seed):
+    """Kolmogorov and Smirnov; and what the extreme words become."""
+    def kernel(out, ends, seed, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out + i, tl.rand(seed, i))
+        four = tl.arange(0, 4)
+        extremes = tl.where(four < 2, 0x7FFFFFFF + four, (four - 3).to(tl.uint32)).to(tl.uint32)
+        tl.store(ends + four, tl.uint_to_uniform_float(extremes))
+
+    out, ends = np.zeros(1 << 16, np.float32), np.zeros(4, np.float32)
+    found = run_all(kernel, out=out, ends=ends, seed=seed, N=1 << 16)
+    u = np.sort(found["out"])
+    assert u[0] >= 0 and u[-1] < 1
+    assert np.abs(u - np.arange(len(u)) / len(u)).max() < 0.01
+    assert (found["ends"] < 1).all() and found["ends"][:2].min() > 0.9999999
 
 
 def test_rounds():
@@ -97,3 +166,16 @@ def test_wrong_seeds():
         for seed in (1.5, block([1.0, 2.0], tl.float32), block([1, 2]), pointer):
             with pytest.raises(CompileTimeAssertionFailure, match="seed must be a scalar integer"):
                 tl.rand(seed, at)
+
+
+@pytest.mark.parametrize("seed", ["seed", "1.5", "tl.load(seed).to(tl.float32)"])
+def test_wrong_seeds_of_kernels(seed):
+    lines = "def kernel(out, seed):", "i = tl.arange(0, 8)", f"tl.store(out + i, tl.rand({seed}, i))"
+    kernel = JITFunction(build("\n    ".join(lines)))
+    with pytest.raises(CompilationError) as raised:
+        kernel[(1,)](np.zeros(8, np.float32), np.zeros(1, np.int32))
+    assert "at 3:22" in str(raised.value)
+    error = raised.value
+    while error.__cause__ is not None:
+        error = error.__cause__
+    assert "seed must be a scalar integer" in str(error)
