@@ -15,6 +15,7 @@ import numpy as np
 
 import tritium
 from tritium import knobs
+from tritium.backends.allocation import set_allocator
 from tritium.runtime.jit import JITFunction
 from tritium.target import GPUTarget
 
@@ -73,6 +74,10 @@ class Moved:
 
             moved: dict[int, tuple[np.ndarray, Any]] = {}
             given = self._move(args, moved), {k: self._move(v, moved) for k, v in kwargs.items()}
+            # Kernels that make descriptors need memory for their tensor maps.
+            set_allocator(lambda size, alignment, stream: torch.empty(
+                size, dtype=torch.int8, device="cuda"
+            ))  # fmt: skip
             with knobs.language.scope():
                 knobs.language.fp32_default = "ieee"  # as the other ways compute
                 kernel = self._fn[grid](*given[0], **given[1])

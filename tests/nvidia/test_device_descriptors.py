@@ -1,0 +1,210 @@
+"""Descriptors that kernels make: tensor maps and bulk copies in PTX, and what the ttgir means."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.nvidia.descriptor_cases import Case, cases, type_name
+from tests.nvidia.support import in_order
+from tritium.backends.nvidia import ptx
+from tritium.compiler import ASTSource
+from tritium.ir.parsing import parse_module
+from tritium.ops.evaluation import Evaluator, Memory
+from tritium.target import GPUTarget
+
+CASES = cases()
+ASSEMBLE = ptx.assemble
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_ptxas() -> Any:
+    """PTX is assembled by a test of its own."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(ptx, "assemble", lambda text, arguments: (text.encode() + b"\0", ""))
+    yield
+    patch.undo()
+
+
+def compiled(fn: Any, signature: dict[str, str], constants: Any, arch: int, **options: Any) -> Any:
+    source = ASTSource(fn, signature, constants)
+    return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+
+
+@cache
+def kernel_of(name: str, arch: int) -> Any:
+    case = CASES[name]
+    types = {
+        n: f"*{type_name(v)}" if isinstance(v, np.ndarray) else "i32"
+        for n, v in case.arguments.items()
+    }
+    return compiled(case.kernel, types | dict.fromkeys(case.constants, "constexpr"),
+                    case.constants, arch, **case.options)  # fmt: skip
+
+
+def run(kernel: Any, case: Case) -> None:
+    """Run a kernel's ttgir on NumPy, on copies of the case's arrays, and compare."""
+    module = parse_module(kernel.asm["ttgir"])
+    module.verify()
+    before = {n: v.copy() for n, v in case.arguments.items() if isinstance(v, np.ndarray)}
+    arrays = {n: case.arguments[n] for n in before}
+    values = [
+        np.uint64(v.ctypes.data) if isinstance(v, np.ndarray) else np.int32(v)
+        for v in case.arguments.values()
+    ]
+    memory = Memory([(a.ctypes.data, a.nbytes) for a in arrays.values()])
+    Evaluator(module, memory).launch(case.kernel.__name__, values, case.grid)
+    found = {n: arrays[n].copy() for n in case.want}
+    for name, contents in before.items():
+        arrays[name][...] = contents
+    for name, want in case.want.items():
+        compare(found[name], want, case.tolerance)
+
+
+def compare(found: np.ndarray, want: np.ndarray, tolerance: float) -> None:
+    """Equal, NaN to NaN; or close."""
+    if want.dtype.kind in "iu":
+        np.testing.assert_array_equal(found, want)
+    else:
+        f, w = found.astype(np.float64), want.astype(np.float64)
+        np.testing.assert_allclose(f, w, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
+    """Each op that makes a descriptor has a map of 128 bytes; what is computed is right."""
+    case, kernel = CASES[name], kernel_of(name, 90)
+    assert kernel.metadata.global_scratch_size == 128 * case.maps
+    assert kernel.metadata.global_scratch_align == (128 if case.maps else 1)
+    assert ("cp.async.bulk.tensor" in kernel.asm["ptx"]) == bool(case.maps)
+    assert ("tensormap.cp_fenceproxy" in kernel.asm["ptx"]) == bool(case.maps)
+    run(kernel, case)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ampere_uses_pointers(name: str, fresh_cache: Path):
+    if re.fullmatch("(min|max) b?f.*16", name):
+        with pytest.raises(NotImplementedError, match=r"m(in|ax) of 16 bits"):
+            kernel_of(name, 80)
+        return
+    kernel = kernel_of(name, 80)
+    assert kernel.metadata.global_scratch_size == 0
+    assert "tensormap" not in kernel.asm["ptx"] and "bulk" not in kernel.asm["ptx"]
+    run(kernel, CASES[name])
+
+
+ASSEMBLED = [
+    name for name in CASES
+    if CASES[name].kernel.__name__ not in ("copy_block", "combine_blocks")
+    or name.endswith(("-2 to 3", "nan", "many rows", "u64", "bf16"))
+]  # fmt: skip
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize("arch", [90, 100])
+@pytest.mark.parametrize("name", ASSEMBLED)
+def test_ptxas_takes_it(name: str, arch: int, fresh_cache: Path):
+    binary, _ = ASSEMBLE(kernel_of(name, arch).asm["ptx"], ptx.ptxas_arguments(arch))
+    assert binary[:4] == b"\x7fELF"
+
+
+def test_the_map_is_made_in_shared_memory_and_released():
+    """Warp 0 fills it in and copies it, the first thread acquires it and starts the copies."""
+    text = kernel_of("rank 3, -2 to 3", 90).asm["ptx"]
+    fields = ["global_address", "rank", *["box_dim"] * 3, *["global_dim"] * 3,
+              *["global_stride"] * 2, *["element_stride"] * 3, "elemtype", "interleave_layout",
+              "swizzle_mode", "fill_mode"]  # fmt: skip
+    made = [
+        r"st\.shared\.b32 \[%r\d+\], 0;", r"bar\.warp\.sync",
+        *(rf"tensormap\.replace\.tile\.{field}\.shared::cta\.b1024" for field in fields),
+        r"tensormap\.cp_fenceproxy\.global\.shared::cta\.tensormap::generic\.release\.gpu\.sync"
+        r"\.aligned \[%rd\d+\], \[%r\d+\], 128;",
+        r"fence\.proxy\.tensormap::generic\.acquire\.gpu \[%rd\d+\], 128;",
+    ]
+    in_order(text, *made, *made, r"cp\.async\.bulk\.tensor\.3d\.shared::cluster",
+             r"cp\.async\.bulk\.tensor\.3d\.global\.shared::cta\.bulk_group",
+             r"cp\.async\.bulk\.commit_group", r"cp\.async\.bulk\.wait_group\.read 0")  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "elements", "fill"), [
+    ("fp8e5", 0, 0), ("u16", 1, 0), ("u32", 2, 0), ("i32", 3, 0), ("u64", 4, 0), ("i64", 5, 0),
+    ("fp16", 6, 0), ("fp32, nan", 7, 1), ("fp64, nan", 9, 1), ("bf16", 10, 0),
+])  # fmt: skip
+def test_types_of_elements(name: str, elements: int, fill: int):
+    text = kernel_of(name, 90).asm["ptx"]
+    assert re.search(rf"tile\.elemtype\.shared::cta\.b1024\.b32 \[%r\d+\], {elements};", text)
+    assert re.search(rf"tile\.fill_mode\.shared::cta\.b1024\.b32 \[%r\d+\], {fill};", text)
+
+
+@pytest.mark.parametrize("kind", ["add", "min", "max", "and", "or", "xor"])
+def test_sums_are_done_by_the_copy_engine(kind: str):
+    text = kernel_of(f"{kind} u32", 90).asm["ptx"]
+    in_order(text, rf"cp\.reduce\.async\.bulk\.tensor\.2d\.global\.shared::cta\.{kind}\.bulk_group",
+             r"cp\.async\.bulk\.commit_group", r"cp\.async\.bulk\.wait_group\.read 0")  # fmt: skip
+    assert "atom" not in text and "red.global" not in text
+
+
+def test_products_are_loaded_ahead_through_maps_made_once():
+    kernel = kernel_of("product", 90)
+    text = kernel.asm["ttgir"]
+    assert text.count("ttng.tensormap_create") == 3
+    assert text.index("scf.for") > text.rindex("ttng.tensormap_create"), "before the loops"
+    assert "3x64x32xf16" in text, "a ring of three buffers"
+
+
+@tritium.jit
+def host_and_device(desc, o, N):
+    made = tl.make_tensor_descriptor(o, [N], [1], [64])
+    made.store([0], load_both(desc, 0) + load_both(made, 64))
+    desc.atomic_add([64], made.load([0]))
+
+
+@tritium.jit(noinline=True)
+def load_both(desc, i):
+    return desc.load([i])
+
+
+def test_descriptors_of_the_host_and_of_the_kernel_are_the_same_to_functions():
+    """A function takes the address of a map, wherever that is."""
+    signature = {"desc": "tensordesc<fp32[64]>", "o": "*fp32", "N": "i32"}
+    kernel = compiled(host_and_device, signature, {}, 90)
+    assert kernel.metadata.global_scratch_size == 128
+    assert kernel.metadata.tensordesc_meta[0]["elem_type"] == 7
+    text = kernel.asm["ptx"]
+    assert len(re.findall(r"cp\.async\.bulk\.tensor\.1d\.shared", text)) >= 2
+    assert "cp.reduce.async.bulk.tensor.1d" in text
+    plain = compiled(host_and_device, signature, {}, 80)
+    assert plain.metadata.tensordesc_meta == [None] and "bulk" not in plain.asm["ptx"]
+
+
+@tritium.jit
+def too_large(a, o, N):
+    s = tl.make_tensor_descriptor(a, [N, N], [N, 1], [512, 256])
+    t = tl.make_tensor_descriptor(o, [N, N], [N, 1], [8, 8])
+    t.store([0, 0], tl.sum(s.load([0, 0])).to(tl.float32) + tl.zeros([8, 8], tl.float32))
+
+
+def test_blocks_larger_than_shared_memory_go_through_pointers():
+    kernel = compiled(too_large, {"a": "*fp32", "o": "*fp32", "N": "i32"}, {}, 90)
+    assert kernel.metadata.global_scratch_size == 128
+
+
+@tritium.jit
+def two_paddings(a, o, N, n):
+    d = tl.make_tensor_descriptor(a, [N, N], [N, 1], [1, 16], "zero")
+    if n > 0:
+        d = tl.make_tensor_descriptor(a, [N, N], [N, 1], [1, 16], "nan")
+    tl.store(o + tl.arange(0, 16), tl.sum(d.gather(tl.arange(0, 8), 0), 0))
+
+
+def test_pointers_with_two_paddings_are_not_built():
+    signature = {"a": "*fp32", "o": "*fp32", "N": "i32", "n": "i32"}
+    with pytest.raises(NotImplementedError, match="zeros in the place of one that pads with NaN"):
+        compiled(two_paddings, signature, {}, 90)
