@@ -170,11 +170,11 @@ def test_wrong_seeds():
 
 @pytest.mark.parametrize("seed", ["seed", "1.5", "tl.load(seed).to(tl.float32)"])
 def test_wrong_seeds_of_kernels(seed):
-    lines = "def kernel(out, seed):", "i = tl.arange(0, 8)", f"tl.store(out + i, tl.rand({seed}, i))"
+    lines = "def kernel(o, seed):", "i = tl.arange(0, 8)", f"tl.store(o + i, tl.rand({seed}, i))"
     kernel = JITFunction(build("\n    ".join(lines)))
     with pytest.raises(CompilationError) as raised:
         kernel[(1,)](np.zeros(8, np.float32), np.zeros(1, np.int32))
-    assert "at 3:22" in str(raised.value)
+    assert "at 3:20" in str(raised.value)
     error = raised.value
     while error.__cause__ is not None:
         error = error.__cause__
