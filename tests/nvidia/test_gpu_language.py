@@ -174,6 +174,55 @@ def test_scaled_products_are_exact(torch: Any):
 
 
 @tritium.jit
+def multiply(
+    a, b, c, K, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr,
+    COMPUTED: tl.constexpr,
+):  # fmt: skip
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    total = tl.zeros((B, M, N), c.dtype.element_ty) if B else tl.zeros((M, N), c.dtype.element_ty)
+    for i in range(0, K, BK):
+        p = a + m[:, None] * K + (i + k)[None, :]
+        q = b + (i + k)[:, None] * N + n[None, :]
+        if B:
+            p = p[None] + tl.arange(0, B)[:, None, None] * M * K
+            q = q[None] + tl.arange(0, B)[:, None, None] * K * N
+        x, y = tl.load(p), tl.load(q)
+        if COMPUTED:
+            x, y = x + 1, y * 2
+        total = tl.dot(x, y, total, input_precision="ieee", out_dtype=c.dtype.element_ty)
+    o = c + m[:, None] * N + n[None, :]
+    if B:
+        o = o[None] + tl.arange(0, B)[:, None, None] * M * N
+    tl.store(o, total)
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "result", "shape"),
+    [("float32", "float32", (0, 128, 128, 32)), ("float32", "float32", (0, 128, 64, 64)),
+     ("float32", "float32", (0, 16, 256, 64)), ("float32", "float32", (0, 64, 16, 128)),
+     ("float32", "float32", (0, 32, 32, 16)), ("float32", "float32", (2, 64, 64, 64)),
+     ("float64", "float64", (0, 64, 64, 32)), ("float16", "float32", (0, 8, 128, 256)),
+     ("int8", "int32", (0, 8, 128, 256))],
+)  # fmt: skip
+def test_products_without_tensor_cores(
+    torch: Any, dtype: str, result: str, shape: tuple[int, ...], computed: bool, stages: int
+):
+    """Sums of small integers are exact."""
+    batches, m, n, k = shape
+    lead, depth = (batches,) if batches else (), 3 * k
+    a, b = (
+        torch.randint(-3, 4, (*lead, *s), device="cuda").to(getattr(torch, dtype))
+        for s in ((m, depth), (depth, n))
+    )
+    c = torch.zeros(*lead, m, n, dtype=getattr(torch, result), device="cuda")
+    multiply[(1,)](a, b, c, depth, B=batches, M=m, N=n, BK=k, COMPUTED=computed, num_stages=stages)
+    left, right = a.double() + computed, b.double() * (1 + computed)
+    assert torch.equal(c.double(), left @ right)
+
+
+@tritium.jit
 def atomics(x, p, KIND: tl.constexpr, n: tl.constexpr):
     i = tl.arange(0, n)
     v = tl.load(x + i)

@@ -151,6 +151,8 @@ def test_mma_sync():
         ("fadd", "f32", "atom.relaxed.gpu.global.add.f32"),
         ("max", "i32", "atom.relaxed.gpu.global.max.s32"),
         ("exch", "i32", "atom.relaxed.gpu.global.exch.b32"),
+        ("umin", "i16", "atom.relaxed.gpu.global.cas.b32"),
+        ("max", "i16", "atom.relaxed.gpu.global.cas.b32"),
     ],
 )
 def test_atomic_of_a_tile(kind: str, element: str, instruction: str):

@@ -11,6 +11,7 @@ from tritium.passes.ttgir import (
     DescriptorsToTMA,
     MatchClusters,
     Pipeline,
+    StageOperands,
 )
 from tritium.passes.ttir import (
     CSE,
@@ -68,6 +69,7 @@ def ttgir(
         CSE(),
         LICM(),
         Pipeline(num_stages=num_stages),
+        StageOperands(),
         DescriptorsToTMA(),
         Canonicalize(),
         CSE(),

@@ -8,13 +8,14 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
 from tritium.passes.ttgir.match_clusters import MatchClusters
 from tritium.passes.ttgir.pipeline import Pipeline
+from tritium.passes.ttgir.stage_operands import StageOperands
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
-    MatchClusters, Pipeline,
+    MatchClusters, Pipeline, StageOperands,
 )  # fmt: skip
 
 __all__ = [
     "PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR",
-    "DescriptorsToTMA", "MatchClusters", "Pipeline",
+    "DescriptorsToTMA", "MatchClusters", "Pipeline", "StageOperands",
 ]  # fmt: skip

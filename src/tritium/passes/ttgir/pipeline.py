@@ -167,14 +167,19 @@ def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
             kind: Any = user.results[0].type
             return kind.encoding, stages
     kind = load.results[0].type
+    feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
+    return operand_encoding(kind, feeds_dot), stages - 1
+
+
+def operand_encoding(kind: Any, swizzled: bool = True) -> SwizzledSharedEncoding:
+    """The encoding of shared memory for a tile, fastest along the same axis; `swizzled`: an
+    operand's, of which other parts are read together than are written."""
     shape = ir.shape_of(kind)
     order, cluster = order_of(encoding_of(kind), shape), encoding_of(kind).get("CGALayout")
-    feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
-    if not feeds_dot or len(shape) != 2:
-        plain = SwizzledSharedEncoding.make(
+    if not swizzled or len(shape) != 2:
+        return SwizzledSharedEncoding.make(
             vec=1, perPhase=1, maxPhase=1, order=order, CGALayout=cluster
         )
-        return plain, stages - 1
     size, shape = max(ir.bit_width(kind) // 8, 1), part_of(cluster, shape)
     row = shape[order[0]] * size
     vec, per_phase = 16 // size, max(1, 128 // row)
@@ -182,7 +187,7 @@ def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
     return SwizzledSharedEncoding.make(
         vec=min(vec, shape[order[0]]), perPhase=per_phase, maxPhase=phases, order=order,
         CGALayout=cluster,
-    ), stages - 1
+    )
 
 
 def _computable_ahead(loop: ForOp, load: Operation) -> bool:

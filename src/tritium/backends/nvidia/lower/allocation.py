@@ -14,6 +14,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.nvidia.lower.shared import buffer_bytes
+from tritium.ir.layouts.encodings import NVMMASharedEncoding
 
 VIEWS = frozenset({
     "ttg.memdesc_index", "ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reinterpret",
@@ -51,9 +52,13 @@ class Allocation:
         return self.places[self.of[value]]
 
 
-def _alignment(size: int) -> int:
-    """Of an allocation; the smallest ones are mbarriers, the scratch of ops is aligned to 16."""
-    return ALIGNMENT if size >= ALIGNMENT else BULK_ALIGNMENT if size >= 16 else 16
+def _alignment(type: Any) -> int:
+    """Of an allocation; the smallest ones are mbarriers, the scratch of ops is aligned to 16. What
+    the hardware swizzles starts where the pattern does, after eight rows: it looks at addresses."""
+    size, least = buffer_bytes(type), 16
+    if isinstance(type.encoding, NVMMASharedEncoding):
+        least = 8 * type.encoding.get("swizzlingByteWidth")
+    return max(least, ALIGNMENT if size >= ALIGNMENT else BULK_ALIGNMENT if size >= 16 else 16)
 
 
 def is_memory(value: SSAValue) -> bool:
@@ -70,8 +75,9 @@ def allocate(blocks: list[Block], scratch: Callable[[Any], int]) -> Allocation:
     for op, first in finder.position.items():
         if op.name == "ttg.local_alloc":
             last = max(first, finder.last.get(op, first))
-            size = buffer_bytes(op.results[0].type)
-            wanted.append((op, size, _alignment(size), first, last))
+            type = op.results[0].type
+            size = buffer_bytes(type)
+            wanted.append((op, size, _alignment(type), first, last))
         elif (size := scratch(op)) > 0:
             map = op.name == "ttng.tensormap_create"
             small = size <= SMALL and not map

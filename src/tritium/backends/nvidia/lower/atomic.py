@@ -38,6 +38,8 @@ _INSTRUCTION = {
 _FLOAT_SUM = {
     "half": "add.noftz.f16", "bfloat": "add.noftz.bf16", "float": "add.f32", "double": "add.f64",
 }  # fmt: skip
+_BY_EXCHANGE = {"min.s16": "min", "max.s16": "max", "min.u16": "umin", "max.u16": "umax"}
+"""LLVM's names of what the hardware has for 32 and 64 bits alone; 16-bit floats come as integers."""
 _CODE = {16: "h", 32: "r", 64: "l"}
 
 
@@ -137,11 +139,13 @@ def _instruction(
     """What memory held; zero where the condition does not hold. (LLVM's own instructions drop the
     memory semantics on this target.)"""
     type = operands[0].type
-    if type == "bfloat" and name.startswith("add") and c.arch < 90:
-        return _bfloat_sum(c, op, pointer, operands[0], condition)
     bits = bits_of(type)
+    if type == "bfloat" and name.startswith("add") and c.arch < 90:
+        return _exchanged(c, op, "fadd", pointer, operands[0], condition)
+    if bits == 16 and name in _BY_EXCHANGE:
+        return _exchanged(c, op, _BY_EXCHANGE[name], pointer, operands[0], condition)
     if bits not in _CODE or (bits == 16 and not name.startswith(("add.noftz", "cas"))):
-        raise c.unsupported(op, f"{name.split('.')[0]} of {bits} bits")
+        raise c.unsupported(op, f"{name.partition('.')[0]} of {bits} bits")
     word, code = f"i{bits}", _CODE[bits]
     arguments = [pointer, *(c.as_type(v, word) for v in operands)]
     constraints = [f"={code}", "l", *[code] * len(operands)]
@@ -157,23 +161,24 @@ def _instruction(
     return c.as_type(old, type)
 
 
-def _bfloat_sum(
-    c: Context, op: Any, pointer: Value, value: Value, condition: Value | None
+def _exchanged(
+    c: Context, op: Any, operation: str, pointer: Value, value: Value, condition: Value | None
 ) -> Value:
-    """By a loop that compares and exchanges, which LLVM writes."""
-    f, before = c.f, c.f.block
-    then, done = f.new_label("sum"), f.new_label("summed")
+    """What the hardware has no instruction for: by a loop that compares and exchanges, which LLVM
+    writes."""
+    f, before, type = c.f, c.f.block, value.type
+    then, done = f.new_label("exchange"), f.new_label("exchanged")
     if condition is None:
         condition = const("i1", 1)
     f.branch_if(condition, then, done)
     f.label(then)
     scope = {"gpu": 'syncscope("device") ', "cta": 'syncscope("block") '}.get(_SCOPE[op.scope], "")
     order = {"relaxed": "monotonic"}.get(_SEMANTIC[op.sem], _SEMANTIC[op.sem])
-    old = f.emit("bfloat", f"atomicrmw fadd {pointer}, {value} {scope}{order}")
+    old = f.emit(type, f"atomicrmw {operation} {pointer}, {value} {scope}{order}")
     end = f.block
     f.branch(done)
     f.label(done)
-    return f.phi("bfloat", [(old, end), (const("bfloat", 0.0), before)]).value
+    return f.phi(type, [(old, end), (const(type, 0 if type[0] == "i" else 0.0), before)]).value
 
 
 def _share(c: Context, op: Any, type: Any, value: Value, first: Value) -> Value:

@@ -233,11 +233,19 @@ class Context:
         return result
 
     def pointers(
-        self, base: Value, place: LinearLayout, registers: Sequence[int], element: str
-    ) -> list[Value]:
+        self, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
+        moved: tuple[Value | None, int] = (None, 0),
+    ) -> list[Value]:  # fmt: skip
         """Where some registers are in shared memory, `place` being the offsets in elements: what
-        the thread does not change is left to the instructions' immediate offsets."""
+        the thread does not change is left to the instructions' immediate offsets.
+
+        `moved`: what is to be XORed to all offsets, and the bits that this can set.
+        """
         part, reached = self.thread_part(place)
+        further, bits = moved
+        if further is not None:
+            part = self.merge(part, further, bool(reached & bits))
+            reached |= bits
         columns, size = place.columns_of(REGISTER), max(bits_of(element) // 8, 1)
         starts: dict[int, Value] = {}
         result: list[Value] = []

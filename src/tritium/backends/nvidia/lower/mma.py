@@ -1,13 +1,12 @@
-"""`tt.dot` on registers: tensor cores (`mma.sync`) or one multiplication at a time."""
+"""`tt.dot` on registers: tensor cores (`mma.sync`), or one multiplication at a time (`fma`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower.casts import FORMATS, float_from
-from tritium.backends.nvidia.lower.context import Context, Tile, layout_of
+from tritium.backends.nvidia.lower import fma
+from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
-from tritium.backends.nvidia.lower.types import value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding, NvidiaMmaEncoding
 from tritium.lowering.llvm import Value
@@ -28,7 +27,7 @@ def dot(c: Context, op: Any) -> None:
     if isinstance(encoding, NvidiaMmaEncoding) and encoding.version == 2:
         _mma_sync(c, op)
     elif isinstance(encoding, BlockedEncoding):
-        _fma(c, op)
+        fma.multiply(c, op)
     else:
         raise c.unsupported(op, f"a result in {encoding}")
 
@@ -101,39 +100,3 @@ def _instruction(
     done = c.asm(struct, text, ",".join(constraints), *a, *b, *acc, effects=False)
     parts = c.members(done, [kind] * n)
     return c.unpack(parts, "half") if held == "half" else parts
-
-
-def _fma(c: Context, op: Any) -> None:
-    """Every thread has whole rows of a and columns of b for its elements of the result."""
-    result = op.results[0].type
-    out = list(c.tile(op.c))
-    a, b = (_as_wide(c, c.tile(v), v.type, ir.element_type(result)) for v in (op.a, op.b))
-    places = [
-        {p: i for i, p in enumerate(register_coordinates(layout_of(t)))}
-        for t in (op.a.type, op.b.type)
-    ]
-    depth = ir.shape_of(op.a.type)[-1]
-    for register, (*batch, m, n) in enumerate(register_coordinates(layout_of(result))):
-        total = out[register]
-        for k in range(depth):
-            left, right = a[places[0][(*batch, m, k)]], b[places[1][(*batch, k, n)]]
-            total = _multiply_add(c, left, right, total)
-        out[register] = total
-    c.set(op.results[0], out)
-
-
-def _as_wide(c: Context, tile: Tile, type: ir.Type, wanted: ir.Type) -> list[Value]:
-    """An operand's registers in the type of the sum."""
-    if ir.is_integer(wanted):
-        return [c.f.cast("sext", v, value_type(wanted)) for v in tile]
-    source, target = FORMATS[ir.element_type(type)], FORMATS[wanted]
-    known = {v: float_from(c, v, source, target) for v in dict.fromkeys(tile)}
-    return [known[v] for v in tile]
-
-
-def _multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
-    if total.type[0] == "i":
-        return c.f.op("add", c.f.op("mul", a, b), total)
-    return c.f.fma(a, b, total)
-
-

@@ -22,6 +22,7 @@ from tritium.backends.nvidia.lower.access import (
 from tritium.backends.nvidia.lower.context import Context, Memory, Tile, bits_of, layout_of
 from tritium.backends.nvidia.lower.shape import in_thread, moved_registers
 from tritium.backends.nvidia.lower.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
+from tritium.backends.nvidia.lower.slabs import feeds_slabs
 from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts import fragments
@@ -85,7 +86,7 @@ def load_tile(
     pointers = c.pointers(base, place, [g[0] for g in groups], element)
     loaded: dict[int, Value] = {}
     for group, pointer in zip(groups, pointers, strict=True):
-        loaded.update(zip(group, _read(c, pointer, element, len(group), type), strict=True))
+        loaded.update(zip(group, read(c, pointer, element, len(group), type), strict=True))
     free = tile.free_variables().get(REGISTER, 0)
     return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 
@@ -109,6 +110,9 @@ def deallocate(c: Context, op: Any) -> None:
 @lowers(NVIDIA, ttgir.LocalLoadOp)
 def local_load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
+    if feeds_slabs(c, op):
+        c.set(op.results[0], memory)
+        return
     tile = layout_of(type)
     place = place_in(tile, memory.type)
     c.set(op.results[0], load_tile(c, tile, place, memory.address, type))
@@ -201,7 +205,8 @@ def conversion_bytes(op: Any) -> int:
     return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
 
 
-def _read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:
+def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:
+    """Neighbours of a tile of this type in shared memory."""
     word = word_type(element, count)
     words = bits_of(element) * count // bits_of(word)
     held = f"<{words} x {word}>" if words > 1 else word
