@@ -45,6 +45,7 @@ def dropout(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
 def matmul(
     a_ptr, b_ptr, c_ptr, M, N, K, a_m, a_k, b_k, b_n, c_m, c_n,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    PRECISION: tl.constexpr = None,
 ):  # fmt: skip
     """c = a @ b with strides `a_m`, ...; tiles in groups of GROUP rows, for the second-level
     cache."""
@@ -63,7 +64,7 @@ def matmul(
     for i in range(0, tl.cdiv(K, BK)):
         a = tl.load(a_ptrs, mask=k[None, :] < K - i * BK, other=0.0)
         b = tl.load(b_ptrs, mask=k[:, None] < K - i * BK, other=0.0)
-        acc = tl.dot(a, b, acc)
+        acc = tl.dot(a, b, acc, input_precision=PRECISION)
         a_ptrs += BK * a_k
         b_ptrs += BK * b_k
     m = tile_m * BM + tl.arange(0, BM)

@@ -1,4 +1,4 @@
-"""Kernels that the tensor cores limit: matmul in fp16 and fp8, attention."""
+"""Products: matmul in fp16, fp8 and fp32, attention."""
 
 from __future__ import annotations
 
@@ -54,12 +54,22 @@ def matmul_mma() -> None:
         _product(f"matmul mma.sync {size}", a, b, a @ b, tiles, 2e-3, arch="sm80")
 
 
+def matmul_ieee() -> None:
+    """fp32 as it is, which the tensor cores do not multiply."""
+    size = 2048
+    a, b = (torch.randn(size, size, device="cuda") for _ in range(2))
+    tiles = ((128, 128, 32, 8, 3), (128, 128, 32, 4, 3), (128, 128, 64, 8, 2), (128, 64, 32, 4, 3),
+             (64, 64, 32, 4, 3))  # fmt: skip
+    _product(f"matmul fp32 ieee {size}", a, b, a @ b, tiles, 1e-5, PRECISION="ieee")
+
+
 def _product(
     name: str, a: torch.Tensor, b: torch.Tensor, want: torch.Tensor,
     tiles: tuple[tuple[int, ...], ...], tolerance: float, **more: str,
 ) -> None:  # fmt: skip
     (m, k), n = a.shape, b.shape[1]
-    out = torch.empty(m, n, device="cuda", dtype=torch.float16)
+    kind = torch.float32 if a.dtype == torch.float32 else torch.float16
+    out = torch.empty(m, n, device="cuda", dtype=kind)
     flops = 2.0 * m * n * k
     arguments = (a, b, out, m, n, k, *a.stride(), *b.stride(), *out.stride())
     for index, (bm, bn, bk, warps, stages) in enumerate(tiles):
@@ -67,7 +77,7 @@ def _product(
             "matmul", _grid(m, n, bm, bn), *arguments, BM=bm, BN=bn, BK=bk, GROUP=8,
             num_warps=warps, num_stages=stages, **more,
         )  # fmt: skip
-        if index == 0 and a.dtype == torch.float16:
+        if index == 0 and a.dtype == kind:
             calls["torch"] = partial(torch.matmul, a, b, out=out)
         title = f"{name}, {bm}x{bn}x{bk} w{warps} s{stages}"
         compare(title, "TFLOP/s", flops, calls, out, want, tolerance)

@@ -32,6 +32,7 @@ PARTS = {
     "fp8": gpu_products.matmul_fp8,
     "odd": gpu_products.matmul_odd,
     "mma": gpu_products.matmul_mma,
+    "ieee": gpu_products.matmul_ieee,
     "attention": gpu_products.attention,
     "ttgir": gpu_products.from_ir,
     "launch": gpu_memory.launch_cost,
