@@ -30,6 +30,7 @@ KERNELS: dict[str, tuple[str, dict[str, int]]] = {
     "described": ("tensordesc<fp16[128,64]> tensordesc<fp16[64,64]> tensordesc<fp16[128,64]> i32",
                   {"BM": 128, "BN": 64, "BK": 64}),
     "descriptor_sums": ("tensordesc<fp32[32,64]> *fp32", {"M": 32, "N": 64}),
+    "moving": ("*fp32 *fp32 *fp32 i32 i32", {"BM": 64, "BN": 32}),
     "attention": ("*fp16 *fp16 *fp16 *fp32 i32", {"M": 128, "N": 64, "D": 64}),
     "calls": ("*i32 *i32", {"N": 256}),
 }  # fmt: skip
@@ -99,6 +100,22 @@ def test_the_rows_of_a_product_are_split() -> None:
     assert meetings(text) == 0 and text.count("wgmma.mma_async") == 4
     assert "m64n128k16" in text
     assert kernel.metadata.shared == 3 * (64 * 64 + 64 * 128) * 2
+
+
+@pytest.mark.ptxas
+def test_each_block_copies_its_rows() -> None:
+    """The engine brings half of the left operand to each block, and all of the right one; the map
+    of the left one is of what one block copies."""
+    kernel = compiled("described", 2)
+    text = kernel.asm["ptx"]
+    assert meetings(text) == 0 and text.count("wgmma.mma_async") == 4
+    assert kernel.metadata.shared == 3 * ((64 * 64 + 64 * 64) * 2 + 8)
+    sizes = [meta["block_size"] for meta in kernel.metadata.tensordesc_meta]
+    assert sizes == [[64, 64], [64, 64], [64, 64]]
+    assert "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r" in text and ", 16384;" in text
+    shifted = re.findall(r"shl\.b32\s+(%r\d+), (%r\d+), 6;", text)
+    assert any("%cluster_ctarank" in line and source in line
+               for _, source in shifted for line in text.splitlines())  # fmt: skip
 
 
 @pytest.mark.ptxas

@@ -226,6 +226,44 @@ def test_products_of_descriptors(
         torch.testing.assert_close(c.double(), a.double() @ b.double().T, atol=5e-2, rtol=5e-3)
 
 
+@tritium.jit(noinline=True)
+def block_of(d, row, column):
+    return d.load([row, column])
+
+
+@tritium.jit
+def moving(x_ptr, y_ptr, o_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Descriptors that the kernel makes, one of which goes to a function; sums and maxima."""
+    x = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BM, BN])
+    y = tl.make_tensor_descriptor(y_ptr, [M, N], [N, 1], [BM, BN])
+    o = tl.make_tensor_descriptor(o_ptr, [M, N], [N, 1], [BM, BN])
+    row, column = tl.program_id(0) * BM, tl.program_id(1) * BN
+    total = block_of(x, row, column) + y.load([row, column])
+    o.store([row, column], total * 2 + tl.sum(total, 0)[None, :])
+    y.atomic_add([row, column], total)
+
+
+@pytest.mark.parametrize("num_ctas", [1, 2, 4])
+@pytest.mark.parametrize("block", [(64, 32), (2, 64), (1, 128)], ids=str)
+def test_descriptors_that_the_kernel_makes(
+    torch: Any, num_ctas: int, block: tuple[int, int]
+) -> None:
+    def memory(size: int, alignment: int, stream: Any) -> Any:
+        return torch.empty(size, device="cuda", dtype=torch.int8)
+
+    tritium.set_allocator(memory)
+    m, n = 3 * block[0] - (block[0] > 1), 2 * block[1] - 8
+    x, y = (torch.randint(0, 99, (m, n), device="cuda").float() for _ in range(2))
+    for _ in range(4):
+        o, z = torch.full_like(x, float("nan")), y.clone()
+        moving[3, 2](x, z, o, m, n, *block, num_ctas=num_ctas)
+        total = torch.zeros(3 * block[0], n, device="cuda")
+        total[:m] = x + y
+        sums = total.reshape(3, block[0], n).sum(1).repeat_interleave(block[0], 0)[:m]
+        assert torch.equal(o, 2 * (x + y) + sums)
+        assert torch.equal(z, x + 2 * y)
+
+
 @tritium.jit
 def descriptor_sums(d, x_ptr, M: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]

@@ -11,18 +11,23 @@ from tests.ir.test_reference_runs import CASES, REFERENCE, Kernel
 from tritium.passes import PassManager, pipelines
 
 
-def lowered(name: str, capability: int, num_warps: int, num_stages: int) -> Any:
+def lowered(
+    name: str, capability: int, num_warps: int, num_stages: int, num_ctas: int = 1
+) -> Any:
     """The kernel of the corpus, brought to ttgir."""
     kernel = Kernel(REFERENCE / f"{name}.source.ttir")
-    passes = [*pipelines.ttir(), *pipelines.ttgir(capability, num_warps, num_stages)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(capability, num_warps, num_stages, num_ctas)]
     PassManager(passes, verify_each=True).run(kernel.module)
     kernel.module.verify()
     return kernel
 
 
-@pytest.mark.parametrize("capability,num_warps,num_stages", [(90, 4, 3), (80, 8, 2), (90, 1, 1)])
+@pytest.mark.parametrize(
+    "capability,num_warps,num_stages,num_ctas",
+    [(90, 4, 3, 1), (80, 8, 2, 1), (90, 1, 1, 1), (90, 4, 3, 2), (100, 4, 2, 8)],
+)
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_ttgir_runs_on_arrays(
-    name: str, capability: int, num_warps: int, num_stages: int
+    name: str, capability: int, num_warps: int, num_stages: int, num_ctas: int
 ) -> None:
-    CASES[name](lowered(name, capability, num_warps, num_stages))
+    CASES[name](lowered(name, capability, num_warps, num_stages, num_ctas))

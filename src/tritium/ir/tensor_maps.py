@@ -11,7 +11,7 @@ from typing import Any
 from xdsl.dialects.builtin import Signedness
 
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import NVMMASharedEncoding
+from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
 
 BYTES, ALIGNMENT = 128, 128
 """Of a map in memory."""
@@ -60,12 +60,13 @@ def describe(type: Any) -> dict[str, Any]:
     """What a map says of blocks of a descriptor's type, which has an encoding.
 
     `swizzle`: the mode; `elem_size` in bytes; `elem_type`: the number of the element type;
-    `block_size`: what one copy moves, at most a swizzled row wide.
+    `block_size`: what one copy moves, at most a swizzled row wide. A block of a cluster copies what
+    it has of a tile.
     """
     block: Any = type.block
     element: Any = block.element_type
     encoding, size = block.encoding, max(ir.bit_width(element) // 8, 1)
-    shape = list(box(block.get_shape(), encoding, size))
+    shape = list(box(part_of(encoding.get("CGALayout"), block.get_shape()), encoding, size))
     width = encoding.get("swizzlingByteWidth") if len(shape) > 1 else 0
     return {
         "swizzle": _SWIZZLES[width], "elem_size": size, "elem_type": map_element(element),

@@ -57,7 +57,7 @@ def ttgir(
     """
     return [
         ScaledDot(tf32=True),
-        TensorPointers(keep_arguments=capability >= 90 and num_ctas == 1),
+        TensorPointers(keep_arguments=capability >= 90),
         Canonicalize(),
         CSE(),
         LICM(),

@@ -64,10 +64,12 @@ class Pending:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy in flight: `values` will be written to `target`."""
+    """A copy in flight: `values` will be written to `target`. Barriers count `bytes`: all blocks of
+    a cluster copy their part, and each has a barrier for it."""
 
     target: np.ndarray
     values: np.ndarray
+    bytes: int = 0
 
     def finish(self) -> None:
         self.target[...] = self.values
@@ -85,7 +87,7 @@ class Barrier:
 
     def settle(self) -> bool:
         """Finish the copies and, if that completes the phase, begin the next; whether it did."""
-        if self.arrivals < self.count or self.expected != sum(c.values.nbytes for c in self.copies):
+        if self.arrivals < self.count or self.expected != sum(c.bytes for c in self.copies):
             return False
         for copy in self.copies:
             copy.finish()

@@ -19,10 +19,11 @@ from tritium.ops.fields import (
     operand,
     optional,
     plain_i32_attr,
+    unit_attr,
     variadic,
 )
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
-from tritium.ops.ttgir.types import MemDescType, check_memory
+from tritium.ops.ttgir.types import MemDescType, bytes_of, check_memory
 from tritium.ops.ttir.atomic import combine
 from tritium.ops.ttir.descriptor import (
     DescriptorReduceKind,
@@ -223,7 +224,7 @@ class AsyncTMACopyGlobalToLocalOp(Op):
         values = context.memory.load(addresses, data.dtype, inside)
         if desc.padding is PaddingOption.PAD_NAN:
             values = np.where(inside, values, np.asarray(np.nan, data.dtype))
-        state.barrier(barrier).copies.append(Copy(data, values))
+        state.barrier(barrier).copies.append(Copy(data, values, bytes_of(self.result.type)))
 
 
 class AsyncTMACopyLocalToGlobalOp(Op):
@@ -290,15 +291,17 @@ class AsyncTMAReduceOp(Op):
 
 
 class AsyncTMAStoreWaitOp(Op):
-    """Until all but the `pendings` newest stores have read their shared memory."""
+    """Until all but the `pendings` newest stores have read their shared memory; with `complete`,
+    until what they wrote can be loaded."""
 
     name = "ttng.async_tma_store_wait"
     effects = _BARRIER
     syntax = "attrs"
     pendings = i32_attr()
+    complete = unit_attr()
 
     @classmethod
-    def infer(cls, *, pendings: int) -> tuple[ir.Type, ...]:
+    def infer(cls, *, pendings: int, complete: bool) -> tuple[ir.Type, ...]:
         return ()
 
     def evaluate(self, context: Context) -> None:

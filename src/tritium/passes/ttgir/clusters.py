@@ -92,7 +92,7 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
         if not isinstance(owner, Operation) or (id(owner), cluster) in seen:
             continue
         seen.add((id(owner), cluster))
-        if isinstance(owner, ttir.LoadOp):
+        if isinstance(owner, (ttir.LoadOp, ttir.DescriptorLoadOp)):
             wishes.setdefault(id(owner), set()).add(cluster)
         elif isinstance(owner, ttir.TransOp):
             order = tuple(owner.order)

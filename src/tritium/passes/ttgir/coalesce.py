@@ -28,6 +28,7 @@ from tritium.ir.layouts.encodings import BlockedEncoding, Cluster, part_of
 from tritium.ops import ttir
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_loads, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
 from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
@@ -46,10 +47,14 @@ class Coalesce(Pass):
     title: ClassVar[str] = "TritonGPUCoalesce"
 
     def run(self, module: ModuleOp) -> bool:
-        changed = False
+        changed, num_ctas = False, num_ctas_of(module)
+        operands: dict[int, Cluster] = {}
+        if num_ctas > 1:
+            for function in functions(module):
+                operands |= product_loads(function, num_ctas)
+            share_descriptors(module, num_ctas, operands)
         for function in functions(module):
-            analysis, num_ctas = AxisAnalysis(function, trust=True), num_ctas_of(module)
-            operands = product_loads(function, num_ctas) if num_ctas > 1 else {}
+            analysis = AxisAnalysis(function, trust=True)
             wishes = {id(op): _wish(op, analysis) for op in _accesses(function)}
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
@@ -59,6 +64,8 @@ class Coalesce(Pass):
                 loads = isinstance(op, (ttir.LoadOp, ttir.DescriptorLoadOp))
                 width = widest[wish.key] if loads else wish.width
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
+                if isinstance(op, BLOCKS) and num_ctas > 1:
+                    cluster = op.desc.type.block.encoding.get("CGALayout")
                 changed |= _apply(op, wish, width, num_warps_of(module), cluster)
         return changed
 

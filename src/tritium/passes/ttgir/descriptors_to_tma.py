@@ -20,6 +20,8 @@ after:
     ttng.tensormap_fenceproxy_acquire %0
     %d = ttng.reinterpret_tensor_descriptor %0
 
+A store to memory that the program also loads from is waited for to its end (`complete`).
+
 Loads that only go to shared memory of the same encoding are left there. The types of descriptors
 are given the encoding of their blocks, which whoever makes a descriptor must use. `pipeline`, which
 comes before, takes the loads of loops that feed products. What the engine does not serve has become
@@ -29,7 +31,6 @@ pointers before (`tensor_pointers`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -57,14 +58,16 @@ from tritium.ops.ttgir import (
     TensormapCreateOp,
     TensormapFenceproxyAcquireOp,
     WaitBarrierOp,
+    bytes_of,
     memdesc_of,
 )
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
-from tritium.passes.ttgir.pipeline import block_encoding, is_bulk
-from tritium.passes.ttgir.rules import capability_of, with_encoding
-from tritium.passes.ttir.descriptor_flow import conflicts, descriptors, flow
+from tritium.passes.ttgir.pipeline import is_bulk
+from tritium.passes.ttgir.rules import block_encoding, capability_of, with_encoding
+from tritium.passes.ttir.descriptor_flow import conflicts, descriptor_groups, descriptors, flow
+from tritium.passes.ttir.descriptor_memory import is_loaded, memory_of
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,14 @@ class DescriptorsToTMA(Pass):
         if capability_of(module) < 90:
             return False
         changed = False
+        awaited = _awaited(module)
         for function in functions(module):
             for op in list(function.walk()):
                 if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op):
                     _load(op)
                 elif isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)) and \
                         is_bulk(op):  # fmt: skip
-                    _store(op)
+                    _store(op, op.desc in awaited)
                 else:
                     continue
                 changed = True
@@ -102,8 +106,7 @@ def _load(op: Any) -> None:
     barrier = at.value(LocalAllocOp, None, result=barrier_memory())
     at.make(InitBarrierOp, barrier, count=1)
     always = at.constant(1, ir.i1)
-    size = prod(shape) * max(ir.bit_width(element) // 8, 1)
-    at.make(BarrierExpectOp, barrier, always, size=size)
+    at.make(BarrierExpectOp, barrier, always, size=bytes_of(memory.type))
     at.make(AsyncTMACopyGlobalToLocalOp, op.desc, op.indices, barrier, memory, always,
             cache=op.cache, evict=op.evict)  # fmt: skip
     at.make(WaitBarrierOp, barrier, at.constant(0, ir.i32), None, [])
@@ -141,7 +144,20 @@ def _use_memory(alloc: Operation, memory: SSAValue) -> None:
                 erase(new.owner)  # pyright: ignore
 
 
-def _store(op: Any) -> None:
+def _awaited(module: ModuleOp) -> set[SSAValue]:
+    """The descriptors whose stores must be complete before the program goes on: of memory that it
+    also loads from by descriptors. With atomics, which may tell other programs, all."""
+    atomics = any(isinstance(op, (ttir.AtomicRMWOp, ttir.AtomicCASOp)) for op in module.walk())
+    groups = list(descriptor_groups(module))
+    loaded = [memory_of(group) for group in groups if is_loaded(group)]
+    found: set[SSAValue] = set()
+    for group in groups:
+        if atomics or any(memory_of(group) & memory for memory in loaded):
+            found.update(group)
+    return found
+
+
+def _store(op: Any, complete: bool) -> None:
     at = Builder(op)
     kind = op.src.type
     memory = at.value(
@@ -154,7 +170,7 @@ def _store(op: Any) -> None:
         at.make(AsyncTMAReduceOp, op.desc, op.indices, memory, kind=op.kind)
     else:
         at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)
-    at.make(AsyncTMAStoreWaitOp, pendings=0)
+    at.make(AsyncTMAStoreWaitOp, pendings=0, complete=complete)
     erase(op)
 
 

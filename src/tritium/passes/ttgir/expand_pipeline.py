@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from xdsl.dialects.builtin import LocationAttr
@@ -43,6 +42,7 @@ from tritium.ops.ttgir import (
     WaitBarrierOp,
     WarpGroupDotOp,
     WarpGroupDotWaitOp,
+    bytes_of,
     memdesc_of,
 )
 from tritium.passes.rewriting import copy_op, erase, outside_values
@@ -75,7 +75,7 @@ class Stage:
     def bytes(self) -> int:
         """The size of a buffer."""
         kind = self.load.results[0].type
-        return prod(ir.shape_of(kind)) * max(ir.bit_width(kind) // 8, 1)
+        return bytes_of(memdesc_of(ir.shape_of(kind), ir.element_type(kind), self.encoding))
 
 
 class Builder:

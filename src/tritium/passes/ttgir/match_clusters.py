@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ir import types as ir
+from tritium.ops import ttir
 from tritium.ops.ttgir import LocalAllocOp, LocalStoreOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
@@ -35,18 +36,23 @@ class MatchClusters(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed, num_warps = False, num_warps_of(module)
         for function in functions(module):
-            for op in list(function.walk()):
-                if isinstance(op, LocalStoreOp) or (isinstance(op, LocalAllocOp) and op.src):
-                    changed |= _match(op, num_warps)
+            ops: list[Any] = list(function.walk())
+            for op in ops:
+                if isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)):
+                    changed |= _match(op, op.desc.type.block.encoding, num_warps)
+                elif isinstance(op, LocalStoreOp):
+                    changed |= _match(op, op.dst.type.encoding, num_warps)
+                elif isinstance(op, LocalAllocOp) and op.src:
+                    memory: Any = op.results[0].type
+                    changed |= _match(op, memory.encoding, num_warps)
         return changed
 
 
-def _match(op: Any, num_warps: int) -> bool:
-    tile = op.src.type
-    memory: Any = op.dst.type if isinstance(op, LocalStoreOp) else op.results[0].type
-    shape = ir.shape_of(tile)
-    if blocks_of(encoding_of(tile), shape) == blocks_of(memory.encoding, shape):
+def _match(op: Any, memory: Any, num_warps: int) -> bool:
+    """`memory`: the encoding of the memory that the operand `src` goes to."""
+    tile, shape = op.src.type, ir.shape_of(op.src.type)
+    if blocks_of(encoding_of(tile), shape) == blocks_of(memory, shape):
         return False
-    encoding = default_encoding(shape, num_warps, memory.encoding.get("CGALayout"))
-    convert_operand(op, 0, encoding)
+    encoding = default_encoding(shape, num_warps, memory.get("CGALayout"))
+    convert_operand(op, list(op.operands).index(op.src), encoding)
     return True

@@ -47,7 +47,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions, is_volatile, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
-from tritium.passes.ttgir.rules import encoding_of, is_tile, nvmma_encoding, order_of
+from tritium.passes.ttgir.rules import block_encoding, encoding_of, is_tile, order_of
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,6 @@ def is_bulk(op: Any) -> bool:
     tile = op.results[0].type if isinstance(op, ttir.DescriptorLoadOp) else op.src.type
     shape = kind.block.get_shape()
     return ir.shape_of(tile) == tuple(shape)
-
-
-def block_encoding(kind: Any) -> Any:
-    """The encoding of shared memory for the blocks of a descriptor of this type."""
-    shape = tuple(kind.block.get_shape())
-    if len(shape) == 1:
-        return SwizzledSharedEncoding.make(vec=1, perPhase=1, maxPhase=1, order=(0,))
-    return nvmma_encoding(shape, ir.bit_width(ir.element_type(kind.block)), len(shape) - 1)
 
 
 def _writes(loop: ForOp) -> bool:

@@ -26,6 +26,7 @@ from tritium.ir.layouts.encodings import (
     LinearEncoding,
     NVMMASharedEncoding,
     SliceEncoding,
+    SwizzledSharedEncoding,
     dim,
     linear,
     part_of,
@@ -239,6 +240,20 @@ def nvmma_encoding(
         swizzlingByteWidth=128 if row >= 128 else 64 if row >= 64 else 32 if row >= 32 else 0,
         transposed=fastest == len(shape) - 2, elementBitWidth=bits, CGALayout=cluster,
     )  # fmt: skip
+
+
+def block_encoding(kind: Any, cluster: Cluster = ()) -> Any:
+    """The encoding of shared memory for the blocks of a descriptor of this type: the one that it
+    has, if it has been given one. `cluster`: its `CGALayout`."""
+    if isinstance(kind.block.encoding, Encoding):
+        return kind.block.encoding
+    shape = tuple(kind.block.get_shape())
+    if len(shape) == 1:
+        return SwizzledSharedEncoding.make(
+            vec=1, perPhase=1, maxPhase=1, order=(0,), CGALayout=cluster
+        )
+    bits = ir.bit_width(ir.element_type(kind.block))
+    return nvmma_encoding(shape, bits, len(shape) - 1, cluster)
 
 
 def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:

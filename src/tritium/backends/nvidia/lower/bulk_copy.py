@@ -14,6 +14,7 @@ from tritium.backends.nvidia.lower.context import Context, Memory
 from tritium.backends.nvidia.lower.shared import memory_layout
 from tritium.backends.nvidia.lower.types import memory_bytes
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
+from tritium.ir.layouts.encodings import BLOCK, part_of
 from tritium.ir.tensor_maps import box
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
@@ -23,7 +24,7 @@ NVIDIA = "nvidia"
 
 
 def _first(c: Context, condition: Value | None = None) -> Value:
-    """Whether this is the thread that acts for the program, and a condition holds."""
+    """Whether this is the thread that acts for the block, and a condition holds."""
     first = c.f.icmp("eq", c.thread, c.i32(0))
     return first if condition is None else c.f.op("and", first, condition)
 
@@ -77,18 +78,35 @@ def wait_barrier(c: Context, op: Any) -> None:
 
 
 def _pieces(memory: Memory) -> list[tuple[tuple[int, ...], int]]:
-    """(where in the block, byte offset) of the parts that one copy each moves."""
-    shape, size = tuple(memory.type.get_shape()), memory_bytes(memory.type.element_type)
+    """(where in the block, byte offset) of the parts that one copy each moves; in a cluster, of
+    what the first of its blocks has."""
+    shape, size = _part(memory), memory_bytes(memory.type.element_type)
     part = box(shape, memory.type.encoding, size)
     where = byte_offsets(memory_layout(memory.type), size)
     starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
     return [(s, where(**{f"dim{i}": x for i, x in enumerate(s)})) for s in starts]
 
 
-def _coordinates(c: Context, coordinates: Sequence[Any], start: Sequence[int]) -> list[Value]:
+def _part(memory: Memory) -> tuple[int, ...]:
+    """The shape of what a block of the cluster has of a tile."""
+    return part_of(memory.type.encoding.get("CGALayout"), memory.type.get_shape())
+
+
+def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
+    """The coordinates of what this block of the cluster has of a tile."""
+    bases = memory_layout(memory.type).bases(BLOCK)
+    found: list[Value] = []
+    for axis, value in enumerate(coordinates):
+        further = c.linear_map(c.block, [basis[axis] for basis in bases])
+        start = c.scalar(value)
+        found.append(start if further is None else c.f.op("add", start, further, "nsw"))
+    return found
+
+
+def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int]) -> list[Value]:
     """The map's coordinates, innermost first."""
     return [
-        c.f.op("add", c.scalar(v), c.i32(x), "nsw") if x else c.scalar(v)
+        c.f.op("add", v, c.i32(x), "nsw") if x else v
         for v, x in reversed(list(zip(coordinates, start, strict=True)))
     ]
 
@@ -107,10 +125,11 @@ def copy_in(c: Context, op: Any) -> None:
         f"[$0], [$1, {_listed(4, rank)}], [$2];"
     )
     constraints = ",".join(["r", "l", "r", "b", *["r"] * rank, "~{memory}"])
+    coordinates = _own(c, memory, op.coord)
     for piece, offset in _pieces(memory):
         to = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, to, descriptor, barrier, condition,
-              *_coordinates(c, op.coord, piece))  # fmt: skip
+              *_coordinates(c, coordinates, piece))  # fmt: skip
 
 
 @lowers(NVIDIA, ttgir.AsyncTMACopyLocalToGlobalOp)
@@ -119,17 +138,19 @@ def copy_out(c: Context, op: Any) -> None:
 
 
 def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
-    memory, condition, rank = c.memory(op.src), _first(c), len(op.coord)
+    memory, rank = c.memory(op.src), len(op.coord)
+    condition = _first(c, c.owner(memory_layout(memory.type), of_program=True))
     start, descriptor = c.address(memory.address), c.scalar(op.desc)
     text = (
         f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group "
         f"[$1, {_listed(3, rank)}], [$0];"
     )
     constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
+    coordinates = _own(c, memory, op.coord)
     for piece, offset in _pieces(memory):
         source = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, source, descriptor, condition,
-              *_coordinates(c, op.coord, piece))  # fmt: skip
+              *_coordinates(c, coordinates, piece))  # fmt: skip
     c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
 
 
@@ -140,7 +161,8 @@ def reduce_out(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.AsyncTMAStoreWaitOp)
 def store_wait(c: Context, op: Any) -> None:
-    c.asm("void", f"cp.async.bulk.wait_group.read {op.pendings};", "~{memory}")
+    read = "" if op.complete else ".read"
+    c.asm("void", f"cp.async.bulk.wait_group{read} {op.pendings};", "~{memory}")
 
 
 @lowers(NVIDIA, ttgir.FenceAsyncSharedOp)

@@ -6,7 +6,6 @@ registers, and the inverse of that of the memory. How wide an access can be is r
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tritium.backends.nvidia.lower import matrix
@@ -27,7 +26,7 @@ from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts import fragments
 from tritium.ir.layouts.conversion import Conversion, plan, through_memory
-from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear, part_of
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.lowering.llvm import Value
@@ -136,10 +135,7 @@ def index(c: Context, op: Any) -> None:
 
 def buffer_bytes(type: Any) -> int:
     """Bytes that one buffer takes of each block's shared memory."""
-    shape, cluster = type.get_shape(), type.encoding.get("CGALayout")
-    rank = len(cluster[0]) if cluster else 0
-    part = (*shape[:-rank], *part_of(cluster, shape[-rank:])) if rank else shape
-    return prod(part) * memory_bytes(type.element_type)
+    return ttgir.bytes_of(type)
 
 
 @lowers(NVIDIA, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)

@@ -1,0 +1,66 @@
+"""How the blocks of a cluster share what the bulk copy engine moves: the encodings of descriptors.
+
+A descriptor's map is of what one block copies, so that all descriptors that meet in one value are
+shared out alike: as the products want that are computed from their loads; else by rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import Cluster, part_of
+from tritium.ops import ttir
+from tritium.passes.rewriting import functions
+from tritium.passes.ttgir.clusters import copies, split_rows
+from tritium.passes.ttgir.rules import block_encoding, with_encoding
+from tritium.passes.ttir.descriptor_flow import Groups, descriptors, flow
+
+LEAST_BYTES = 16
+"""Of a row that one copy moves."""
+
+
+def share_descriptors(
+    module: ModuleOp, num_ctas: int, wishes: Mapping[int, Cluster]
+) -> None:
+    """Give all descriptors encodings of their blocks. `wishes`: what products want of loads, by
+    the loads' ids."""
+    groups, found = Groups(), dict[SSAValue, set[Cluster]]()
+    for source, target in flow(module):
+        groups.join(source, target)
+    everything = [v for function in functions(module) for v in descriptors(function)]
+    for value in everything:
+        loads = (u.operation for u in value.uses if isinstance(u.operation, ttir.DescriptorLoadOp))
+        wanted = found.setdefault(groups.find(value), set())
+        wanted |= {wishes[id(load)] for load in loads if id(load) in wishes}
+    for value in everything:
+        block: Any = value.type.block
+        cluster = _chosen(block, num_ctas, found[groups.find(value)])
+        encoding = block_encoding(value.type, cluster)
+        value._type = ir.TensorDescType(with_encoding(block, encoding))
+    for function in functions(module):
+        _update_signature(function)
+
+
+def _chosen(block: Any, num_ctas: int, wanted: set[Cluster]) -> Cluster:
+    shape, size = tuple(block.get_shape()), max(ir.bit_width(block.element_type) // 8, 1)
+    rows = split_rows(shape, num_ctas, whole=len(shape) - 1 if len(shape) > 1 else None)
+    cluster = rows if not wanted else next(iter(wanted)) if len(wanted) == 1 else None
+    if cluster is None or part_of(cluster, shape)[-1] * size < LEAST_BYTES:
+        return copies(len(shape), num_ctas)
+    return cluster
+
+
+def _update_signature(function: Any) -> None:
+    types: Any = function.function_type
+    given = next((op.operands for op in function.walk() if isinstance(op, ttir.ReturnOp)), ())
+    outputs = [
+        value.type if isinstance(kind, ir.TensorDescType) else kind
+        for kind, value in zip(types.outputs, given, strict=True)
+    ] if given else list(types.outputs)  # fmt: skip
+    inputs = [argument.type for argument in function.body.args]
+    function.properties["function_type"] = type(types).from_lists(inputs, outputs)
