@@ -266,6 +266,29 @@ def stored_in_turn(a, b, o, N, n):
         d.store([0], s.load([0]))
 
 
+@tritium.jit
+def loaded_after_a_store(a, b, o, N, n):
+    d = tl.make_tensor_descriptor(o, [N], [1], [64])
+    e = tl.make_tensor_descriptor(a, [N], [1], [64])
+    d.store([0], e.load([0]))
+    for i in range(n):
+        f = tl.make_tensor_descriptor(o, [N], [1], [64])
+        d.store([64 * i + 64], f.load([64 * i]) + e.load([64 * i + 64]))
+        f.atomic_add([64 * i], f.load([64 * i + 64]))
+
+
+@tritium.jit
+def stored_by_threads(a, b, o, N, n):
+    d = tl.make_tensor_descriptor(o, [N], [1], [64])
+    e = tl.make_tensor_descriptor(a, [N], [1], [64])
+    at = o + tl.arange(0, 64)
+    tl.store(at, tl.load(b + tl.arange(0, 64)))
+    tl.debug_barrier()
+    d.store([0], d.load([0]) + e.load([n]))
+    tl.debug_barrier()
+    tl.store(at, tl.load(at) * 2)
+
+
 _FLOWS: dict[Any, tuple[int, Callable[..., Any]]] = {
     exchanged: (2, lambda a, b: a[0] + b[1] + a[2]),
     given_to_a_function: (1, lambda a, b: a[3] + a[0]),
@@ -277,8 +300,16 @@ _FLOWS: dict[Any, tuple[int, Callable[..., Any]]] = {
     renewed: (2, lambda a, b: a[0] + b[1] + b[1]),
     renewed_while: (2, lambda a, b: a[0] + a[1] + b[2] + 2),
     one_before: (0, lambda a, b: a[0] + 3 * b[0] + 3 * b[1] + 2 * b[2]),
+    loaded_after_a_store: (2, lambda a, b: _running(a)),
+    stored_by_threads: (1, lambda a, b: 2 * (b[0] + a.reshape(-1)[3:67])),
     stored_in_turn: (2, lambda a, b: np.concatenate([a[3], a[2], a[1]])),
 }
+
+
+def _running(a: np.ndarray) -> np.ndarray:
+    totals = a[:4].cumsum(0)
+    totals[:3] += totals[1:].copy()
+    return totals.reshape(-1)
 
 
 def flows() -> Iterator[tuple[str, Case]]:

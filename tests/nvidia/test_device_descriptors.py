@@ -90,10 +90,6 @@ def test_hopper_uses_tensor_maps(name: str, fresh_cache: Path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_ampere_uses_pointers(name: str, fresh_cache: Path):
-    if re.fullmatch("(min|max) b?f.*16", name):
-        with pytest.raises(NotImplementedError, match=r"m(in|ax) of 16 bits"):
-            kernel_of(name, 80)
-        return
     kernel = kernel_of(name, 80)
     assert kernel.metadata.global_scratch_size == 0
     assert "tensormap" not in kernel.asm["ptx"] and "bulk" not in kernel.asm["ptx"]
@@ -149,6 +145,27 @@ def test_sums_are_done_by_the_copy_engine(kind: str):
     in_order(text, rf"cp\.reduce\.async\.bulk\.tensor\.2d\.global\.shared::cta\.{kind}\.bulk_group",
              r"cp\.async\.bulk\.commit_group", r"cp\.async\.bulk\.wait_group\.read 0")  # fmt: skip
     assert "atom" not in text and "red.global" not in text
+
+
+def test_what_is_loaded_again_is_waited_for():
+    """The copy engine's stores to memory that is loaded again are complete before; of others only
+    shared memory must have been read."""
+    text = kernel_of("loaded_after_a_store", 90).asm["ptx"]
+    assert text.count("cp.async.bulk.wait_group 0;") == 3 and "wait_group.read" not in text
+    assert "cp.async.bulk.wait_group.read 0;" in kernel_of("product", 90).asm["ptx"]
+
+
+@tritium.jit
+def flagged(x, o, flag, N):
+    s = tl.make_tensor_descriptor(x, [N], [1], [64])
+    t = tl.make_tensor_descriptor(o, [N], [1], [64])
+    t.store([0], s.load([0]))
+    tl.atomic_xchg(flag, 1, sem="release")
+
+
+def test_what_other_programs_are_told_of_is_complete():
+    kernel = compiled(flagged, {"x": "*fp32", "o": "*fp32", "flag": "*i32", "N": "i32"}, {}, 90)
+    in_order(kernel.asm["ptx"], r"cp\.async\.bulk\.wait_group 0;", r"atom.*exch")
 
 
 def test_products_are_loaded_ahead_through_maps_made_once():

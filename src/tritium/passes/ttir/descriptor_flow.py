@@ -2,9 +2,9 @@
 
 Descriptors go through loops, branches and calls; all that meet in one value are served alike. They
 are served if every access is a whole block's load, store or (where the engine has it) sum, if the
-element type has a tensor map, and if the maps that the kernel makes itself can each have one place
-in memory: an op that makes one writes the same place whenever it runs, so that nothing may still
-need what it made before.
+element type has a tensor map, if threads do not touch the same memory (`descriptor_memory`), and if
+the maps that the kernel makes itself can each have one place in memory: an op that makes one writes
+the same place whenever it runs, so that nothing may still need what it made before.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tritium.ops.ttir.descriptor import (
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.rewriting import splat_number
+from tritium.passes.ttir.descriptor_memory import Threads
 
 MOST_BYTES = 1 << 17
 """Of a block, which must find room in shared memory."""
@@ -72,7 +73,27 @@ def served(module: ModuleOp) -> set[SSAValue]:
                     makes.append(value)
     refused |= {made for made in makes if conflicts(made, edges)}
     bad = {groups.find(value) for value in refused}
-    return {value for value in groups.members() if groups.find(value) not in bad}
+    members = groups.members()
+    good = {name: group for name, group in members.items() if name not in bad}
+    threads = Threads(module)
+    while True:
+        for name in bad:
+            threads.take(members[name])
+        bad = {name for name, group in good.items() if threads.touch(group)}
+        if not bad:
+            break
+        good = {name: group for name, group in good.items() if name not in bad}
+    return {value for group in good.values() for value in group}
+
+
+def descriptor_groups(module: ModuleOp) -> Iterator[list[SSAValue]]:
+    """All descriptors of a module; those that meet in one value are together."""
+    groups = Groups()
+    for value in descriptors(module):
+        groups.find(value)
+    for source, target in flow(module):
+        groups.join(source, target)
+    yield from groups.members().values()
 
 
 def descriptors(function: Operation) -> Iterator[Any]:
@@ -272,5 +293,9 @@ class Groups:
     def join(self, a: SSAValue, b: SSAValue) -> None:
         self._above[self.find(a)] = self.find(b)
 
-    def members(self) -> list[SSAValue]:
-        return list(self._above)
+    def members(self) -> dict[SSAValue, list[SSAValue]]:
+        """The sets, each by one of its values."""
+        found: dict[SSAValue, list[SSAValue]] = {}
+        for value in self._above:
+            found.setdefault(self.find(value), []).append(value)
+        return found
