@@ -111,6 +111,9 @@ def _fits() -> dict[str, Fit]:
                 fits[f"{name}_{suffix}"] = Fit(f, w, low, high, degree, bits, limit, note)
 
     add("EXP", exp, exp_w, -half_ln2, half_ln2, 4, 9, "(e^r - 1 - r) / r^2")
+    small = half_ln2 / 16
+    fits["EXP_SIXTEENTH_F32"] = Fit(exp, exp_w, -small, small, 1, 24, -25.5,
+                                    "(e^r - 1 - r) / r^2")  # fmt: skip
     add("EXP2", exp2, exp2_w, -0.5001, 0.5001, 5, 10, "(2^r - 1) / r")
     add("LOG", log, log_w, -0.25, 0.5, 8, None, "(log1p(f) - f + f^2/2) / f^3")
     add("ATANH", atanh, root(lambda s: s * s / 2), 0, atanh_end, None, 7,
@@ -243,6 +246,8 @@ def _constants() -> dict[str, tuple[float, ...]]:
             exponent = keep - int(mp.floor(mp.log(named[name], 2))) - 1
             high = mp.floor(mp.ldexp(named[name], exponent)) / mp.mpf(2) ** exponent
             result[f"{name}_SPLIT_{suffix}"] = (float(high), *parts(named[name] - high, bits, 1))
+    sixteenths = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
+    result["EXP2_SIXTEENTHS_F32"] = tuple(parts(value, 24, 1)[0] for value in sixteenths)
     return result
 
 

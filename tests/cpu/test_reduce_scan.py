@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tritium
+import tritium.language as tl
 from tests.cpu.support import Kernel, compare
 
 COMBINE = {
@@ -191,3 +193,28 @@ def test_assertions_in_combine_functions(op: str, limit: float) -> None:
     x = np.arange(64, dtype=np.float32)
     fault = Kernel(text).run([x, np.zeros(64, np.float32)])
     assert fault.raised == (limit < x.sum())
+
+
+@tritium.jit
+def extremes_kernel(x_ptr, out_ptr, count, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    inside = at < count
+    tl.store(out_ptr, tl.max(tl.load(x_ptr + at, mask=inside, other=-float("inf")), 0))
+    tl.store(out_ptr + 1, tl.min(tl.load(x_ptr + at, mask=inside, other=float("inf")), 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("count", [1, 200, 256])
+@pytest.mark.parametrize("kind", ["numbers", "some nan", "all nan", "-inf", "inf", "nan or -inf"])
+def test_extremes(dtype: type, count: int, kind: str) -> None:
+    x = np.random.default_rng(count).standard_normal(count).astype(dtype)
+    fill = {"some nan": np.nan, "all nan": np.nan, "-inf": -np.inf, "inf": np.inf}
+    if kind == "nan or -inf":
+        x[:], x[::2] = np.nan, -np.inf
+    elif kind != "numbers":
+        x[slice(None, None, 3) if kind == "some nan" else slice(None)] = fill[kind]
+    out = np.zeros(2, dtype)
+    extremes_kernel[(1,)](x, out, count, BLOCK=256)
+    padded = np.concatenate([x, np.full(256 - count, -np.inf, dtype)])
+    other = np.concatenate([x, np.full(256 - count, np.inf, dtype)])
+    np.testing.assert_array_equal(out, [np.fmax.reduce(padded), np.fmin.reduce(other)])

@@ -13,8 +13,11 @@ from tritium.lowering.vmath import coefficients as c
 from tritium.lowering.vmath.lanes import (
     FLOAT,
     Lanes,
+    avx512,
     has_fma,
+    in_full_registers,
     ldexp,
+    look_up,
     nearest,
     polynomial,
     power_of_two,
@@ -52,11 +55,27 @@ def exp_pair(high: Lanes, low: Lanes, factor: Lanes) -> Lanes:
 def exp(x: Lanes) -> Lanes:
     # Beyond the bounds the result is infinity or 0; clamping keeps n finite.
     low, high = (-104.0, 88.75) if x.format is FLOAT else (-746.0, 709.8)
-    r, n, integer = reduce_by_ln2(x.at_most(high).at_least(low))
+    x = x.at_most(high).at_least(low)
+    if x.format is FLOAT and "avx512f" in x.features:
+        return in_full_registers(_exp_by_table, x)
+    r, n, integer = reduce_by_ln2(x)
     if has_fma(x.features):
         q = polynomial(r, c.EXP_F32 if x.format is FLOAT else c.EXP_F64)
         return ldexp(r.fma(r.fma(q, 1.0), 1.0), n, integer)
     return ldexp(expm1_reduced(r) + 1.0, n, integer)  # rounds less than a product would
+
+
+def _exp_by_table(x: Lanes) -> Lanes:
+    """e^x for floats as 2^n e^r with n in sixteenths: their powers of two are in one register, and
+    a smaller r needs a shorter polynomial."""
+    rounder = x.constant(x.format.rounder / 16)
+    shifted = x.fma(c.LOG2E_F32[0], rounder)
+    n = shifted - rounder
+    high, low = c.LN2_SPLIT_F32
+    r = n.fma(-low, n.fma(-high, x))
+    scale = look_up(c.EXP2_SIXTEENTHS_F32, shifted.bits(), x)
+    less = r.fma(polynomial(r, c.EXP_SIXTEENTH_F32), 1.0) * r  # e^r - 1
+    return avx512("scalef", scale.fma(less, scale), n)  # which rounds n down
 
 
 @function("exp2", float=1.25, double=1.25)

@@ -7,10 +7,10 @@ transformations here depend on it. Nothing here makes control flow.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
-from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
+from tritium.lowering.llvm import Function, Value, const, const_vector, lanes, scalar, vector
 
 Features = Container[str]
 
@@ -362,6 +362,31 @@ def _avx512(name: str, width: int, x: Lanes, *operands: Lanes | int) -> Lanes:
         arguments.append(const("i32", 4))
     letter = "s" if x.format is FLOAT else "d"
     return x.make(function.call(type, f"llvm.x86.avx512.mask.{name}.p{letter}.{width}", *arguments))
+
+
+def in_full_registers(compute: Callable[[Lanes], Lanes], x: Lanes) -> Lanes:
+    """`compute(x)` in whole registers of 512 bits; lanes that are added to fill one are unset."""
+    count, size = x.count, 512 // x.format.bits
+    if count >= size:
+        return compute(x)
+    function = x.function
+    if count == 1:
+        wide = function.insert(Value(vector(x.base, size), "poison"), x.value, 0)
+        return x.make(function.extract(compute(x.make(wide)).value, 0))
+    lanes = range(count)
+    wide = x.make(function.shuffle(x.value, None, [*lanes, *[-1] * (size - count)]))
+    return x.make(function.shuffle(compute(wide).value, None, lanes))
+
+
+def look_up(table: Sequence[float], index: Lanes, like: Lanes) -> Lanes:
+    """table[index mod 16] for 16 floats, in AVX-512 registers (vpermps); `like` is a float."""
+    function = like.function
+    name = "llvm.x86.avx512.permvar.sf.512"
+    held = const_vector("<16 x float>", table)
+    parts = [
+        like.make(function.call(held.type, name, held, part.value)) for part in index.chunks(16)
+    ]
+    return concat(parts)
 
 
 # Pairs of floats: `high + low` with |low| at most half an ulp of high, after Dekker (1971).

@@ -62,6 +62,10 @@ def buffer_pointer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
     return Uniform(base, level)
 
 
+PIECE = 16
+"""Bytes that tiles which are stored past the caches are aligned to: as much as NumPy's arrays."""
+
+
 def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
     """Elements of a buffer."""
     size = buffer.element_bytes
@@ -70,7 +74,7 @@ def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
         pointer = buffer_pointer(e, buffer, at)
         if run and (not isinstance(pointer, Linear) or pointer.stride != size):
             return None
-        align = min(64, size * e.width) if _aligned(pointer, e.width, size) else size
+        align = min(64, size * e.width) if _aligned(e, pointer, size) else size
         return load(e, pointer, buffer.element, None, None, align)
 
     last = at[-1] if at else None
@@ -87,14 +91,14 @@ def store_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...], value: Lanes
     """Write elements of a buffer."""
     pointer = buffer_pointer(e, buffer, at)
     size = buffer.element_bytes
-    align = min(64, size * e.width) if _aligned(pointer, e.width, size) else size
+    align = min(64, size * e.width) if _aligned(e, pointer, size) else size
     store(e, pointer, value, buffer.element, None, align)
 
 
-def _aligned(pointer: Lanes, width: int, size: int) -> bool:
-    if not isinstance(pointer, Linear) or pointer.stride != size:
+def _aligned(e: Emitter, pointer: Lanes, size: int) -> bool:
+    if not e.aligned or not isinstance(pointer, Linear) or pointer.stride != size:
         return False
-    return pointer.shift % width == 0
+    return pointer.shift % e.width == 0
 
 
 def load(
@@ -303,8 +307,8 @@ def store(
         descending = pointer.stride != size
         start = _run_start(e, pointer)
         data = _reversed(e, data) if descending else data
-        if mask is None and e.streams and not descending:
-            _stream(e, data, start, size)
+        if e.streams and not descending:
+            _stream(e, data, start, size, mask)
             return
         if mask is None:
             f.store(data, start, align)
@@ -320,15 +324,22 @@ def store(
     f.call("void", name, data, addresses, const("i32", align), on)
 
 
-def _stream(e: Emitter, data: Value, start: Value, size: int) -> None:
-    """A store past the caches, in pieces of 16 bytes: what NumPy's arrays are aligned to."""
+def _stream(e: Emitter, data: Value, start: Value, size: int, mask: Lanes | None) -> None:
+    """A store past the caches, of part of a line; under a mask, of those pieces of 16 bytes whose
+    first lane is on."""
     f, note = e.f, f", !nontemporal {e.context.streaming_note()}"
-    piece = min(max(1, 16 // size), e.width)
+    if mask is None:
+        f.store(data, start, e.width * size, note)
+        return
+    piece, on = PIECE // size, e.vec(mask)
     for first in range(0, e.width, piece):
-        part = data
-        if piece < e.width:
-            part = f.shuffle(data, None, list(range(first, first + piece)))
-        f.store(part, f.offset(start, first * size), min(16, piece * size), note)
+        then, done = f.new_label("store"), f.new_label("stored")
+        f.branch_if(f.extract(on, first), then, done)
+        f.label(then)
+        part = f.shuffle(data, None, range(first, min(first + piece, e.width)))
+        f.store(part, f.offset(start, first * size), min(PIECE, e.width * size), note)
+        f.branch(done)
+        f.label(done)
 
 
 def _store_scalar(

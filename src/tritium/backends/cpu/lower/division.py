@@ -20,11 +20,16 @@ from functools import partial
 from tritium.backends.cpu.lower.elementwise import in_float
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.values import Lanes, Uniform, Vec
-from tritium.lowering.llvm import Value, const
+from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
 from tritium.lowering.registry import lowers
 from tritium.ops import arith
 
+_SPECIAL = 0x110111
+"""For vfixupimm, a digit for each class of numbers (from the lowest: quiet and signaling NaN, zero,
+one, -inf, inf, negative, positive): 1 replaces the corrected quotient by the first."""
+
 _CORRECTIONS = {"float": 1, "double": 2}
+_BYTES = {"float": 4, "double": 8}
 
 # The reciprocal of a divisor smaller than 2^-e may overflow, that of one larger than 2^e loses
 # digits: there the divisor, and what is divided by it, are multiplied by 2^s or 2^-s first.
@@ -42,7 +47,7 @@ def divide(e: Emitter, op: arith.DivFOp, arguments: list[Lanes]) -> Vec | None:
 
     def write() -> Value:
         wide = e.once(("in float", d.value), d.level, in_float, e.context, (d.value,), _same, False)
-        compute = partial(_quotient, e, Uniform(wide, d.level))
+        compute = partial(_quotient, e, Uniform(wide, d.level), op.rhs in e.facts.ordinary)
         return in_float(e.context, (a.value,), compute)
 
     return Vec(e.at_level(level, write), level, a.pinned or d.pinned)
@@ -52,7 +57,18 @@ def _same(value: Value) -> Value:
     return value
 
 
-def _quotient(e: Emitter, divisor: Uniform, a: Value) -> Value:
+def is_ordinary(f: Function, divisor: Value) -> Value:
+    """Whether a number's reciprocal neither overflows nor loses digits (i1)."""
+    size, (low, high) = f.intrinsic("fabs", divisor), _ordinary(divisor.type)
+    return f.op("and", f.fcmp("uge", size, low), f.fcmp("ule", size, high))
+
+
+def _ordinary(type: str) -> tuple[Value, Value]:
+    end = _NORMAL_EXPONENT[type]
+    return const(type, 2.0**-end), const(type, 2.0**end)
+
+
+def _quotient(e: Emitter, divisor: Uniform, ordinary: bool, a: Value) -> Value:
     f, type = e.f, divisor.value.type
 
     def once(name: str, write: Callable[..., Value], *arguments: Value) -> Value:
@@ -60,22 +76,36 @@ def _quotient(e: Emitter, divisor: Uniform, a: Value) -> Value:
         return e.once((name, divisor.value), divisor.level, write, *arguments)
 
     def scale_of(d: Value) -> Value:
-        size, end = f.intrinsic("fabs", d), _NORMAL_EXPONENT[type]
-        small = f.fcmp("olt", size, const(type, 2.0**-end))
-        large = f.fcmp("ogt", size, const(type, 2.0**end))
+        size, (low, high) = f.intrinsic("fabs", d), _ordinary(type)
+        small, large = f.fcmp("olt", size, low), f.fcmp("ogt", size, high)
         up, down = (const(type, 2.0**s) for s in (_SCALE_EXPONENT[type], -_SCALE_EXPONENT[type]))
         return f.select(small, up, f.select(large, down, const(type, 1.0)))
 
     def wide(value: Value) -> Value:
         return e.vec(Uniform(value, divisor.level))
 
-    scale = once("scale", scale_of, divisor.value)
-    scaled = once("scaled", partial(f.op, "fmul"), divisor.value, scale)
+    scaled = divisor.value
+    if not ordinary:
+        scale = once("scale", scale_of, divisor.value)
+        scaled = once("scaled", partial(f.op, "fmul"), divisor.value, scale)
+        a = f.op("fmul", a, wide(scale))
     r = wide(once("reciprocal", partial(f.op, "fdiv"), const(type, 1.0), scaled))
     minus_d = wide(once("negated", f.fneg, scaled))
-    a = f.op("fmul", a, wide(scale))
     first = q = f.op("fmul", a, r)
     for _ in range(_CORRECTIONS[type]):
         q = f.fma(f.fma(q, minus_d, a), r, q)
-    # Where the correction is not a number (infinities), or has lost the sign of a zero.
-    return f.select(f.fcmp("one", q, const(q.type, 0.0)), q, first)
+    return _unless_special(e, q, first)
+
+
+def _unless_special(e: Emitter, corrected: Value, first: Value) -> Value:
+    """The corrected quotients, but the first ones where these are zero, which the correction loses
+    the sign of, or infinite or NaN, where it is not a number."""
+    f, type = e.f, first.type
+    bits = 8 * _BYTES[scalar(type)]
+    if "avx512f" not in e.context.features or lanes(type) * bits != 512:
+        return f.select(f.fcmp("one", corrected, const(type, 0.0)), corrected, first)
+    table = const(vector(f"i{bits}", lanes(type)), _SPECIAL)
+    letter = "s" if bits == 32 else "d"
+    mask = const("i16" if bits == 32 else "i8", -1)
+    name = f"llvm.x86.avx512.mask.fixupimm.p{letter}.512"
+    return f.call(type, name, corrected, first, table, const("i32", 0), mask, const("i32", 4))

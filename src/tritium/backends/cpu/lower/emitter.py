@@ -26,7 +26,16 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
-from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.backends.cpu.lower.values import (
+    NOTHING,
+    Facts,
+    Index,
+    Kind,
+    Lanes,
+    Linear,
+    Uniform,
+    Vec,
+)
 from tritium.ir import types as ir
 from tritium.lowering.llvm import (
     Function,
@@ -47,7 +56,7 @@ _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cp
 _UNIFORM = rules("cpu.uniform")
 
 # Ops on numbers that do not keep progressions, but may where the tile's alignment is known.
-_ALIGNABLE = frozenset({
+ALIGNABLE = frozenset({
     "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.andi", "arith.ori",
     "arith.xori", "arith.shrsi", "arith.shrui", "arith.minsi", "arith.minui", "arith.maxsi",
     "arith.maxui", "arith.select", "arith.floordivsi", "arith.ceildivsi",
@@ -58,8 +67,7 @@ class Emitter:
     """Emits values of tiles for the chunks of one nest; see the module.
 
     `width` is the number of lanes. `inline` are values that have a buffer but are computed all the
-    same (this nest is what fills the buffer). With `true`, these masks are known to be true, and
-    stores go past the caches.
+    same (this nest is what fills the buffer). Of some values more is known (`facts`).
     """
 
     def __init__(
@@ -67,13 +75,17 @@ class Emitter:
         context: Context,
         width: int,
         inline: frozenset[SSAValue] = frozenset(),
-        true: frozenset[SSAValue] | None = None,
+        facts: Facts = NOTHING,
     ):
         self.context, self.width, self.inline = context, width, inline
-        self.true, self.streams = true or frozenset[SSAValue](), true is not None
+        self.facts = facts
         self.f: Function = context.f
         self.block: Value | None = None
         """Where the current transposed block starts; see `blocks`."""
+        self.streams = False
+        """Whether stores go past the caches."""
+        self.aligned = True
+        """Whether chunks begin at multiples of the width."""
         self.chunks: tuple[Value | None, int] = None, 0
         """The index of the loop over chunks of lanes, and its step."""
         self._sections: list[Section] = []
@@ -99,13 +111,17 @@ class Emitter:
         self._sections.pop()
 
     @contextmanager
-    def loop(self, size: int, step: int = 1, carried: Sequence[Value] = (), *, start: int = 0,
-             at_least_once: bool = True) -> Generator[Loop, None, None]:  # fmt: skip
+    def loop(
+        self, size: int | Value, step: int = 1, carried: Sequence[Value] = (), *,
+        start: int | Value = 0, at_least_once: bool = True,
+    ) -> Generator[Loop, None, None]:  # fmt: skip
         """A loop of the nest, `start` to `size`, and its level. What the body finds to be
         invariant goes before the loop, behind all that has been written so far."""
         if self._sections:
             self._sections[-1] = self.f.section()
-        first, stop, by = (const("i64", n) for n in (start, size, step))
+        first, stop, by = (
+            n if isinstance(n, Value) else const("i64", n) for n in (start, size, step)
+        )
         with self.f.loop(first, stop, by, carried, at_least_once=at_least_once) as loop:
             self.push()
             yield loop
@@ -180,7 +196,7 @@ class Emitter:
 
     def _compute(self, value: SSAValue, at: At) -> Lanes:
         context = self.context
-        if value in self.true:
+        if value in self.facts.true:
             return Uniform(const("i1", True), 0)
         held = context.scalars.get(value)
         if held is not None:
@@ -217,7 +233,7 @@ class Emitter:
             result = _UNIFORM[class_of(op)](self, op, arguments)
             if result is not None:
                 return result
-        if not uniform and op.name in _ALIGNABLE:
+        if not uniform and op.name in ALIGNABLE:
             aligned = self._by_alignment(value, at)
             if isinstance(aligned, Uniform):
                 return aligned
@@ -250,7 +266,7 @@ class Emitter:
         Consecutive ones are trusted for addresses only (see `AxisAnalysis`); whoever wants the
         numbers computes them."""
         dim = next((d for d, i in enumerate(at) if i.kind == Kind.LANES), None)
-        if dim is None:
+        if dim is None or not self.aligned:
             return None
         index = at[dim]
         info = self.context.axis_info(value)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
-
-from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.access import store
 from tritium.backends.cpu.lower.atomic_runs import each_shape
@@ -23,9 +22,10 @@ from tritium.backends.cpu.lower.overlap import apart, loads_of
 from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.scan import lower_scan
 from tritium.backends.cpu.lower.shape_choice import Shape, choose
-from tritium.backends.cpu.lower.streaming import can_stream, condition
+from tritium.backends.cpu.lower.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.types import memory_bytes
-from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform
+from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
+from tritium.backends.cpu.lower.versions import either, lower_versions, scalar_results
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
@@ -52,29 +52,11 @@ def _lower(context: Context, nest: Nest, kinds: set[str]) -> None:
     if holds is None:
         _lower_fused(context, nest, kinds)
         return
-    f = context.f
-    fused, split, done = f.new_label("fused"), f.new_label("split"), f.new_label("joined")
-    f.branch_if(holds, fused, split)
-    results = [
-        result
-        for root in nest.roots
-        if root.kind in ("reduce", "extract") and root.op is not None
-        for result in root.op.results
-        if not isinstance(result.type, ir.TensorType)
-    ]
-    arrivals: list[tuple[str, list[Value]]] = []
-    for label, write in ((fused, _lower_fused), (split, _lower_split)):
-        f.label(label)
-        write(context, nest, kinds)
-        arrivals.append((f.block, [context.scalars[r] for r in results]))
-        f.branch(done)
-    f.label(done)
-    for number, result in enumerate(results):
-        incoming = [(values[number], label) for label, values in arrivals]
-        context.scalars[result] = f.phi(incoming[0][0].type, incoming).value
+    fused, split = partial(_lower_fused, context, nest, kinds), partial(_lower_split, context, nest)
+    either(context, scalar_results(nest), holds, fused, split, ("fused", "split"))
 
 
-def _lower_split(c: Context, nest: Nest, kinds: set[str]) -> None:
+def _lower_split(c: Context, nest: Nest) -> None:
     """The loads and stores of a nest one whole after the other, as they stand in the program, and
     then all else that it does."""
     copies = {r.values[0]: r for r in nest.roots if r.kind == "copy" and r.source is None}
@@ -121,28 +103,15 @@ def _lower_fused(context: Context, nest: Nest, kinds: set[str]) -> None:
         lower_scan(context, nest)
     elif "each" in kinds:
         _Loops(context, nest, each_shape(context, nest)).run()
-    elif can_stream(nest):
-        _either(context, nest)
     else:
-        _Loops(context, nest, choose(context, nest)).run()
+        shape = choose(context, nest)
 
+        def write(
+            facts: Facts = NOTHING, *, lines: Lines | None = None, quick: bool = False
+        ) -> None:
+            _Loops(context, nest, shape, facts, lines, quick).run()
 
-def _either(context: Context, nest: Nest) -> None:
-    """Both versions of a nest that may be able to store past the caches."""
-    f, shape = context.f, choose(context, nest)
-    found = condition(context, nest)
-    if found is None:
-        _Loops(context, nest, shape).run()
-        return
-    whole, general, done = f.new_label("whole"), f.new_label("general"), f.new_label("stored")
-    f.branch_if(found[0], whole, general)
-    f.label(whole)
-    _Loops(context, nest, shape, found[1]).run()
-    f.branch(done)
-    f.label(general)
-    _Loops(context, nest, shape).run()
-    f.branch(done)
-    f.label(done)
+        lower_versions(context, nest, shape.width, write)
 
 
 @dataclass
@@ -152,14 +121,18 @@ class _Loops:
     context: Context
     nest: Nest
     shape: Shape
-    true: frozenset[SSAValue] | None = None
+    facts: Facts = NOTHING
+    lines: Lines | None = None
+    quick: bool = False
     at: list[Index] = field(default_factory=list[Index])
 
     def run(self) -> None:
         nest = self.nest
         inline = inlined(self.context, nest.roots)
-        self.e = Emitter(self.context, self.shape.width, inline, self.true)
-        self.reductions = [Reduction(self.context, r) for r in nest.roots if r.kind == "reduce"]
+        self.e = Emitter(self.context, self.shape.width, inline, self.facts)
+        self.reductions = [
+            Reduction(self.context, r, self.quick) for r in nest.roots if r.kind == "reduce"
+        ]
         self.at = [ZERO] * len(nest.domain)
         self.e.push()
         lane = self.shape.lane
@@ -183,7 +156,9 @@ class _Loops:
 
     def _inner(self) -> None:
         lane, axis = self.shape.lane, self.nest.axis
-        if self.shape.block is not None:
+        if self.lines is not None:
+            write_lines(self.e, self.nest.domain[0], self.shape, self.lines, self._stores)
+        elif self.shape.block is not None:
             self._blocks(self.shape.block)
         elif axis is not None and axis != lane:
             self._chunks(lambda starts: self._reduce_across(starts))
@@ -239,7 +214,11 @@ class _Loops:
         for index in starts:
             self._pointwise(self._position(index))
 
-    def _pointwise(self, at: At) -> None:
+    def _stores(self, index: Index, only: Value | None) -> None:
+        """One chunk of a nest of stores; of the lanes `only` these, if any are given."""
+        self._pointwise((index,), only)
+
+    def _pointwise(self, at: At, only: Value | None = None) -> None:
         """Copies and stores of one chunk. All is computed before anything is written, so that
         memory may be overwritten by a function of itself."""
         e = self.e
@@ -251,7 +230,7 @@ class _Loops:
         copy(e, self.nest.roots, at)
         for root in self.nest.roots:
             if root.kind == "store":
-                _store(e, root, at)
+                _store(e, root, at, only)
             elif root.kind == "each":
                 each(e, root, at)
             elif root.kind == "extract":
@@ -345,14 +324,18 @@ class _Loops:
                 new = reduction.elements(e, at)
                 if state is not None:
                     new = reduction.combine(state[i][number], new)
+                elif reduction.quick:
+                    new = reduction.combine(reduction.identity(e.width) or [], new)
                 following[i].append(new)
         return following
 
 
-def _store(e: Emitter, root: Root, at: At) -> None:
+def _store(e: Emitter, root: Root, at: At, only: Value | None) -> None:
     op = root.op
     assert op is not None
     pointer, value = e.emit(op.ptr, at), e.emit(op.value, at)  # pyright: ignore
     mask = None if op.mask is None else e.emit(op.mask, at)  # pyright: ignore
+    if only is not None:
+        mask = Vec(only, e.depth)  # the store's own mask is true here
     type = ir.element_type(op.operands[1].type)
     store(e, pointer, value, type, mask, memory_bytes(type))

@@ -28,6 +28,10 @@ _FLOAT_IDENTITY = {
 }  # fmt: skip
 """x combined with it is x: NaN counts as absent for maxnum and minnum; -0 + x is x for x = -0."""
 
+_EXTREMES = {"arith.maxnumf": ("ogt", -inf), "arith.minnumf": ("olt", inf)}
+"""How a larger (smaller) number than the accumulator is known, and what the accumulator is at
+first, where NaN needs no test: see `versions`."""
+
 
 def _integer_identity(name: str, bits: int) -> int | None:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
@@ -82,9 +86,12 @@ def combine_region(
 
 
 class Reduction:
-    """A `tt.reduce` root: its operands' accumulators are vectors, one list a chunk."""
+    """A `tt.reduce` root: its operands' accumulators are vectors, one list a chunk.
 
-    def __init__(self, context: Context, root: Root):
+    `quick`: should it look for the largest or smallest number, do so as `versions` says.
+    """
+
+    def __init__(self, context: Context, root: Root, quick: bool = False):
         self.context, self.root = context, root
         op: Any = root.op
         if len(op.regions[0].blocks) != 1:
@@ -100,11 +107,17 @@ class Reduction:
         # rounded once.
         small = ir.is_float(self.type) and ir.bit_width(self.type) == 16
         self.narrow = FORMATS[self.type] if small and self.name in _FLOAT_IDENTITY else None
+        wide = ir.is_float(self.type) and ir.bit_width(self.type) in (32, 64)
+        self.extreme = _EXTREMES[self.name][1] if wide and self.name in _EXTREMES else None
+        """The first accumulator of a quick reduction; None if there is no such thing."""
+        self.quick = quick and self.extreme is not None
 
     def identity(self, width: int) -> list[Value] | None:
         """Values that change nothing when combined, if the region is known to have some."""
         number: float | int | None
-        if ir.is_float(self.type):
+        if self.quick:
+            number = self.extreme
+        elif ir.is_float(self.type):
             number = _FLOAT_IDENTITY.get(self.name)
         else:
             number = _integer_identity(self.name, ir.bit_width(self.type))
@@ -121,6 +134,9 @@ class Reduction:
 
     def combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """The region on two lists of operands."""
+        if self.quick:
+            f, (old,), (new,) = self.context.f, left, right
+            return [f.select(f.fcmp(_EXTREMES[self.name][0], new, old), new, old)]
         return combine_region(self.context, self.root, [*left, *right], "a reduction")
 
     def fold(self, e: Emitter, chunks: list[list[Value]]) -> list[Value]:

@@ -154,7 +154,7 @@ def interleaved(
     # What has a buffer is read from there: the operands' own may hold something else by now.
     if source in e.context.buffers and source not in e.inline:
         return None
-    if index.kind != Kind.LANES or width < 2:
+    if index.kind != Kind.LANES or width < 2 or not e.aligned:
         return None
     merged = inner[:-2] == shape[:-1] and shape[-1] == 2 * inner[-2]
     static = index.value is None or (index.value == e.chunks[0] and e.chunks[1] % (2 * width) == 0)
@@ -257,7 +257,8 @@ def unflatten(e: Emitter, flat: Lanes, shape: tuple[int, ...]) -> At:
     """The position with a given row-major number in a tile of powers of two."""
     result: list[Index] = []
     width = e.width
-    if isinstance(flat, Linear) and (flat.stride != 1 or shape[-1] % width):
+    rows = e.aligned and shape[-1] % width == 0
+    if isinstance(flat, Linear) and (flat.stride != 1 or not rows):
         flat = Vec(e.vec(flat), max(flat.level, flat.index_level))
     if isinstance(flat, Linear):
         # The chunk starts at a multiple of the width, and so lies within a row.

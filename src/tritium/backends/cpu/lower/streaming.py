@@ -1,29 +1,34 @@
-"""A second version of a nest for whole tiles: without masks, with stores past the caches.
+"""Stores past the caches.
 
 Where a launch writes far more than the caches hold, stores that bypass them save reading every
 line before it is written (vector add from DRAM: 1.2 to 1.3 of torch instead of .8 to .95). Such
-stores must be aligned and whole, so the nest is written twice, and which one runs is decided when
-the nest is reached.
+stores must be aligned and whole: they are one of a nest's `versions`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from xdsl.ir import Block, SSAValue
+from collections.abc import Callable
+from typing import NamedTuple
 
 from tritium.backends.cpu.dot.operand import static
+from tritium.backends.cpu.lower.access import PIECE
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
+from tritium.backends.cpu.lower.emitter import ALIGNABLE, Emitter
+from tritium.backends.cpu.lower.reach import computed
+from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.lower.types import memory_bytes
+from tritium.backends.cpu.lower.values import Index, Kind
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
+from tritium.lowering.llvm import Value, const, const_vector
 
-ALIGNMENT = 16
-"""Bytes: what stores past the caches must be aligned to; NumPy's large arrays are to no more."""
+_MOVING = frozenset({"tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat", "tt.gather"})
+
+LINE = 64
+"""Bytes of a line of the caches; a store of part of one must not pass its end."""
 
 
 def stored_bytes(function: TileFunction) -> int:
@@ -40,67 +45,101 @@ def stored_bytes(function: TileFunction) -> int:
 
 
 def can_stream(step: TileStep) -> bool:
-    """Whether a nest is of the kind that gets a second version: stores of one-dimensional tiles."""
+    """Whether a nest is of the kind that may do so: stores of one-dimensional tiles."""
     if not isinstance(step, Nest) or len(step.domain) != 1 or step.domain[0] < 64:
         return False
     return all(root.kind == "store" for root in step.roots)
 
 
-def condition(c: Context, nest: Nest) -> tuple[Value, frozenset[SSAValue]] | None:
-    """When the second version may run, and the masks that are true then; None if it never may."""
+class Lines(NamedTuple):
+    """How many elements a line of the caches has, and how many of a tile are before the first
+    that is written whole (i64)."""
+
+    elements: int
+    lead: Value
+
+
+def _needs_alignment(c: Context, nest: Nest, width: int) -> bool:
+    """Whether some value is cheaper where chunks of a tile begin at multiples of the width."""
+    for value, op in computed(c, nest):
+        if not isinstance(value.type, ir.TensorType):
+            continue
+        if op.name in _MOVING:
+            return True
+        if op.name in ALIGNABLE and value.type.element_type != ir.i1:
+            constant = c.axis_info(value).constancy[0]
+            if constant % width == 0 or c.address_info(value).contiguity[0] % width == 0:
+                return True
+    return False
+
+
+def may_stream(c: Context, nest: Nest, width: int) -> tuple[Value, Lines] | None:
+    """Whether stores past the caches pay and are possible (i1), and where the lines begin; None if
+    they never are."""
+    if _needs_alignment(c, nest, width):
+        return None
     f, steps = c.f, Steps(c)
-    (size,) = nest.domain
-    holds = c.program["stream"]
-    zero, last = const("i64", 0), const("i64", size - 1)
+    holds, zero = c.program["stream"], const("i64", 0)
+    sizes = {c.pointee_bytes(root.values[0].type) for root in nest.roots}
+    if len(sizes) > 1:
+        return None
+    (size,) = sizes
+    lead: Value | None = None
     for root in nest.roots:
         pointer = root.values[0]
         step = steps.along(pointer, 0)
         if step is None or static(step) != 1:
             return None
         address = f.cast("ptrtoint", number_at(c, pointer, (zero,)), "i64")
-        low = f.op("and", address, const("i64", ALIGNMENT - 1))
-        holds = f.op("and", holds, f.icmp("eq", low, zero))
-    masks = _masks(c, nest)
-    for mask in masks:
-        if not _monotone(steps, mask):
-            return None
-        for place in (zero, last):
-            holds = f.op("and", holds, number_at(c, mask, (place,)))
-    return holds, frozenset(masks)
+        ahead = f.op("and", f.op("sub", zero, address), const("i64", LINE - 1))
+        if lead is None:
+            lead = ahead
+            odd = f.op("and", ahead, const("i64", PIECE - 1))
+            holds = f.op("and", holds, f.icmp("eq", odd, zero))
+        else:
+            holds = f.op("and", holds, f.icmp("eq", lead, ahead))
+    assert lead is not None
+    return holds, Lines(LINE // size, f.op("lshr", lead, const("i64", size.bit_length() - 1)))
 
 
-def _masks(c: Context, nest: Nest) -> list[SSAValue]:
-    """The masks of the stores and of the loads that they depend on."""
-    found: dict[SSAValue, None] = {}
-    stack = [v for root in nest.roots for v in root.values]
-    for root in nest.roots:
-        op: Any = root.op
-        if op.mask is not None:
-            found[op.mask] = None
-    seen: set[SSAValue] = set()
-    while stack:
-        value = stack.pop()
-        owner: Any = value.owner
-        if value in seen or isinstance(owner, Block) or value in c.filled:
-            continue
-        seen.add(value)
-        if owner.name == "tt.load" and owner.mask is not None:
-            found[owner.mask] = None
-        if isinstance(value.type, ir.TensorType):
-            stack.extend(owner.operands)
-    return list(found)
+def write_lines(
+    e: Emitter, size: int, shape: Shape, lines: Lines, chunk: Callable[[Index, Value | None], None]
+) -> None:
+    """A tile of `size` elements, by `chunk(index, lanes that are stored)`: lines that are written
+    whole past the caches; then, if these are not all, what is before and behind them.
 
+    The chunks at the ends overlap others, of which they store nothing; what they compute there may
+    be wrong by then.
+    """
+    f, width, lead = e.f, shape.width, lines.lead
+    step, rest = width * shape.unroll, f.op("sub", const("i64", size), lead)
+    e.aligned, e.streams = False, True
 
-def _monotone(steps: Steps, mask: SSAValue) -> bool:
-    """Whether a mask that is true at both ends of a tile is true in between."""
-    owner: Any = mask.owner
-    name = getattr(owner, "name", "")
-    if name == "arith.andi":
-        return all(_monotone(steps, v) for v in owner.operands)
-    if name == "tt.splat":
-        return True
-    return (
-        name == "arith.cmpi"
-        and owner.predicate.name[:1] == "S"
-        and all(steps.along(v, 0) is not None for v in owner.operands)
+    def whole(by: int) -> Value:
+        return f.op("add", lead, f.op("and", rest, const("i64", -by)))
+
+    middle = whole(step)
+    with e.loop(middle, step, start=lead, at_least_once=False) as loop:
+        for number in range(shape.unroll):
+            chunk(Index(Kind.LANES, loop.index, number * width, e.depth), None)
+    if step > width:
+        with e.loop(whole(width), width, start=middle, at_least_once=False) as loop:
+            chunk(Index(Kind.LANES, loop.index, 0, e.depth), None)
+    ends, done = f.new_label("ends"), f.new_label("stored")
+    f.branch_if(f.icmp("ne", lead, const("i64", 0)), ends, done)
+    f.label(ends)
+    lanes = const_vector(f"<{width} x i64>", list(range(width)))
+
+    def compared(how: str, bound: Value) -> Value:
+        return f.icmp(how, lanes, f.splat(bound, width))
+
+    for start in range(0, lines.elements, width):
+        bound = f.op("sub", lead, const("i64", start))
+        chunk(Index(Kind.LANES, None, start, 0), compared("slt", bound))
+    over = f.op("and", rest, const("i64", width - 1))
+    chunk(
+        Index(Kind.LANES, None, size - width, 0),
+        compared("sge", f.op("sub", const("i64", width), over)),
     )
+    f.branch(done)
+    f.label(done)

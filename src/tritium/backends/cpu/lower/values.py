@@ -18,6 +18,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from xdsl.ir import SSAValue
+
 from tritium.lowering.llvm import Value
 
 
@@ -80,3 +82,14 @@ class Vec(NamedTuple):
 
 
 Lanes = Uniform | Linear | Vec
+
+
+class Facts(NamedTuple):
+    """What is known of some values where a version of a nest runs: masks that are true, divisors
+    that are not extreme (`division.is_ordinary`)."""
+
+    true: frozenset[SSAValue]
+    ordinary: frozenset[SSAValue]
+
+
+NOTHING = Facts(frozenset(), frozenset())

@@ -1,0 +1,29 @@
+"""What a nest computes: the values that its roots depend on and that are not in memory yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.tiles.ir import Nest
+from tritium.ir import types as ir
+
+
+def computed(c: Context, nest: Nest) -> Iterator[tuple[SSAValue, Any]]:
+    """Each value once, with the op that defines it. Numbers are given, but not followed further."""
+    stack = [v for root in nest.roots for v in root.values]
+    filling = {root.values[0] for root in nest.roots if root.kind == "copy"}
+    seen: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        owner: Any = value.owner
+        held = value in c.filled and value not in filling
+        if value in seen or isinstance(owner, Block) or held:
+            continue
+        seen.add(value)
+        yield value, owner
+        if isinstance(value.type, ir.TensorType):
+            stack.extend(owner.operands)
