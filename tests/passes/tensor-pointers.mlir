@@ -35,3 +35,42 @@ tt.func public @descriptor(%a: !tt.ptr<f32>, %M: i32, %N: i32, %s: i64, %i: i32,
   tt.descriptor_reduce add, %d[%i, %i], %v : !tt.tensordesc<tensor<4x8xf32>>, tensor<4x8xf32>
   tt.return
 }
+
+// A loop, a branch and a function pass on base, shape and strides.
+// CHECK-LABEL: @passed_on
+// CHECK-NOT: tensordesc
+// CHECK: %{{.*}}:3 = scf.for %k = {{.*}} iter_args(%{{.*}} = %a, %{{.*}} = %n, %{{.*}} = %one{{.*}}) -> (!tt.ptr<f32>, i32, i64)
+// CHECK: tt.load
+// CHECK: %{{.*}}:3 = scf.if %{{.*}} -> (!tt.ptr<f32>, i32, i64)
+// CHECK: arith.select %c, %{{.*}}, %b : !tt.ptr<f32>
+// CHECK: %{{.*}}:3 = tt.call @same(%{{.*}}, %{{.*}}, %{{.*}}) : (!tt.ptr<f32>, i32, i64) -> (!tt.ptr<f32>, i32, i64)
+// CHECK: tt.store
+tt.func public @passed_on(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32, %c: i1) {
+  %one = arith.constant 1 : i64
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %d = tt.make_tensor_descriptor %a, [%n], [%one] : <f32>, <tensor<8xf32>>
+  %e = tt.make_tensor_descriptor %b, [%n], [%one] : <f32>, <tensor<8xf32>>
+  %r = scf.for %k = %c0 to %n step %c1 iter_args(%f = %d) -> (!tt.tensordesc<tensor<8xf32>>) : i32 {
+    %v = tt.descriptor_load %f[%k] : !tt.tensordesc<tensor<8xf32>> -> tensor<8xf32>
+    %g = scf.if %c -> (!tt.tensordesc<tensor<8xf32>>) {
+      tt.descriptor_store %e[%k], %v : !tt.tensordesc<tensor<8xf32>>, tensor<8xf32>
+      scf.yield %e : !tt.tensordesc<tensor<8xf32>>
+    } else {
+      scf.yield %f : !tt.tensordesc<tensor<8xf32>>
+    }
+    %h = arith.select %c, %g, %e : !tt.tensordesc<tensor<8xf32>>
+    scf.yield %h : !tt.tensordesc<tensor<8xf32>>
+  }
+  %s = tt.call @same(%r) : (!tt.tensordesc<tensor<8xf32>>) -> !tt.tensordesc<tensor<8xf32>>
+  %x = tt.descriptor_load %s[%c0] : !tt.tensordesc<tensor<8xf32>> -> tensor<8xf32>
+  tt.descriptor_store %s[%c1], %x : !tt.tensordesc<tensor<8xf32>>, tensor<8xf32>
+  tt.return
+}
+
+// CHECK-LABEL: tt.func private @same
+// CHECK-SAME: (%{{.*}}: !tt.ptr<f32>, %{{.*}}: i32, %{{.*}}: i64) -> (!tt.ptr<f32>, i32, i64)
+// CHECK: tt.return %{{.*}}, %{{.*}}, %{{.*}} : !tt.ptr<f32>, i32, i64
+tt.func private @same(%d: !tt.tensordesc<tensor<8xf32>>) -> !tt.tensordesc<tensor<8xf32>> attributes {noinline = true} {
+  tt.return %d : !tt.tensordesc<tensor<8xf32>>
+}

@@ -57,7 +57,7 @@ def ttgir(
     """
     return [
         ScaledDot(tf32=True),
-        TensorPointers(keep_arguments=capability >= 90),
+        TensorPointers(bulk_copies=capability >= 90),
         Canonicalize(),
         CSE(),
         LICM(),

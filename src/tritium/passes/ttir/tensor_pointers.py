@@ -61,17 +61,17 @@ _ACCESSES = (
 
 @dataclass(frozen=True)
 class TensorPointers(Pass):
-    """Block pointers and tensor descriptors as plain addresses. With `keep_arguments` those that
+    """Block pointers and tensor descriptors as plain addresses. With `bulk_copies` those that
     the bulk copy engine serves (`descriptor_flow`) are left to the target. The attribute
     `tt.plain_descriptors` says which arguments of a kernel stand for descriptors."""
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
-    keep_arguments: bool = False
+    bulk_copies: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         functions = [op for op in module.walk() if isinstance(op, FuncOp)]
-        kept = served(module) if self.keep_arguments else set[SSAValue]()
+        kept = served(module) if self.bulk_copies else set[SSAValue]()
         changed = False
         for function in functions:
             if function.sym_visibility != "private":
