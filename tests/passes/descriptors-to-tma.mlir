@@ -46,7 +46,7 @@ tt.func public @made(%base: !tt.ptr<f32>, %m: i32, %n: i32, %s: i64) {
   tt.return
 }
 
-// CHECK-LABEL: @f
+// CHECK-LABEL: tt.func private @f
 // CHECK-SAME: %d: !tt.tensordesc<tensor<64x32xf32, #{{.*}}>>
 tt.func private @f(%d: !tt.tensordesc<tensor<64x32xf32>>) attributes {noinline = true} {
   %c0 = arith.constant 0 : i32
