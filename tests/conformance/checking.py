@@ -163,14 +163,19 @@ class Check:
     def _passes(self, module: Any, found: Arrays) -> None:
         before = print_module(module, locations=False)
         for item in pipelines.ttir():
-            manager = PassManager([item], verify_each=True)
+            manager = PassManager([item])
             changed = self._guarded(item.name, lambda m=manager: m.run(module))
             text = print_module(module, locations=False) if changed else before
             if text != before:
                 name = f"after {item.name}"
+                self._guarded(name, module.verify)
                 after = self._guarded(name, lambda: self._evaluated(module))
                 self._compare(name, after, "before", found)
                 before = text
+        # A pass that says it has changed nothing has not.
+        self._guarded("after all passes", module.verify)
+        if print_module(module, locations=False) != before:
+            raise Divergence("a pass has changed what it says it has not")
 
     def _native(self, module: Any, expected: Arrays) -> None:
         if self.round_trip:
