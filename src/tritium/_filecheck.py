@@ -93,7 +93,7 @@ def run_parser(
         source.signature,
         source.constants,
         source.attrs,
-        TargetFeatures(name=target.backend),
+        TargetFeatures(name=target.backend, target=target),
         FrontendOptions(),
     )
     return ir.module(module)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -24,3 +25,19 @@ class GPUTarget:
             raise ValueError("GPUTarget: backend is empty; expected a name such as 'cuda' or 'cpu'")
         if self.warp_size < 0:
             raise ValueError(f"GPUTarget: warp_size is {self.warp_size}; expected at least 0")
+
+
+_default: list[Callable[[], GPUTarget]] = []
+
+
+def provide_default(find: Callable[[], GPUTarget]) -> None:
+    """Say how the target is found that launches are for (by `backends.active`)."""
+    _default[:] = [find]
+
+
+def default_target() -> GPUTarget | None:
+    """The target that launches are for; None if none can be."""
+    try:
+        return _default[0]() if _default else None
+    except RuntimeError:  # no driver, or several
+        return None

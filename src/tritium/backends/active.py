@@ -14,6 +14,7 @@ from tritium.backends.base import DriverBase, backends
 from tritium.backends.cpu import compiler as compiler  # small, and always needed
 from tritium.backends.cpu.driver import CPUDriver
 from tritium.backends.nvidia.driver import CudaDriver
+from tritium.target import provide_default
 
 
 class DriverConfig:
@@ -70,3 +71,4 @@ def _find() -> DriverBase:
 
 
 driver = DriverConfig()
+provide_default(lambda: driver.active.get_current_target())

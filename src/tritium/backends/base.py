@@ -87,7 +87,7 @@ class BaseBackend(ABC):
 
     def target_features(self, options: Any) -> TargetFeatures:
         """What the language may use on this target."""
-        return TargetFeatures(name=self.target.backend)
+        return TargetFeatures(name=self.target.backend, target=self.target)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         """What a stage's stored text stands for, to go on compiling from it."""

@@ -5,11 +5,14 @@ What the language consists of is in `core` and `math`; `standard` and `random` a
 
 from __future__ import annotations
 
+import importlib
+
 from tritium.language import core as core
 from tritium.language import extra as extra
 from tritium.language import math as math
 from tritium.language import random as random
 from tritium.language import standard as standard
+from tritium.language import target_info as target_info
 from tritium.language.core import TRITON_MAX_TENSOR_NUMEL as TRITON_MAX_TENSOR_NUMEL
 from tritium.language.core import PropagateNan as PropagateNan
 from tritium.language.core import add as add
@@ -157,3 +160,9 @@ from tritium.language.standard import sum as sum
 from tritium.language.standard import swizzle2d as swizzle2d
 from tritium.language.standard import topk as topk
 from tritium.language.standard import xor_sum as xor_sum
+
+
+def __getattr__(name: str) -> object:
+    if name != "semantic":  # which few programs ask for
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Accepted by name and ignored: functions written against the reference hand these on.
 _IGNORED = frozenset({"_semantic", "_builder", "_generator"})
 
+@functools.cache
+def _semantic() -> Any:
+    """What a function gets that asks for `_semantic`, as functions of the reference's style do.
+    That module, in which everything comes together, is imported when there is one."""
+    return importlib.import_module("tritium.language.semantic").TritonSemantic()
+
 
 def builtin(fn: F) -> F:
     """A function of the language: only callable in a kernel, its arguments unwrapped from
@@ -26,12 +33,16 @@ def builtin(fn: F) -> F:
 
     Raises `ValueError` outside of a kernel.
     """
-    ignored = _IGNORED - set(inspect.signature(fn).parameters)
+    named = set(inspect.signature(fn).parameters)
+    ignored = _IGNORED - named
+    wants_semantic = "_semantic" in named
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         emitter.current()
         given = {k: unwrap(v) for k, v in kwargs.items() if k not in ignored}
+        if wants_semantic and given.get("_semantic") is None:
+            given["_semantic"] = _semantic()
         return fn(*[unwrap(a) for a in args], **given)
 
     return mark_builtin(wrapper)  # pyright: ignore[reportReturnType]

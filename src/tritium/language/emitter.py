@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tritium.ir.types import Type
 from tritium.ops.base import Op
+from tritium.target import GPUTarget
 
 if TYPE_CHECKING:
     from tritium.language.function import JITCallable
@@ -52,6 +53,7 @@ class TargetFeatures:
 
     Attributes:
         name: the backend, "cpu" or "cuda".
+        target: what is compiled for; None where nothing is (the interpreter).
         min_dot_size: (lhs dtype, rhs dtype) -> smallest allowed (M, N, K) of a dot.
         supported_fp8_dtypes: names such as "fp8e5", "fp8e4nv".
         deprecated_fp8_dot_operand_dtypes: fp8 formats that warn when used in a dot.
@@ -66,6 +68,7 @@ class TargetFeatures:
     """
 
     name: str = "cpu"
+    target: GPUTarget | None = None
     min_dot_size: Callable[[Any, Any], tuple[int, int, int]] = lambda lhs, rhs: (1, 1, 1)
     supported_fp8_dtypes: tuple[str, ...] = (
         "fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16",

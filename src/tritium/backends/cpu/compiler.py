@@ -101,6 +101,7 @@ class CPUBackend(BaseBackend):
     def target_features(self, options: CPUOptions) -> TargetFeatures:
         return TargetFeatures(
             name="cpu",
+            target=self.target,
             min_dot_size=_min_dot_size,
             supported_fp8_dtypes=options.supported_fp8_dtypes,
             allowed_dot_input_precisions=options.allowed_dot_input_precisions,

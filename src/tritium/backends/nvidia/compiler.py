@@ -12,7 +12,7 @@ The stages themselves are in `stages`.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -59,6 +59,7 @@ class NvidiaBackend(BaseBackend):
     def target_features(self, options: CUDAOptions) -> TargetFeatures:
         return TargetFeatures(
             name="cuda",
+            target=self.target,
             min_dot_size=_min_dot_size,
             supported_fp8_dtypes=options.supported_fp8_dtypes,
             deprecated_fp8_dot_operand_dtypes=options.deprecated_fp8_dot_operand_dtypes,
@@ -94,8 +95,17 @@ class NvidiaBackend(BaseBackend):
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
         return metadata.num_warps, metadata.num_ctas, metadata.shared
 
+    def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+        return {"sass": _disassembly}
+
     def load_dialects(self, context: Any) -> None:
         """The dialects are known to every context."""
 
     def get_module_map(self) -> Mapping[str, ModuleType]:
         return {}
+
+
+def _disassembly(asm: Mapping[str, Any]) -> str:
+    from tritium.backends.nvidia.sass import get_sass  # few programs ask for it
+
+    return get_sass(asm["cubin"])

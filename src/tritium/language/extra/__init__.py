@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["cuda", "libdevice"]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["cuda", "hip", "libdevice"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,124 @@
+"""Machine code of NVIDIA GPUs as text, by the toolkit's `cuobjdump`.
+
+Each instruction comes with what the hardware is told of its schedule, the upper bits of its 128
+(Jia et al., "Dissecting the NVIDIA Volta GPU architecture via microbenchmarking", 2018):
+
+    wait:read:write:yield:stall <tab> instruction
+    04:-:2:Y:6                        LDG.E R8, desc[UR4][R8.64];
+
+`wait` is the mask of the barriers that are waited for, `read` and `write` the barriers that are
+raised when operands are read and the result is written, `Y` lets another warp go first, and `stall`
+is cycles (in hexadecimal) until the next instruction. Targets of branches are labels.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tritium import knobs
+
+_CODE = re.compile(r"/\*\s*0x([0-9a-fA-F]{16})\s*\*/")
+_INSTRUCTION = re.compile(r"^\s*/\*([0-9a-fA-F]+)\*/\s+(.*?)\s*;")
+_FUNCTION = re.compile(r"^\s*Function\s*:\s*(\S+)")
+_TARGET = re.compile(r"^((?:@!?U?P\w+\s+)?(?:BRA|BRX|BSSY|CALL|JMP|WARPSYNC)\b.*?)\b0x([0-9a-f]+)$")
+
+
+def path_to_cuobjdump() -> str:
+    """Where the disassembler is. Raises `RuntimeError` if there is none."""
+    tool = knobs.nvidia.cuobjdump
+    if tool is None:
+        raise RuntimeError(
+            "disassembling needs cuobjdump, which is not installed here: it is part of the CUDA "
+            "toolkit; TRITON_CUOBJDUMP_PATH names one"
+        )
+    return tool.path
+
+
+def control(word: int) -> str:
+    """The schedule in the second half of an instruction: `wait:read:write:yield:stall`."""
+    bits = word >> 41
+    stall, stays, write, read, wait = (
+        bits & 15, bits >> 4 & 1, bits >> 5 & 7, bits >> 8 & 7, bits >> 11 & 63
+    )  # fmt: skip
+    shown = [f"{wait:02d}" if wait else "--"]
+    shown += ["-" if barrier == 7 else str(barrier) for barrier in (read, write)]
+    return ":".join([*shown, "-" if stays else "Y", f"{stall:x}"])
+
+
+def parse_control(line: str) -> str:
+    """`control` of a line that holds the second half. Raises `ValueError` for any other."""
+    found = _CODE.search(line)
+    if found is None:
+        raise ValueError(f"no second half of an instruction: {line!r}")
+    return control(int(found[1], 16))
+
+
+def parse_instruction(first: str, second: str, labels: dict[int, int]) -> tuple[str, str]:
+    """(schedule, text) of an instruction from its two lines. A branch's target is added to
+    `labels`: its address, and the label's number. Raises `ValueError` for other lines."""
+    found = _INSTRUCTION.match(first)
+    if found is None:
+        raise ValueError(f"no instruction: {first!r}")
+    text = found[2]
+    if target := _TARGET.match(text):
+        labels.setdefault(int(target[2], 16), len(labels))
+    return parse_control(second), f"{text};"
+
+
+def disassemble(path: str, function: str | None = None) -> str:
+    """All functions of a cubin file, or one; nothing if it has none of that name."""
+    command = [path_to_cuobjdump(), "-sass", path]
+    if function is not None:
+        command[1:1] = ["-fun", function]
+    tool = knobs.nvidia.nvdisasm  # cuobjdump has it do the work
+    folders = [os.path.dirname(tool.path)] if tool else []
+    env = knobs.child_environment(
+        PATH=os.pathsep.join([*folders, knobs.getenv("PATH", os.defpath) or os.defpath])
+    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    if done.returncode != 0:
+        raise RuntimeError(
+            f"cuobjdump failed (exit status {done.returncode}): {done.stderr.strip()}"
+        )
+    return "\n".join(_functions(done.stdout.splitlines()))
+
+
+def _functions(lines: list[str]) -> Iterator[str]:
+    name: str | None = None
+    code: dict[int, tuple[str, str]] = {}
+    labels: dict[int, int] = {}
+    for number, line in enumerate([*lines, "Function : end"]):
+        if found := _FUNCTION.match(line):
+            if name is not None:
+                yield _listing(name, code, labels)
+            name, code, labels = found[1], {}, {}
+        elif (found := _INSTRUCTION.match(line)) and number + 1 < len(lines):
+            code[int(found[1], 16)] = parse_instruction(line, lines[number + 1], labels)
+
+
+def _listing(name: str, code: dict[int, tuple[str, str]], labels: dict[int, int]) -> str:
+    lines = [f"Function:{name}"]
+    for address, (schedule, text) in code.items():
+        if address in labels:
+            lines.append(f"LBB{labels[address]}:")
+        target = _TARGET.match(text.rstrip(";"))
+        if target and int(target[2], 16) in code:
+            text = f"{target[1]}LBB{labels[int(target[2], 16)]};"
+        lines.append(f"{schedule}\t{text}")
+    return "\n".join([*lines, "\n"])
+
+
+@functools.lru_cache(maxsize=64)
+def get_sass(cubin_asm: bytes, fun: str | None = None) -> str:
+    """The machine code in a cubin as text, of all its functions or of one. Raises `RuntimeError`
+    where there is no disassembler or the bytes are no cubin."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin_asm)
+        return disassemble(str(path), fun)
