@@ -36,16 +36,16 @@ class _Codes:
     def __init__(self, data: Any = None, size: Any = None, device: Any = None):
         self.device = device
         if data is not None:
+            given: Any = data
             if not (isinstance(data, np.ndarray) or _is_torch(data)):
                 raise TypeError(
-                    f"{type(self).__name__}: data is {type(data).__name__}; a tensor of torch or a "
-                    "NumPy array is required"
+                    f"{type(self).__name__}: data is {type(given).__name__}; a tensor of torch or "
+                    "a NumPy array is required"
                 )
             self._torch = _is_torch(data)
-            self.device = device or getattr(data, "device", None) if self._torch else None
-            extents: Any = data.shape
-            self.size: tuple[int, ...] = tuple(extents)
-            self.data = self._wrap(self._from_float(_to_numpy(data)))
+            self.device = device or getattr(given, "device", None) if self._torch else None
+            self.size: tuple[int, ...] = tuple(given.shape)
+            self.data = self._wrap(self._from_float(_to_numpy(given)))
         elif size is not None:
             self._torch = device is not None or importlib.util.find_spec("torch") is not None
             shape: Any = (size,) if isinstance(size, int) else size
