@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tritium.ir.layouts.encodings import (
@@ -115,3 +116,32 @@ def test_swizzled_shared_by_formula(
 def test_bad_encodings_say_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(Exception, match=message):
         parse(text)
+
+
+def swizzled_address(address: int, swizzle: int) -> int:
+    """Where the bulk copy engine puts the byte that would be at an address of the block, rows of
+    `swizzle` bytes one after the other: 16-byte groups are permuted by bits 7 to 9 (PTX ISA,
+    swizzling modes)."""
+    phase = address >> 7 & (swizzle // 16 - 1)
+    return address ^ phase << 4
+
+
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+@pytest.mark.parametrize("shape", [(2, 64), (1, 256), (4, 128), (2, 2, 32), (4, 1, 64), (8, 64),
+                                   (2, 16, 32)])  # fmt: skip
+def test_few_rows_are_permuted_as_their_address_says(shape: tuple[int, ...], swizzle: int) -> None:
+    """Rows, then columns, then outer axes, without gaps; an address in 1024 bytes decides."""
+    layout = linear(parse(
+        f"#ttg.nvmma_shared<{{swizzlingByteWidth = {swizzle}, transposed = false, "
+        "elementBitWidth = 32}>"
+    ), shape)  # fmt: skip
+    assert layout.is_invertible
+    width, (rows, columns) = swizzle // 4, shape[-2:]
+    inverse = layout.inverse()
+    for index in np.ndindex(*shape):
+        *outer, row, column = index
+        plane = int(np.ravel_multi_index(outer, shape[:-2])) if outer else 0
+        line = (plane * (columns // width) + column // width) * rows + row
+        want = swizzled_address(line * swizzle + column % width * 4, swizzle)
+        found = inverse.apply({f"dim{i}": x for i, x in enumerate(index)})["offset"]
+        assert int(found) * 4 == want, index

@@ -349,9 +349,9 @@ class SwizzledSharedEncoding(SharedEncoding):
 
 @irdl_attr_definition
 class NVMMASharedEncoding(SharedEncoding):
-    """What TMA writes and wgmma reads: blocks of 8 rows of `swizzlingByteWidth` bytes whose 16-byte
-    groups are permuted; blocks go down the rows first, then right. `transposed`: the rows of this
-    are the tile's columns."""
+    """What TMA writes and wgmma reads: rows of `swizzlingByteWidth` bytes, in which the address
+    permutes groups of 16 bytes, the same way every 1024 bytes. Rows go down first, then right.
+    `transposed`: the rows of this are the tile's columns."""
 
     name = "ttg.nvmma_shared"
     KEYS: ClassVar[tuple[str, ...]] = (
@@ -365,21 +365,28 @@ class NVMMASharedEncoding(SharedEncoding):
         )  # fmt: skip
         row_axis, column_axis = (rank - 1, rank - 2) if self.get("transposed") else \
             (rank - 2, rank - 1)  # fmt: skip
-        rows, columns = dim(row_axis), dim(column_axis)
-        group = 128 // bits
+        group, part = 128 // bits, part_of(self.get("CGALayout"), shape)
         width = 8 * max(16, swizzle) // bits
         per_phase = max(1, 128 // max(16, swizzle))
         phases = max(1, swizzle // 16)
-        bases = [(1 << i, 0) for i in range(width.bit_length() - 1)]
-        for row in (1, 2, 4):
-            bases.append((group * ((row // per_phase) % phases), row))
-        layout = LinearLayout.of({OFFSET: bases}, {columns: width, rows: 8})
-        layout = layout.transpose_outs([rows, columns])
-        part = part_of(self.get("CGALayout"), shape)
-        layout = grow(layout, {rows: part[row_axis], columns: part[column_axis]}, OFFSET)
-        for axis in reversed(range(rank - 2)):
-            layout *= LinearLayout.identity(part[axis], OFFSET, dim(axis))
+        above = {row_axis: 1, column_axis: width, **dict.fromkeys(reversed(range(rank - 2)), 1)}
+        steps = [(axis, start << i) for axis, start in above.items()
+                 for i in range((part[axis] // start).bit_length() - 1)]  # fmt: skip
+        bases = [_at(rank, column_axis, 1 << i) for i in range(width.bit_length() - 1)]
+        for number, (axis, step) in enumerate(steps):
+            turned = group * ((1 << number) // per_phase % phases)
+            bases.append(_at(rank, axis, step, column_axis, turned))
+        sizes = {dim(i): max(n, width if i == column_axis else 1) for i, n in enumerate(part)}
+        layout = LinearLayout.of({OFFSET: bases}, sizes)
         return spread(layout, self.get("CGALayout"), shape, OFFSET)
+
+
+def _at(rank: int, axis: int, value: int, other: int = 0, more: int = 0) -> tuple[int, ...]:
+    """Coordinates that are `value` along one axis, and `more` besides along another."""
+    found = [0] * rank
+    found[axis] = value
+    found[other] |= more
+    return tuple(found)
 
 
 @irdl_attr_definition
