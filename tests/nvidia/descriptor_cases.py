@@ -81,43 +81,46 @@ def put_block(tensor: np.ndarray, at: Sequence[int], values: np.ndarray, how: An
 
 @tritium.jit
 def copy_block(x, o, A, B, C, D, E, i, j, RANK: tl.constexpr, BLOCK: tl.constexpr,
-               PADDING: tl.constexpr):  # fmt: skip
+               PADDING: tl.constexpr, STEP: tl.constexpr):  # fmt: skip
     if RANK == 1:
         s = tl.make_tensor_descriptor(x, [E], [1], BLOCK, PADDING)
         t = tl.make_tensor_descriptor(o, [E], [1], BLOCK)
-        t.store([j], s.load([i]))
+        t.store([j * STEP], s.load([i * STEP]))
     elif RANK == 2:
         s = tl.make_tensor_descriptor(x, [D, E], [E, 1], BLOCK, PADDING)
         t = tl.make_tensor_descriptor(o, [D, E], [E, 1], BLOCK)
-        t.store([j, j], s.load([i, i]))
+        t.store([j, j * STEP], s.load([i, i * STEP]))
     elif RANK == 3:
         s = tl.make_tensor_descriptor(x, [C, D, E], [D * E, E, 1], BLOCK, PADDING)
         t = tl.make_tensor_descriptor(o, [C, D, E], [D * E, E, 1], BLOCK)
-        t.store([j, j, j], s.load([i, i, i]))
+        t.store([j, j, j * STEP], s.load([i, i, i * STEP]))
     elif RANK == 4:
         s = tl.make_tensor_descriptor(x, [B, C, D, E], [C * D * E, D * E, E, 1], BLOCK, PADDING)
         t = tl.make_tensor_descriptor(o, [B, C, D, E], [C * D * E, D * E, E, 1], BLOCK)
-        t.store([j, j, j, j], s.load([i, i, i, i]))
+        t.store([j, j, j, j * STEP], s.load([i, i, i, i * STEP]))
     else:
         strides = [B * C * D * E, C * D * E, D * E, E, 1]
         s = tl.make_tensor_descriptor(x, [A, B, C, D, E], strides, BLOCK, PADDING)
         t = tl.make_tensor_descriptor(o, [A, B, C, D, E], strides, BLOCK)
-        t.store([j, j, j, j, j], s.load([i, i, i, i, i]))
+        t.store([j, j, j, j, j * STEP], s.load([i, i, i, i, i * STEP]))
 
 
 def copying(
     dtype: str, shape: Sequence[int], block: Sequence[int], i: int, j: int, padding: str = "zero",
-    maps: int = 2,
+    maps: int = 2, step: int = 0,
 ) -> Case:  # fmt: skip
-    """Copy the block at (i, i, ...) to (j, j, ...)."""
+    """Copy the block at (i, i, ..., i * step) to (j, j, ..., j * step); a step is 16 bytes unless
+    another is given."""
     rank, x, o = len(shape), numbers(shape, dtype), numbers(shape, dtype)
+    step = step or 16 // x.itemsize
     fill = np.nan if padding == "nan" else 0
     want = o.copy()
-    put_block(want, [j] * rank, block_of(x, [i] * rank, block, fill))
+    taken = block_of(x, [*[i] * (rank - 1), i * step], block, fill)
+    put_block(want, [*[j] * (rank - 1), j * step], taken)
     sizes = dict(zip("ABCDE", [1] * (5 - rank) + list(shape), strict=True))
     return Case(
         copy_block, {"x": x, "o": o, **sizes, "i": i, "j": j}, {"o": want}, maps,
-        {"RANK": rank, "BLOCK": tuple(block), "PADDING": padding},
+        {"RANK": rank, "BLOCK": tuple(block), "PADDING": padding, "STEP": step},
     )  # fmt: skip
 
 
@@ -128,19 +131,21 @@ SHAPES = {
 
 
 def copies() -> Iterator[tuple[str, Case]]:
-    """Every rank over both edges; every type; NaN beyond the bounds; boxes of several copies."""
+    """Every rank over both edges; every type; NaN beyond the bounds; boxes of several copies; what
+    does not begin at multiples of 16 bytes."""
     for rank, (shape, block) in SHAPES.items():
-        for i, j in ((-2, 3), (3, -1), (0, 1)):
+        for i, j in ((-2, 3), (3, 0), (0, 1)):
             yield f"rank {rank}, {i} to {j}", copying("fp16", shape, block, i, j)
     for dtype in DTYPES:
-        yield dtype, copying(dtype, (20, 64), (16, 32), -3, 7)
+        yield dtype, copying(dtype, (20, 64), (16, 32), -3, 3)
     for dtype in ("fp16", "bf16", "fp32", "fp64"):
-        yield f"{dtype}, nan", copying(dtype, (20, 64), (16, 32), 11, 0, "nan")
+        yield f"{dtype}, nan", copying(dtype, (20, 64), (16, 32), 5, 0, "nan")
     yield "a row", copying("fp32", (4, 512), (1, 512), 1, 2)
     yield "many rows", copying("i16", (600, 16), (512, 8), 1, 2)
     yield "256 wide", copying("fp32", (8, 512), (4, 256), 1, 2)
-    yield "1024 elements", copying("fp32", (2000,), (1024,), 5, 987)
-    yield "fp8, nan", copying("fp8e5", (20, 64), (16, 32), 11, 0, "nan", maps=1)
+    yield "1024 elements", copying("fp32", (2000,), (1024,), 5, 247)
+    yield "fp8, nan", copying("fp8e5", (20, 64), (16, 32), 5, 0, "nan", maps=1)
+    yield "not aligned", copying("fp32", (20, 64), (16, 32), -3, 7, maps=0, step=1)
 
 
 # Descriptors in loops, branches and functions
@@ -159,13 +164,13 @@ def exchanged(a, b, o, N, n):
 
 @tritium.jit(noinline=True)
 def load_from(d, i):
-    return d.load([i])
+    return d.load([i * 64])
 
 
 @tritium.jit
 def given_to_a_function(a, b, o, N, n):
     d = tl.make_tensor_descriptor(a, [N], [1], [64])
-    tl.store(o + tl.arange(0, 64), load_from(d, n * 64) + load_from(d, 0))
+    tl.store(o + tl.arange(0, 64), load_from(d, n) + load_from(d, 0))
 
 
 @tritium.jit(noinline=True)
@@ -209,7 +214,7 @@ def chosen(a, b, o, N, n):
     d = tl.make_tensor_descriptor(a, [N], [1], [64])
     if n > 2:
         d = tl.make_tensor_descriptor(b, [N - 1], [1], [64])
-    tl.store(o + tl.arange(0, 64), d.load([N - 64]))
+    tl.store(o + tl.arange(0, 64), d.load([448]))
 
 
 @tritium.jit
@@ -284,7 +289,7 @@ def stored_by_threads(a, b, o, N, n):
     at = o + tl.arange(0, 64)
     tl.store(at, tl.load(b + tl.arange(0, 64)))
     tl.debug_barrier()
-    d.store([0], d.load([0]) + e.load([n]))
+    d.store([0], d.load([0]) + e.load([4 * n]))
     tl.debug_barrier()
     tl.store(at, tl.load(at) * 2)
 
@@ -301,7 +306,7 @@ _FLOWS: dict[Any, tuple[int, Callable[..., Any]]] = {
     renewed_while: (2, lambda a, b: a[0] + a[1] + b[2] + 2),
     one_before: (0, lambda a, b: a[0] + 3 * b[0] + 3 * b[1] + 2 * b[2]),
     loaded_after_a_store: (2, lambda a, b: _running(a)),
-    stored_by_threads: (1, lambda a, b: 2 * (b[0] + a.reshape(-1)[3:67])),
+    stored_by_threads: (1, lambda a, b: 2 * (b[0] + a.reshape(-1)[12:76])),
     stored_in_turn: (2, lambda a, b: np.concatenate([a[3], a[2], a[1]])),
 }
 
@@ -330,17 +335,17 @@ def combine_blocks(x, o, M, N, KIND: tl.constexpr):
     t = tl.make_tensor_descriptor(o, [M, N], [N, 1], [8, 32])
     value = s.load([0, 0])
     if KIND == "add":
-        t.atomic_add([-3, 16], value)
+        t.atomic_add([3, 16], value)
     elif KIND == "min":
-        t.atomic_min([-3, 16], value)
+        t.atomic_min([3, 16], value)
     elif KIND == "max":
-        t.atomic_max([-3, 16], value)
+        t.atomic_max([3, 16], value)
     elif KIND == "and":
-        t.atomic_and([-3, 16], value)
+        t.atomic_and([3, 16], value)
     elif KIND == "or":
-        t.atomic_or([-3, 16], value)
+        t.atomic_or([3, 16], value)
     else:
-        t.atomic_xor([-3, 16], value)
+        t.atomic_xor([3, 16], value)
 
 
 _ADDED = ("u32", "i32", "u64", "fp32", "fp16", "bf16")
@@ -362,7 +367,7 @@ def sums() -> Iterator[tuple[str, Case]]:
             want = o.copy()
             for _ in range(4):
                 with np.errstate(all="ignore"):
-                    put_block(want, (-3, 16), x[:8, :32], function)
+                    put_block(want, (3, 16), x[:8, :32], function)
             arguments = {"x": x, "o": o, "M": 8, "N": 48}
             yield f"{kind} {dtype}", Case(
                 combine_blocks, arguments, {"o": want}, 2, {"KIND": kind}, (4,)
@@ -385,7 +390,7 @@ def rows_at(x, o, index, M, N):
 def odd_strides(x, o, M):
     s = tl.make_tensor_descriptor(x, [M, 33], [33, 1], [8, 32])
     t = tl.make_tensor_descriptor(o, [M, 36], [36, 1], [8, 32])
-    t.store([1, 2], s.load([1, 1]))
+    t.store([1, 4], s.load([1, 1]))
 
 
 @tritium.jit
@@ -403,6 +408,13 @@ def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
         out.store([i, j], acc.to(tl.float16))
 
 
+@tritium.jit
+def before_the_first_row(x, o, N):
+    s = tl.make_tensor_descriptor(x, [N, 64], [64, 1], [8, 32])
+    t = tl.make_tensor_descriptor(o, [N, 64], [64, 1], [8, 32])
+    t.store([-3, 16], s.load([-3, 16]))
+
+
 def others() -> Iterator[tuple[str, Case]]:
     """Descriptors that go through pointers, and a persistent product."""
     x, o = numbers((20, 48), "i32"), numbers((20, 48), "i32")
@@ -415,8 +427,14 @@ def others() -> Iterator[tuple[str, Case]]:
     yield "rows", Case(rows_at, arguments, {"o": want}, 0)
     x, o = numbers((20, 33)), numbers((20, 36))
     want = o.copy()
-    want[1:9, 2:34] = x[1:9, 1:33]
+    want[1:9, 4:36] = x[1:9, 1:33]
     yield "odd strides", Case(odd_strides, {"x": x, "o": o, "M": 20}, {"o": want}, 1)
+    x, o = numbers((20, 64)), numbers((20, 64))
+    want = o.copy()
+    want[:5, 16:48] = x[:5, 16:48]
+    yield "stored before the first row", Case(
+        before_the_first_row, {"x": x, "o": o, "N": 20}, {"o": want}, 1
+    )
     a, b = numbers((72, 80), "fp16", -2), numbers((104, 80), "fp16", -2)
     want = (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16)
     yield "product", Case(

@@ -179,13 +179,13 @@ def test_products_are_loaded_ahead_through_maps_made_once():
 @tritium.jit
 def host_and_device(desc, o, N):
     made = tl.make_tensor_descriptor(o, [N], [1], [64])
-    made.store([0], load_both(desc, 0) + load_both(made, 64))
+    made.store([0], load_both(desc, 0) + load_both(made, 1))
     desc.atomic_add([64], made.load([0]))
 
 
 @tritium.jit(noinline=True)
 def load_both(desc, i):
-    return desc.load([i])
+    return desc.load([i * 64])
 
 
 def test_descriptors_of_the_host_and_of_the_kernel_are_the_same_to_functions():

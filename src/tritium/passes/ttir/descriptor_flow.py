@@ -1,10 +1,16 @@
 """Which tensor descriptors the bulk copy engine (TMA) can serve, and which must be pointers.
 
 Descriptors go through loops, branches and calls; all that meet in one value are served alike. They
-are served if every access is a whole block's load, store or (where the engine has it) sum, if the
-element type has a tensor map, if threads do not touch the same memory (`descriptor_memory`), and if
-the maps that the kernel makes itself can each have one place in memory: an op that makes one writes
-the same place whenever it runs, so that nothing may still need what it made before.
+are served if
+
+- every access is a whole block's load, store or (where the engine has it) sum, known to begin
+  at a multiple of 16 bytes along the fastest axis: others are illegal instructions, as are stores
+  that begin before the tensor does (at constants those are refused, others are the program's to
+  avoid);
+- the element type has a tensor map;
+- threads do not touch the same memory (`descriptor_memory`);
+- the maps that the kernel makes itself can each have one place in memory: an op that makes one
+  writes the same place whenever it runs, so that nothing may still need what it made before.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from typing import Any, TypeAlias
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.arith import SelectOp
@@ -64,10 +71,12 @@ def served(module: ModuleOp) -> set[SSAValue]:
     refused: set[SSAValue] = set()
     for function in module.walk():
         if isinstance(function, FuncOp):
+            axes = AxisAnalysis(function)
             for value in descriptors(function):
                 groups.find(value)
-                if not all(_passes(use) or _accesses(use.operation) for use in value.uses) or \
-                        not _has_map(value, function):  # fmt: skip
+                users = [use.operation for use in value.uses]
+                fit = all(u.name in _PASSING or _accesses(u, axes) for u in users)
+                if not (fit and _has_map(value, function)):
                     refused.add(value)
                 if isinstance(value.owner, MakeTensorDescOp):
                     makes.append(value)
@@ -158,11 +167,7 @@ _PASSING = frozenset({
 })  # fmt: skip
 
 
-def _passes(use: Any) -> bool:
-    return use.operation.name in _PASSING
-
-
-def _accesses(op: Any) -> bool:
+def _accesses(op: Any, axes: AxisAnalysis) -> bool:
     """Whether the engine can do an access."""
     if isinstance(op, DescriptorLoadOp):
         tile = op.result.type
@@ -174,7 +179,11 @@ def _accesses(op: Any) -> bool:
     if isinstance(op, DescriptorReduceOp) and \
             str(block.element_type) not in _SUMS.get(op.kind.name, ()):  # fmt: skip
         return False
-    return ir.shape_of(tile) == tuple(block.get_shape())
+    starts = [axes.of(index) for index in op.indices]
+    if not isinstance(op, DescriptorLoadOp) and any((s.known or 0) < 0 for s in starts):
+        return False
+    aligned = starts[-1].divisibility[0] * ir.bit_width(block.element_type) % 128 == 0
+    return aligned and ir.shape_of(tile) == tuple(block.get_shape())
 
 
 def _has_map(value: SSAValue, function: FuncOp) -> bool:
