@@ -10,6 +10,7 @@ from tritium.analysis.writes import written_arguments
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.loader import compile_ir
 from tritium.backends.cpu.lower.module import lower_to_llvm
+from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.ops.ttir import FuncOp
@@ -28,6 +29,7 @@ def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Any:
         if isinstance(op, FuncOp) and op.sym_visibility != "private"
     )  # fmt: skip
     program = lower_to_tiles(module, options)
+    remark_on(module)
     metadata["written_args"] = sorted(written_arguments(kernel))
     return program
 

@@ -1,56 +1,103 @@
-"""Remarks on what makes a kernel slow, for `MLIR_ENABLE_DIAGNOSTICS=remarks`."""
+"""What remarks say of kernels for NVIDIA GPUs (see `backends.remarks`)."""
 
 from __future__ import annotations
 
 import sys
-import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
 
-from tritium import knobs
-from tritium.ir.locations import source_position
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.backends.nvidia.lower.access import register_groups
+from tritium.backends.remarks import remark, wanted
+from tritium.ir import types as ir
+from tritium.ops.ttir import FuncOp
 
-_NO_WGMMA = "MMA version 3 acceleration not applied due to unsupported shapes or data types."
+_PRODUCTS = ("tt.dot", "ttng.warp_group_dot")
 
 
-def remark_on(module: ModuleOp, capability: int) -> None:
-    """Write remarks on a finished ttgir module to standard error, if they are asked for.
-
-    `knobs.compilation.diagnostics` is a list of words: `remarks` asks for them, `operations` adds
-    the operation, `stacktraces` where in the compiler the remark was made.
-    """
-    words = _asked_for()
-    if "remarks" not in words:
+def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
+    """Write remarks on a finished ttgir module to standard error, if they are asked for: on
+    products without wgmma, on accesses element by element, and on operands of products in loops
+    that are not copied ahead. `num_stages` is what loops have that say nothing else."""
+    if not wanted():
         return
-    for op in module.walk():
-        if capability // 10 == 9 and op.name == "tt.dot":
-            _write(op, _NO_WGMMA, words)
+    for function in module.body.block.ops:
+        if not isinstance(function, FuncOp):
+            continue
+        analysis = AxisAnalysis(function)
+        for op in function.walk():
+            if capability // 10 == 9 and op.name == "tt.dot":
+                remark(
+                    op, "MMA version 3 acceleration not applied due to unsupported shapes or data "
+                    "types.", f"Target compute capability ({capability}) supports MMA v3.",
+                )  # fmt: skip
+            elif op.name in ("tt.load", "tt.store"):
+                _on_access(analysis, op)
+            elif op.name == "scf.for" and _stages(op, num_stages) > 1:
+                _on_loop(op)
+
+
+def _on_access(analysis: AxisAnalysis, op: Any) -> None:
+    """Elements that a thread holds, and accesses one by one."""
+    if not ir.shape_of(op.ptr.type):
+        return
+    groups = register_groups(analysis.of, op.ptr, op.mask)
+    if len(groups) < 2 or len(groups[0]) > 1:
+        return
+    mask = -1 if op.mask is None else max(analysis.of(op.mask).constancy)
+    unmasked = len(register_groups(analysis.of, op.ptr, None)[0])
+    remark(
+        op, f"Warning: vectorization fails vec = 1 origin vec = {unmasked} "
+        f"numElems = {len(groups)} mask is {mask}",
+    )  # fmt: skip
+
+
+def _stages(loop: Any, default: int) -> int:
+    given = loop.attributes.get("tt.num_stages")
+    return default if given is None else int(given.value.data)
+
+
+def _on_loop(loop: Any) -> None:
+    """Operands of products that are loaded into registers in the turn that needs them."""
+    block: Block = loop.body
+    for op in block.ops:
+        if op.name not in _PRODUCTS:
+            continue
+        for number, operand in enumerate(op.operands[:2]):
+            for load, changed in _loads(operand, block):
+                why = (
+                    "it is changed in registers before the product" if changed
+                    else "its elements cannot be copied to shared memory asynchronously"
+                )  # fmt: skip
+                remark(
+                    load, f"Warning: operand {number} of a dot is loaded in the turn that uses it, "
+                    f"as {why}; the pipelined load for this operand will be disabled, so poor "
+                    "performance is expected",
+                )  # fmt: skip
+
+
+def _loads(value: SSAValue, block: Block, changed: bool = False) -> Iterator[tuple[Any, bool]]:
+    """(load, whether anything is computed from it) of the loads in `block` that a tile is of."""
+    op: Any = value.owner
+    if isinstance(op, Block) or op.parent is not block:
+        return
+    if op.name == "tt.load":
+        yield op, changed
+        return
+    changed |= not op.name.startswith("ttg.")
+    for operand in op.operands:
+        if ir.shape_of(operand.type) or "memdesc" in str(operand.type):
+            yield from _loads(operand, block, changed)
 
 
 def remark_on_resources(name: str, facts: Mapping[str, int], shared: int) -> None:
     """Write what a kernel takes of the processor to standard error, if remarks are asked for.
     `facts` are those of `ptx.report`, `shared` is in bytes."""
-    if "remarks" in _asked_for():
+    if wanted():
         sys.stderr.write(
             f"{name}: remark: {facts['n_regs']} registers a thread, {4 * facts['n_spills']} bytes "
             f"spilled, {shared} bytes of shared memory\n"
         )
-
-
-def _asked_for() -> frozenset[str]:
-    words = knobs.compilation.diagnostics
-    return words | {"remarks"} if knobs.compilation.remark else words
-
-
-def _write(op: Any, text: str, words: frozenset[str]) -> None:
-    position = source_position(op.location) if op.location is not None else None
-    where = "<unknown>" if position is None else ":".join(map(str, position))
-    lines = [f"{where}: remark: {text}"]
-    if "operations" in words:
-        lines.append(f"{where}: note: see current operation: {op}")
-    if "stacktraces" in words:
-        lines.append(f"{where}: note: diagnostic emitted with trace:")
-        lines += [line.rstrip() for line in traceback.format_stack(limit=8)]
-    sys.stderr.write("\n".join(lines) + "\n")

@@ -23,7 +23,7 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
     passes = pipelines.ttgir(arch, options.num_warps, options.num_stages, options.num_ctas)
     run_pipeline(module, passes, "make_ttgir")
-    remark_on(module, arch)
+    remark_on(module, arch, options.num_stages)
     return module
 
 

@@ -1,0 +1,38 @@
+"""What remarks say of kernels for the CPU (see `backends.remarks`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.backends.remarks import remark, wanted
+from tritium.ir import types as ir
+from tritium.ops.ttir import FuncOp
+
+
+def remark_on(module: ModuleOp) -> None:
+    """Write remarks to standard error, if they are asked for, on loads and stores of a tile whose
+    elements are neither neighbours in memory nor the same one: they are gathered or scattered."""
+    if not wanted():
+        return
+    for function in module.body.block.ops:
+        if isinstance(function, FuncOp):
+            analysis = AxisAnalysis(function)
+            for op in function.walk():
+                if op.name in ("tt.load", "tt.store"):
+                    _on_access(analysis, op)
+
+
+def _on_access(analysis: AxisAnalysis, op: Any) -> None:
+    shape = ir.shape_of(op.ptr.type)
+    if max(shape, default=1) == 1:
+        return
+    info = analysis.of(op.ptr)
+    if max(info.contiguity) > 1 or max(info.constancy) > 1:
+        return
+    remark(
+        op, f"Warning: vectorization fails vec = 1 origin vec = 1 numElems = {max(shape)}: the "
+        "elements are not known to be neighbours in memory along any axis",
+    )  # fmt: skip

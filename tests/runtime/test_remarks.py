@@ -1,0 +1,93 @@
+"""Remarks on what makes a kernel slow: each where it belongs, and none elsewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tritium
+import tritium.language as tl
+from tritium import knobs
+from tritium.compiler import ASTSource
+from tritium.target import GPUTarget
+
+CUDA = GPUTarget("cuda", 90, 32)
+ALIGNED = {(i,): [["tt.divisibility", 16]] for i in range(4)}
+
+
+@tritium.jit
+def strided(x, out, s, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i * s, i < n)
+    tl.store(out + i, value, i < n)
+
+
+@tritium.jit
+def product(a, b, c, n, CONVERT: tl.constexpr, MASK: tl.constexpr):
+    i, k = tl.arange(0, 64), tl.arange(0, 64)
+    acc = tl.zeros((64, 64), tl.float32)
+    for t in range(0, n, 64):
+        x = tl.load(a + i[:, None] * n + (t + k)[None, :])
+        y = tl.load(b + (t + k)[:, None] * 64 + i[None, :], MASK or ((t + k) != 3)[:, None])
+        if CONVERT:
+            y = (y + 1).to(tl.float16)
+        acc += tl.dot(x, y)
+    tl.store(c + i[:, None] * 64 + i[None, :], acc)
+
+
+@pytest.fixture
+def remarks(capfd: Any, fresh_cache: Path) -> Any:
+    """Compiles a kernel; the remarks as (source text from the caret on, text)."""
+    knobs.compilation.diagnostics = "remarks"
+
+    def found(kernel: Any, signature: str, target: Any, attrs: Any, **constants: Any) -> Any:
+        types = dict(zip(kernel.arg_names, signature.split(), strict=False))
+        types.update(dict.fromkeys(constants, "constexpr"))
+        tritium.compile(ASTSource(kernel, types, constants, attrs), target=target)
+        lines = capfd.readouterr().err.splitlines()
+        result: list[tuple[str, str]] = []
+        for number, line in enumerate(lines):
+            place = re.match(r"\S*test_remarks\.py:\d+:(\d+): remark: (.*)", line)
+            if place:
+                assert lines[number + 2] == " " * int(place[1]) + "^"
+                result.append((lines[number + 1][int(place[1]) :], place[2]))
+        return result
+
+    return found
+
+
+def test_one_element_after_the_other(remarks: Any) -> None:
+    found = remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=1024)
+    ((where, text),) = found
+    assert where == "tl.load(x + i * s, i < n)"
+    assert text == "Warning: vectorization fails vec = 1 origin vec = 1 numElems = 8 mask is 16"
+    # Nothing is known of n: the mask may change from one element to the next.
+    known = {key: value for key, value in ALIGNED.items() if key != (3,)}
+    (_, (where, text)) = remarks(strided, "*fp32 *fp32 i32 i32", CUDA, known, BLOCK=1024)
+    assert where.startswith("tl.store") and text.endswith("numElems = 8 mask is 1")
+
+
+def test_operands_that_are_not_copied_ahead(remarks: Any) -> None:
+    signature = "*fp16 *fp16 *fp32 i32"
+    assert remarks(product, signature, CUDA, ALIGNED, CONVERT=False, MASK=True) == []
+    found = remarks(product, signature, CUDA, {}, CONVERT=False, MASK=True)
+    ahead = [(where[:9], text) for where, text in found if "pipelined load" in text]
+    assert [where for where, _ in ahead] == ["tl.load(a", "tl.load(b"]
+    assert "operand 1 of a dot is loaded in the turn that uses it, as its elements" in ahead[1][1]
+
+
+def test_gathers_on_the_cpu(remarks: Any) -> None:
+    target = tritium.runtime.driver.active.get_current_target()
+    ((where, text),) = remarks(strided, "*fp32 *fp32 i32 i32", target, ALIGNED, BLOCK=256)
+    assert where == "tl.load(x + i * s, i < n)" and "vectorization fails vec = 1" in text
+    assert not remarks(product, "*fp16 *fp16 *fp32 i32", target, {}, CONVERT=True, MASK=True)
+
+
+def test_none_are_asked_for(remarks: Any, capfd: Any) -> None:
+    knobs.compilation.diagnostics = ""
+    assert not remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=1024)
+    knobs.compilation.remark = True  # the former name
+    assert remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=512)
