@@ -249,7 +249,7 @@ def test_images_are_released_and_errors_are_clear():
     ir = "define i32 @f() {\n ret i32 7\n}"
     code = compile_ir(ir)
     assert load_object(code, ["f"])["f"] != 0
-    with pytest.raises(RuntimeError, match=r"Symbols not found: \[ g \]"):
+    with pytest.raises(RuntimeError, match=r"not found.*\bg\b"):
         load_object(code, ["g"])
     with pytest.raises(RuntimeError, match=r"object file|section header"):
         load_object(code[:100], ["f"])

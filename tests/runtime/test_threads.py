@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,24 +132,3 @@ def test_an_interrupt_frees_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         1, lambda i: kernel.warmup(np.float32, np.float32, np.float32, 3, BLOCK=8, grid=(1,))
     )
     assert result is not None
-
-
-def test_the_linker_is_begun_once_by_several_threads() -> None:
-    """In a process of its own: a thread that came second would wait without end."""
-    program = """
-        import threading, time
-        from tritium.backends.cpu import loader
-
-        class Slow:  # both threads look before either has begun
-            def __init__(self): self.lock = threading.Lock()
-            def locked(self):
-                found = self.lock.locked(); time.sleep(0.2); return found
-            def acquire(self, blocking=True): return self.lock.acquire(blocking)
-
-        loader._begun = Slow()
-        threads = [threading.Thread(target=loader.prepare, daemon=True) for _ in range(4)]
-        for t in threads: t.start()
-        for t in threads: t.join(10)
-        assert not any(t.is_alive() for t in threads)
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60)

@@ -58,8 +58,6 @@ def _find() -> DriverBase:
     if knobs.runtime.use_cpu:
         return CPUDriver()
     usable: list[type[DriverBase]] = [CudaDriver] if CudaDriver.is_active() else []
-    if not usable:
-        CPUDriver.prepare()  # most likely: while plug-ins are looked for
     others = (backends.driver(name) for name in backends if name not in ("cpu", "nvidia"))
     usable += [driver for driver in others if driver.is_active()]
     if len(usable) > 1:

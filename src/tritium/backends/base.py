@@ -221,8 +221,8 @@ def concrete_subclass(module: ModuleType, base: type[Any]) -> type[Any]:
         value
         for value in vars(module).values()
         if getattr(value, "__module__", None) == module.__name__  # first: no aliases of typing
-        and inspect.isclass(value)
-        and issubclass(value, base)
+        and isinstance(value, type)
+        and base in value.__mro__  # `issubclass` asks abstract classes, at length
         and not inspect.isabstract(value)
     ]
     if len(found) != 1:

@@ -13,7 +13,7 @@ import numpy as np
 from tritium.backends.base import DriverBase
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native_end
-from tritium.backends.cpu.loader import Image, load_object, prepare
+from tritium.backends.cpu.loader import Image, load_object
 from tritium.cache import CachedObjects
 from tritium.lowering.launching import End, Link
 from tritium.target import GPUTarget
@@ -201,12 +201,6 @@ class CPUDriver(DriverBase):
     @classmethod
     def is_active(cls) -> bool:
         return True
-
-    @classmethod
-    def prepare(cls) -> None:
-        """Begin what the first launch needs, as far as it goes on beside Python."""
-        host()  # first: it asks LLVM, which answers one thread at a time
-        prepare()
 
     def get_current_device(self) -> int:
         """The CPU is one device: 0."""

@@ -1,24 +1,23 @@
 """LLVM IR text to object code to callable addresses, on the host.
 
-All object code is linked by one LLJIT that lives as long as the process. Each image is a library
-of its own there; when its `Image` is collected, its memory is released.
+Objects for x86-64 in ELF are linked by `elf`; all others by one LLJIT that lives as long as the
+process, in which each is a library of its own. When an `Image` is collected, its memory is
+released.
 """
 
 from __future__ import annotations
 
-import _thread
-import atexit
 import ctypes
 import functools
 import hashlib
 import itertools
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
 
+from tritium.backends.cpu import elf
 from tritium.backends.cpu.host import host
 
 
@@ -39,7 +38,6 @@ Opt = int | Literal["light"] | None
 
 _lock = threading.RLock()
 _names = itertools.count()
-_begun, _working = threading.Lock(), threading.Lock()
 
 
 @functools.cache
@@ -65,37 +63,6 @@ def _linker() -> Any:
     # Never disposed of: worker threads may still sleep inside its code when the process ends.
     _never_collect(linker)
     return linker
-
-
-def prepare() -> None:
-    """Begin to make the linker, which takes a millisecond, beside what Python has to do first."""
-    if _begun.acquire(blocking=False):  # once, whichever thread is first
-        _working.acquire()
-        try:
-            # Not `Thread`, whose start waits for the new thread to run: a third of a millisecond.
-            _thread.start_new_thread(_make_linker, ())
-        except RuntimeError:  # no more threads: it is made when it is needed
-            _working.release()
-
-
-def _make_linker() -> None:
-    try:
-        with _lock:
-            _linker()
-    finally:
-        _working.release()
-
-
-def _finish_work() -> None:
-    with _working:
-        pass
-
-
-# A child process must not find the lock taken by a thread that it has not got; nor may LLVM work
-# while it is taken down.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_finish_work)
-atexit.register(_finish_work)
 
 
 def _never_collect(value: object) -> None:
@@ -209,9 +176,8 @@ def cached_object(key: str, store: ObjectStore | None, make: Callable[[], bytes]
 class Image:
     """Object code in memory. Its addresses are valid as long as the object lives."""
 
-    def __init__(self, tracker: Any, symbols: Sequence[str]):
-        self._tracker = tracker
-        self.addresses: dict[str, int] = {name: tracker[name] for name in symbols}
+    def __init__(self, addresses: dict[str, int], memory: object):
+        self.addresses, self._memory = addresses, memory
 
     def __getitem__(self, symbol: str) -> int:
         """The address of an exported symbol."""
@@ -219,7 +185,7 @@ class Image:
 
     def keep(self) -> None:
         """Never release the memory (for code in which threads sleep)."""
-        _never_collect(self._tracker)
+        _never_collect(self._memory)
 
 
 def load_object(
@@ -233,10 +199,21 @@ def load_object(
     Raises:
         RuntimeError: a symbol is missing, or this is not object code for the host.
     """
+    try:
+        linked = elf.link(code, symbols, imports)
+    except elf.Unsupported:
+        return _load_by_llvm(code, symbols, imports)
+    return Image(linked.addresses, linked)
+
+
+def _load_by_llvm(
+    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None
+) -> Image:
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in symbols:
         builder.export_symbol(name)
     for name, address in (imports or {}).items():
         builder.import_symbol(name, address)
     with _lock:
-        return Image(builder.link(_linker(), f"tritium.{next(_names)}"), symbols)
+        tracker: Any = builder.link(_linker(), f"tritium.{next(_names)}")
+    return Image({name: tracker[name] for name in symbols}, tracker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 from typing import Any
@@ -28,10 +29,10 @@ def device_count() -> int:
 
 def has_bindings() -> bool:
     """Whether `cuda-bindings` is installed (the extra `cuda`)."""
-    return (
-        importlib.util.find_spec("cuda") is not None
-        and importlib.util.find_spec("cuda.bindings") is not None
-    )
+    # Folders first: all finders together take ten times as long to find out that it is not there.
+    if "cuda" not in sys.modules and importlib.machinery.PathFinder.find_spec("cuda") is None:
+        return False
+    return importlib.util.find_spec("cuda.bindings") is not None
 
 
 @functools.cache
