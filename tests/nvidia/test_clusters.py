@@ -13,7 +13,13 @@ import tritium
 from tests.nvidia import test_gpu_clusters as kernels
 from tests.nvidia.support import in_order, kernel_text, lowered
 from tritium.backends.base import make_backend
+from tritium.backends.nvidia.lower.bulk_copy import pieces
+from tritium.backends.nvidia.lower.context import Memory
 from tritium.compiler import ASTSource
+from tritium.ir import types as ir
+from tritium.lowering.llvm import Value
+from tritium.ops.ttgir import memdesc_of
+from tritium.passes.ttgir.rules import nvmma_encoding
 from tritium.target import GPUTarget
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
@@ -156,6 +162,23 @@ def test_the_dimensions_of_the_cluster_are_its_blocks() -> None:
         assert options.cluster_dims == (2, 1, 1)
     with pytest.raises(ValueError, match=r"cluster_dims is .*; with num_ctas=2 \(2, 1, 1\)"):
         backend.parse_options({"num_ctas": 2, "cluster_dims": (1, 2, 1)})
+
+
+@pytest.mark.parametrize(("shape", "cluster", "starts"), [
+    ((64, 64), (), {(0, 0): 0, (0, 32): 64 * 128}),
+    ((2, 128), (), {(0, 0): 0, (0, 32): 256, (0, 64): 512, (0, 96): 768}),
+    ((2, 64), ((1, 0),), {(0, 0): 0, (0, 32): 128}),
+    ((64, 64), ((1, 0),), {(0, 0): 0, (0, 32): 32 * 128}),
+    ((64, 64), ((0, 1),), {(0, 0): 0}),
+    ((4, 1, 64), (), {(i, 0, j): 256 * i + 4 * j for i in range(4) for j in (0, 32)}),
+])  # fmt: skip
+def test_where_the_pieces_of_a_copy_begin(
+    shape: tuple[int, ...], cluster: Any, starts: dict[tuple[int, ...], int]
+) -> None:
+    """At whole rows of 128 bytes, as the engine needs them, whatever is moved within a row."""
+    encoding = nvmma_encoding(shape, 32, len(shape) - 1, cluster)
+    memory = Memory(Value("ptr", "%m"), memdesc_of(shape, ir.f32, encoding))
+    assert dict(pieces(memory)) == starts
 
 
 def test_what_is_in_another_blocks_memory_is_refused(fresh_cache: Path) -> None:

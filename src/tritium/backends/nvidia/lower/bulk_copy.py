@@ -14,7 +14,7 @@ from tritium.backends.nvidia.lower.context import Context, Memory
 from tritium.backends.nvidia.lower.shared import memory_layout
 from tritium.backends.nvidia.lower.types import memory_bytes
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
-from tritium.ir.layouts.encodings import BLOCK, part_of
+from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
 from tritium.ir.tensor_maps import box
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
@@ -77,14 +77,18 @@ def wait_barrier(c: Context, op: Any) -> None:
     c.asm("void", text, constraints, *arguments)
 
 
-def _pieces(memory: Memory) -> list[tuple[tuple[int, ...], int]]:
+def pieces(memory: Memory) -> list[tuple[tuple[int, ...], int]]:
     """(where in the block, byte offset) of the parts that one copy each moves; in a cluster, of
     what the first of its blocks has."""
     shape, size = _part(memory), memory_bytes(memory.type.element_type)
     part = box(shape, memory.type.encoding, size)
     where = byte_offsets(memory_layout(memory.type), size)
     starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
-    return [(s, where(**{f"dim{i}": x for i, x in enumerate(s)})) for s in starts]
+    encoding = memory.type.encoding
+    swizzled = isinstance(encoding, NVMMASharedEncoding)
+    row = max(encoding.get("swizzlingByteWidth"), 1) if swizzled else 1
+    # The first element may have been moved within its row, the piece begins where the row does.
+    return [(s, where(**{f"dim{i}": x for i, x in enumerate(s)}) // row * row) for s in starts]
 
 
 def _part(memory: Memory) -> tuple[int, ...]:
@@ -126,7 +130,7 @@ def copy_in(c: Context, op: Any) -> None:
     )
     constraints = ",".join(["r", "l", "r", "b", *["r"] * rank, "~{memory}"])
     coordinates = _own(c, memory, op.coord)
-    for piece, offset in _pieces(memory):
+    for piece, offset in pieces(memory):
         to = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, to, descriptor, barrier, condition,
               *_coordinates(c, coordinates, piece))  # fmt: skip
@@ -147,7 +151,7 @@ def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     )
     constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
     coordinates = _own(c, memory, op.coord)
-    for piece, offset in _pieces(memory):
+    for piece, offset in pieces(memory):
         source = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, source, descriptor, condition,
               *_coordinates(c, coordinates, piece))  # fmt: skip
