@@ -109,6 +109,15 @@ def test_the_rows_of_a_product_are_split() -> None:
 
 
 @pytest.mark.ptxas
+@pytest.mark.parametrize("name", ["matmul", "described"])
+def test_results_are_stored_where_they_were_computed(name: str) -> None:
+    """128 rows are 64 for two blocks; then columns are split, and the store follows."""
+    kernel = compiled(name, 8)
+    assert meetings(kernel.asm["ptx"]) == 0
+    assert "CGALayout = [[1, 0], [0, 1], [0, 2]], instrShape" in kernel.asm["ttgir"]
+
+
+@pytest.mark.ptxas
 def test_each_block_copies_its_rows() -> None:
     """The engine brings half of the left operand to each block, and all of the right one; the map
     of the left one is of what one block copies."""

@@ -1,7 +1,7 @@
 """How the blocks of a cluster share what the bulk copy engine moves: the encodings of descriptors.
 
 A descriptor's map is of what one block copies, so that all descriptors that meet in one value are
-shared out alike: as the products want that are computed from their loads; else by rows.
+shared out alike: as the products want whose operands or results they are of; else by rows.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ LEAST_BYTES = 16
 def share_descriptors(
     module: ModuleOp, num_ctas: int, wishes: Mapping[int, Cluster]
 ) -> None:
-    """Give all descriptors encodings of their blocks. `wishes`: what products want of loads, by
-    the loads' ids."""
+    """Give all descriptors encodings of their blocks. `wishes`: what products want of
+    accesses, by their ids."""
     groups, found = Groups(), dict[SSAValue, set[Cluster]]()
     for source, target in flow(module):
         groups.join(source, target)
     everything = [v for function in functions(module) for v in descriptors(function)]
     for value in everything:
-        loads = (u.operation for u in value.uses if isinstance(u.operation, ttir.DescriptorLoadOp))
         wanted = found.setdefault(groups.find(value), set())
-        wanted |= {wishes[id(load)] for load in loads if id(load) in wishes}
+        wanted |= {wishes[id(u.operation)] for u in value.uses if id(u.operation) in wishes}
     for value in everything:
         block: Any = value.type.block
         cluster = _chosen(block, num_ctas, found[groups.find(value)])

@@ -17,7 +17,11 @@ from xdsl.ir import Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
 from tritium.ops import ttir
+from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttgir import ConvertLayoutOp
+
+_COMPUTING = ("arith.", "math.", "tt.fp_to_fp")
+_STORES = (ttir.StoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 
 
 def num_ctas_of(module: Any) -> int:
@@ -70,9 +74,10 @@ def blocks_of(encoding: Encoding, shape: tuple[int, ...]) -> tuple[tuple[int, ..
     return tuple(linear(encoding, shape).bases(BLOCK))
 
 
-def product_loads(function: Operation, num_ctas: int) -> dict[int, Cluster]:
-    """For loads (by id) that become operands of products, perhaps after computing, the split that
-    needs no exchange between blocks. What products would have differently is left out."""
+def product_accesses(function: Operation, num_ctas: int) -> dict[int, Cluster]:
+    """For accesses (by id) that bring operands of products or store their results, perhaps after
+    computing, the split that needs no exchange between blocks. What products would have differently
+    is left out."""
     wishes: dict[int, set[Cluster]] = {}
     for op in function.walk():
         if not isinstance(op, ttir.DotOp):
@@ -81,6 +86,7 @@ def product_loads(function: Operation, num_ctas: int) -> dict[int, Cluster]:
         cluster, rank = split_product(shape, num_ctas), len(shape)
         for value, k_axis in ((op.a, rank - 1), (op.b, rank - 2)):
             _follow(value, operand_cluster(cluster, k_axis), wishes)
+        _follow_results(op.results[0], cluster, wishes)
     return {key: next(iter(found)) for key, found in wishes.items() if len(found) == 1}
 
 
@@ -98,9 +104,27 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
             order = tuple(owner.order)
             inverse = [order.index(i) for i in range(len(order))]
             pending.append((owner.src, permuted(cluster, inverse)))
-        elif isinstance(owner, ConvertLayoutOp) or owner.name.startswith(("arith.", "tt.fp_to_fp")):
+        elif isinstance(owner, ConvertLayoutOp) or owner.name.startswith(_COMPUTING):
             shape = ir.shape_of(value.type)
             pending += [(v, cluster) for v in owner.operands if ir.shape_of(v.type) == shape]
+
+
+def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) -> None:
+    pending, seen, shape = [value], set[SSAValue](), ir.shape_of(value.type)
+    while pending:
+        value = pending.pop()
+        if value in seen or ir.shape_of(value.type) != shape:
+            continue
+        seen.add(value)
+        for use in value.uses:
+            user: Any = use.operation
+            if isinstance(user, _STORES):
+                wishes.setdefault(id(user), set()).add(cluster)
+            elif isinstance(user, YieldOp) and isinstance(user.parent_op(), ForOp):
+                loop: Any = user.parent_op()
+                pending.append(loop.results[use.index])
+            elif isinstance(user, ConvertLayoutOp) or user.name.startswith(_COMPUTING):
+                pending += user.results
 
 
 def in_block(tile: Any, memory: Any) -> bool:

@@ -29,7 +29,7 @@ from tritium.ops import ttir
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.cluster_descriptors import share_descriptors
-from tritium.passes.ttgir.clusters import num_ctas_of, product_loads, split_rows
+from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
 from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
 
@@ -51,7 +51,7 @@ class Coalesce(Pass):
         operands: dict[int, Cluster] = {}
         if num_ctas > 1:
             for function in functions(module):
-                operands |= product_loads(function, num_ctas)
+                operands |= product_accesses(function, num_ctas)
             share_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
