@@ -101,6 +101,84 @@ def test_scan(shape: tuple[int, ...], axis: int, name: str, reverse: str) -> Non
     compare(text, [data(shape), out], **tolerance)
 
 
+# As functions with early returns are printed; both paths give the larger.
+BRANCHES = {
+    "meeting": """%m = arith.cmpf ogt, %a, %b : f32
+        cf.cond_br %m, ^bb1, ^bb2(%b : f32)
+      ^bb1:
+        %n = arith.addf %a, %b : f32
+        %o = arith.subf %n, %b : f32
+        cf.br ^bb2(%a : f32)
+      ^bb2(%r: f32):""",
+    "leaving": """%m = arith.cmpf ogt, %a, %b : f32
+        cf.cond_br %m, ^bb1, ^bb2
+      ^bb1:
+        tt.OP.return %a : f32
+      ^bb2:
+        %z = arith.constant 0.0 : f32
+        %n = arith.cmpf olt, %b, %z : f32
+        cf.cond_br %n, ^bb3, ^bb4
+      ^bb3:
+        tt.OP.return %b : f32
+      ^bb4:
+        %r = arith.maximumf %a, %b : f32""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["reduce", "scan"])
+@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.parametrize(("shape", "axis"), [((64,), 0), ((4, 32), 0), ((4, 32), 1), ((1,), 0)])
+def test_branches_in_the_combine_function(
+    shape: tuple[int, ...], axis: int, name: str, op: str
+) -> None:
+    out = np.zeros(int(np.prod(shape)), np.float32)
+    extra = ", reverse = false" if op == "scan" else ""
+    text = program(op, shape, axis, BRANCHES[name].replace("OP", op), extra)
+    compare(text, [data(shape), out])
+
+
+def test_loops_of_branches_in_the_combine_function() -> None:
+    body = """%t = arith.constant true
+        cf.br ^bb1(%a : f32)
+      ^bb1(%r: f32):
+        %m = arith.cmpf olt, %r, %b : f32
+        %n = arith.maximumf %r, %b : f32
+        cf.cond_br %m, ^bb1(%n : f32), ^bb2
+      ^bb2:"""
+    with pytest.raises(NotImplementedError, match="tt.reduce .branches in the combine function"):
+        Kernel(program("reduce", (64,), 0, body))
+
+
+MAP = """
+    tt.func public @kernel(%x: !tt.ptr<f32>, %out: !tt.ptr<f32>) {
+      %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+      %xs = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+      %xa = tt.addptr %xs, %range : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+      %v = tt.load %xa : tensor<64x!tt.ptr<f32>>
+      %s = "tt.map_elementwise"(%v) <{pack = 1 : i32}> ({
+      ^bb0(%a: f32):
+        %z = arith.constant 0.0 : f32
+        %m = arith.cmpf ogt, %a, %z : f32
+        cf.cond_br %m, ^bb1, ^bb2
+      ^bb1:
+        tt.map_elementwise.return %a : f32
+      ^bb2:
+        %r = arith.mulf %a, %a : f32
+        tt.map_elementwise.return %r : f32
+      }) : (tensor<64xf32>) -> tensor<64xf32>
+      %os = tt.splat %out : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+      %oa = tt.addptr %os, %range : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+      tt.store %oa, %s : tensor<64x!tt.ptr<f32>>
+      tt.return
+    }
+"""
+
+
+def test_branches_in_what_is_done_for_each_element() -> None:
+    x = data((64,))
+    compare(MAP, [x, np.zeros(64, np.float32)])
+
+
 ARGMAX = """
     tt.func public @kernel(%x: !tt.ptr<f32>, %value: !tt.ptr<f32>, %index: !tt.ptr<i32>) {
       %range = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>

@@ -61,3 +61,25 @@ tt.func public @cycle(%c: i1) {
 ^bb2:
   tt.return
 }
+
+// Regions of scalars, too.
+// CHECK-LABEL: @combine
+// CHECK: "tt.reduce"
+// CHECK: %[[R:.*]] = scf.if
+// CHECK: scf.yield
+// CHECK: scf.yield
+// CHECK: tt.reduce.return %[[R]] : f32
+// CHECK-NOT: cf.
+tt.func public @combine(%p: !tt.ptr<f32>, %x: tensor<64xf32>) {
+  %r = "tt.reduce"(%x) <{axis = 0 : i32}> ({
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.cmpf ogt, %a, %b : f32
+    cf.cond_br %c, ^bb1, ^bb2
+  ^bb1:
+    tt.reduce.return %a : f32
+  ^bb2:
+    tt.reduce.return %b : f32
+  }) : (tensor<64xf32>) -> f32
+  tt.store %p, %r : !tt.ptr<f32>
+  tt.return
+}

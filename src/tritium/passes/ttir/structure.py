@@ -1,4 +1,5 @@
-"""Turn the branches of a function without cycles into structured conditionals.
+"""Turn branches without cycles into structured conditionals: those of functions, and those of the
+regions of scalars that reductions, scans and `tt.map_elementwise` run.
 
 before:
       cf.cond_br %c, ^bb1, ^bb2
@@ -14,8 +15,8 @@ after:
       }
       tt.return
 
-Where paths do not meet again before they leave the function, the blocks that they share are
-copied; functions that would grow too much stay as they are.
+Where paths do not meet again before they leave the region, the blocks that they share are
+copied; regions that would grow too much stay as they are.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import IfOp, YieldOp
+from tritium.ops.terminators import RegionEnd
 from tritium.ops.ttir.function import FuncOp, ReturnOp
+from tritium.ops.ttir.reduction import MapElementwiseOp, ReduceOp, ScanOp
 from tritium.passes.base import Pass
 from tritium.passes.cfg import (
     has_cycle,
@@ -38,39 +41,50 @@ from tritium.passes.cfg import (
     remove_unreachable,
     reverse_postorder,
 )
-from tritium.passes.rewriting import copy_op, functions
+from tritium.passes.rewriting import copy_op
 
 MAX_COPIES = 64
-"""How many blocks a function may have copied."""
+"""How many blocks a region may have copied."""
 
 
 @dataclass(frozen=True)
 class Structure(Pass):
-    """Turn the branches of functions without cycles into structured conditionals."""
+    """Turn branches without cycles into structured conditionals.
+
+    `bodies`: those of functions too, not only those of regions within them.
+    """
 
     name: ClassVar[str] = "structure"
     title: ClassVar[str] = "StructureControlFlow"
+    bodies: bool = True
 
     def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            if isinstance(function, FuncOp) and len(function.regions[0].blocks) > 1:
-                structure(function)
-                changed = True
-        return changed
+        # Inner regions first: what surrounds them may be copied.
+        found = [op for op in module.walk(region_first=True) if _branches(op)]
+        if not self.bodies:
+            found = [op for op in found if not isinstance(op, FuncOp)]
+        for op in found:
+            structure(op)
+        return bool(found)
 
 
-def structure(function: FuncOp) -> bool:
-    """Make the function's body a single block if it can be; returns whether it is now."""
-    region = function.regions[0]
+def _branches(op: Operation) -> bool:
+    kinds = (FuncOp, ReduceOp, ScanOp, MapElementwiseOp)
+    return isinstance(op, kinds) and len(op.regions[0].blocks) > 1
+
+
+def structure(op: Operation) -> bool:
+    """Make an op's region a single block if it can be; returns whether it is now."""
+    region = op.regions[0]
     remove_unreachable(region)
     if region.first_block is region.last_block:
         return True
     order = reverse_postorder(region)
-    ends = (BranchOp, CondBranchOp, ReturnOp)
+    ends = (BranchOp, CondBranchOp, ReturnOp, RegionEnd)
     if has_cycle(order) or not all(isinstance(b.last_op, ends) for b in order):
         return False
-    builder = _Builder(region, order, list(function.function_type.outputs))
+    leaving = next(b.last_op for b in order if not b.last_op.successors)  # pyright: ignore
+    builder = _Builder(region, order, leaving)
     if not builder.count(order[0], None) or not builder.fits():
         return False
     builder.build()
@@ -78,8 +92,12 @@ def structure(function: FuncOp) -> bool:
 
 
 class _Builder:
-    def __init__(self, region: Region, order: list[Block], results: list[Attribute]):
-        self.region, self.order, self.results = region, order, results
+    """Rewrites a region. `leaving` is one of the ops by which it is left."""
+
+    def __init__(self, region: Region, order: list[Block], leaving: Any):
+        self.region, self.order = region, order
+        self.end: type[RegionEnd] = type(leaving)
+        self.results: list[Attribute] = [v.type for v in leaving.operands]
         self.join = immediate_postdominators(order)
         self.times = dict.fromkeys(order, 0)
         self.values: dict[SSAValue, SSAValue] = {}
@@ -110,7 +128,7 @@ class _Builder:
         assert last is not None
         values, location = self.path(entry, (), entry, None)
         last.erase()
-        entry.add_op(ReturnOp.build(values, location=location))
+        entry.add_op(self.end.build(values, location=location))
         for block in others:
             self.region.detach_block(block)
             block.drop_all_references()
@@ -118,13 +136,13 @@ class _Builder:
     def path(
         self, block: Block, arguments: Sequence[SSAValue], target: Block, stop: Block | None
     ) -> tuple[list[SSAValue], LocationAttr]:
-        """Write what runs from `block` until `stop` (or the return) to the end of `target`.
+        """Write what runs from `block` until `stop` (or the region's end) to the end of `target`.
 
         Returns the values with which it arrives there, and the location of the last branch.
         """
         while True:
             last = self.write(block, arguments, target)
-            if isinstance(last, ReturnOp):
+            if isinstance(last, self.end):
                 return self.mapped(last.operands), last.location
             if isinstance(last, CondBranchOp):
                 join = self.join[block]

@@ -40,6 +40,7 @@ from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.scaled_dot import ScaledDot
+from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 from tritium.passes.ttir.uniform_atomics import UniformAtomics
@@ -65,6 +66,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
     UniformAdvance().run(module)
     UniformAtomics().run(module)
     ScaledDot().run(module)
+    Structure(bodies=False).run(module)
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:
         if len(functions) != 1:
