@@ -147,6 +147,28 @@ def test_sums_are_done_by_the_copy_engine(kind: str):
     assert "atom" not in text and "red.global" not in text
 
 
+@pytest.mark.parametrize(("kind", "elements"), [("min", 5), ("max", 5), ("and", 4), ("xor", 4)])
+def test_bits_of_64_are_unsigned(kind: str, elements: int):
+    """Signed ones have minima and maxima, but their bits are no legal operands."""
+    text = kernel_of(f"{kind} i64", 90).asm["ptx"]
+    assert re.findall(r"tile\.elemtype\S* \[%r\d+\], (\d);", text) == ["5", str(elements)]
+
+
+@tritium.jit
+def ordered_and_bits(x, o, N):
+    s = tl.make_tensor_descriptor(x, [N], [1], [64])
+    t = tl.make_tensor_descriptor(o, [N], [1], [64])
+    t.atomic_max([0], s.load([0]))
+    t.atomic_and([0], s.load([64]))
+
+
+def test_signed_and_unsigned_at_once_go_through_pointers():
+    kernel = compiled(ordered_and_bits, {"x": "*i64", "o": "*i64", "N": "i32"}, {}, 90)
+    assert kernel.metadata.global_scratch_size == 128 and "cp.reduce" not in kernel.asm["ptx"]
+    kernel = compiled(ordered_and_bits, {"x": "*i32", "o": "*i32", "N": "i32"}, {}, 90)
+    assert kernel.metadata.global_scratch_size == 256 and "cp.reduce" in kernel.asm["ptx"]
+
+
 def test_what_is_loaded_again_is_waited_for():
     """The copy engine's stores to memory that is loaded again are complete before; of others only
     shared memory must have been read."""

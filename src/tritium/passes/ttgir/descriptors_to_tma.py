@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
@@ -66,7 +66,13 @@ from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
 from tritium.passes.ttgir.pipeline import is_bulk
 from tritium.passes.ttgir.rules import block_encoding, capability_of, with_encoding
-from tritium.passes.ttir.descriptor_flow import conflicts, descriptor_groups, descriptors, flow
+from tritium.passes.ttir.descriptor_flow import (
+    conflicts,
+    descriptor_groups,
+    descriptors,
+    flow,
+    takes_bits,
+)
 from tritium.passes.ttir.descriptor_memory import is_loaded, memory_of
 
 
@@ -81,6 +87,7 @@ class DescriptorsToTMA(Pass):
         if capability_of(module) < 90:
             return False
         changed = False
+        _take_bits(module)
         awaited = _awaited(module)
         for function in functions(module):
             for op in list(function.walk()):
@@ -174,6 +181,16 @@ def _store(op: Any, complete: bool) -> None:
     erase(op)
 
 
+def _take_bits(module: ModuleOp) -> None:
+    """The engine combines the bits of 64-bit integers only where they are unsigned."""
+    for group in descriptor_groups(module):
+        if takes_bits(group):
+            for value in group:
+                kind: Any = value.type
+                unsigned: Any = ir.IntegerType(64, Signedness.UNSIGNED)
+                value._type = ir.TensorDescType(ir.with_element(kind.block, unsigned))
+
+
 def _encode(module: ModuleOp) -> bool:
     """Give all descriptors the encodings of their blocks, and make the maps of those that the
     program makes. Raises `NotImplementedError` where a map's place is written while it is needed,
@@ -204,8 +221,10 @@ def _encoded(kind: Any) -> Any:
 
 def _encode_signature(function: Any) -> None:
     types: Any = function.function_type
+    returns = [op for op in function.walk() if isinstance(op, ttir.ReturnOp)]
+    outputs = [v.type for v in returns[0].operands] if returns else list(types.outputs)
     function.properties["function_type"] = type(types).from_lists(
-        [a.type for a in function.body.args], [_encoded(t) for t in types.outputs]
+        [a.type for a in function.body.args], outputs
     )
 
 

@@ -83,6 +83,8 @@ def served(module: ModuleOp) -> set[SSAValue]:
     refused |= {made for made in makes if conflicts(made, edges)}
     bad = {groups.find(value) for value in refused}
     members = groups.members()
+    bad |= {name for name, group in members.items()
+            if takes_bits(group) and _kinds(group) & {"MIN", "MAX"}}  # fmt: skip
     good = {name: group for name, group in members.items() if name not in bad}
     threads = Threads(module)
     while True:
@@ -93,6 +95,18 @@ def served(module: ModuleOp) -> set[SSAValue]:
             break
         good = {name: group for name, group in good.items() if name not in bad}
     return {value for group in good.values() for value in group}
+
+
+def _kinds(group: list[SSAValue]) -> set[str]:
+    users: list[Any] = [use.operation for value in group for use in value.uses]
+    return {user.kind.name for user in users if isinstance(user, DescriptorReduceOp)}
+
+
+def takes_bits(group: list[SSAValue]) -> bool:
+    """Whether bits of 64-bit integers are combined, which maps must call unsigned then."""
+    kind: Any = group[0].type
+    words = str(kind.block.element_type) in ("i64", "si64")
+    return words and bool(_kinds(group) & {"AND", "OR", "XOR"})
 
 
 def descriptor_groups(module: ModuleOp) -> Iterator[list[SSAValue]]:
