@@ -552,6 +552,7 @@ class compilation_knobs(base_knobs):
     disable_llvm_opt = env_opt_str("DISABLE_LLVM_OPT")
     pass_timing = env_bool("MLIR_ENABLE_TIMING")
     llvm_timing = env_bool("LLVM_ENABLE_TIMING")
+    llvm_pass_plugin = env_opt_str("LLVM_PASS_PLUGIN_PATH")
     llvm_debug = env_bool("TRITON_ENABLE_LLVM_DEBUG")
     llvm_debug_only = env_opt_str("TRITON_LLVM_DEBUG_ONLY")
     reproducer_path = env_opt_str("TRITON_REPRODUCER_PATH")

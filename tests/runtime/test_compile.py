@@ -560,3 +560,40 @@ def test_the_module_of_a_file(tmp_path: Path) -> None:
     source = IRSource(file, None, make_backend(GPUTarget("cpu", "x", 1)))
     view = source.make_ir(GPUTarget("cpu", "x", 1), None, {}, {}, None)
     assert view.verify() and "@nothing" in view.str_nodebug()
+
+
+CUDA = GPUTarget("cuda", 90, 32)
+
+
+@pytest.mark.parametrize("stage", ["ttir", "ttgir"])
+def test_locations_in_a_stages_file(capsys: Any, fresh_cache: Path, stage: str) -> None:
+    """`USE_IR_LOC`: lines of that stage's text instead of Python's."""
+    knobs.compilation.use_ir_loc = stage
+    kernel = tritium.compile(source(), CUDA)
+    path = Path(kernel.metadata_group[f"add_kernel.{stage}"])
+    assert capsys.readouterr().out == f"Creating new locations for {path}\n"
+    text, ptx = path.read_text(), kernel.asm["ptx"]
+    assert text == kernel.asm[stage] and "loc(" not in text
+    assert re.findall(r'\.file\s+\d+ "(.*)"', ptx) == [str(path)]
+    lines = {int(n) for n in re.findall(r"\.loc\s+1 (\d+) ", ptx)}
+    places = {n for n, line in enumerate(text.splitlines(), 1) if "tt.load" in line}
+    assert places and places <= lines
+
+
+def test_locations_in_a_source_file(capsys: Any, fresh_cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "k.ttir"
+    path.write_text("// a comment\n" + tritium.compile(source(), CUDA).asm["ttir"])
+    knobs.compilation.use_ir_loc = "ttgir"
+    ptx = tritium.compile(str(path), CUDA).asm["ptx"]
+    assert f"Creating new locations for {path}\n" in capsys.readouterr().out
+    assert '.ttgir"' in ptx and str(path) not in ptx, "those of the later stage"
+    knobs.compilation.use_ir_loc = "ttir"
+    ptx = tritium.compile(str(path), CUDA).asm["ptx"]
+    number = next(n for n, line in enumerate(path.read_text().splitlines(), 1) if "tt.load" in line)
+    assert f'"{path}"' in ptx and re.search(rf"\.loc\s+1 {number} ", ptx)
+
+
+def test_no_plug_ins_of_llvm(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLVM_PASS_PLUGIN_PATH", "x.so")
+    with pytest.raises(NotImplementedError, match=r"LLVM_PASS_PLUGIN_PATH=x.so: llvmlite cannot"):
+        tritium.compile(source())

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Stage
-from tritium.cache import get_dump_manager, get_override_manager
+from tritium.cache import get_cache_manager, get_dump_manager, get_override_manager
 from tritium.compiler.sources import COMMENT, ASTSource, IRSource, entry_signature, with_facts
 
 Files = dict[str, "str | bytes"]
@@ -95,8 +95,16 @@ def run_stages(
             RuntimeWarning,
             stacklevel=2,
         )
+    if knobs.compilation.llvm_pass_plugin:
+        raise NotImplementedError(
+            f"LLVM_PASS_PLUGIN_PATH={knobs.compilation.llvm_pass_plugin}: llvmlite cannot load "
+            "passes from a library; knobs.runtime.add_stages_inspection_hook can change the text "
+            "of the stage llir"
+        )
     keep = _Keeper(src, backend, name)
     keep("source" if isinstance(src, ASTSource) else src.ext, module)
+    if knobs.compilation.use_ir_loc and isinstance(src, IRSource) and isinstance(module, ModuleOp):
+        module = located_in(src.path, src.src)
     replacement = _replacer(src, name, options)
     signature = src.signature if isinstance(src, IRSource) and src.is_launchable else None
     for stage in order[first:]:
@@ -109,6 +117,11 @@ def run_stages(
             module = backend.parse_stage(stage, text, options)
         if stage == "ttir":
             signature = entry_signature(module)
+        if knobs.compilation.use_ir_loc == stage:
+            module, text = located(module, name, stage, metadata["hash"])
+            keep(stage, text)
+            timer.finished_stage(stage)
+            continue
         note = ""
         if stage in COMMENT and isinstance(module, str):
             facts = {n: v for n, v in metadata.items() if n == "name" or n not in known}
@@ -151,6 +164,22 @@ class _Keeper:
             self.results[filename] = text
         if self.dump is not None:
             self.dump.put(text, filename)
+
+
+def located(module: ModuleOp, name: str, stage: str, key: str) -> tuple[ModuleOp, str]:
+    """A stage's module with its ops' locations in the file of that stage, and that file's text."""
+    from tritium.ir.printing import print_module  # as below
+
+    text = print_module(module, locations=False)
+    return located_in(Path(get_cache_manager(key).put(text, f"{name}.{stage}")), text), text
+
+
+def located_in(path: Path, text: str) -> ModuleOp:
+    """The module of a file, with the places in that file as its ops' locations."""
+    from tritium.ir.parsing import parse_module  # only on a cache miss
+
+    print(f"Creating new locations for {path}")
+    return parse_module(text, str(path), here=True)
 
 
 def _replacer(src: ASTSource | IRSource, name: str, options: Any) -> Callable[[str], str | None]:

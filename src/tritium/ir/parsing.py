@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import AnyFloat, LocationAttr, ModuleOp
@@ -14,7 +16,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from tritium.errors import TritonError
 from tritium.ir.context import default_context
-from tritium.ir.locations import LocationSyntaxError, name_of, parse_location
+from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
 
 
 class ParseError(TritonError):
@@ -38,23 +40,34 @@ class ParseError(TritonError):
 _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
 
-def parse_module(text: str, filename: str = "<ir>") -> ModuleOp:
+def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> ModuleOp:
     """The module that `text` describes. Raises `ParseError`.
 
-    Location aliases may be defined anywhere in the text, before or after their use. The module
-    is not verified.
+    Location aliases may be defined anywhere in the text, before or after their use. With `here`
+    the ops' locations are where they stand in this text, whatever it says. The module is not
+    verified.
     """
     definitions = {m[1]: (m[2], m.start()) for m in _LOCATION_ALIAS.finditer(text)}
     # Blanked, not removed: positions in messages must stay those of the file.
     code = _LOCATION_ALIAS.sub(lambda m: " " * len(m[0]), text)
     try:
         parser = IRParser(code, filename, definitions)
-        return parser.parse_module()
+        module = parser.parse_module()
+        if here:
+            _relocate(parser.starts, text, filename)
+        return module
     except xdsl_errors.ParseError as error:
         raise _located(error.msg, text, filename, error.span.start) from error
     except (xdsl_errors.VerifyException, ValueError) as error:
         # Raised by the constructors of attributes, which know nothing of the text.
         raise _located(str(error), text, filename, parser.pos) from error  # pyright: ignore
+
+
+def _relocate(starts: Sequence[tuple[Operation, int]], text: str, filename: str) -> None:
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    for op, start in starts:
+        line = bisect_right(lines, start)
+        op.location = file_line(filename, line, start - lines[line - 1])
 
 
 def _located(message: str, text: str, filename: str, position: int) -> ParseError:
@@ -72,6 +85,8 @@ class IRParser(Parser):
         self._definitions = definitions
         self._aliases: dict[str, LocationAttr] = {}
         self._resolving: list[str] = []
+        self.starts: list[tuple[Operation, int]] = []
+        """The ops, and where in the text each begins."""
 
     def _alias(self, name: str) -> LocationAttr:
         """The location that `#name` stands for."""
@@ -116,7 +131,9 @@ class IRParser(Parser):
 
     def parse_operation(self) -> Operation:
         """An operation; the variable in its location, if any, is the first result's name."""
+        start = self._current_token.span.start
         op = super().parse_operation()
+        self.starts.append((op, start))
         if op.results and op.results[0].name_hint is None:
             name = name_of(op.location)
             if name is not None and SSAValue.is_valid_name(name):
