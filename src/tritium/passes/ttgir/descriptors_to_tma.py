@@ -185,10 +185,10 @@ def _take_bits(module: ModuleOp) -> None:
     """The engine combines the bits of 64-bit integers only where they are unsigned."""
     for group in descriptor_groups(module):
         if takes_bits(group):
-            for value in group:
-                kind: Any = value.type
+            members: list[Any] = list(group)
+            for value in members:
                 unsigned: Any = ir.IntegerType(64, Signedness.UNSIGNED)
-                value._type = ir.TensorDescType(ir.with_element(kind.block, unsigned))
+                value._type = ir.TensorDescType(ir.with_element(value.type.block, unsigned))
 
 
 def _encode(module: ModuleOp) -> bool:
