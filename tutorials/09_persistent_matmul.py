@@ -111,6 +111,30 @@ def descriptors_kernel(
 
 
 # ---------------------------------------------------------------------------------------------
+# Descriptors made by the kernel
+#
+# A kernel can make descriptors of its own, of pointers, sizes and strides: nothing has to be made
+# at the launch. What the copy engine needs to know of a matrix is then written by each program to
+# memory that the launcher asks for (`triton.set_allocator`). Functions take descriptors as they do
+# tensors.
+
+
+@triton.jit
+def made_kernel(
+    a_ptr, b_ptr, c_ptr, m, n, k, stride_a, stride_b, stride_c,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    FLATTEN: tl.constexpr, SPECIALIZE: tl.constexpr, SUBTILE: tl.constexpr,
+):  # fmt: skip
+    WIDTH: tl.constexpr = BLOCK_N // 2 if SUBTILE else BLOCK_N
+    a = tl.make_tensor_descriptor(a_ptr, [m, k], [stride_a, 1], [BLOCK_M, BLOCK_K])
+    b = tl.make_tensor_descriptor(b_ptr, [n, k], [stride_b, 1], [BLOCK_N, BLOCK_K])
+    c = tl.make_tensor_descriptor(c_ptr, [m, n], [stride_c, 1], [BLOCK_M, WIDTH])
+    descriptors_kernel(
+        a, b, c, m, n, k, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, FLATTEN, SPECIALIZE, SUBTILE
+    )
+
+
+# ---------------------------------------------------------------------------------------------
 # Launching them
 
 
@@ -120,12 +144,13 @@ def processors() -> int:
     return active.utils.get_device_properties(active.get_current_device())["multiprocessor_count"]
 
 
-VARIANTS = {  # (descriptors, persistent, flatten, warp_specialize, subtile)
-    "plain": (False, False, False, False, False),
-    "persistent": (False, True, True, False, False),
-    "descriptors": (True, False, False, False, False),
-    "descriptors, persistent": (True, True, True, False, True),
-    "descriptors, persistent, specialized": (True, True, True, True, True),
+VARIANTS = {  # (who makes descriptors, persistent, flatten, warp_specialize, subtile)
+    "plain": (None, False, False, False, False),
+    "persistent": (None, True, True, False, False),
+    "descriptors": ("host", False, False, False, False),
+    "descriptors, persistent": ("host", True, True, False, True),
+    "descriptors, persistent, specialized": ("host", True, True, True, True),
+    "descriptors made in the kernel": ("kernel", True, True, False, True),
 }
 
 
@@ -150,7 +175,8 @@ def matmul(a, b, variant: str = "descriptors, persistent"):
         **{"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k, "GROUP_M": 8},
         **{"FLATTEN": flatten, "num_warps": 8 if on_gpu() and half else 4, "num_stages": 3},
     }
-    if descriptors:
+    rows = tuple(strides(x)[0] for x in (a, b, out))
+    if descriptors == "host":
         blocks = ((block_m, block_k), (block_n, block_k), (block_m, block_n // (1 + subtile)))
         described = (
             TensorDescriptor.from_tensor(x, list(block))
@@ -159,8 +185,11 @@ def matmul(a, b, variant: str = "descriptors, persistent"):
         descriptors_kernel[grid](
             *described, m, n, k, SPECIALIZE=specialize, SUBTILE=subtile, **options
         )
+    elif descriptors == "kernel":
+        made_kernel[grid](
+            a, b, out, m, n, k, *rows, SPECIALIZE=specialize, SUBTILE=subtile, **options
+        )
     else:
-        rows = (strides(x)[0] for x in (a, b, out))
         pointers_kernel[grid](a, b, out, m, n, k, *rows, **options)
     return out
 

@@ -243,7 +243,8 @@ def test_grouped_products_that_do_not_fit():
 
 @pytest.mark.parametrize("variant", ["plain", "persistent", "descriptors",
                                      "descriptors, persistent",
-                                     "descriptors, persistent, specialized"])  # fmt: skip
+                                     "descriptors, persistent, specialized",
+                                     "descriptors made in the kernel"])  # fmt: skip
 def test_persistent_matmul(variant: str):
     check = load("09").check
     assert check(variant=variant) < 2e-6
