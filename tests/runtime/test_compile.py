@@ -20,6 +20,7 @@ from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.cli.opt import optimize
 from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend
+from tritium.errors import TritonError
 from tritium.passes import PassError
 from tritium.passes.ttir import CSE
 from tritium.runtime import driver
@@ -394,6 +395,57 @@ def test_override(
     printed = capsys.readouterr().out
     assert f"Overriding kernel with file {folder / 'add_kernel.ttir'}" in printed
     assert "arith.mulf" in kernel.asm["ttir"] and "arith.mulf" not in kernel.asm["source"]
+
+
+@pytest.fixture
+def tile_file(fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The dumped text of the tile stage, which replaces that stage; it may be changed."""
+    monkeypatch.setenv("TRITON_DUMP_DIR", str(tmp_path))
+    monkeypatch.setenv("TRITON_OVERRIDE_DIR", str(tmp_path))
+    with knobs.compilation.scope():
+        knobs.compilation.dump_ir = True
+        tritium.compile(source())
+    (folder,) = (path for path in tmp_path.iterdir() if (path / "add_kernel.tile").exists())
+    for path in folder.iterdir():
+        if path.name != "add_kernel.tile":
+            path.unlink()
+    monkeypatch.setenv("TRITON_KERNEL_OVERRIDE", "1")
+    return folder / "add_kernel.tile"
+
+
+def test_an_override_of_the_tile_stage(tile_file: Path, capsys: Any) -> None:
+    text = tile_file.read_text()
+    with knobs.compilation.scope():
+        knobs.compilation.override = False
+        plain = tritium.compile(source())
+    same = tritium.compile(source())
+    assert f"Overriding kernel with file {tile_file}" in capsys.readouterr().out
+    assert same.asm["llir"] == plain.asm["llir"] and same.metadata.written_args == [2]
+    loops, ops = text.split("// ops")
+    for changed in (loops + "// ops" + ops.replace("arith.addf", "arith.mulf"),
+                    text.replace("arith.addf", "arith.mulf")):  # fmt: skip
+        tile_file.write_text(changed)
+        assert (run(tritium.compile(source())) == np.arange(16) ** 2).all()
+    # Now it stores through y as well.
+    store = re.search(r"tt\.store (%\w+)(, .*)", ops)
+    _, pointer = re.findall(r"tt\.load (%\w+)", ops)
+    assert store is not None
+    tile_file.write_text(text.replace(store[0], f"{store[0]}\n    tt.store {pointer}{store[2]}"))
+    assert tritium.compile(source()).metadata.written_args == [1, 2]
+
+
+def test_what_is_no_text_of_the_tile_stage(tile_file: Path) -> None:
+    text = tile_file.read_text()
+    line = text[: text.index("tt.store")].count("\n") + 1
+    for changed, error, message in (
+        (text.replace("loops [16]", "loops [8]"), ValueError, r"loops .* have been changed, which"),
+        (text.split("// ops")[0], ValueError, r"ops, which this text has not: take the file tha"),
+        (text.replace("tt.store", "tt.stor"), TritonError, rf"<tile>:{line}:\d+: .*tt\.stor"),
+    ):  # fmt: skip
+        assert changed != text
+        tile_file.write_text(changed)
+        with pytest.raises(error, match=message):
+            tritium.compile(source())
 
 
 def test_an_override_does_not_stay(

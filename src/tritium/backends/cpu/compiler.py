@@ -130,7 +130,10 @@ class CPUBackend(BaseBackend):
 
             return parse_module(text, "<override>")
         if stage == "tile":
-            raise NotImplementedError("the tile stage cannot be read back; override ttir or llir")
+            from tritium.backends.cpu.tiles.build import lower_to_tiles
+            from tritium.backends.cpu.tiles.program import parse_program
+
+            return parse_program(text, lambda module: lower_to_tiles(module, options))
         return text
 
     def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:

@@ -12,8 +12,8 @@ from tritium.backends.cpu.loader import compile_ir
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.backends.pipeline import no_asan, run_pipeline
-from tritium.ops.ttir import FuncOp
 from tritium.passes import pipelines
 
 
@@ -22,21 +22,19 @@ def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
     return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
-def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Any:
-    """Fuse into loop nests over tiles; finds out which pointer arguments are written through."""
-    kernel = next(
-        op for op in module.body.block.ops
-        if isinstance(op, FuncOp) and op.sym_visibility != "private"
-    )  # fmt: skip
+def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> TileProgram:
+    """Fuse into loop nests over tiles."""
     program = lower_to_tiles(module, options)
     remark_on(module)
-    metadata["written_args"] = sorted(written_arguments(kernel))
     return program
 
 
-def make_llir(program: Any, metadata: dict[str, Any]) -> str:
-    """Write LLVM IR for the host; finds out how much scratch memory a thread needs."""
+def make_llir(program: TileProgram, metadata: dict[str, Any]) -> str:
+    """Write LLVM IR for the host; finds out how much scratch memory a thread needs, and which
+    pointer arguments are written through."""
     no_asan()
+    kernel: Any = program.kernel.op
+    metadata["written_args"] = sorted(written_arguments(kernel))
     text, facts = lower_to_llvm(program, host())
     metadata.update(shared=0, **facts)
     return text

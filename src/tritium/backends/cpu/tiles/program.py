@@ -1,12 +1,26 @@
-"""The tile program: what the stage between ttir and LLVM IR is, as one printable object."""
+"""The tile program: what the stage between ttir and LLVM IR is, as one printable object.
+
+Where stages are dumped or replaced by files (`TRITON_KERNEL_DUMP`, `TRITON_KERNEL_OVERRIDE`), its
+text ends with the ops that it is about. These are what is read back, and may be changed; the loops
+follow from them, and are found anew.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium import knobs
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.printing import format_function
+from tritium.ir.parsing import parse_module
+from tritium.ir.printing import print_module
+
+_OPS = "\n// ops (these may be changed; the loops above are found anew), of loops "
 
 
 @dataclass(eq=False)
@@ -15,6 +29,12 @@ class TileProgram:
 
     functions: list[TileFunction]
     options: Any = None
+
+    @property
+    def module(self) -> ModuleOp:
+        """The ops, as they were when the loops were found."""
+        module: Any = self.kernel.op.parent_op()
+        return module
 
     @property
     def kernel(self) -> TileFunction:
@@ -31,5 +51,41 @@ class TileProgram:
         """Scratch memory that one running program needs."""
         return self.kernel.scratch_bytes
 
-    def __str__(self) -> str:
+    @property
+    def loops(self) -> str:
+        """The text of the loops."""
         return "\n\n".join(format_function(f) for f in self.functions) + "\n"
+
+    def __str__(self) -> str:
+        loops = self.loops
+        if not (knobs.compilation.dump_ir or knobs.compilation.override):
+            return loops
+        return f"{loops}{_OPS}{_digest(loops)}\n{print_module(self.module, locations=False)}"
+
+
+def _digest(loops: str) -> str:
+    lines = [line.rstrip() for line in loops.splitlines() if line.strip()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def parse_program(text: str, lower: Callable[[ModuleOp], TileProgram]) -> TileProgram:
+    """The program that a text stands for: `lower` of its ops.
+
+    Raises `ValueError` if it has no ops, or if its loops have been changed to others than follow
+    from the ops; `ParseError` for bad IR.
+    """
+    loops, found, rest = text.partition(_OPS)
+    if not found:
+        raise ValueError(
+            "the tile stage is read back from its ops, which this text has not: take the file that "
+            "TRITON_KERNEL_DUMP=1 writes"
+        )
+    digest, _, ops = rest.partition("\n")
+    line = text.count("\n", 0, len(text) - len(ops))
+    program = lower(parse_module("\n" * line + ops, "<tile>"))  # errors name the file's lines
+    if _digest(loops) not in (digest.strip(), _digest(program.loops)):
+        raise ValueError(
+            "the loops of the tile stage have been changed, which has no effect: they are found "
+            "anew from the ops below them; change those, or the stages ttir or llir"
+        )
+    return program
