@@ -188,6 +188,41 @@ def _attend(
 
 
 @tritium.jit
+def persistent(
+    a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    SUBTILE: tl.constexpr,
+):  # fmt: skip
+    """c = a @ b.T through descriptors; a program goes on to every `num_programs`-th tile."""
+    tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0)):
+        group = tile // (GROUP * tiles_n)
+        rows = min(tiles_m - group * GROUP, GROUP)
+        m = (group * GROUP + tile % (GROUP * tiles_n) % rows) * BM
+        n = tile % (GROUP * tiles_n) // rows * BN
+        acc = tl.zeros((BM, BN), tl.float32)
+        for k in range(tl.cdiv(K, BK)):
+            acc = tl.dot(a.load([m, k * BK]), b.load([n, k * BK]).T, acc)
+        if SUBTILE:
+            left, right = acc.reshape(BM, 2, BN // 2).permute(0, 2, 1).split()
+            c.store([m, n], left.to(tl.float16))
+            c.store([m, n + BN // 2], right.to(tl.float16))
+        else:
+            c.store([m, n], acc.to(tl.float16))
+
+
+@tritium.jit
+def persistent_made(
+    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    GROUP: tl.constexpr, SUBTILE: tl.constexpr,
+):  # fmt: skip
+    """The same with descriptors that the kernel makes."""
+    a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
+    b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
+    c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN // 2 if SUBTILE else BN])
+    persistent(a, b, c, M, N, K, BM, BN, BK, GROUP, SUBTILE)
+
+
+@tritium.jit
 def attention(
     q_desc, k_desc, v_desc, out_desc, top_ptr, length, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
+import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tritium
@@ -81,6 +82,28 @@ def _product(
             calls["torch"] = partial(torch.matmul, a, b, out=out)
         title = f"{name}, {bm}x{bn}x{bk} w{warps} s{stages}"
         compare(title, "TFLOP/s", flops, calls, out, want, tolerance)
+
+
+def persistent() -> None:
+    """Persistent products with descriptors of the host, and with such that the kernel makes."""
+    for package in (tritium, triton):
+        package.set_allocator(lambda size, alignment, stream: torch.empty(
+            size, dtype=torch.int8, device="cuda"
+        ))  # fmt: skip
+    n = 8192
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(2))
+    out, want, flops = torch.empty_like(a), a @ b.T, 2.0 * n**3
+    programs = torch.cuda.get_device_properties(0).multi_processor_count
+    tiles = ((128, 256, 64, 8, 3, True), (128, 128, 64, 8, 4, False))
+    for bm, bn, bk, warps, stages, half in tiles:
+        meta = {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8, "SUBTILE": half, "num_warps": warps,
+                "num_stages": stages}  # fmt: skip
+        blocks = ([bm, bk], [bn, bk], [bm, bn // (1 + half)])
+        made = [TensorDescriptor.from_tensor(*p) for p in zip((a, b, out), blocks, strict=True)]
+        for kernel, arguments in (("persistent", made), ("persistent_made", (a, b, out))):
+            calls = both(kernel, (programs,), *arguments, n, n, n, **meta)
+            name = f"{kernel.replace('_', ' ')} fp16 {n}, {bm}x{bn}x{bk} s{stages}"
+            compare(name, "TFLOP/s", flops, calls, out, want, 2e-3)
 
 
 def from_ir() -> None:

@@ -33,6 +33,7 @@ PARTS = {
     "odd": gpu_products.matmul_odd,
     "mma": gpu_products.matmul_mma,
     "ieee": gpu_products.matmul_ieee,
+    "persistent": gpu_products.persistent,
     "attention": gpu_products.attention,
     "ttgir": gpu_products.from_ir,
     "launch": gpu_memory.launch_cost,
