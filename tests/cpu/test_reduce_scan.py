@@ -145,7 +145,7 @@ def test_loops_of_branches_in_the_combine_function() -> None:
         %n = arith.maximumf %r, %b : f32
         cf.cond_br %m, ^bb1(%n : f32), ^bb2
       ^bb2:"""
-    with pytest.raises(NotImplementedError, match="tt.reduce .branches in the combine function"):
+    with pytest.raises(NotImplementedError, match=r"tt.reduce .branches in the combine function"):
         Kernel(program("reduce", (64,), 0, body))
 
 

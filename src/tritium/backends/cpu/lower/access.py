@@ -75,7 +75,7 @@ def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
         if run and (not isinstance(pointer, Linear) or pointer.stride != size):
             return None
         align = min(64, size * e.width) if _aligned(e, pointer, size) else size
-        return load(e, pointer, buffer.element, None, None, align)
+        return load(e, pointer, buffer.element, None, None, align, near=True)
 
     last = at[-1] if at else None
     if last is not None and last.kind == Kind.SCALAR and last.value is not None:
@@ -109,8 +109,10 @@ def load(
     other: Lanes | None,
     align: int,
     volatile: bool = False,
+    near: bool = False,
 ) -> Lanes:
-    """The elements at the addresses; `other` (or zero) where the mask is false."""
+    """The elements at the addresses; `other` (or zero) where the mask is false. `near`: they are
+    in the first cache."""
     if mask is not None and isinstance(mask, Uniform) and mask.value.ref == "true":
         mask = None
     pinned = pointer.pinned or (mask is not None and mask.pinned)
@@ -124,7 +126,7 @@ def load(
     elif isinstance(pointer, Linear) and pointer.stride in (size, -size):
         result = _load_run(e, pointer, type, *args)
     else:
-        result = _gather(e, pointer, type, *args)
+        result = _gather(e, pointer, type, mask, other, align, near)
     return result._replace(pinned=pinned)
 
 
@@ -268,6 +270,24 @@ def _load_run(
     return Vec(e.at_level(level, masked), level)
 
 
+def _gather_parts(f: Function, addresses: Value, on: Value, held: str, bits: int) -> Value:
+    """Elements of 8 or 16 bits, for which x86 has no gather, as parts of words that reach into no
+    page that the element is not in, even where it is not aligned. Loads of one after the other
+    take three times as long from the second cache."""
+    count = lanes(held)
+    wide, word = vector("i64", count), vector("i32", count)
+    low = f.cast("trunc", f.cast("ptrtoint", addresses, wide), word)
+    before = f.op("and", low, const(word, 3))
+    if bits == 16:
+        before = f.intrinsic("umin", before, const(word, 2))
+    back = f.op("sub", const(wide, 0), f.cast("zext", before, wide))
+    name = f"llvm.masked.gather.{mangle(word)}.{mangle(addresses.type)}"
+    words = f.gep("i8", addresses, back, flags="")
+    found = f.call(word, name, words, const("i32", 1), on, _zero(word))
+    found = f.op("lshr", found, f.op("shl", before, const(word, 3)))
+    return f.cast("bitcast", f.cast("trunc", found, vector(f"i{bits}", count)), held)
+
+
 def _gather(
     e: Emitter,
     pointer: Lanes,
@@ -275,7 +295,7 @@ def _gather(
     mask: Lanes | None,
     other: Lanes | None,
     align: int,
-    volatile: bool,
+    near: bool,
 ) -> Lanes:
     f, held = e.f, vector(memory_type(type), e.width)
     level = _level(pointer, mask, other)
@@ -285,6 +305,9 @@ def _gather(
 
     def write() -> Value:
         passed = _zero(held) if rest is None else to_memory(f, rest, type)
+        if not near and memory_bytes(type) < 4 and "avx2" in e.context.features:
+            found = _gather_parts(f, addresses, on, held, 8 * memory_bytes(type))
+            return from_memory(f, found if rest is None else f.select(on, found, passed), type)
         name = f"llvm.masked.gather.{mangle(held)}.{mangle(addresses.type)}"
         loaded = f.call(held, name, addresses, const("i32", align), on, passed)
         return from_memory(f, loaded, type)
