@@ -3,7 +3,9 @@ blocks, on a model of registers and each block's shared memory."""
 
 from __future__ import annotations
 
+import json
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,6 +118,17 @@ def test_a_reshaped_split_lies_between_other_bits() -> None:
         result = linear(parse(blocked(cluster)), (16, 64))
         for x, y in ((a, result), (result, a)):
             np.testing.assert_array_equal(simulate(x, y, plan(x, y, 4)), elements(y))
+
+
+def test_bases_are_the_references() -> None:
+    """`cluster_bases.json`: as `expected_bases.json` (see `test_encodings`), with `CGALayout`."""
+    table = json.loads((Path(__file__).parent / "cluster_bases.json").read_text())
+    assert len(table) == 195
+    for text, shape, bases in table:
+        layout = linear(parse(text), tuple(shape))
+        expected = {name: [tuple(b) for b in vectors] for name, vectors in bases.items()}
+        expected["register"] = [b for b in expected["register"] if any(b)]
+        assert {name: layout.bases(name) for name in expected} == expected, (text, shape)
 
 
 def test_where_the_parts_begin() -> None:

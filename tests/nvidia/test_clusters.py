@@ -11,6 +11,7 @@ import pytest
 
 import tritium
 from tests.nvidia import test_gpu_clusters as kernels
+from tests.nvidia.support import KERNELS as FILES
 from tests.nvidia.support import in_order, kernel_text, lowered
 from tritium.backends.base import make_backend
 from tritium.backends.nvidia.lower.bulk_copy import pieces
@@ -141,6 +142,22 @@ def test_scalar_operations_happen_once() -> None:
              r"barrier\.cluster\.arrive", r"icmp eq i32 %v\d+, 0", r"icmp eq i32 %v\d+, 0",
              r"(%v\d+) = and i1 ", r"@\$3 atom\.acq_rel\.gpu.*i1 %v\d+")  # fmt: skip
     assert text.count("atom.") == 1
+
+
+@pytest.mark.ptxas
+def test_a_sort_reuses_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes layouts some 90 times, by a kilobyte each."""
+    monkeypatch.setitem(KERNELS, "moved", (KERNELS["moved"][0], {"N": 512}))
+    assert compiled("moved", 2).metadata.shared < 48 * 1024
+
+
+@pytest.mark.ptxas
+def test_ttgir_of_the_reference() -> None:
+    """Triton 3.6 splits this product's columns; each block has all of the left operand."""
+    file = FILES / "matmul_cluster.ttgir"
+    kernel = tritium.compile(file, target=GPUTarget("cuda", 90, 32))
+    assert kernel.metadata.num_ctas == 2 and tuple(kernel.metadata.cluster_dims) == (2, 1, 1)
+    assert "m64n64k16" in kernel.asm["ptx"] and meetings(kernel.asm["ptx"]) == 0
 
 
 def test_one_block_has_no_cluster() -> None:

@@ -37,9 +37,9 @@ def test_options_of_other_backends(kernel: Any, name: str) -> None:
 
 
 def test_options_are_in_the_metadata(kernel: Any) -> None:
-    compiled = kernel[(1,)](np.zeros(1), 3, num_warps=8, num_stages=2, num_ctas=1, maxnreg=64)
+    compiled = kernel[(1,)](np.zeros(1), 3, num_warps=8, num_stages=2, num_ctas=2, maxnreg=64)
     metadata = compiled.metadata
-    assert (metadata.num_warps, metadata.num_stages, metadata.num_ctas) == (8, 2, 1)
+    assert (metadata.num_warps, metadata.num_stages, metadata.num_ctas) == (8, 2, 2)
     assert metadata.maxnreg == 64
 
 

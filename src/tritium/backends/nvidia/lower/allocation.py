@@ -22,8 +22,10 @@ VIEWS = frozenset({
 })  # fmt: skip
 _UNTIL_THE_END = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce"})
 SMALL = 1024
-"""Scratch of at most so many bytes is never shared: two reductions in a loop then need no barrier
+"""Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
 between them."""
+ALL_SMALL = 32 * 1024
+"""Of all scratch that is not shared; a sort has many changes of layout."""
 ALIGNMENT = 1024  # of tiles that the tensor cores read
 BULK_ALIGNMENT = 128  # of what the bulk copy engine copies
 
@@ -71,7 +73,7 @@ def allocate(blocks: list[Block], scratch: Callable[[Any], int]) -> Allocation:
     finder = _Liveness()
     finder.blocks(blocks)
     wanted: list[tuple[Any, int, int, int, int]] = []
-    end = len(finder.position)
+    end, left = len(finder.position), ALL_SMALL
     for op, first in finder.position.items():
         if op.name == "ttg.local_alloc":
             last = max(first, finder.last.get(op, first))
@@ -80,7 +82,8 @@ def allocate(blocks: list[Block], scratch: Callable[[Any], int]) -> Allocation:
             wanted.append((op, size, _alignment(type), first, last))
         elif (size := scratch(op)) > 0:
             map = op.name == "ttng.tensormap_create"
-            small = size <= SMALL and not map
+            small = size <= min(SMALL, left) and not map
+            left -= size if small else 0
             alignment = BULK_ALIGNMENT if map else 16
             wanted.append((op, size, alignment, 0 if small else first, end if small else first))
     places: dict[Any, Range] = {}
