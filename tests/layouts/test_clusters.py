@@ -47,8 +47,9 @@ def simulate(source: LinearLayout, result: LinearLayout, found: Conversion) -> n
     """What each position of the result holds afterwards; -1 for what nobody wrote."""
     held = elements(source)
     block = np.indices(elements(result).shape)[3]
-    if found.memory is None:
-        return held[(*(at(found.source_of, n, result) for n in INPUTS[:3]), block)]
+    if found.memory is None:  # in the same warp of the same block
+        register, lane = (at(found.source_of, n, result) for n in INPUTS[:2])
+        return held[register, lane, np.indices(block.shape)[2], block]
     assert found.written is not None and found.found is not None
     size = found.memory.in_size("offset")
     memory = np.full((source.in_size("block"), size), -1)

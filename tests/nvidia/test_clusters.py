@@ -7,19 +7,24 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tritium
+from tests.layouts.test_clusters import elements, simulate
 from tests.nvidia import test_gpu_clusters as kernels
 from tests.nvidia.support import KERNELS as FILES
 from tests.nvidia.support import in_order, kernel_text, lowered
 from tritium.backends.base import make_backend
 from tritium.backends.nvidia.lower.bulk_copy import pieces
-from tritium.backends.nvidia.lower.context import Memory
+from tritium.backends.nvidia.lower.context import Memory, layout_of
+from tritium.backends.nvidia.lower.shape import moved_registers
+from tritium.backends.nvidia.lower.shared import conversion_of
 from tritium.compiler import ASTSource
 from tritium.ir import types as ir
+from tritium.ir.parsing import parse_module
 from tritium.lowering.llvm import Value
-from tritium.ops.ttgir import memdesc_of
+from tritium.ops.ttgir import ConvertLayoutOp, memdesc_of
 from tritium.passes.ttgir.rules import nvmma_encoding
 from tritium.target import GPUTarget
 
@@ -142,6 +147,22 @@ def test_scalar_operations_happen_once() -> None:
              r"barrier\.cluster\.arrive", r"icmp eq i32 %v\d+, 0", r"icmp eq i32 %v\d+, 0",
              r"(%v\d+) = and i1 ", r"@\$3 atom\.acq_rel\.gpu.*i1 %v\d+")  # fmt: skip
     assert text.count("atom.") == 1
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize("num_ctas", [2, 4])
+@pytest.mark.parametrize("name", ["sums", "moved", "matmul", "attention"])
+def test_every_change_of_layout_brings_every_element(name: str, num_ctas: int) -> None:
+    """On a model of registers and each block's shared memory."""
+    kinds: set[str] = set()
+    for op in parse_module(compiled(name, num_ctas).asm["ttgir"]).walk():
+        if isinstance(op, ConvertLayoutOp) and moved_registers(op) is None:
+            source, result = layout_of(op.src.type), layout_of(op.results[0].type)
+            found = conversion_of(op, 90)
+            kinds.add(found.kind)
+            np.testing.assert_array_equal(simulate(source, result, found), elements(result))
+    if name in ("sums", "moved"):
+        assert "blocks" in kinds
 
 
 @pytest.mark.ptxas

@@ -10,15 +10,15 @@ from tritium.ir.printing import print_module
 from tritium.passes import PassManager, pipelines
 
 
-@pytest.mark.parametrize("num_warps", [1, 4])
+@pytest.mark.parametrize("num_warps,num_ctas", [(1, 1), (4, 1), (2, 4)])
 @settings(
     max_examples=30, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
 @given(sample=modules())
-def test_pipeline_keeps_meaning(num_warps: int, sample: Sample) -> None:
+def test_pipeline_keeps_meaning(num_warps: int, num_ctas: int, sample: Sample) -> None:
     before = [run(sample.module, n) for n in (0, 3)]
-    passes = [*pipelines.ttir(), *pipelines.ttgir(90, num_warps, 3)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(90, num_warps, 3, num_ctas)]
     PassManager(passes, verify_each=True).run(sample.module)
     note(print_module(sample.module, locations=False))
     after = [run(sample.module, n) for n in (0, 3)]
