@@ -174,6 +174,18 @@ def given_to_a_function(a, b, o, N, n):
 
 
 @tritium.jit(noinline=True)
+def load_at(d, start):
+    return d.load([start])
+
+
+@tritium.jit
+def places_given_to_a_function(a, b, o, N, n):
+    d = tl.make_tensor_descriptor(a, [N], [1], [64])
+    e = tl.make_tensor_descriptor(b, [N], [1], [64])
+    tl.store(o + tl.arange(0, 64), load_at(d, n * 64) + load_at(e, n * 32))
+
+
+@tritium.jit(noinline=True)
 def sum_of_rows(base, N, n):
     acc = tl.zeros([64], tl.float32)
     for i in range(n):
@@ -297,6 +309,7 @@ def stored_by_threads(a, b, o, N, n):
 _FLOWS: dict[Any, tuple[int, Callable[..., Any]]] = {
     exchanged: (2, lambda a, b: a[0] + b[1] + a[2]),
     given_to_a_function: (1, lambda a, b: a[3] + a[0]),
+    places_given_to_a_function: (2, lambda a, b: a[3] + b.reshape(-1)[96:160]),
     made_in_a_function: (1, lambda a, b: (a - b)[:3].sum(0)),
     returned: (0, lambda a, b: a[0] - b[1]),
     returned_inlined: (2, lambda a, b: a[0] - b[1]),

@@ -17,6 +17,7 @@ from tritium.passes.ttir import (
     CSE,
     DCE,
     LICM,
+    CallFacts,
     Canonicalize,
     Combine,
     Inline,
@@ -57,6 +58,7 @@ def ttgir(
     """
     return [
         ScaledDot(tf32=True),
+        CallFacts(),
         TensorPointers(bulk_copies=capability >= 90),
         Canonicalize(),
         CSE(),

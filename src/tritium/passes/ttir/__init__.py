@@ -1,6 +1,7 @@
 """Passes over ttir, one a file."""
 
 from tritium.passes.base import Pass
+from tritium.passes.ttir.call_facts import CallFacts
 from tritium.passes.ttir.canonicalize import Canonicalize
 from tritium.passes.ttir.combine import Combine
 from tritium.passes.ttir.cse import CSE
@@ -17,12 +18,12 @@ from tritium.passes.ttir.uniform_atomics import UniformAtomics
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
-    Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ScaledDot, Structure,
-    SymbolDCE, TensorPointers, UniformAdvance, UniformAtomics, Unroll,
+    CallFacts, Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ScaledDot,
+    Structure, SymbolDCE, TensorPointers, UniformAdvance, UniformAtomics, Unroll,
 )  # fmt: skip
 
 __all__ = [
-    "CSE", "DCE", "LICM", "PASSES", "Canonicalize", "Combine", "Inline", "ReorderBroadcast",
-    "ScaledDot", "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance", "UniformAtomics",
-    "Unroll",
+    "CSE", "DCE", "LICM", "PASSES", "CallFacts", "Canonicalize", "Combine", "Inline",
+    "ReorderBroadcast", "ScaledDot", "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance",
+    "UniformAtomics", "Unroll",
 ]  # fmt: skip
