@@ -314,13 +314,14 @@ def test_a_file_of_another_maker(tmp_path: Path) -> None:
 @pytest.mark.ptxas
 def test_files_for_cuda(tmp_path: Path) -> None:
     target = GPUTarget("cuda", 90, 32)
-    first = tritium.compile(source(), target)
+    options = {"num_warps": 8}
+    first = tritium.compile(source(512), target, options)
     for stage in ("ttir", "ttgir", "llir", "ptx"):
         path = tmp_path / f"add_kernel.{stage}"
         path.write_text(first.asm[stage])
         parsed = IRSource(path, None, make_backend(target))
         assert list(parsed.signature.values()) == ["*f32", "*f32", "*f32", "i32"]
-        kernel = tritium.compile(path, target)
+        kernel = tritium.compile(path, target, options if stage == "ttir" else None)
         assert list(kernel.asm)[:: len(kernel.asm) - 1] == [stage, "cubin"]
         for name in ("num_warps", "shared", "name", "global_scratch_size"):
             assert getattr(kernel.metadata, name) == getattr(first.metadata, name), (stage, name)

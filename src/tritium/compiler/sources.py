@@ -166,6 +166,11 @@ class ASTSource:
         return {}
 
 
+_THREADS = {
+    "llir": re.compile(r'"nvvm\.(?:req|max)ntid"="(\d+)'),
+    "ptx": re.compile(r"^\s*\.(?:req|max)ntid\s+(\d+)", re.MULTILINE),
+}
+"""How files of later stages say how many threads a program has."""
 _POINTER = re.compile(r"^!tt\.ptr<(.*?)(?:, \d+)?>$")
 _ENTRY = {
     "llir": re.compile(r"^define (?!internal|private)[^@]*@\"?([\w$.]+)\"?\(", re.MULTILINE),
@@ -281,7 +286,10 @@ class IRSource:
         return module(self.module)
 
     def parse_options(self) -> dict[str, Any]:
-        """Options stated in the file (`ttg.num-warps`)."""
+        """Options stated in the file: how many warps a program has."""
+        threads = _THREADS[self.ext].search(self.src) if self.ext in _THREADS else None
+        if threads is not None:
+            return {"num_warps": int(threads[1]) // self.backend.target.warp_size}
         if self.ext != "ttgir" or self.module is None:
             return {}
         warps = self.module.attributes.get("ttg.num-warps")
