@@ -188,14 +188,18 @@ def _element(e: Emitter, value: Any, at: At) -> Value:
     return found.value
 
 
+def element_operands(e: Emitter, op: AtomicRMWOp, at: At) -> tuple[Value, Value, Value | None]:
+    """Address, value and mask of an element (None: it is active)."""
+    pointer, value = _element(e, op.ptr, at), _element(e, op.val, at)
+    mask = None if op.mask is None else _element(e, op.mask, at)
+    return pointer, value, None if mask is None or mask.ref == "true" else mask
+
+
 def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     """One element of a tile."""
     c = e.context
     check_supported(c, op)
-    pointer, value = _element(e, op.ptr, at), _element(e, op.val, at)
-    mask = None if op.mask is None else _element(e, op.mask, at)
-    if mask is not None and mask.ref == "true":
-        mask = None
+    pointer, value, mask = element_operands(e, op, at)
     if settles(op) and not private(op):
         fence(e, op)
         old = write_settling(c, op, pointer, value, mask)

@@ -25,7 +25,6 @@ from tritium.backends.cpu.lower.atomic import (
     fence,
     masked,
     private,
-    rmw,
     settles,
     write_rmw,
 )
@@ -36,7 +35,6 @@ from tritium.backends.cpu.lower.types import memory_bytes, value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.lowering.llvm import FLOAT_TYPES, Value, const, lanes, mangle, vector
-from tritium.lowering.registry import lowers
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16
@@ -69,11 +67,8 @@ def each_shape(c: Context, nest: Nest) -> Shape:
     return Shape(lane, run if private(op) or wide else 1, 1)
 
 
-@lowers("cpu.each", AtomicRMWOp)
 def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
-    if e.width == 1:
-        rmw(e, op, root, at)
-        return
+    """The elements of a chunk of a tile."""
     check_supported(e.context, op)
     size = memory_bytes(op.val.type)
     pointer, value = e.emit(op.ptr, at), e.vec(e.emit(op.val, at))

@@ -23,7 +23,7 @@ from tritium.backends.cpu.host import Host
 from tritium.backends.cpu.lower import (
     assembly,
     atomic,
-    atomic_runs,
+    atomic_sums,
     calls,
     debug,
     division,
@@ -49,7 +49,7 @@ from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    assembly, atomic, atomic_runs, calls, debug, division, elementwise, extern, linear, numeric,
+    assembly, atomic, atomic_sums, calls, debug, division, elementwise, extern, linear, numeric,
     pointers, rearrange, scalars, shape, sort, special,
 )  # fmt: skip
 _DEEP = 20_000

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tritium.backends.cpu.lower.access import store
-from tritium.backends.cpu.lower.atomic_runs import each_shape
+from tritium.backends.cpu.lower.atomic_sums import lower_each
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.each import each
@@ -102,7 +102,7 @@ def _lower_fused(context: Context, nest: Nest, kinds: set[str]) -> None:
     if "scan" in kinds:
         lower_scan(context, nest)
     elif "each" in kinds:
-        _Loops(context, nest, each_shape(context, nest)).run()
+        lower_each(context, nest, lambda shape: _Loops(context, nest, shape).run())
     else:
         shape = choose(context, nest)
 
