@@ -113,7 +113,9 @@ def sanitize(options: argparse.Namespace) -> int:
         print("compute-sanitizer is not installed; it comes with the CUDA toolkit")
         return 1
     command = [
-        tool, "--error-exitcode", "9", sys.executable, "-m", "pytest", *SAMPLE, "-q",
+        # cuda-bindings looks up functions that a driver may not have, which counts as an error.
+        tool, "--error-exitcode", "9", "--report-api-errors", "no",
+        sys.executable, "-m", "pytest", *SAMPLE, "-q",
         "--device", "cuda", "--limit", str(20 * options.limit), *options.extra,
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

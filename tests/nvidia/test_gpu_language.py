@@ -199,16 +199,17 @@ def multiply(
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize(
-    ("dtype", "result", "shape"),
-    [("float32", "float32", (0, 128, 128, 32)), ("float32", "float32", (0, 128, 64, 64)),
-     ("float32", "float32", (0, 16, 256, 64)), ("float32", "float32", (0, 64, 16, 128)),
-     ("float32", "float32", (0, 32, 32, 16)), ("float32", "float32", (2, 64, 64, 64)),
-     ("float64", "float64", (0, 64, 64, 32)), ("float16", "float32", (0, 8, 128, 256)),
-     ("int8", "int32", (0, 8, 128, 256))],
+    ("dtype", "result", "shape", "warps"),
+    [("float32", "float32", (0, 128, 128, 32), 4), ("float32", "float32", (0, 128, 64, 64), 4),
+     ("float32", "float32", (0, 16, 256, 64), 2), ("float32", "float32", (0, 64, 16, 128), 4),
+     ("float32", "float32", (0, 32, 32, 16), 4), ("float32", "float32", (2, 64, 64, 64), 4),
+     ("float32", "float32", (0, 128, 128, 32), 8), ("float64", "float64", (0, 128, 128, 32), 4),
+     ("float16", "float32", (0, 8, 256, 128), 2), ("int8", "int32", (0, 8, 256, 256), 4)],
 )  # fmt: skip
 def test_products_without_tensor_cores(
-    torch: Any, dtype: str, result: str, shape: tuple[int, ...], computed: bool, stages: int
-):
+    torch: Any, dtype: str, result: str, shape: tuple[int, ...], warps: int, computed: bool,
+    stages: int,
+):  # fmt: skip
     """Sums of small integers are exact."""
     batches, m, n, k = shape
     lead, depth = (batches,) if batches else (), 3 * k
@@ -217,7 +218,8 @@ def test_products_without_tensor_cores(
         for s in ((m, depth), (depth, n))
     )
     c = torch.zeros(*lead, m, n, dtype=getattr(torch, result), device="cuda")
-    multiply[(1,)](a, b, c, depth, B=batches, M=m, N=n, BK=k, COMPUTED=computed, num_stages=stages)
+    sizes = {"B": batches, "M": m, "N": n, "BK": k, "COMPUTED": computed}
+    multiply[(1,)](a, b, c, depth, **sizes, num_warps=warps, num_stages=stages)
     left, right = a.double() + computed, b.double() * (1 + computed)
     assert torch.equal(c.double(), left @ right)
 

@@ -44,3 +44,23 @@ def test_computed_operands(which: str, num_stages: int):
     arguments = [*(np.uint64(x.ctypes.data) for x in (a, b, c)), np.int32(96)]
     Evaluator(module, memory).launch("multiply", arguments, (1,))
     np.testing.assert_array_equal(c, (a * (1 + ("a" in which))) @ (b + ("b" in which)))
+
+
+@tritium.jit
+def multiply_reshaped(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    x = tl.reshape(tl.load(a + tl.arange(0, M * K)), (M, K))
+    y = tl.trans(tl.reshape(tl.load(b + tl.arange(0, N * K)), (N, K)))
+    product = tl.dot(x, y, input_precision="ieee")
+    tl.store(c + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :], product)
+
+
+def test_operands_of_any_layout():
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((32, 64), (64, 64)))
+    c = np.zeros((32, 64), np.float32)
+    module = compile_kernel(multiply_reshaped, a=a, b=b, c=c, M=32, N=64, K=64)
+    PassManager([*pipelines.ttir(), *pipelines.ttgir(90, 4, 3)], verify_each=True).run(module)
+    memory = Memory([(x.ctypes.data, x.nbytes) for x in (a, b, c)])
+    arguments = [np.uint64(x.ctypes.data) for x in (a, b, c)]
+    Evaluator(module, memory).launch("multiply_reshaped", arguments, (1,))
+    np.testing.assert_array_equal(c, a @ b.T)

@@ -92,7 +92,9 @@ def _run_checked(node: Any) -> None:
             "cuda_memcheck needs compute-sanitizer on PATH; it comes with the CUDA toolkit"
         )
     name = f"{node.path}::{node.nodeid.split('::', 1)[1]}"
-    command = [tool, sys.executable, "-m", "pytest", "-vs", name]
+    # What the driver's functions refuse is raised by whoever calls them, or asked for on purpose:
+    # cuda-bindings looks up functions that a driver may not have.
+    command = [tool, "--report-api-errors", "no", sys.executable, "-m", "pytest", "-vs", name]
     env = knobs.child_environment(**{_CHECKED: "1", "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
     root = node.config.rootpath
     done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=root)

@@ -177,18 +177,37 @@ class ConvertTTIRToTTGIR(Pass):
     def _fix_dot(self, op: ttir.DotOp) -> None:
         shape = ir.shape_of(op.results[0].type)
         cluster = split_product(shape, self.num_ctas)
-        part = part_of(cluster, shape)
-        share = product(part) // (32 * self.num_warps)
-        side = 4 if share >= 16 else 2 if share >= 4 else 1
-        per_thread = (*[1] * (len(shape) - 2), *[min(side, s) for s in part[-2:]])
-        parent = blocked_for(
-            shape, per_thread, tuple(reversed(range(len(shape)))), self.num_warps, cluster
-        )
+        parent = product_encoding(shape, self.num_warps, cluster)
         for index in (0, 1):
             operand = DotOperandEncoding.make(opIdx=index, parent=parent)
             convert_operand(op, index, operand)
         convert_operand(op, 2, parent)
         convert_result(op.results[0], parent)
+
+
+def product_encoding(
+    shape: tuple[int, ...], num_warps: int, cluster: Cluster = ()
+) -> BlockedEncoding:
+    """Of a product that the tensor cores do not take: a thread has squares of the result, as many
+    down as across where the tile lets it, which takes the fewest elements of the operands.
+    `cluster`: its `CGALayout`."""
+    part, rank = part_of(cluster, shape), len(shape)
+    share = product(part) // (32 * num_warps)
+    side = 4 if share >= 16 else 2 if share >= 4 else 1
+    per_thread = (*[1] * (rank - 2), *[min(side, s) for s in part[-2:]])
+    order = tuple(reversed(range(rank)))
+    if rank > 2 or side < 4 or min(part) < side:
+        return blocked_for(shape, per_thread, order, num_warps, cluster)
+    squares = [s // side for s in part]
+    threads, warps = [1, min(16, squares[1])], [1, 1]
+    threads[0] = 32 // threads[1]
+    while warps[0] * warps[1] < num_warps:
+        left = [s // (t * w) for s, t, w in zip(squares, threads, warps, strict=True)]
+        warps[0 if left[0] >= left[1] else 1] *= 2
+    return BlockedEncoding.make(
+        sizePerThread=per_thread, threadsPerWarp=tuple(threads), warpsPerCTA=tuple(warps),
+        order=order, CGALayout=cluster,
+    )  # fmt: skip
 
 
 def scan_encoding(

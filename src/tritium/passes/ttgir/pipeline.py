@@ -166,8 +166,9 @@ def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
 def operand_encoding(kind: Any, swizzled: bool = True) -> SwizzledSharedEncoding:
     """The encoding of shared memory for a tile, fastest along the same axis; `swizzled`: an
     operand's, of which other parts are read together than are written."""
-    shape = ir.shape_of(kind)
-    order, cluster = order_of(encoding_of(kind), shape), encoding_of(kind).get("CGALayout")
+    shape, encoding = ir.shape_of(kind), encoding_of(kind)
+    order = order_of(encoding, shape)
+    cluster = encoding.get("CGALayout") if "CGALayout" in encoding.KEYS else ()
     if not swizzled or len(shape) != 2:
         return SwizzledSharedEncoding.make(
             vec=1, perPhase=1, maxPhase=1, order=order, CGALayout=cluster

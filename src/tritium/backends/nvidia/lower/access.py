@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -35,21 +36,19 @@ class Access:
     owner: Value | None
 
 
-def run_axis(layout: LinearLayout, limit: int) -> tuple[int, list[int]]:
-    """(axis, register bits) of the longest run of at most `limit` neighbours that a thread holds:
-    the bits whose registers are 1, 2, 4, ... further along the axis."""
-    best: tuple[int, list[int]] = (0, [])
+def runs(type: Any, limit: int) -> list[tuple[int, list[int]]]:
+    """For each axis the register bits of its run of at most `limit` neighbours that a thread holds,
+    1, 2, 4, ... further along it. The axis that the layout calls the fastest comes first."""
+    layout, rank = layout_of(type), len(ir.shape_of(type))
     bases = layout.bases(REGISTER)
-    for axis in range(len(layout.out_names)):
-        bits: list[int] = []
-        while 1 << len(bits) < limit:
-            step = tuple((1 << len(bits)) if a == axis else 0 for a in range(len(layout.out_names)))
-            if step not in bases:
-                break
-            bits.append(bases.index(step))
-        if len(bits) > len(best[1]):
-            best = axis, bits
-    return best
+    last_first = tuple(reversed(range(rank)))
+    order = type.encoding.get("order") if "order" in type.encoding.KEYS else last_first
+    found: list[tuple[int, list[int]]] = []
+    for axis in order:
+        steps = (tuple(1 << i if a == axis else 0 for a in range(rank)) for i in range(len(bases)))
+        bits = [bases.index(step) for step in takewhile(bases.__contains__, steps)]
+        found.append((axis, bits[: limit.bit_length() - 1]))
+    return sorted(found, key=lambda run: not run[1])  # stable: those without neighbours last
 
 
 def grouped(registers: Sequence[int], bits: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -77,19 +76,22 @@ def register_groups(
     axis_info: Callable[[SSAValue], Any], pointer: SSAValue, mask: SSAValue | None, least: int = 1
 ) -> tuple[tuple[int, ...], ...]:
     """The registers of a tile of pointers that are accessed together: as wide as the layout, the
-    addresses' contiguity and alignment and the mask allow. `least`: contiguity that is known
-    otherwise."""
+    addresses' contiguity and alignment and the mask allow. `least`: contiguity along the fastest
+    axis that is known otherwise."""
     type: Any = pointer.type
-    layout = layout_of(type)
     pointee: Any = ir.element_type(type)
     size = memory_bytes(pointee.pointee)
-    axis, bits = run_axis(layout, MAX_BYTES // size)
-    width = 1 << len(bits)
-    if width > 1:
-        width = min(width, max(least, _contiguous(axis_info(pointer), axis, size, width)))
-        if mask is not None and least < width:
-            width = min(width, axis_info(mask).constancy[axis])
-    return grouped(distinct_registers(layout), bits[: width.bit_length() - 1])
+    best: list[int] = []
+    for axis, bits in runs(type, MAX_BYTES // size):
+        width = 1 << len(bits)
+        if width > 1:
+            width = min(width, max(least, _contiguous(axis_info(pointer), axis, size, width)))
+            if mask is not None and least < width:
+                width = min(width, axis_info(mask).constancy[axis])
+        if width > 1 << len(best):
+            best = bits[: width.bit_length() - 1]
+        least = 1
+    return grouped(distinct_registers(layout_of(type)), best)
 
 
 def _contiguous(info: Any, axis: int, size: int, width: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -37,8 +38,10 @@ def copy_groups(axis_info: Callable[[SSAValue], Any], op: Any) -> tuple[tuple[in
     pointee: Any = ir.element_type(op.src.type)
     groups = register_groups(axis_info, op.src, op.mask, least=op.contiguity)
     place = place_in(tile, op.result.type)
-    width = min(len(groups[0]), 1 << len(run_bits(place, memory_bytes(pointee.pointee))))
-    bits = [b for b in range(32) if groups[0][-1] >> b & 1][: width.bit_length() - 1]
+    steps = (groups[0][1 << i].bit_length() - 1 for i in range(len(groups[0]).bit_length() - 1))
+    there = run_bits(place, memory_bytes(pointee.pointee))
+    pairs = zip(steps, there, strict=False)
+    bits = [step for step, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
     return grouped(distinct_registers(tile), bits)
 
 

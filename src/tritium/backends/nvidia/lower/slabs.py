@@ -15,7 +15,7 @@ from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttgir, ttir
 
-PRODUCTS = 1024
+PRODUCTS = 2048
 """Of a thread in one turn of the loop, about. Fewer turns than two are no loop."""
 
 _HARMLESS = ("arith.", "math.", "ttg.memdesc_", "ttg.local_load", "tt.splat", "tt.broadcast",
