@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.nvidia.descriptor_cases import Case, cases, type_name
-from tests.nvidia.support import in_order
+from tests.nvidia.descriptor_cases import Case, cases, numbers, type_name
+from tests.nvidia.support import KERNELS, in_order
 from tritium.backends.nvidia import ptx
 from tritium.compiler import ASTSource
 from tritium.ir.parsing import parse_module
@@ -127,6 +128,30 @@ def test_the_map_is_made_in_shared_memory_and_released():
     in_order(text, *made, *made, r"cp\.async\.bulk\.tensor\.3d\.shared::cluster",
              r"cp\.async\.bulk\.tensor\.3d\.global\.shared::cta\.bulk_group",
              r"cp\.async\.bulk\.commit_group", r"cp\.async\.bulk\.wait_group\.read 0")  # fmt: skip
+
+
+def test_what_is_not_aligned_stops_the_kernel():
+    """The base and strides, unless they are known to be multiples of 16 bytes."""
+    case = CASES["product"]
+    types = {n: "*fp16" if n in "abc" else "i32" for n in case.arguments}
+    types |= dict.fromkeys(case.constants, "constexpr")
+    hints = {(i,): [["tt.divisibility", 16]] for i in range(6)}
+    target = GPUTarget("cuda", 90, 32)
+    for attributes, traps in (({}, 3), (hints, 0)):
+        source = ASTSource(case.kernel, types, case.constants, attributes)
+        text = tritium.compile(source, target=target).asm["ptx"]
+        assert len(re.findall(r"@%p\d+ trap;", text)) == traps
+
+
+def test_kernels_that_triton_brought_to_ttgir():
+    """Triton's own maps, copies and waits for them."""
+    file = KERNELS / "device_descriptors.ttgir"
+    kernel = tritium.compile(file, target=GPUTarget("cuda", 90, 32))
+    assert kernel.metadata.global_scratch_size == 256
+    x, o = numbers((80, 128), "fp16"), numbers((80, 128), "fp16")
+    case = Case(SimpleNamespace(__name__="k"), {"a": x, "b": o, "M": 80, "N": 128}, {"b": 3 * x}, 2)
+    case.want["b"][:, 64:] = o[:, 64:]
+    run(kernel, case)
 
 
 @pytest.mark.parametrize(("name", "elements", "fill"), [

@@ -8,9 +8,11 @@ see it (PTX ISA, tensormap proxy).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.context import Context
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES
@@ -80,6 +82,7 @@ def reinterpret(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.TensormapCreateOp)
 def create(c: Context, op: Any) -> None:
+    _check(c, [op.global_address, *op.global_stride])
     memory = c.address(c.shared(c.offsets[op]))
     warp, first = (c.f.icmp("eq", v, c.i32(0)) for v in (c.warp, c.thread))
     word = c.f.op("add", memory, c.f.op("shl", c.lane, c.i32(2)))
@@ -114,6 +117,20 @@ def create(c: Context, op: Any) -> None:
     )
     c.asm("void", text, "l,r,b,~{memory}", c.scalar(op.desc_ptr), memory, warp)
     c.barrier()
+
+
+def _check(c: Context, values: Sequence[SSAValue]) -> None:
+    """Stop the kernel where one that is not known to be a multiple of 16 is none: a map would drop
+    its last bits and the copies go to other memory. (A call that says so would cost products their
+    overlap.)"""
+    bits = None
+    for value in values:
+        if c.axis_info(value).divisibility[0] % 16:
+            number = c.as_type(c.scalar(value), "i64")
+            bits = number if bits is None else c.f.op("or", bits, number)
+    if bits is not None:
+        last = c.f.op("and", bits, Value("i64", "15"))
+        c.asm("void", "@$0 trap;", "b", c.f.icmp("ne", last, Value("i64", "0")))
 
 
 @lowers(NVIDIA, ttgir.TensormapFenceproxyAcquireOp)
