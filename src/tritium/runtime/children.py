@@ -161,15 +161,24 @@ class Servant:
     Args:
         answer: called in the child with what `ask` is given.
         limit: seconds that an answer may take.
+        prepare: called in the child before; what it raises is left for the answers to find.
     """
 
-    def __init__(self, answer: Callable[..., Any], limit: float):
+    def __init__(
+        self,
+        answer: Callable[..., Any],
+        limit: float,
+        prepare: Callable[[], None] | None = None,
+    ):
         self.limit = limit
         self._answers = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         questions, self._questions = os.pipe()
 
         def life(write: int) -> None:
             os.close(self._questions)
+            if prepare is not None:
+                with suppress(Exception):
+                    prepare()
             with open(questions, "rb") as file:
                 while head := file.read(_SIZE.size):
                     (size,) = _SIZE.unpack(head)

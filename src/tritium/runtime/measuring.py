@@ -52,16 +52,23 @@ class Trials:
         self._call, self.limit = call, limit
         self._servant: Servant | None = None
 
+    def begin(self) -> None:
+        """Start the child; it gets ready for launches, which takes a while in a new process."""
+        possible = getattr(driver.active, "shares_processors", False) and available()
+        if possible and self._servant is None:
+            self._servant = Servant(
+                lambda *which: _time(self._call(*which)), self.limit, _prepare_to_launch
+            )
+
     def run(self, *which: Any) -> float | None:
         """Milliseconds, or None if that is not known (there is no trying out, or it raised: who
         called will meet it, where hooks see it).
 
         Raises: `ChildTimeout` if it takes longer than the limit, `ChildCrash` if the child dies.
         """
-        if not (getattr(driver.active, "shares_processors", False) and available()):
-            return None
+        self.begin()
         if self._servant is None:
-            self._servant = Servant(lambda *which: _time(self._call(*which)), self.limit)
+            return None
         try:
             return self._servant.ask(*which)
         except ChildError:
@@ -75,6 +82,13 @@ class Trials:
         if self._servant is not None:
             self._servant.close()
             self._servant = None
+
+
+def _prepare_to_launch() -> None:
+    from tritium.runtime.launch import native  # as `runtime.jit` does, after the first launch
+
+    native.load()
+    driver.active.load_native()
 
 
 def _time(call: Callable[[], Any]) -> float:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from tritium.backends.active import driver
-from tritium.runtime.compile_ahead import Ahead, Outcome, Workers, workers_for
+from tritium.runtime.compile_ahead import Ahead, NoWorkers, Outcome, Workers, workers_for
 from tritium.runtime.configs import Config
 from tritium.runtime.measuring import HOPELESS, QUANTILES, Trials, look, race
 
@@ -57,6 +57,8 @@ class Tuning:
     def compiled(self, executor: Executor | None) -> Iterator[Outcome]:
         """The configurations, each when it is compiled."""
         self._workers = workers_for(executor, self.limit)
+        if not isinstance(self._workers, NoWorkers):
+            self._trials.begin()  # it gets ready while the compiler is imported
         for outcome in self.ahead.compile(self._workers):
             self._kernels[outcome.item] = outcome.kernels
             yield outcome

@@ -12,7 +12,7 @@ import numpy as np
 
 from tritium.backends.base import DriverBase
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native_end
+from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.loader import Image, load_object
 from tritium.cache import CachedObjects
 from tritium.lowering.launching import End, Link
@@ -201,6 +201,10 @@ class CPUDriver(DriverBase):
     @classmethod
     def is_active(cls) -> bool:
         return True
+
+    def load_native(self) -> None:
+        """Load the native code that all launches share; where it is not cached, make it."""
+        native(CachedObjects("launcher"))
 
     def get_current_device(self) -> int:
         """The CPU is one device: 0."""

@@ -75,6 +75,11 @@ def _image() -> Image:
 _keep: list[list[str]] = []
 
 
+def load() -> None:
+    """Load the native code that finds kernels; where it is not cached, make it."""
+    _image()
+
+
 class Launched(NamedTuple):
     """What a launch in Python found: the arguments it had (with the grid first), the caches that
     it looked in, the kernel and its backend's end."""
