@@ -166,6 +166,17 @@ def test_every_change_of_layout_brings_every_element(name: str, num_ctas: int) -
 
 
 @pytest.mark.ptxas
+@pytest.mark.parametrize("stage", ["ttgir", "llir", "ptx"])
+def test_a_file_says_how_many_blocks_a_program_has(stage: str, tmp_path: Path) -> None:
+    for num_ctas in (1, 4):
+        file = tmp_path / f"add{num_ctas}.{stage}"
+        file.write_text(compiled("add", num_ctas, num_warps=2).asm[stage])
+        metadata = tritium.compile(file, target=GPUTarget("cuda", 90, 32)).metadata
+        assert (metadata.num_warps, metadata.num_ctas) == (2, num_ctas)
+        assert tuple(metadata.cluster_dims) == (num_ctas, 1, 1)
+
+
+@pytest.mark.ptxas
 def test_a_sort_reuses_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes layouts some 90 times, by a kilobyte each."""
     monkeypatch.setitem(KERNELS, "moved", (KERNELS["moved"][0], {"N": 512}))

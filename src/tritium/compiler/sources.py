@@ -170,7 +170,12 @@ _THREADS = {
     "llir": re.compile(r'"nvvm\.(?:req|max)ntid"="(\d+)'),
     "ptx": re.compile(r"^\s*\.(?:req|max)ntid\s+(\d+)", re.MULTILINE),
 }
-"""How files of later stages say how many threads a program has."""
+"""How files of later stages say how many threads a block has."""
+_BLOCKS = {
+    "llir": re.compile(r'"nvvm\.cluster_dim"="(\d+)'),
+    "ptx": re.compile(r"^\s*\.reqnctapercluster\s+(\d+)", re.MULTILINE),
+}
+"""How they say how many blocks a program has."""
 _POINTER = re.compile(r"^!tt\.ptr<(.*?)(?:, \d+)?>$")
 _ENTRY = {
     "llir": re.compile(r"^define (?!internal|private)[^@]*@\"?([\w$.]+)\"?\(", re.MULTILINE),
@@ -286,11 +291,17 @@ class IRSource:
         return module(self.module)
 
     def parse_options(self) -> dict[str, Any]:
-        """Options stated in the file: how many warps a program has."""
-        threads = _THREADS[self.ext].search(self.src) if self.ext in _THREADS else None
-        if threads is not None:
-            return {"num_warps": int(threads[1]) // self.backend.target.warp_size}
-        if self.ext != "ttgir" or self.module is None:
-            return {}
-        warps = self.module.attributes.get("ttg.num-warps")
-        return {} if warps is None else {"num_warps": warps.value.data}  # pyright: ignore
+        """Options stated in the file: how many warps a block has, how many blocks a program."""
+        found: dict[str, Any] = {}
+        if self.ext in _THREADS:
+            threads, blocks = (p[self.ext].search(self.src) for p in (_THREADS, _BLOCKS))
+            if threads is not None:
+                found["num_warps"] = int(threads[1]) // self.backend.target.warp_size
+            if blocks is not None:
+                found["num_ctas"] = int(blocks[1])
+        elif self.ext == "ttgir" and self.module is not None:
+            for option in ("num_warps", "num_ctas"):
+                stated: Any = self.module.attributes.get(f"ttg.{option.replace('_', '-')}")
+                if stated is not None:
+                    found[option] = stated.value.data
+        return found
