@@ -85,10 +85,12 @@ def test_what_is_no_cubin(cuobjdump: Path):
         disasm.get_sass(b"PTX")
 
 
-def test_without_the_tool(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(knobs.env_nvidia_tool, "find", lambda self, path: None)
-    with pytest.raises(RuntimeError, match=r"needs cuobjdump, .*TRITON_CUOBJDUMP_PATH names one"):
-        sass.path_to_cuobjdump()
+def test_without_the_tool():
+    with knobs.nvidia.scope():
+        knobs.nvidia.cuobjdump = None
+        message = r"needs cuobjdump, .*TRITON_CUOBJDUMP_PATH names one"
+        with pytest.raises(RuntimeError, match=message):
+            sass.path_to_cuobjdump()
 
 
 @pytest.mark.parametrize(
