@@ -15,6 +15,7 @@ import tritium
 import tritium.language as tl
 from tests.nvidia.descriptor_cases import Case, cases, numbers, type_name
 from tests.nvidia.support import KERNELS, in_order
+from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.compiler import ASTSource
 from tritium.ir.parsing import parse_module
@@ -23,6 +24,7 @@ from tritium.target import GPUTarget
 
 CASES = cases()
 ASSEMBLE = ptx.assemble
+ASSEMBLER = knobs.nvidia.ptxas
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -213,6 +215,43 @@ def flagged(x, o, flag, N):
 def test_what_other_programs_are_told_of_is_complete():
     kernel = compiled(flagged, {"x": "*fp32", "o": "*fp32", "flag": "*i32", "N": "i32"}, {}, 90)
     in_order(kernel.asm["ptx"], r"cp\.async\.bulk\.wait_group 0;", r"atom.*exch")
+
+
+@tritium.jit
+def exchange_rows(x, o, index, M, N, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+                  START: tl.constexpr):  # fmt: skip
+    rows = tl.load(index + tl.arange(0, ROWS))
+    s = tl.make_tensor_descriptor(x, [M, N], [N, 1], [1, WIDTH])
+    t = tl.make_tensor_descriptor(o, [M, N], [N, 1], [1, WIDTH])
+    t.scatter(s.gather(rows, START), rows, 16)
+
+
+@pytest.mark.parametrize(("dtype", "rows", "width"), [
+    ("fp16", 16, 128), ("fp16", 8, 8), ("fp32", 32, 64), ("i8", 8, 256), ("fp64", 8, 16),
+])  # fmt: skip
+def test_blackwell_copies_four_rows_at_once(dtype: str, rows: int, width: int):
+    """A swizzled row wide; before, and on the Blackwell of workstations, through pointers."""
+    x, o = numbers((40, 272), dtype), numbers((40, 272), dtype)
+    index = np.random.default_rng(rows).permutation(44)[:rows].astype(np.int32)
+    want, start = o.copy(), 16 if dtype == "i8" else 8
+    for row in index[index < 40]:
+        want[row, 16 : 16 + width] = 0
+        taken = x[row, start : start + width]
+        want[row, 16 : 16 + len(taken)] = taken
+    case = Case(exchange_rows, {"x": x, "o": o, "index": index, "M": 40, "N": 272}, {"o": want}, 2)
+    types = {"x": f"*{dtype}", "o": f"*{dtype}", "index": "*i32", "M": "i32", "N": "i32"}
+    constants = {"ROWS": rows, "WIDTH": width, "START": start}
+    types |= dict.fromkeys(constants, "constexpr")
+    copies = rows // 4 * -(-width * x.itemsize // 128)
+    for arch in (100, 90, 120):
+        kernel = compiled(exchange_rows, types, constants, arch)
+        served, text = arch == 100, kernel.asm["ptx"]
+        assert text.count("tile::gather4.mbarrier") == (copies if served else 0)
+        assert text.count("tile::scatter4.bulk_group") == (copies if served else 0)
+        assert kernel.metadata.global_scratch_size == (256 if served else 0)
+        run(kernel, case)
+        if served and ASSEMBLER is not None:
+            assert ASSEMBLE(text, ptx.ptxas_arguments(arch))[0][:4] == b"\x7fELF"
 
 
 def test_products_are_loaded_ahead_through_maps_made_once():

@@ -41,7 +41,9 @@ ARGUMENTS = (
     f"%m: {MEMORY}, %ring: !ttg.memdesc<2x64x64xf16, #shared, #smem, mutable>, "
     "%acc: tensor<64x64xf32, #mma>, %bar: !ttg.memdesc<1xi64, #shared2, #smem, mutable>, "
     "%k: !ttg.async.token, %i: i32, %b: i1, %d: !tt.tensordesc<tensor<64x64xf16, #shared>>, "
-    "%a: !tt.ptr<i8>, %h: !tt.ptr<f16>, %l: i64"
+    "%a: !tt.ptr<i8>, %h: !tt.ptr<f16>, %l: i64, %r: tensor<16xi32>, "
+    "%e: !tt.tensordesc<tensor<1x64xf16, #shared>>, "
+    "%n: !ttg.memdesc<16x64xf16, #shared, #smem, mutable>"
 )
 
 
@@ -98,6 +100,8 @@ def test_round_trip(name: str, body: str) -> None:
         ("%0 = ttng.reinterpret_tensor_descriptor %i : i32 to "
          "!tt.tensordesc<tensor<64x64xf16, #shared>>", "from a pointer"),
         ("ttng.tensormap_fenceproxy_acquire %i : i32", "a pointer is required"),
+        (f"ttng.async_tma_scatter %e[%r, %i] %m : !tt.tensordesc<tensor<1x64xf16, #shared>>, "
+         f"tensor<16xi32>, i32, {MEMORY}", "a multiple of 4 rows"),
         ("ttng.tensormap_create %a, %h, [%i], [%i, %i], [], [%i] {elem_type = 6 : i32, "
          "fill_mode = 0 : i32, interleave_layout = 0 : i32, swizzle_mode = 3 : i32} : "
          "(!tt.ptr<i8>, !tt.ptr<f16>, i32, i32, i32, i32) -> ()", "one i32 is required"),

@@ -59,7 +59,9 @@ def ttgir(
     return [
         ScaledDot(tf32=True),
         CallFacts(),
-        TensorPointers(bulk_copies=capability >= 90),
+        TensorPointers(
+            bulk_copies=capability >= 90, rows=100 <= capability < 120 and num_ctas == 1
+        ),
         Canonicalize(),
         CSE(),
         LICM(),

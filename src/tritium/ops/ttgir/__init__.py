@@ -43,6 +43,7 @@ from tritium.ops.ttgir.tma import (
     InvalBarrierOp,
     WaitBarrierOp,
 )
+from tritium.ops.ttgir.tma_rows import AsyncTMAGatherOp, AsyncTMAScatterOp
 from tritium.ops.ttgir.types import (
     TOKEN,
     AsyncTokenType,
@@ -63,7 +64,9 @@ __all__ = [
     "AsyncCopyGlobalToLocalOp",
     "AsyncTMACopyGlobalToLocalOp",
     "AsyncTMACopyLocalToGlobalOp",
+    "AsyncTMAGatherOp",
     "AsyncTMAReduceOp",
+    "AsyncTMAScatterOp",
     "AsyncTMAStoreWaitOp",
     "AsyncTokenType",
     "AsyncWaitOp",

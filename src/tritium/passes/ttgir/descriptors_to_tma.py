@@ -43,7 +43,9 @@ from tritium.ops.arith import MulIOp
 from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
     AsyncTMACopyLocalToGlobalOp,
+    AsyncTMAGatherOp,
     AsyncTMAReduceOp,
+    AsyncTMAScatterOp,
     AsyncTMAStoreWaitOp,
     BarrierExpectOp,
     FenceAsyncSharedOp,
@@ -91,10 +93,15 @@ class DescriptorsToTMA(Pass):
         awaited = _awaited(module)
         for function in functions(module):
             for op in list(function.walk()):
-                if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op):
+                rows = isinstance(op, (ttir.DescriptorGatherOp, ttir.DescriptorScatterOp))
+                if isinstance(op, ttir.DescriptorGatherOp) or (
+                    isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op)
+                ):
                     _load(op)
-                elif isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)) and \
-                        is_bulk(op):  # fmt: skip
+                elif rows or (
+                    isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp))
+                    and is_bulk(op)
+                ):
                     _store(op, op.desc in awaited)
                 else:
                     continue
@@ -114,8 +121,11 @@ def _load(op: Any) -> None:
     at.make(InitBarrierOp, barrier, count=1)
     always = at.constant(1, ir.i1)
     at.make(BarrierExpectOp, barrier, always, size=bytes_of(memory.type))
-    at.make(AsyncTMACopyGlobalToLocalOp, op.desc, op.indices, barrier, memory, always,
-            cache=op.cache, evict=op.evict)  # fmt: skip
+    if isinstance(op, ttir.DescriptorGatherOp):
+        at.make(AsyncTMAGatherOp, op.desc, op.x_offsets, op.y_offset, barrier, memory, always)
+    else:
+        at.make(AsyncTMACopyGlobalToLocalOp, op.desc, op.indices, barrier, memory, always,
+                cache=op.cache, evict=op.evict)  # fmt: skip
     at.make(WaitBarrierOp, barrier, at.constant(0, ir.i32), None, [])
     at.make(InvalBarrierOp, barrier)
     at.make(LocalDeallocOp, barrier)
@@ -175,6 +185,8 @@ def _store(op: Any, complete: bool) -> None:
     at.make(FenceAsyncSharedOp, bCluster=False)
     if isinstance(op, ttir.DescriptorReduceOp):
         at.make(AsyncTMAReduceOp, op.desc, op.indices, memory, kind=op.kind)
+    elif isinstance(op, ttir.DescriptorScatterOp):
+        at.make(AsyncTMAScatterOp, op.desc, op.x_offsets, op.y_offset, memory)
     else:
         at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)
     at.make(AsyncTMAStoreWaitOp, pendings=0, complete=complete)

@@ -30,8 +30,10 @@ from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.ttir.descriptor import (
+    DescriptorGatherOp,
     DescriptorLoadOp,
     DescriptorReduceOp,
+    DescriptorScatterOp,
     DescriptorStoreOp,
     MakeTensorDescOp,
 )
@@ -60,8 +62,9 @@ def is_descriptor(value: SSAValue) -> bool:
     return isinstance(value.type, ir.TensorDescType)
 
 
-def served(module: ModuleOp) -> set[SSAValue]:
-    """The descriptors of a module that may have tensor maps."""
+def served(module: ModuleOp, rows: bool = False) -> set[SSAValue]:
+    """The descriptors of a module that may have tensor maps. `rows`: the engine gathers and
+    scatters rows."""
     groups = Groups()
     makes: list[Any] = []
     edges: dict[SSAValue, list[SSAValue]] = {}
@@ -75,7 +78,7 @@ def served(module: ModuleOp) -> set[SSAValue]:
             for value in descriptors(function):
                 groups.find(value)
                 users = [use.operation for use in value.uses]
-                fit = all(u.name in _PASSING or _accesses(u, axes) for u in users)
+                fit = all(u.name in _PASSING or _accesses(u, axes, rows) for u in users)
                 if not (fit and _has_map(value, function)):
                     refused.add(value)
                 if isinstance(value.owner, MakeTensorDescOp):
@@ -181,8 +184,15 @@ _PASSING = frozenset({
 })  # fmt: skip
 
 
-def _accesses(op: Any, axes: AxisAnalysis) -> bool:
+def _accesses(op: Any, axes: AxisAnalysis, rows: bool) -> bool:
     """Whether the engine can do an access."""
+    if isinstance(op, (DescriptorGatherOp, DescriptorScatterOp)):
+        bits = ir.bit_width(op.desc.type.block.element_type)
+        count = ir.shape_of(op.x_offsets.type)[0]
+        few = count * op.desc.type.block.get_shape()[1] * bits <= 8 * MOST_BYTES
+        aligned = axes.of(op.y_offset).divisibility[0] * bits % 128 == 0
+        numbered = ir.element_type(op.x_offsets.type) == ir.i32 and count % 4 == 0
+        return rows and few and aligned and numbered
     if isinstance(op, DescriptorLoadOp):
         tile = op.result.type
     elif isinstance(op, (DescriptorStoreOp, DescriptorReduceOp)):

@@ -20,6 +20,7 @@ from tritium.ops.ttir.memory import LoadOp, StoreOp
 
 _LOADS = frozenset({
     "tt.descriptor_load", "tt.descriptor_gather", "ttng.async_tma_copy_global_to_local",
+    "ttng.async_tma_gather",
 })  # fmt: skip
 _STORES = frozenset({"tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter"})
 _THROUGH = frozenset({

@@ -62,16 +62,18 @@ _ACCESSES = (
 @dataclass(frozen=True)
 class TensorPointers(Pass):
     """Block pointers and tensor descriptors as plain addresses. With `bulk_copies` those that
-    the bulk copy engine serves (`descriptor_flow`) are left to the target. The attribute
-    `tt.plain_descriptors` says which arguments of a kernel stand for descriptors."""
+    the bulk copy engine serves (`descriptor_flow`) are left to the target, with `rows` gathers and
+    scatters of rows as well. The attribute `tt.plain_descriptors` says which arguments of a kernel
+    stand for descriptors."""
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
     bulk_copies: bool = False
+    rows: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         functions = [op for op in module.walk() if isinstance(op, FuncOp)]
-        kept = served(module) if self.bulk_copies else set[SSAValue]()
+        kept = served(module, self.rows) if self.bulk_copies else set[SSAValue]()
         changed = False
         for function in functions:
             if function.sym_visibility != "private":

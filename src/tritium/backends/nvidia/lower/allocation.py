@@ -20,7 +20,9 @@ VIEWS = frozenset({
     "ttg.memdesc_index", "ttg.memdesc_trans", "ttg.memdesc_subslice", "ttg.memdesc_reinterpret",
     "ttg.memdesc_reshape", "ttng.warp_group_dot_wait",
 })  # fmt: skip
-_UNTIL_THE_END = frozenset({"ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce"})
+_UNTIL_THE_END = frozenset({
+    "ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce", "ttng.async_tma_scatter",
+})  # fmt: skip
 SMALL = 1024
 """Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
 between them."""

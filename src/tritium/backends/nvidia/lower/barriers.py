@@ -24,10 +24,13 @@ Bytes: TypeAlias = "tuple[int, int]"
 
 _ASYNC_READERS = frozenset({
     "ttng.warp_group_dot", "ttng.async_tma_copy_local_to_global", "ttng.async_tma_reduce",
+    "ttng.async_tma_scatter",
 })  # fmt: skip
 _ASYNC_WRITERS = frozenset({
     "ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local",
+    "ttng.async_tma_gather",
 })  # fmt: skip
+_BULK_LOADS = frozenset({"ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather"})
 _BARRIER_WRITERS = frozenset({"ttng.init_barrier", "ttng.inval_barrier"})
 _BARRIER_READERS = frozenset({"ttng.barrier_expect", "ttng.wait_barrier", "ttng.arrive_barrier"})
 
@@ -158,7 +161,7 @@ class Barriers:
             return [self._place(op.operands[0])]
         if op.name in _ASYNC_READERS or op.name in _BARRIER_READERS:
             return [self._place(v) for v in op.operands if is_memory(v)]
-        if op.name == "ttng.async_tma_copy_global_to_local":
+        if op.name in _BULK_LOADS:
             return [self._place(op.barrier)]
         return []
 
@@ -169,7 +172,7 @@ class Barriers:
             return [self._place(v) for v in op.operands if is_memory(v)]
         if op.name == "ttg.async_copy_global_to_local":
             return [self._place(v) for v in op.operands if is_memory(v)]
-        if op.name == "ttng.async_tma_copy_global_to_local":
+        if op.name in _BULK_LOADS:
             return [self._place(op.result)]
         if op.name in _BARRIER_WRITERS:
             return [self._place(v) for v in op.operands if is_memory(v)]

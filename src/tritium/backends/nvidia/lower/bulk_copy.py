@@ -77,11 +77,12 @@ def wait_barrier(c: Context, op: Any) -> None:
     c.asm("void", text, constraints, *arguments)
 
 
-def pieces(memory: Memory) -> list[tuple[tuple[int, ...], int]]:
+def pieces(memory: Memory, rows: int = 0) -> list[tuple[tuple[int, ...], int]]:
     """(where in the block, byte offset) of the parts that one copy each moves; in a cluster, of
-    what the first of its blocks has."""
+    what the first of its blocks has. `rows`: of a part of a matrix, if it is not a box."""
     shape, size = _part(memory), memory_bytes(memory.type.element_type)
     part = box(shape, memory.type.encoding, size)
+    part = (rows, part[1]) if rows else part
     where = byte_offsets(memory_layout(memory.type), size)
     starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
     encoding = memory.type.encoding

@@ -9,6 +9,7 @@ from tritium.backends.nvidia.lower import (
     async_copy,
     atomic,
     bulk_copy,
+    bulk_rows,
     calls,
     casts,
     control,
@@ -28,7 +29,7 @@ from tritium.backends.nvidia.lower import (
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, bulk_copy, calls, casts, control, debug, elementwise,
+    access, async_copy, atomic, bulk_copy, bulk_rows, calls, casts, control, debug, elementwise,
     functions, gather, mma, reduce, regions, scan, shape, shared, tensor_maps, wgmma,
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tritium.backends.nvidia.lower import atomic, gather, reduce, shared, tensor_maps
+from tritium.backends.nvidia.lower import atomic, bulk_rows, gather, reduce, shared, tensor_maps
 
 _SIZES: dict[str, Callable[[Any], int]] = {
     "tt.reduce": reduce.scratch_bytes,
@@ -14,6 +14,8 @@ _SIZES: dict[str, Callable[[Any], int]] = {
     "tt.histogram": gather.histogram_bytes,
     "tt.atomic_rmw": atomic.scratch_bytes,
     "tt.atomic_cas": atomic.scratch_bytes,
+    "ttng.async_tma_gather": bulk_rows.scratch_bytes,
+    "ttng.async_tma_scatter": bulk_rows.scratch_bytes,
     "ttng.tensormap_create": tensor_maps.scratch_bytes,
     "ttg.convert_layout": shared.conversion_bytes,
 }

@@ -1,0 +1,116 @@
+"""Bulk copies of rows of a matrix, given by their numbers (TMA of Blackwell)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Effects, Op
+from tritium.ops.elementwise import describe
+from tritium.ops.evaluation import Context
+from tritium.ops.fields import operand
+from tritium.ops.ttgir.model import Buffer, Copy, state_of
+from tritium.ops.ttgir.tma import check_barrier, check_flag
+from tritium.ops.ttgir.types import bytes_of, check_memory
+from tritium.ops.ttir.descriptor import check_rows
+from tritium.ops.ttir.memory import PaddingOption
+
+
+def _check(
+    name: str, desc: ir.Type, rows: ir.Type, column: ir.Type, target: ir.Type, mutable: bool
+) -> None:
+    tile, memory = check_rows(name, desc, rows, column), check_memory(name, target, mutable=mutable)
+    same = ir.shape_of(tile) == memory.get_shape() and ir.element_type(tile) == memory.element_type
+    if not same or ir.element_type(rows) != ir.i32 or ir.shape_of(rows)[0] % 4:
+        raise OpError(
+            f"{name}: rows {describe(rows)} of {describe(tile)} and memory {describe(memory)}; a "
+            "multiple of 4 rows, numbered by i32, and memory for them are required"
+        )
+
+
+def _places(desc: Any, rows: Any, column: Any, data: np.ndarray) -> tuple[Any, Any]:
+    found = [
+        desc.at((row, column)).addresses((1, data.shape[1]), data.dtype.itemsize, (0, 1))
+        for row in rows
+    ]
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+class AsyncTMAGatherOp(Op):
+    """Start copying the rows `x_offsets`, from column `y_offset` on, into the memory `result`, if
+    `pred`. Their bytes count for the barrier."""
+
+    name = "ttng.async_tma_gather"
+    effects = frozenset({Effects.READ, Effects.WRITE})
+    syntax = (
+        "$desc ~ '[' $x_offsets, $y_offset ']' $result, $barrier, $pred attrs : type(desc), "
+        "type(x_offsets), type(y_offset), type(barrier), type(result), type(pred)"
+    )
+    desc = operand()
+    x_offsets = operand()
+    y_offset = operand()
+    barrier = operand()
+    result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
+    pred = operand()
+
+    @classmethod
+    def infer(
+        cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, barrier: ir.Type,
+        target: ir.Type, pred: ir.Type,
+    ) -> tuple[ir.Type, ...]:  # fmt: skip
+        check_barrier(cls.name, barrier)
+        check_flag(cls.name, pred)
+        _check(cls.name, desc, x_offsets, y_offset, target, True)
+        return ()
+
+    def evaluate(
+        self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, barrier: Buffer,
+        result: Buffer, pred: Any,
+    ) -> None:  # fmt: skip
+        if not pred:
+            return
+        state = state_of(context)
+        data = state.check_write(result)
+        addresses, inside = _places(desc, x_offsets, y_offset, data)
+        values = context.memory.load(addresses, data.dtype, inside)
+        if desc.padding is PaddingOption.PAD_NAN:
+            values = np.where(inside, values, np.asarray(np.nan, data.dtype))
+        state.barrier(barrier).copies.append(Copy(data, values, bytes_of(self.result.type)))
+
+
+class AsyncTMAScatterOp(Op):
+    """Start writing the rows `x_offsets`, from column `y_offset` on, from shared memory, which must
+    keep them until an `async_tma_store_wait`."""
+
+    name = "ttng.async_tma_scatter"
+    effects = frozenset({Effects.READ, Effects.WRITE})
+    syntax = (
+        "$desc ~ '[' $x_offsets, $y_offset ']' $src attrs : type(desc), type(x_offsets), "
+        "type(y_offset), type(src)"
+    )
+    desc = operand()
+    x_offsets = operand()
+    y_offset = operand()
+    src = operand()
+
+    @classmethod
+    def infer(
+        cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type
+    ) -> tuple[ir.Type, ...]:
+        _check(cls.name, desc, x_offsets, y_offset, src, False)
+        return ()
+
+    def evaluate(
+        self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, src: Buffer
+    ) -> None:
+        state = state_of(context)
+        data = state.check_read(src)
+        addresses, inside = _places(desc, x_offsets, y_offset, data)
+        context.memory.store(addresses, data, inside)
+        state.stores.append(data)
+
+
+OPS: tuple[type[Op], ...] = (AsyncTMAGatherOp, AsyncTMAScatterOp)
