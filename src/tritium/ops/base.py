@@ -12,6 +12,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import DenseArrayBase, LocationAttr
@@ -75,6 +76,8 @@ class Op(Operation):
     segmented: ClassVar[bool] = False
     """Whether the operand groups cannot be told from their number alone."""
     takes_result: ClassVar[bool] = False
+    _leading: ClassVar[Mapping[str, int]] = {}
+    """The positions of the operands before the first optional or variadic one."""
 
     short_result: ClassVar[type[Attribute] | None] = None
     """The class of the result's type where the custom syntax leaves its name out."""
@@ -95,6 +98,8 @@ class Op(Operation):
         cls.attr_fields = attrs
         cls.attr_defaults = {n: f.default for n, f in attrs.items() if not f.required}
         cls.segmented = sum(f.kind != "one" for f in cls.operand_fields) > 1
+        leading = takewhile(lambda f: f.kind == "one", cls.operand_fields)
+        cls._leading = {field.name: position for position, field in enumerate(leading)}
         infer = cls.infer.__func__.__code__  # pyright: ignore[reportAttributeAccessIssue]
         arguments = infer.co_varnames[: infer.co_argcount + infer.co_kwonlyargcount]
         cls.takes_result = "result" in arguments
@@ -210,6 +215,9 @@ class Op(Operation):
 
     def operand_group(self, name: str) -> SSAValue | tuple[SSAValue, ...] | None:
         """The operand (or operands) declared under `name`."""
+        position, operands = self._leading.get(name), self.operands
+        if position is not None and position < len(operands):
+            return operands[position]
         for field, group in zip(self.operand_fields, self.operand_groups(), strict=True):
             if field.name == name:
                 return group if field.kind == "variadic" else (group[0] if group else None)
