@@ -49,7 +49,7 @@ def measure(names: list[str], threads: int, rounds: int) -> list[Result]:
             raise RuntimeError(f"{case.name} {case.size} is wrong: differs by {result.error}")
         runs = {"tritium": case.launch, **case.rivals}
         result.samples = {name: [] for name in runs}
-        for sample in interleave(runs, rounds=rounds, sample_seconds=0.02):
+        for sample in interleave(runs, rounds=rounds, sample_seconds=0.02, rest=0.2):
             for name, seconds in sample.items():
                 result.samples[name].append(seconds)
         results.append(result)

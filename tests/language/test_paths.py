@@ -35,6 +35,7 @@ def ask(out):
         tl.store(out + 4, 77)
 
 
+@pytest.mark.cpu
 def test_the_target_is_the_one_compiled_for():
     source = ASTSource(ask, {"out": "*i32"})
     text = tritium.compile(source, target=CUDA).asm["ttir"]
@@ -45,6 +46,7 @@ def test_the_target_is_the_one_compiled_for():
     assert "77 : i32" not in text.asm["ttir"]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("way", WAYS)
 def test_on_the_cpu(way: str):
     out = np.full(5, -1, np.int32)
@@ -52,6 +54,7 @@ def test_on_the_cpu(way: str):
     assert out.tolist() == [0, 0, 0, 0, -1]
 
 
+@pytest.mark.cpu
 def test_outside_of_kernels():
     assert not target_info.is_cuda() and not target_info.is_hip_cdna3()
     assert target_info.current_target() == tritium.runtime.driver.active.get_current_target()
@@ -161,6 +164,7 @@ def test_what_needs_an_amd_gpu(way: str):
 # code_generator
 
 
+@pytest.mark.cpu
 def test_from_a_function_to_its_module():
     source = ASTSource(ask, {"out": "*i32"})
     options = make_backend(CUDA).parse_options({"arch": "sm90"})

@@ -41,15 +41,23 @@ def calls_for(run: Callable[[], object], seconds: float) -> int:
 
 
 def interleave(
-    runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01
-) -> Iterator[dict[str, float]]:
+    runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01,
+    rest: float = 0.0,
+) -> Iterator[dict[str, float]]:  # fmt: skip
     """For each round, seconds for one run of each, measured one after the other.
 
-    A sample of a short run is the mean of as many calls as fill `sample_seconds`.
+    A sample of a short run is the mean of as many calls as fill `sample_seconds`. Each follows
+    `rest` seconds in which nothing is done: threads of another library that have no work may keep a
+    processor busy for a while (those of OpenBLAS for 0.1 to 0.2 s).
     """
     calls = {name: calls_for(run, sample_seconds) for name, run in runs.items()}
     for _ in range(rounds):
-        yield {name: time_once(run, calls[name]) for name, run in runs.items()}
+        sample: dict[str, float] = {}
+        for name, run in runs.items():
+            time.sleep(rest)
+            run()
+            sample[name] = time_once(run, calls[name])
+        yield sample
 
 
 def compare(
