@@ -54,8 +54,9 @@ def interleave(
     for _ in range(rounds):
         sample: dict[str, float] = {}
         for name, run in runs.items():
-            time.sleep(rest)
-            run()
+            if rest:
+                time.sleep(rest)
+                run()  # our own threads sleep, too, by now
             sample[name] = time_once(run, calls[name])
         yield sample
 
