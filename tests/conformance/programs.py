@@ -329,7 +329,8 @@ class Generator(Statements):
                 other = f"-{name}" if a.dtype in FLOATS else f"{name} ^ {name}"
                 choices.append((f"tl.interleave({name}, {other})", (2 * size,)))
         else:
-            choices += [(f"tl.trans({name})", shape[::-1]), (f"{name}.T", shape[::-1])]
+            swapped = (*shape[:-2], shape[-1], shape[-2])
+            choices += [(f"tl.trans({name})", swapped), (f"{name}.T", swapped)]
             choices += [(f"tl.reshape({name}, [{size}])", (size,)), (f"tl.ravel({name})", (size,))]
             if size > 1:
                 choices.append((f"tl.permute(tl.reshape({name}, [2, {size // 2}]), (1, 0))",
