@@ -19,6 +19,7 @@ import numpy as np
 Definition = Callable[..., Any]
 
 _where: Definition = np.where  # results of which NumPy's stubs know too little
+_where: Any = np.where
 _unpack: Definition = np.unpackbits
 _ROUNDINGS: dict[str, Definition] = {"rn": np.rint, "rz": np.trunc, "ru": np.ceil, "rd": np.floor}
 _INTEGERS = {"int": (32, True), "uint": (32, False), "ll": (64, True), "ull": (64, False)}
@@ -336,8 +337,7 @@ def _bits(x: Any) -> Any:
 
 def _leading_zeros(x: Any) -> Any:
     bits: Any = _bits(x)[..., ::-1]
-    zeros: Any = np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
-    return zeros
+    return _where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
 
 
 def _find_first_set(x: Any) -> Any:
