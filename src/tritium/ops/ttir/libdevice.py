@@ -19,7 +19,6 @@ import numpy as np
 Definition = Callable[..., Any]
 
 _where: Definition = np.where  # results of which NumPy's stubs know too little
-_where: Any = np.where
 _unpack: Definition = np.unpackbits
 _ROUNDINGS: dict[str, Definition] = {"rn": np.rint, "rz": np.trunc, "ru": np.ceil, "rd": np.floor}
 _INTEGERS = {"int": (32, True), "uint": (32, False), "ll": (64, True), "ull": (64, False)}
