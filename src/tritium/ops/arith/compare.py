@@ -105,7 +105,8 @@ class SelectOp(Op):
         return true_value
 
     def evaluate(self, context: Context, condition: Any, true_value: Any, false_value: Any) -> Any:
-        if not isinstance(true_value, (np.ndarray, np.generic)):  # a descriptor
+        kind: type[Any] = type(true_value)  # pyright: ignore[reportUnknownVariableType]
+        if not issubclass(kind, (np.ndarray, np.generic)):  # a descriptor
             return true_value if condition else false_value
         return np.where(condition, true_value, false_value)  # pyright: ignore[reportUnknownVariableType]
 
