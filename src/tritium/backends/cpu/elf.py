@@ -124,7 +124,7 @@ def link(
     try:
         parts = _Object(code)
         return _link(parts, symbols, lambda name: (imports or {}).get(name) or resolve(name))
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, IndexError, ValueError, OverflowError, OSError) as error:
         raise Unsupported("a damaged object") from error
 
 
@@ -196,6 +196,8 @@ def _lay_out(parts: _Object) -> tuple[dict[int, int], int, int]:
     ends = [0, 0]
     for number in parts.loaded():
         _, _, flags, _, _, size, _, _, align, _ = parts.sections[number]
+        if align > _PAGE:
+            raise Unsupported(f"data aligned to {align} bytes")
         kind = flags & _WRITE
         places[number] = _aligned(ends[kind], max(align, 1))
         ends[kind] = places[number] + size

@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.operand import Step, as_value, static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
+from tritium.backends.cpu.lower.reach import computed
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.ir import Nest
@@ -37,21 +38,8 @@ class Extent:
 
 def loads_of(c: Context, nest: Nest) -> list[Any]:
     """The loads that a nest does, in no order."""
-    found: dict[Any, None] = {}
-    seen: set[SSAValue] = set()
-    stack = [v for root in nest.roots if root.source is None for v in root.values]
-    while stack:
-        value = stack.pop()
-        owner: Any = value.owner
-        if value in seen or value in c.filled or isinstance(owner, Block):
-            continue
-        seen.add(value)
-        if not isinstance(value.type, ir.TensorType):
-            continue
-        if owner.name == "tt.load":
-            found[owner] = None
-        stack.extend(owner.operands)
-    return list(found)
+    return [op for value, op in computed(c, nest)
+            if op.name == "tt.load" and isinstance(value.type, ir.TensorType)]  # fmt: skip
 
 
 def apart(c: Context, nest: Nest) -> Value | None:

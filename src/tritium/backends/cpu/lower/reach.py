@@ -14,7 +14,7 @@ from tritium.ir import types as ir
 
 def computed(c: Context, nest: Nest) -> Iterator[tuple[SSAValue, Any]]:
     """Each value once, with the op that defines it. Numbers are given, but not followed further."""
-    stack = [v for root in nest.roots for v in root.values]
+    stack = [v for root in nest.roots if root.source is None for v in root.values]
     filling = {root.values[0] for root in nest.roots if root.kind == "copy"}
     seen: set[SSAValue] = set()
     while stack:
