@@ -114,6 +114,6 @@ def write(path: Path) -> None:
         "torch": torch.__version__, "triton": triton.__version__,
         "tritium": tritium.__version__, "python": platform.python_version(),
     }  # fmt: skip
-    command = " ".join(["python", *(part.rpartition("/out/")[2] for part in sys.argv)])
+    command = " ".join(["python", *(p.rpartition("/")[2] if p[:1] == "/" else p for p in sys.argv)])
     text = json.dumps({"machine": facts, "command": command, "rows": rows}, indent=1)
     path.write_text(text + "\n")

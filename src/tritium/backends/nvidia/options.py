@@ -89,7 +89,7 @@ class CUDAOptions:
 def check_cluster(num_ctas: int, arch: int) -> None:
     """Raise `ValueError` for clusters that there cannot be."""
     if num_ctas not in (1, 2, 4, 8, 16):
-        raise ValueError(f"num_ctas is {num_ctas}; 1, 2, 4, 8 or 16 is required")
+        raise ValueError(f"num_ctas is {num_ctas!r}; 1, 2, 4, 8 or 16 is required")
     if num_ctas > 1 and arch < 90:
         raise ValueError(
             f"num_ctas is {num_ctas}, for sm_{arch}: clusters need sm_90 or later; 1 is required"
