@@ -172,6 +172,7 @@ CASES = {
     # random numbers
     "v = «tl.rand(1.5, tl.arange(0, 4))": r"seed must be a scalar integer",
     "v = «tl.rand(n + tl.arange(0, 4), tl.arange(0, 4))": r"seed must be a scalar integer",
+    "v = «tl.uint_to_uniform_float(tl.zeros([4], tl.float32))": r"must be integers of 32 or 64",
     # control flow
     "for k in «tl.arange(0, 4):\n    pass": r"Only `range` and `static_range` iterators are currently supported",
     "for k in «range(f):\n    pass": r"For loop bounds and step must all be ints, are \(int32, fp32, int32\)",

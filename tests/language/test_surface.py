@@ -237,6 +237,8 @@ def test_aggregate_messages():
             Half(block(1))
         with pytest.raises(TypeError, match="Expected tensor for attribute 'a' of Half, got const"):
             Half(3)
+        with pytest.raises(TypeError, match="Expected constexpr for attribute 'step' of Counter"):
+            Counter(block(1), block(2))
         with pytest.raises(AttributeError, match="Counter has no field 'other'"):
             Counter(block(1), 2).other = 3
     with pytest.raises(TypeError, match=r"__init__ cannot be a @triton.jit function"):

@@ -103,7 +103,11 @@ class Scope:
         return {name: fork(value) for name, value in self.locals.items()}
 
 
+def is_mutable(value: Any) -> bool:
+    """Whether a value is an aggregate, whose fields can be assigned."""
+    return isinstance(value, base_value) and hasattr(value, "_fork")
+
+
 def fork(value: Any) -> Any:
     """A copy of a value that can be mutated in place (an aggregate); others as they are."""
-    copier = getattr(value, "_fork", None)
-    return copier() if copier is not None and isinstance(value, base_value) else value
+    return value._fork() if is_mutable(value) else value

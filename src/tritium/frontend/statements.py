@@ -7,8 +7,8 @@ from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.expressions import Expressions
+from tritium.frontend.scope import is_mutable
 from tritium.frontend.values import is_dynamic, unpacked, wrap
-from tritium.language.base import base_value
 from tritium.language.constexpr import constexpr, unwrap
 
 HINTS = {
@@ -159,7 +159,7 @@ class Statements(Expressions):
 
     def _set_attribute(self, target: ast.Attribute, value: Any) -> None:
         owner = self.visit(target.value)
-        if not (isinstance(owner, base_value) and hasattr(owner, "_fork")):
+        if not is_mutable(owner):
             raise self.error(target, "only the fields of an aggregate can be assigned")
         setattr(owner, target.attr, wrap(value))
 

@@ -77,10 +77,12 @@ class _BoundMethod:
 
 def _check(cls: builtins.type[Any], name: str, value: Any, annotation: Any) -> Any:
     """The value of a field as it is stored. Raises `TypeError` for a wrong type."""
-    if annotation is constexpr:
-        return value if isinstance(value, base_value) and not _is_plain(value) else constexpr(value)
+    if annotation is constexpr and not isinstance(value, base_value):
+        return constexpr(value)
     value = wrap(value)
-    if isinstance(annotation, base_type):
+    if annotation is constexpr:
+        fits = not value.flatten()
+    elif isinstance(annotation, base_type):
         fits = value.type == annotation
     elif inspect.isclass(annotation):
         fits = isinstance(value, annotation)
@@ -93,10 +95,6 @@ def _check(cls: builtins.type[Any], name: str, value: Any, annotation: Any) -> A
             f"{type(value).__name__}"
         )
     return value
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, constexpr)
 
 
 def _aggregate(  # pyright: ignore[reportUnusedFunction]

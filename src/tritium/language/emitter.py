@@ -74,7 +74,7 @@ class TargetFeatures:
         "fp8e5", "fp8e4nv", "fp8e4b15", "fp8e4b8", "fp8e5b16",
     )  # fmt: skip
     deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
-    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee")
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
     default_dot_input_precision: str = "tf32"
     max_num_imprecise_acc_default: int = 0
     debug: bool = False

@@ -106,6 +106,10 @@ def randint(seed, offset, n_rounds: constexpr = N_ROUNDS_DEFAULT):
 @device_function
 def uint_to_uniform_float(x):
     """Random 32- or 64-bit integers as float32 uniform in [0, 1)."""
+    core.static_assert(
+        x.dtype.is_int() and x.dtype.primitive_bitwidth >= 32,
+        "uint_to_uniform_float: x must be integers of 32 or 64 bits",
+    )
     if x.dtype.primitive_bitwidth == 32:
         signed = x.to(core.int32, bitcast=True)
         # The largest float32 below 2**-31, so that the result stays below 1.

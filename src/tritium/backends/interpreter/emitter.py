@@ -13,6 +13,7 @@ from xdsl.ir import Block, Region
 
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
+from tritium.frontend.scope import fork
 from tritium.frontend.values import is_dynamic, wrap
 from tritium.ir.types import TensorType, Type, is_pointer, shape_of
 from tritium.language.base import as_tuple, base_value
@@ -143,6 +144,8 @@ class EagerEmitter:
             )
         self._running.append(key)
         self._called[id(function)] = actual = rewritten(function)
+        # What a function does to an aggregate's fields stays inside of it, as in a compiled call.
+        bound.arguments = {name: fork(value) for name, value in bound.arguments.items()}
         try:
             return wrap(actual.fn(*bound.args, **bound.kwargs))
         finally:

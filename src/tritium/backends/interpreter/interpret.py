@@ -8,6 +8,7 @@ whose `repr` (and `.value`) is a NumPy array.
 
 from __future__ import annotations
 
+import ast
 import bdb
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
-from tritium.errors import InterpreterError
+from tritium.errors import CompilationError, InterpreterError
 from tritium.frontend.values import wrap
 from tritium.language.base import as_tuple, base_value
 from tritium.language.constexpr import constexpr, unwrap
@@ -125,9 +126,14 @@ class InterpretedKernel:
                     emitter.program_id = (x, y, z)
                     result = run(**values)
                     if unwrap(result) is not None:
-                        raise TypeError(
-                            f"a kernel cannot return a value; this one returns {result!r}"
-                        )
+                        raise self._no_result(result)
+
+    def _no_result(self, result: Any) -> CompilationError:
+        # Which of several it was is not known: a called function may be the same one.
+        returns = (n for n in ast.walk(self.function.parse()) if isinstance(n, ast.Return))
+        node = next(n for n in returns if n.value is not None)
+        message = f"a kernel cannot return a value; this one returns {result!r}"
+        return CompilationError(self.function.src, node, message)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self.signature.parameters

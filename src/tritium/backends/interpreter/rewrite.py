@@ -296,11 +296,18 @@ class _Rewriter(ast.NodeTransformer):
             return node
         return self.generic_visit(node)
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Store):
+            node.value = self._k("mutable", node.value, at=node)
+        return node
+
     def visit_Assign(self, node: ast.Assign) -> Any:
-        for target in node.targets:
-            if isinstance(target, ast.Subscript):
+        for part in (part for target in node.targets for part in ast.walk(target)):
+            if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
                 return self._refused(node, _NO_ITEM)
         value = self.visit(node.value)
+        node.targets = [self.visit(target) for target in node.targets]
         if not any(isinstance(t, (ast.Tuple, ast.List)) for t in node.targets):
             node.value = value
             return node

@@ -12,7 +12,7 @@ from tritium import knobs
 from tritium import language as tl
 from tritium.errors import UnsupportedLanguageConstruct
 from tritium.frontend.python_calls import call_python, calls_directly
-from tritium.frontend.scope import BUILTINS, Scope
+from tritium.frontend.scope import BUILTINS, Scope, is_mutable
 from tritium.frontend.values import (
     carriable,
     contains,
@@ -216,6 +216,13 @@ class Semantics:
         return value if isinstance(value, constexpr) else constexpr(unwrap(value))
 
     @staticmethod
+    def mutable(owner: Any) -> Any:
+        """What a field of is assigned."""
+        if not is_mutable(owner):
+            raise TypeError("only the fields of an aggregate can be assigned")
+        return owner
+
+    @staticmethod
     def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
         """The values for the targets of an assignment."""
         return unpacked(value, count, star)
@@ -328,7 +335,13 @@ class Semantics:
             raise TypeError("the variable of a loop must be a single name")
         if not is_dynamic(iterator.step) and unwrap(iterator.step) == 0:
             raise ValueError("the step of a loop cannot be 0")
-        return Loop(list(iterator), True)
+        items = list(iterator)
+        if is_dynamic(iterator.step) and int(iterator.step) < 1:
+            raise ValueError(
+                f"the step of this loop is {int(iterator.step)}; one that is not known at compile "
+                "time must be positive"
+            )
+        return Loop(items, True)
 
     @staticmethod
     def repeat() -> Loop:
