@@ -6,7 +6,7 @@ import functools
 
 from tritium.backends.cpu.loader import Image, compile_ir, load_object
 
-CTX = "{ i32, i32, i32, i32, ptr, ptr }"
+CTX = "{ i32, i32, i32, i32, ptr, ptr, i32 }"
 
 # Every kernel is a loop over programs around a body, which sees %p (i64), %args and %ctx.
 LOOP = """
@@ -144,6 +144,31 @@ leave:
   %at = getelementptr i32, ptr %out, i64 %p4
   %four = load <4 x i32>, ptr %ctx, align 4
   store <4 x i32> %four, ptr %at, align 4
+  br label %following""",
+    # count[0] += 1, slowly and without a lock if the launch is alone; else count[1] += 1 as well
+    "alone": """
+  %sa = getelementptr CTX, ptr %ctx, i64 0, i32 6
+  %word = load i32, ptr %sa
+  %alone = icmp ne i32 %word, 0
+  %count = load ptr, ptr %args
+  br i1 %alone, label %plain, label %locked
+plain:
+  %value = load volatile i32, ptr %count
+  br label %spinning
+spinning:
+  %i = phi i64 [ 0, %plain ], [ %i1, %spinning ]
+  call void asm sideeffect "", ""()
+  %i1 = add i64 %i, 1
+  %again = icmp slt i64 %i1, 200
+  br i1 %again, label %spinning, label %finished
+finished:
+  %value1 = add i32 %value, 1
+  store volatile i32 %value1, ptr %count
+  br label %following
+locked:
+  %ignored = atomicrmw add ptr %count, i32 1 monotonic
+  %others = getelementptr i32, ptr %count, i64 1
+  %ignored1 = atomicrmw add ptr %others, i32 1 monotonic
   br label %following""",
     # copy all slots of the launch (8 bytes each) to out
     "slots": """

@@ -229,7 +229,8 @@ def test_custom_manager():
     with knobs.cache.scope():
         knobs.cache.manager_class = RecordingManager
         manager = cache.get_dump_manager(KEY)
-        cache.CachedObjects("native").save(KEY, b"x")
+        with pytest.warns(RuntimeWarning, match=r"raised FileNotFoundError.*'native\.o'"):
+            cache.CachedObjects("native").save(KEY, b"x")  # `put` names a file that is not there
         assert cache.CachedObjects("native").load(KEY) is None
     assert isinstance(manager, RecordingManager)
     assert manager.made == (cache._base32(KEY), False, True)
@@ -321,6 +322,79 @@ def test_a_manager_that_raises(directory: Path):
             assert cache.find(KEY, "k.json") == group
     assert len(caught) == 1
     assert Path(group["k.ttir"]).read_text() == "a" and str(directory) in group["k.ttir"]
+
+
+class UnmadeManager(RaisingManager):
+    def __init__(self, key: str, override: bool = False, dump: bool = False):
+        raise OSError("no route to the cache")
+
+
+class ForgetfulManager(files.FileCacheManager):
+    def get_group(self, filename):
+        group = super().get_group(filename)
+        return None if group is None else {name: f"/nowhere/{name}" for name in group}
+
+
+@pytest.mark.parametrize("kind", [UnmadeManager, ForgetfulManager, cache.CacheManager])
+def test_a_manager_that_cannot_be_used(directory: Path, kind):
+    cache._warned.discard(kind)
+    with knobs.cache.scope():
+        knobs.cache.manager_class = kind
+        with pytest.warns(RuntimeWarning, match=f"{kind.__name__} raised") as caught:
+            cache.publish(KEY, "k.json", {"k.ttir": "a"})
+            group = cache.find(KEY, "k.json")
+    assert len(caught) == 1 and Path(group["k.ttir"]).read_text() == "a"
+
+
+class UnmadeRemote(FakeRemote):
+    def __init__(self, key: str):
+        raise ConnectionError("no route to the cache")
+
+
+def test_a_remote_cache_that_cannot_be_made(directory: Path):
+    with knobs.cache.scope():
+        knobs.cache.remote_manager_class = UnmadeRemote
+        with pytest.warns(RuntimeWarning, match="UnmadeRemote failed with ConnectionError") as seen:
+            group = cache.publish(KEY, "k.json", {"k.ttir": "a"})
+            assert cache.find(KEY, "k.json") == group
+    assert len(seen) == 1 and Path(group["k.ttir"]).read_text() == "a"
+
+
+def test_a_process_that_may_write_no_file(directory: Path):
+    """As under a limit on the size of files, which holds for those in memory, too."""
+    code = (
+        "import resource, sys, warnings\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+        "from tritium import cache\n"
+        "warnings.simplefilter('ignore')\n"
+        "code = cache.CachedObjects('native')\n"
+        f"code.save({KEY!r}, b'x' * 1000)\n"
+        f"print(len(code.load({KEY!r})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("1000\n", "")
+
+
+def test_few_files_are_open_in_memory(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(directory / "file" / "below"))
+    directory.mkdir()
+    (directory / "file").write_text("no directory")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.warns(RuntimeWarning, match="the cache directory .* cannot be written"):
+        for number in range(200):
+            name, key = f"k{number}", hashlib.sha256(b"%d" % number).hexdigest()
+            cache.CachedObjects(name).save(key, b"%d" % number)
+            assert cache.CachedObjects(name).load(key) == b"%d" % number
+    assert len(os.listdir("/proc/self/fd")) <= before + 128
+
+
+def test_a_dump_directory_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "file").write_text("no directory")
+    monkeypatch.setenv("TRITON_DUMP_DIR", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="the dump directory .* TRITON_DUMP_DIR") as seen:
+        cache.get_dump_manager(KEY).put("a", "k.ttir")
+        cache.get_dump_manager(KEY).put("b", "k.llir")
+    assert len(seen) == 1 and not files.memory.paths
 
 
 def test_the_first_to_publish_wins(directory: Path):

@@ -516,6 +516,16 @@ def test_a_named_kernels_passes_alone(capfd: Any, fresh_cache: Path) -> None:
         assert (header in capfd.readouterr().err) == shown
 
 
+@pytest.mark.parametrize("variable", ["MLIR_DUMP_PATH", "TRITON_REPRODUCER_PATH"])
+def test_paths_that_cannot_be_written(
+    variable: str, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLIR_ENABLE_DUMP", "1")
+    monkeypatch.setenv(variable, "/no/such/folder/x")
+    with pytest.raises(RuntimeError, match=f"Unable to use {variable}=/no/such/folder/x: .*No such"):
+        tritium.compile(source())
+
+
 def test_reproducer(tmp_path: Path, fresh_cache: Path) -> None:
     knobs.compilation.reproducer_path = str(tmp_path / "repro")
     key = tritium.compile(source()).hash

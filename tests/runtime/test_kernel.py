@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,21 @@ def test_run_spelled_out() -> None:
     assert (out == 2).all()
 
 
+def test_a_kernel_does_not_need_its_cache_entry(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRITON_CACHE_DIR", "cache")
+    here = compiled()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert "tt.func" in here.asm["ttir"]
+    shutil.rmtree(tmp_path / "cache")
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    here[(1, 1, 1)](x, x, out, 8, 8)
+    assert (out == 2).all()
+
+
 def test_from_the_cache_it_is_the_same(fresh_cache: Path) -> None:
     first, second = compiled(), compiled()
     assert first is not second
@@ -72,16 +88,14 @@ def test_asm_is_complete_in_every_way_of_reading() -> None:
     assert asm.copy()["llir"] == asm["llir"]
 
 
-def test_views_of_the_binary(tmp_path: Path) -> None:
-    path = tmp_path / "k.bin"
-    path.write_bytes(b"\x01\x02")
+def test_views_of_the_binary() -> None:
     calls: list[bytes] = []
 
     def sass(stages: Mapping[str, Any]) -> str:
         calls.append(stages["bin"])
         return "listing"
 
-    asm = AsmDict({"bin": str(path)}, "bin", {"sass": sass})
+    asm = AsmDict({"bin": b"\x01\x02"}, "bin", {"sass": sass})
     assert list(asm) == ["bin"] and not calls
     assert asm["sass"] == "listing" and asm["sass"] == "listing" and calls == [b"\x01\x02"]
     assert asm.get("ptx", 5) == 5

@@ -26,6 +26,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn
 
+from tritium import forking
 from tritium.errors import TritonError
 
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
@@ -64,7 +65,7 @@ class _Process:
             # Python 3.12 warns of threads; the child runs the compiler and kernels, whose locks
             # and threads are made for that.
             warnings.simplefilter("ignore", DeprecationWarning)
-            with _llvm_unused():
+            with _llvm_unused(), forking.private():
                 self.pid = os.fork()
         if self.pid == 0:
             _live(life, write)

@@ -71,8 +71,9 @@ class CPULauncher:
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, written)
         self._launch = make_launcher(
-            function.address, self._params, metadata.scratch_bytes, name=metadata.name,
-            keep=function.image, store=CachedObjects("launcher"),
+            function.address, self._params, metadata.scratch_bytes,
+            alone=getattr(metadata, "alone", False), name=metadata.name, keep=function.image,
+            store=CachedObjects("launcher"),
         )  # fmt: skip
 
     def native_end(self, link: Link) -> End:

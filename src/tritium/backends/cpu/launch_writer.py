@@ -252,7 +252,9 @@ class LaunchWriter:
         for name, value in (("args", slots), ("fault", fault)):
             f.write(job, pools.JOB, name, value)
         f.write(job, pools.JOB, "kernel", f.read(state, STATE, "kernel"))
-        f.write(job, pools.JOB, "scratch_bytes", f.read(state, STATE, "scratch_bytes"))
+        for name in ("scratch_bytes", "alone"):
+            f.write(job, pools.JOB, name, f.read(state, STATE, name))
+        f.write(job, pools.JOB, "threads", i32(0))
         entry = f.variable("", size=pools.ENTRY.size)
         f.write(entry, pools.ENTRY, "function", Value("ptr", "@tritium_threads"))
         f.write(entry, pools.ENTRY, "thread_state", NULL)

@@ -10,15 +10,17 @@ import platform
 import sys
 from dataclasses import dataclass
 
+from tritium import forking
 from tritium.backends.cpu.host import is_linux, is_x86
 from tritium.lowering.records import Record, allocate
 
 CONTEXT = Record(
     ("nx", "i32"), ("ny", "i32"), ("nz", "i32"), ("thread_index", "i32"),
-    ("scratch", "ptr"), ("fault", "ptr"),
+    ("scratch", "ptr"), ("fault", "ptr"), ("alone", "i32"),
 )  # fmt: skip
 """What a kernel gets as `ctx`. `scratch` is aligned to 64 bytes and holds at least the kernel's
-`scratch_bytes`; its content is undefined at each program's start."""
+`scratch_bytes`; its content is undefined at each program's start. `alone`: no other thread runs
+programs, of this kernel or another."""
 
 FAULT = Record(
     ("raised", "i32"), ("pid_x", "i32"), ("pid_y", "i32"), ("pid_z", "i32"), ("message", "ptr")
@@ -29,11 +31,13 @@ JOB = Record(
     ("kernel", "ptr"), ("args", "ptr"), ("fault", "ptr"), ("scratch_bytes", "i64"),
     ("total", "i64"), ("nx", "i32"), ("ny", "i32"), ("nz", "i32"),
     ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("split", "i32"), ("least", "i64"),
-    ("ahead", "i64"),
+    ("ahead", "i64"), ("alone", "i32"), ("ticks", "i64"),
 )  # fmt: skip
-"""A launch. `threads`, `count` (workers to wake), `base` (the first of them), `split` (whether each
+"""A launch. `alone` says whether the kernel has a use for being alone. `threads` (0 until Python
+was asked for it), `count` (workers to wake), `base` (the first of them), `split` (whether each
 thread has a range of its own to begin with), `least` (programs a chunk) and `ahead` (how many the
-launcher is expected to do before the others have begun) are set when it goes parallel."""
+launcher is expected to do before the others have begun) are set when it goes parallel; `ticks`
+(what the launcher's own programs took) when that is over."""
 
 RANGE = Record(("next", "i64"), ("limit", "i64"))
 """Programs that are not handed out yet; `next` is drawn from."""
@@ -60,7 +64,8 @@ WORKER = Record(
 
 POOL = Record(
     ("started", "i32"), ("lock", "i32"), ("worker_count", "i32"), ("slot_count", "i32"),
-    ("threshold", "i64"), ("spin", "i64"), ("workers", "ptr"), ("slots", "ptr"),
+    ("threshold", "i64"), ("spin", "i64"), ("workers", "ptr"), ("slots", "ptr"), ("forked", "i32"),
+    ("", "align 128"), ("launches", "i32"),
     ("", "align 128"), ("counter", "i64"),
     ("", "align 128"), ("door", "i32"), ("", "align 64"), ("door_sleep", f"bytes {SLEEP_BYTES}"),
     ("", "align 128"), ("job", f"bytes {JOB.size}"),
@@ -69,6 +74,9 @@ POOL = Record(
 )  # fmt: skip
 
 OPEN = 1 << 30  # the door's bit; below it the number of workers inside
+ALONE = 1 << 30
+"""In `launches`, above the number of threads that are launching: the one that was the only one
+runs programs that count on it."""
 SLOTS = 64
 CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 
@@ -129,17 +137,24 @@ class Pool:
             self.address, worker_count=self.worker_count, slot_count=SLOTS,
             threshold=system.threshold, workers=self.workers, slots=self.slots,
             spin=system.spin if 1 < self.worker_count <= len(cpus) else 0,
+            forked=int(forking.started_to_share()),
         )  # fmt: skip
         for i in range(self.worker_count):
             at = self.workers + i * WORKER.size
             WORKER.write(at, pool=self.address, index=i, cpu=cpus[i % len(cpus)])
             CONTEXT.write(at, thread_index=i + 1)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.restart)
+            os.register_at_fork(before=self._forked, after_in_child=self.restart)
+
+    def _forked(self) -> None:
+        if forking.shares():
+            POOL.write(self.address, forked=1)
 
     def restart(self) -> None:
         """Forget the workers, which do not exist in a forked child; it starts its own."""
-        POOL.write(self.address, started=0, lock=0, door=0, worker_count=self.worker_count)
+        POOL.write(
+            self.address, started=0, lock=0, door=0, launches=0, worker_count=self.worker_count
+        )  # fmt: skip
         for i in range(self.worker_count):
             WORKER.write(self.workers + i * WORKER.size, wake=0, asleep=0)
         for i in range(SLOTS):

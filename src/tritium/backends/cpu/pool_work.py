@@ -22,8 +22,9 @@ from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 
 HOT = (
-    "tritium_run", "serial", "ticks", "grow", "take_slot", "finish", "parallel", "choose", "wake",
-    "share_out", "place", "take", "drain_ranges", "enter", "await",
+    "tritium_run", "begin", "stop_alone", "share_memory", "serial", "ticks", "grow", "take_slot",
+    "finish", "parallel", "choose", "wake", "share_out", "place", "take", "drain_ranges", "enter",
+    "await",
 )  # fmt: skip
 """The functions that a small launch passes through."""
 
@@ -268,6 +269,7 @@ class WorkWriter:
     def _fill_context(self, f: Code, context: Value, job: Value) -> None:
         for name in ("nx", "ny", "nz", "fault"):
             f.write(context, CONTEXT, name, f.read(job, JOB, name))
+        f.write(context, CONTEXT, "alone", i32(0))
 
     # Workers
 

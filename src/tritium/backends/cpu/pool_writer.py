@@ -22,6 +22,11 @@ with a lower number (or for whichever holds a lock) with any number of programs 
 waits for is running, done, or next in line. A program must not wait for one with a higher number to
 start.
 
+A launch that finds no other may run `alone`, without locked instructions (`lower/alone.py`). It
+looks between any two chunks of programs whether another launch has come, which waits, or a process
+was forked; from then on, and where it wakes workers, it goes on like all others. A kernel that may
+wait for another's never is alone.
+
 Several Python threads may launch at once: one has the pool, the others run their grids serially,
 chunk by chunk, and get the pool for the rest as soon as it is free. After a fork the child starts
 workers of its own. Nothing is joined at exit: workers sleep in the kernel and hold no lock.
@@ -32,7 +37,11 @@ are no workers and every grid runs on the launching thread.
 
 from __future__ import annotations
 
+import math
+
 from tritium.backends.cpu.pool import (
+    ALONE,
+    CONTEXT,
     ENTRY,
     ERROR_SET,
     JOB,
@@ -46,7 +55,7 @@ from tritium.backends.cpu.pool import (
 )
 from tritium.backends.cpu.pool_work import WorkWriter
 from tritium.lowering.llvm import Value, const
-from tritium.lowering.native import Code, Forever, i32, i64
+from tritium.lowering.native import Code, i32, i64
 
 DELAY = 1 / 6
 """Until a worker that is awake has begun, in thresholds: about 1 us."""
@@ -55,6 +64,14 @@ SHORT = 16
 """A grid expected to take less than this many thresholds has its programs shared out at once, the
 same ones to the same thread each time, as its data are likely to be in that thread's own cache."""
 
+WAIT = 64
+"""A program that takes longer than so many thresholds (some 300 us) is not worth being alone for:
+others would wait for its end."""
+
+FORGET = 63 / 64
+"""The time that a program takes when the pool runs it is thought less by this factor with each grid
+that was run without it, so that it is tried again at times."""
+
 
 class PoolWriter(WorkWriter):
     """Writes the pool's functions into a module. `tritium_run` is what a launcher calls."""
@@ -62,12 +79,87 @@ class PoolWriter(WorkWriter):
     def write(self) -> None:
         """Write every function."""
         super().write()
+        self._stop_alone()
+        self._share_memory()
+        self._count_threads()
+        self._begin()
         self._choose()
         self._parallel()
         self._serial()
         self._finish()
         self._take_slot()
         self._run()
+
+    # Being alone
+
+    def _stop_alone(self) -> None:
+        """stop_alone(pool, ctx): others may run programs from here on."""
+        f = self._code("stop_alone", "ptr pool,ptr ctx")
+        pool, context = f.arguments
+        with f.when(f.icmp("ne", f.read(context, CONTEXT, "alone"), i32(0))):
+            f.write(context, CONTEXT, "alone", i32(0))
+            f.atomic("and", f.at(pool, POOL, "launches"), i32(~ALONE), "release")
+        f.ret()
+
+    def _share_memory(self) -> None:
+        """share_memory(pool, ctx): between two programs, let those begin who wait."""
+        f = self._code("share_memory", "ptr pool,ptr ctx")
+        pool, context = f.arguments
+        with f.when(f.icmp("ne", f.read(context, CONTEXT, "alone"), i32(0))):
+            launches = f.atomic_load("i32", f.at(pool, POOL, "launches"), "monotonic")
+            forked = f.atomic_load("i32", f.at(pool, POOL, "forked"), "monotonic")
+            waited = f.icmp("ne", launches, i32(ALONE | 1))
+            with f.when(f.op("or", waited, f.icmp("ne", forked, i32(0)))):
+                f.call("void", "stop_alone", pool, context)
+        f.ret()
+
+    def _count_threads(self) -> None:
+        """i32 count_threads(job, entry): set the job's `threads`, the first time, which releases
+        the GIL; negative if an error is set."""
+        f = self._code("count_threads", "ptr job,ptr request", "i32")
+        job, entry = f.arguments
+        with f.when(f.icmp("eq", f.read(job, JOB, "threads"), i32(0))):
+            threads = f.invoke("i32", f.read(entry, ENTRY, "function"), entry)
+            f.write(job, JOB, "threads", threads)
+        f.ret(f.read(job, JOB, "threads"))
+
+    def _begin(self) -> None:
+        """i1 begin(pool, ctx, job, cost, entry): have this launch counted, and be alone if that is
+        wanted and nobody is there; wait for whoever is alone. False if an error is set."""
+        f = self._code("begin", "ptr pool,ptr ctx,ptr job,double cost,ptr request", "i1")
+        pool, context, job, cost, entry = f.arguments
+        launches = f.at(pool, POOL, "launches")
+        before = f.atomic("add", launches, i32(1), "acq_rel")
+        with f.when(f.icmp("ne", f.op("and", before, i32(ALONE)), i32(0))):
+            threads = f.call("i32", "count_threads", job, entry)
+            with f.when(f.icmp("slt", threads, i32(0))):
+                f.atomic("sub", launches, i32(1), "acq_rel")
+                f.ret(const("i1", 0))
+            self._wait_for(f, launches)
+            f.ret(const("i1", 1))
+        forked = f.atomic_load("i32", f.at(pool, POOL, "forked"), "monotonic")
+        wanted = f.icmp("ne", f.read(job, JOB, "alone"), i32(0))
+        threshold = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
+        short = f.fcmp("olt", cost, f.op("fmul", threshold, const("double", WAIT)))
+        empty = f.icmp("eq", f.op("or", before, forked), i32(0))
+        with f.when(f.op("and", f.op("and", wanted, short), empty)):
+            won = f.compare_exchange(launches, i32(1), i32(ALONE | 1))
+            f.write(context, CONTEXT, "alone", f.cast("zext", won, "i32"))
+        f.ret(const("i1", 1))
+
+    def _wait_for(self, f: Code, launches: Value) -> None:
+        """Wait until nobody is alone."""
+        turns = f.variable("i32", i32(0))
+        with f.forever() as wait:
+            now = f.atomic_load("i32", launches)
+            with f.when(f.icmp("eq", f.op("and", now, i32(ALONE)), i32(0))):
+                wait.leave()
+            turn = f.add(f.get("i32", turns), i32(1))
+            f.put(turns, turn)
+            self._pause(f)
+            if self.system.threads:
+                with f.when(f.icmp("eq", f.op("and", turn, i32(255)), i32(0))):
+                    f.call("i32", "sched_yield")
 
     # Launching
 
@@ -118,7 +210,9 @@ class PoolWriter(WorkWriter):
         for position in (1, 2):
             with f.when(f.icmp("sge", count, i32(position))):
                 f.call("void", "wake", pool, i32(position))
+        start = f.call("i64", "ticks")
         mine = f.call("i64", "drain", pool, context, i32(0))
+        f.write(job, JOB, "ticks", f.sub(f.call("i64", "ticks"), start))
         f.atomic("and", door, i32(~OPEN), "acq_rel")
         turns = f.variable("i32", i32(0))
         with f.forever() as wait:
@@ -155,6 +249,7 @@ class PoolWriter(WorkWriter):
             end = f.add(begin, f.minimum(f.get("i64", step), f.sub(total, begin)))
             self._run_range(f, job, context, begin, end)
             f.put(done, end)
+            f.call("void", "share_memory", pool, context)
             spent = f.sub(f.call("i64", "ticks"), start)
             elapsed = f.cast("sitofp", f.maximum(spent, i64(1)), "double")
             each = f.op("fdiv", elapsed, f.cast("sitofp", end, "double"))
@@ -186,6 +281,10 @@ class PoolWriter(WorkWriter):
             f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
             f.ret(i32(NO_MEMORY))
         self._fill_context(f, context, job)
+        counted = f.call("i1", "begin", pool, context, job, f.get("double", cost), entry)
+        with f.when(f.op("xor", counted, const("i1", 1))):
+            f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
+            f.ret(i32(ERROR_SET))
         total = f.read(job, JOB, "total")
         limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
         expected = f.op("fmul", f.get("double", cost), f.cast("sitofp", total, "double"))
@@ -196,12 +295,13 @@ class PoolWriter(WorkWriter):
         unfinished = f.icmp("slt", f.get("i64", done), total)
         calm = f.op("xor", self._faulted(f, job), const("i1", 1))
         with f.when(f.op("and", unfinished, calm)):
-            threads = f.invoke("i32", f.read(entry, ENTRY, "function"), entry)
-            f.write(job, JOB, "threads", threads)
-            with f.when(f.icmp("slt", threads, i32(0))):
-                f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
-                f.ret(i32(ERROR_SET))
-            f.call("void", "finish", pool, context, job, cost, f.get("i64", done))
+            threads = f.call("i32", "count_threads", job, entry)
+            known = f.icmp("sge", threads, i32(0))
+            f.put(status, f.select(known, i32(OK), i32(ERROR_SET)))
+            with f.when(known):
+                f.call("void", "finish", pool, context, job, cost, f.get("i64", done))
+        f.call("void", "stop_alone", pool, context)
+        f.atomic("sub", f.at(pool, POOL, "launches"), i32(1), "acq_rel")
         f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
         f.ret(f.get("i32", status))
 
@@ -223,58 +323,71 @@ class PoolWriter(WorkWriter):
 
     def _finish(self) -> None:
         """finish(pool, ctx, job, cost, done): run what the serial phase has left: chunks of our
-        own until the pool is ours."""
+        own until the pool is ours. While we are alone, only if that is faster."""
         f = self._code("finish", "ptr pool,ptr ctx,ptr job,ptr cost,i64 first")
         pool, context, job, cost, first = f.arguments
-        done = f.variable("i64", first)
+        shared = f.offset(cost, 8)
+        done, mine = f.variable("i64", first), f.variable("i64", i64(0))
+        ticks, joined = f.variable("i64", i64(0)), f.variable("i1", const("i1", 0))
         total, lock = f.read(job, JOB, "total"), f.at(pool, POOL, "lock")
-        start = f.call("i64", "ticks")
-        limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
-        mine = f.variable("i64", i64(0))
         with f.forever() as loop:
             begin = f.get("i64", done)
             left = f.sub(total, begin)
             ended = f.op("or", f.icmp("sle", left, i64(0)), self._faulted(f, job))
             with f.when(ended):
                 loop.leave()
-            # Chunks of at least a quarter of the threshold keep the counter's cost below 1 %.
-            quarter = f.op("fmul", limit, const("double", 0.25))
-            least = self._whole(f, f.op("fdiv", quarter, f.get("double", cost)), left)
-            f.write(job, JOB, "least", least)
-            expected = f.op("fmul", f.get("double", cost), f.cast("sitofp", left, "double"))
-            short = f.fcmp("olt", expected, f.op("fmul", limit, const("double", SHORT)))
-            f.write(job, JOB, "split", f.cast("zext", short, "i32"))
-            delay = f.op("fmul", limit, const("double", DELAY))
-            ahead = f.op("fdiv", delay, f.get("double", cost))
-            ahead = f.call("i64", "llvm.fptosi.sat.i64.f64", ahead)
-            f.write(job, JOB, "ahead", ahead)
-            alone = f.icmp("sle", f.read(job, JOB, "threads"), i32(1))
-            alone = f.op("or", alone, f.icmp("eq", left, i64(1)))
-            alone = f.op("or", alone, f.icmp("sle", f.read(pool, POOL, "worker_count"), i32(0)))
-            self._share(f, loop, (pool, context, job, lock), alone, (done, mine))
+            self._divide(f, pool, job, f.get("double", cost), left)
+            serial = f.icmp("sle", f.read(job, JOB, "threads"), i32(1))
+            serial = f.op("or", serial, f.icmp("eq", left, i64(1)))
+            serial = f.op("or", serial, f.icmp("sle", f.read(pool, POOL, "worker_count"), i32(0)))
+            f.call("void", "share_memory", pool, context)
+            alone = f.icmp("ne", f.read(context, CONTEXT, "alone"), i32(0))
+            slower = f.fcmp("ogt", f.get("double", shared), f.get("double", cost))
+            slower = f.op("or", slower, f.icmp("eq", f.get("i64", mine), i64(0)))
+            others = f.op("xor", f.op("or", serial, f.op("and", alone, slower)), const("i1", 1))
+            with f.when(others), f.when(f.compare_exchange(lock, i32(0), i32(1))):
+                f.call("void", "stop_alone", pool, context)
+                start = f.call("i64", "ticks")
+                ran = f.call("i64", "parallel", pool, context, job, begin)
+                f.put(shared, self._each(f, f.sub(f.call("i64", "ticks"), start), left))
+                f.atomic_store(lock, i32(0))
+                f.put(mine, f.add(f.get("i64", mine), ran))
+                f.put(ticks, f.add(f.get("i64", ticks), f.read(job, JOB, "ticks")))
+                f.put(joined, const("i1", 1))
+                loop.leave()
             # No pool for us (now): some programs of our own, then ask again.
-            end = f.add(begin, f.select(alone, left, least))
+            whole = f.op("and", serial, f.op("xor", alone, const("i1", 1)))
+            size = f.select(whole, left, f.read(job, JOB, "least"))
+            start, end = f.call("i64", "ticks"), f.add(begin, size)
             self._run_range(f, job, context, begin, end)
+            f.put(ticks, f.add(f.get("i64", ticks), f.sub(f.call("i64", "ticks"), start)))
             f.put(done, end)
-            f.put(mine, f.add(f.get("i64", mine), f.sub(end, begin)))
+            f.put(mine, f.add(f.get("i64", mine), size))
+            f.put(cost, self._each(f, f.get("i64", ticks), f.get("i64", mine)))
         own = f.get("i64", mine)
         with f.when(f.icmp("sgt", own, i64(0))):
-            spent = f.maximum(f.sub(f.call("i64", "ticks"), start), i64(1))
-            ratio = f.cast("sitofp", spent, "double"), f.cast("sitofp", own, "double")
-            f.put(cost, f.op("fdiv", *ratio))
+            f.put(cost, self._each(f, f.get("i64", ticks), own))
+        with f.when(f.fcmp("oeq", f.get("double", cost), const("double", math.inf))):
+            # The workers were so quick that we got no program: a small grid is to begin serially.
+            limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
+            f.put(cost, f.op("fmul", limit, const("double", 1 / 16)))
+        with f.when(f.op("xor", f.get("i1", joined), const("i1", 1))):
+            f.put(shared, f.op("fmul", f.get("double", shared), const("double", FORGET)))
         f.ret()
 
-    def _share(
-        self, f: Code, loop: Forever, values: tuple[Value, Value, Value, Value],
-        alone: Value, counts: tuple[Value, Value],
-    ) -> None:  # fmt: skip
-        """Unless `alone`: if the pool is free, run all that is left with it and leave the loop."""
-        pool, context, job, lock = values
-        done, mine = counts
-        with f.when(f.op("xor", alone, const("i1", 1))), f.when(
-            f.compare_exchange(lock, i32(0), i32(1))
-        ):
-            ran = f.call("i64", "parallel", pool, context, job, f.get("i64", done))
-            f.put(mine, f.add(f.get("i64", mine), ran))
-            f.atomic_store(lock, i32(0))
-            loop.leave()
+    def _each(self, f: Code, ticks: Value, programs: Value) -> Value:
+        """Ticks a program (double)."""
+        ticks = f.cast("sitofp", f.maximum(ticks, i64(1)), "double")
+        return f.op("fdiv", ticks, f.cast("sitofp", programs, "double"))
+
+    def _divide(self, f: Code, pool: Value, job: Value, cost: Value, left: Value) -> None:
+        """How programs are to be handed out: the job's `least`, `split` and `ahead`."""
+        limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
+        # Chunks of at least a quarter of the threshold keep the counter's cost below 1 %.
+        quarter = f.op("fmul", limit, const("double", 0.25))
+        f.write(job, JOB, "least", self._whole(f, f.op("fdiv", quarter, cost), left))
+        expected = f.op("fmul", cost, f.cast("sitofp", left, "double"))
+        short = f.fcmp("olt", expected, f.op("fmul", limit, const("double", SHORT)))
+        f.write(job, JOB, "split", f.cast("zext", short, "i32"))
+        ahead = f.op("fdiv", f.op("fmul", limit, const("double", DELAY)), cost)
+        f.write(job, JOB, "ahead", f.call("i64", "llvm.fptosi.sat.i64.f64", ahead))

@@ -1,7 +1,8 @@
 """Atomic operations on memory that other threads see: of scalars, and of tiles element by element.
 
 A program is one thread's work, so nobody can come between the operations of `scope="cta"`: they
-are ordinary loads and stores. Blocks of consecutive addresses are `atomic_runs`'s.
+are ordinary loads and stores, as are those of a launch that is `alone`. Blocks of consecutive
+addresses are `atomic_runs`'s.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.lower.access import store_buffer, zeros
+from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise import in_float
 from tritium.backends.cpu.lower.emitter import At, Emitter
@@ -20,7 +22,7 @@ from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.lowering.llvm import FLOAT_TYPES, Value, const
 from tritium.lowering.registry import lowers
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemScope, MemSemantic
+from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
 
 ORDER = {
     MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
@@ -50,11 +52,6 @@ def combined(c: Context, kind: AtomicKind, old: Value, value: Value) -> Value:
     if kind in _OPCODES:
         return c.f.op(_OPCODES[kind], old, value)
     return c.f.intrinsic(_INTRINSICS[kind], old, value)
-
-
-def private(op: AtomicRMWOp | AtomicCASOp) -> bool:
-    """Whether only this program takes part."""
-    return op.scope is MemScope.CTA
 
 
 def settles(op: AtomicRMWOp) -> bool:
@@ -89,7 +86,7 @@ def check_supported(c: Context, op: AtomicRMWOp) -> None:
 def write_rmw(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) -> Value:
     """One element, active; what memory held."""
     f, align = c.f, memory_bytes(op.val.type)
-    if private(op):
+    if private(c, op):
         old = f.load(value.type, pointer, align)
         f.store(combined(c, op.atomic_rmw_op, old, value), pointer, align)
         return old
@@ -131,7 +128,7 @@ def _cas(
     if type in FLOAT_TYPES:
         bits = f"i{8 * align}"
         expected, new = f.cast("bitcast", expected, bits), f.cast("bitcast", new, bits)
-    if private(op):
+    if private(c, op):
         found = f.load(new.type, pointer, align)
         swap = partial(_write_plain, c, pointer, found, new, align)
         old = _where(c, f.icmp("eq", found, expected), found, swap)
@@ -200,7 +197,7 @@ def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     c = e.context
     check_supported(c, op)
     pointer, value, mask = element_operands(e, op, at)
-    if settles(op) and not private(op):
+    if settles(op) and not private(c, op):
         fence(e, op)
         old = write_settling(c, op, pointer, value, mask)
     else:

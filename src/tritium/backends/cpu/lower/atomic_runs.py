@@ -17,6 +17,7 @@ from functools import partial
 
 from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.lower.access import buffer_pointer, load, store, store_buffer
+from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.atomic import (
     FAILURE,
     ORDER,
@@ -24,7 +25,6 @@ from tritium.backends.cpu.lower.atomic import (
     combined,
     fence,
     masked,
-    private,
     settles,
     write_rmw,
 )
@@ -62,9 +62,9 @@ def each_shape(c: Context, nest: Nest) -> Shape:
     width = min(_CHUNK // size, nest.domain[lane])
     run = min(width, c.address_info(op.ptr).contiguity[lane])
     wide = _exchanges_sixteen(c) and run * size >= _WIDE
-    if settles(op) and not private(op) and not wide:
+    if settles(op) and not private(c, op) and not wide:
         return Shape(lane, width if size <= _GATHERED else 1, 1)
-    return Shape(lane, run if private(op) or wide else 1, 1)
+    return Shape(lane, run if private(c, op) or wide else 1, 1)
 
 
 def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
@@ -79,7 +79,7 @@ def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     ):
         first = e.f.extract(e.vec(pointer), 0)
         pointer = Linear(first, size, None, 0, e.depth, e.depth, pinned=True)
-    if private(op):
+    if private(e.context, op):
         _write_plain(e, op, root, at, pointer, value, mask)
     else:
         _Chunk(e, op, root, at, value).write(pointer, mask)

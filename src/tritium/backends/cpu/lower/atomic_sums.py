@@ -11,15 +11,18 @@ itself: finding out that there is nothing to add up would cost more than it save
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from tritium.backends.cpu.lower.atomic import combined, element_operands, private, rmw, write_rmw
+from tritium.backends.cpu.lower.alone import gains, private
+from tritium.backends.cpu.lower.atomic import combined, element_operands, rmw, write_rmw
 from tritium.backends.cpu.lower.atomic_runs import each_shape, rmw_chunk
-from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.context import ALONE, Context
 from tritium.backends.cpu.lower.copies import inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.types import memory_bytes, value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
+from tritium.backends.cpu.lower.versions import either
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.lowering.llvm import FLOAT_TYPES, Value, const, vector
 from tritium.lowering.registry import lowers
@@ -35,8 +38,22 @@ _SUMMED = (AtomicKind.ADD, AtomicKind.FADD, AtomicKind.XOR)
 
 def lower_each(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
     """Write a nest that goes element by element; `run` writes its loops, in a shape."""
+
+    def alone() -> None:
+        c.alone = True
+        run(each_shape(c, nest))
+        c.alone = False
+
+    if gains(c, nest):
+        either(c, (), c.program[ALONE], alone, partial(_shared, c, nest, run), ("alone", "shared"))
+    else:
+        _shared(c, nest, run)
+
+
+def _shared(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
+    """Code for any launch."""
     shape = each_shape(c, nest)
-    root = next((r for r in nest.roots if _is_summed(r)), None)
+    root = next((r for r in nest.roots if _is_summed(c, r)), None)
     if root is None or shape.width > 1 or nest.domain[-1] < _LEAST:
         run(shape)
         return
@@ -61,12 +78,12 @@ def lower_each(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
         f.label(done)
 
 
-def _is_summed(root: Root) -> bool:
+def _is_summed(c: Context, root: Root) -> bool:
     op = root.op
     if not isinstance(op, AtomicRMWOp) or op.atomic_rmw_op not in _SUMMED:
         return False
     known = value_type(op.val.type) in (*FLOAT_TYPES, "i16", "i32", "i64")
-    return known and not private(op) and not any(root.buffers)
+    return known and not private(c, op) and not any(root.buffers)
 
 
 def _clear(c: Context, table: Value) -> None:

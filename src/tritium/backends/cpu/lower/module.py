@@ -38,7 +38,8 @@ from tritium.backends.cpu.lower import (
     sort,
     special,
 )
-from tritium.backends.cpu.lower.context import GRID, STREAM, Context
+from tritium.backends.cpu.lower.alone import has_use
+from tritium.backends.cpu.lower.context import ALONE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
 from tritium.backends.cpu.lower.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
@@ -58,18 +59,20 @@ _DEEP = 20_000
 def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]]:
     """LLVM IR text for a host, and what running it takes.
 
-    Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "llvm_opt":
-    the IR passes to run (`loader.compile_ir`)}.
+    Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "alone":
+    whether it gains by being alone (`alone`), "llvm_opt": the IR passes to run
+    (`loader.compile_ir`)}.
 
     Raises NotImplementedError, naming op and line, for what the backend does not support.
     """
     module = Module()
     kernel = program.kernel
     fuse = getattr(program.options, "enable_fp_fusion", True)
+    alone = has_use(program)
     with _deep_recursion():
-        body, scratch = _Functions(module, program, host, fuse).lower(kernel)
-    _wrapper(module, kernel, body, host)
-    facts = {"name": kernel.name, "scratch_bytes": scratch, "llvm_opt": None}
+        body, scratch = _Functions(module, program, host, fuse, alone).lower(kernel)
+    _wrapper(module, kernel, body, host, alone)
+    facts = {"name": kernel.name, "scratch_bytes": scratch, "alone": alone, "llvm_opt": None}
     return module.text(), facts
 
 
@@ -92,8 +95,9 @@ def _attributes(host: Host) -> str:
 class _Functions:
     """Lowers a function after those that it calls."""
 
-    def __init__(self, module: Module, program: TileProgram, host: Host, fuse: bool):
-        self.module, self.program, self.host, self.fuse = module, program, host, fuse
+    def __init__(self, module: Module, program: TileProgram, host: Host, fuse: bool, alone: bool):
+        self.module, self.program, self.host = module, program, host
+        self.fuse, self.alone = fuse, alone
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
 
@@ -131,7 +135,10 @@ class _Functions:
             ("ptr", f"result{i}", "") for i in range(len(function.results))
         ]  # fmt: skip
         grid = [("i32", name, "") for name in GRID]
-        rest = [("ptr", "scratch", "align 64"), ("ptr", "fault", ""), ("i1", STREAM, ""), *results]
+        rest = [
+            ("ptr", "scratch", "align 64"), ("ptr", "fault", ""), ("i1", STREAM, ""),
+            ("i1", ALONE, ""), *results,
+        ]  # fmt: skip
         name = f"{function.name}.program" if function.public else f"callee.{len(self.done)}"
         f = Function(
             self.module, name, [*arguments, *grid, *rest], linkage="internal",
@@ -144,7 +151,7 @@ class _Functions:
             f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
             values, "contract" if self.fuse else "", AxisAnalysis(function.op).of,
             AxisAnalysis(function.op, trust=True).of, f.section(),
-            callees, lower_steps,
+            callees, lower_steps, self.alone,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:
@@ -163,7 +170,9 @@ def _called(function: TileFunction) -> list[str]:
     return list(dict.fromkeys(op.callee for op in function.op.walk() if isinstance(op, CallOp)))
 
 
-def _wrapper(module: Module, kernel: TileFunction, body: Function, host: Host) -> None:
+def _wrapper(
+    module: Module, kernel: TileFunction, body: Function, host: Host, may_be_alone: bool
+) -> None:
     f = Function(
         module, kernel.name,
         [("ptr", "args", ""), ("ptr", "ctx", ""), ("i64", "begin", ""), ("i64", "end", "")],
@@ -173,6 +182,9 @@ def _wrapper(module: Module, kernel: TileFunction, body: Function, host: Host) -
     nx, ny, nz = (f.load("i32", f.offset(ctx, 4 * i), 4) for i in range(3))
     scratch = f.load("ptr", f.offset(ctx, 16), 8)
     fault = f.load("ptr", f.offset(ctx, 24), 8)
+    alone = const("i1", False)
+    if may_be_alone:
+        alone = f.icmp("ne", f.load("i32", f.offset(ctx, 32), 8), const("i32", 0))
     values = [
         _argument(f, f.offset(args, 8 * i), value.type)
         for i, value in enumerate(body.arguments[: len(kernel.blocks[0].block.args)])
@@ -189,7 +201,7 @@ def _wrapper(module: Module, kernel: TileFunction, body: Function, host: Host) -
     f.label(loop)
     program = f.phi("i64", [(begin, run)])
     x, y, z = (f.phi("i32", [(v, run)]) for v in first)
-    rest = [nx, ny, nz, scratch, fault, stream]
+    rest = [nx, ny, nz, scratch, fault, stream, alone]
     f.call("void", body.name, *values, x.value, y.value, z.value, *rest)
     one = const("i32", 1)
     following = f.op("add", program.value, const("i64", 1))
