@@ -9,6 +9,7 @@ import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import InterpreterError
 from tritium.language.function import device_function as jit
+from tritium.runtime.interpreted import InterpretedFunction
 
 Pair = collections.namedtuple("Pair", ["left", "right"])
 
@@ -183,19 +184,24 @@ def test_debug_switch(monkeypatch):
 
     run(kernel, 1)
     with pytest.raises(
-        InterpreterError, match=r"assertion failed in program \(0, 0, 0\): n is small"
+        InterpreterError, match=r"device-side assert triggered in program \(0, 0, 0\): n is small"
     ):
         run(kernel, 1, debug=True)
-    monkeypatch.setenv("TRITON_DEBUG", "1")
+    always = InterpretedFunction(kernel, debug=True)
     with pytest.raises(InterpreterError, match="n is small"):
-        run(kernel, 1)
-    run(kernel, 1, debug=False)
+        always[(1,)](1)
+    always[(1,)](1, debug=False)
+    monkeypatch.setenv("TRITON_DEBUG", "1")
+    for debug in (None, False):
+        with pytest.raises(InterpreterError, match="n is small"):
+            run(kernel, 1, debug=debug)
 
 
 def test_device_print(capsys):
     def kernel(x):
         tl.device_print("x", tl.load(x + tl.arange(0, 2)), 5)
         tl.device_print("hex: ", 255, hex=True)
+        tl.device_print("unsigned", tl.full((), -1, tl.int64).to(tl.uint64))
         tl.static_print("static", 3, sep="-")
 
     run(kernel, np.array([1.5, 2], np.float32))
@@ -205,6 +211,7 @@ def test_device_print(capsys):
         "pid (0, 0, 0) idx (1) x: (operand 0) 2.000000",
         "pid (0, 0, 0) idx () x: (operand 1) 5",
         "pid (0, 0, 0) idx () hex: 0x000000ff",
+        "pid (0, 0, 0) idx () unsigned: 18446744073709551615",
         "static-3",
     ]
 

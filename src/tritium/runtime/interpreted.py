@@ -17,10 +17,15 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
     """A kernel that runs as plain Python, program by program, on NumPy arrays.
 
     It can be called from other kernels, compiled or interpreted, like any other.
+
+    Args:
+        fn: the function.
+        debug: whether `device_assert` is checked where a launch does not say.
     """
 
-    def __init__(self, fn: Callable[..., Any]):
+    def __init__(self, fn: Callable[..., Any], debug: bool | None = None):
         super().__init__(fn)
+        self.debug = debug
         self.pre_run_hooks: list[Callable[..., Any]] = []
 
     @cached_property
@@ -28,7 +33,7 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
         # Here, because a process that compiles its kernels never needs the interpreter.
         from tritium.backends.interpreter.interpret import InterpretedKernel
 
-        return InterpretedKernel(self)
+        return InterpretedKernel(self, debug=self.debug)
 
     @property
     def base_fn(self) -> InterpretedFunction:

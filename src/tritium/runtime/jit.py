@@ -445,7 +445,7 @@ def jit(
         if not inspect.isfunction(fn):
             raise TypeError(f"@jit can only be applied to a function; got {fn!r}")
         if knobs.runtime.interpret:
-            return InterpretedFunction(fn)
+            return InterpretedFunction(fn, debug=debug)
         return JITFunction(
             fn,
             version=version,

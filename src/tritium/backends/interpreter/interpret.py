@@ -75,15 +75,20 @@ class InterpretedKernel:
     Args:
         fn: the user's function, or the kernel function made of it.
         features: what the language checks programs against.
+        debug: whether `device_assert` is checked where a launch does not say.
     """
 
     def __init__(
-        self, fn: Callable[..., Any] | JITCallable, features: TargetFeatures | None = None
+        self,
+        fn: Callable[..., Any] | JITCallable,
+        features: TargetFeatures | None = None,
+        debug: bool | None = None,
     ):
         self.function = fn if isinstance(fn, JITCallable) else JITCallable(fn)
         self.signature = self.function.signature
         self.params = self.function.params
         self._features = features
+        self._debug = debug
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         return lambda *args, **kwargs: self.launch(args, kwargs, grid)
@@ -182,7 +187,7 @@ class InterpretedKernel:
             return self._features
         debug = kwargs.get("debug")
         return TargetFeatures(
-            debug=bool(knobs.runtime.debug if debug is None else debug),
+            debug=bool(self._debug if debug is None else debug) or knobs.runtime.debug,
             sanitize_overflow=bool(kwargs.get("sanitize_overflow", True)),
             sorts=True,
         )

@@ -44,6 +44,7 @@ class PrintOp(Op):
             context.print(f"pid ({program}){self.prefix}")
         for n, argument in enumerate(arguments):
             array = np.asarray(argument)
+            as_hex = self.hex or array.dtype == np.uint64  # pointers
             which = f"(operand {n}) " if len(arguments) > 1 else ""
             if array.dtype.kind == "i" and not self.isSigned[n]:
                 array = unsigned(array)
@@ -51,11 +52,12 @@ class PrintOp(Op):
             at: tuple[int, ...]
             for at in np.ndindex(array.shape):  # pyright: ignore[reportUnknownVariableType]
                 place = ", ".join(f"{i:{w}}" for i, w in zip(at, widths, strict=True))  # pyright: ignore[reportUnknownArgumentType]
-                text = self._element(array[at])
+                text = self._element(array[at], as_hex)
                 context.print(f"pid ({program}) idx ({place}){self.prefix}{which}{text}")
 
-    def _element(self, value: Any) -> str:
-        if self.hex or value.dtype == np.uint64:
+    @staticmethod
+    def _element(value: Any, as_hex: bool) -> str:
+        if as_hex:
             bits = int.from_bytes(value.tobytes(), "little")
             return f"0x{bits:0{2 * value.dtype.itemsize}x}"
         if value.dtype.kind in "iub":
@@ -81,7 +83,9 @@ class AssertOp(Op):
     def evaluate(self, context: Context, condition: Any) -> None:
         if not np.all(condition):
             place = ", ".join(map(str, context.program_id))
-            raise EvaluationError(f"assertion failed in program ({place}): {self.message}")
+            raise EvaluationError(
+                f"device-side assert triggered in program ({place}): {self.message}"
+            )
 
 
 OPS: tuple[type[Op], ...] = (PrintOp, AssertOp)
