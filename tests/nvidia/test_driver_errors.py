@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 from typing import Any
@@ -77,3 +78,21 @@ def test_launching_without_the_bindings(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ImportError, match=r"needs cuda-bindings: pip install 'tritium\[cuda\]'"):
         libcuda.library()
     libcuda.library.cache_clear()
+
+
+def test_a_module_that_is_called_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Any):
+    """A user's `cuda.py` hides the bindings; it is neither run nor in the way."""
+    (tmp_path / "cuda.py").write_text("raise SystemExit('was run')")
+    for name in [n for n in sys.modules if n == "cuda" or n.startswith("cuda.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not libcuda.has_bindings()
+    (tmp_path / "cuda.py").unlink()
+    (tmp_path / "cuda" / "bindings").mkdir(parents=True)
+    importlib.invalidate_caches()
+    assert libcuda.has_bindings()
+    module: Any = ModuleType("cuda")
+    monkeypatch.setitem(sys.modules, "cuda", module)
+    assert not libcuda.has_bindings()
+    module.__path__ = [str(tmp_path / "cuda")]
+    assert libcuda.has_bindings()

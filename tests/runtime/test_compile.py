@@ -522,7 +522,7 @@ def test_paths_that_cannot_be_written(
 ) -> None:
     monkeypatch.setenv("MLIR_ENABLE_DUMP", "1")
     monkeypatch.setenv(variable, "/no/such/folder/x")
-    with pytest.raises(RuntimeError, match=f"Unable to use {variable}=/no/such/folder/x: .*No such"):
+    with pytest.raises(RuntimeError, match=f"Unable to use {variable}=/no/such/folder/x: "):
         tritium.compile(source())
 
 

@@ -31,9 +31,12 @@ def run_pipeline(module: ModuleOp, passes: Sequence[Pass], stage: str) -> Module
     if settings.reproducer_path or _reproducing.get():  # printing takes as long as some passes
         reproducer = with_reproducer(print_module(module), pipeline_text(passes))
     if settings.reproducer_path:
-        Path(f"{settings.reproducer_path}.{stage}.repro.mlir").write_text(reproducer)
+        with _written("TRITON_REPRODUCER_PATH", settings.reproducer_path):
+            Path(f"{settings.reproducer_path}.{stage}.repro.mlir").write_text(reproducer)
     wanted = dump and dump.lower() not in knobs.FALSE_WORDS
-    with open(path, "a") if wanted and path else nullcontext(sys.stderr) as stream:
+    with _written("MLIR_DUMP_PATH", path):
+        file = open(path, "a") if wanted and path else nullcontext(sys.stderr)  # noqa: SIM115
+    with file as stream:
         kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
         hook = dump_before(stream, kernel) if wanted else None
         manager = PassManager(passes, before=hook)
@@ -48,6 +51,15 @@ def run_pipeline(module: ModuleOp, passes: Sequence[Pass], stage: str) -> Module
         sys.stderr.write(timing_report(manager.timings))
     module.verify()
     return module
+
+
+@contextmanager
+def _written(variable: str, path: str | None) -> Generator[None]:
+    """A file that a setting names is opened or written. Raises `RuntimeError` if that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise RuntimeError(f"Unable to use {variable}={path}: {error}") from error
 
 
 def no_asan() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from tritium import knobs
 from tritium.cache.base import CacheManager
-from tritium.cache.files import FileCacheManager, read
+from tritium.cache.files import FileCacheManager, check_readable, read
 
 __all__ = [
     "CacheManager",
@@ -67,12 +68,7 @@ def find(key: str, filename: str) -> dict[str, str] | None:
     `key` is a SHA-256 in hexadecimal. A cache manager of the user's that raises is warned of, and
     the directory on disk is used in its place.
     """
-    manager = get_cache_manager(key)
-    try:
-        return manager.get_group(filename)
-    except Exception as error:
-        _gave_up(manager, error)
-        return FileCacheManager(_base32(key)).get_group(filename)
+    return _ask(key, lambda manager: manager.get_group(filename))
 
 
 def publish(
@@ -80,20 +76,32 @@ def publish(
 ) -> dict[str, str]:
     """Store files (contents by name) that belong together; returns their paths. See `find`, and
     `CacheManager.publish`."""
-    manager = get_cache_manager(key)
-    try:
-        return manager.publish(filename, files, replace)
-    except Exception as error:
-        _gave_up(manager, error)
-        return FileCacheManager(_base32(key)).publish(filename, files, replace)
+    return _ask(key, lambda manager: manager.publish(filename, files, replace))
 
 
-_warned: set[type[CacheManager]] = set()
+T = TypeVar("T", bound="dict[str, str] | None")
 
 
-def _gave_up(manager: CacheManager, error: Exception) -> None:
-    """Warn of a manager that raised; once for its class."""
-    kind = type(manager)
+def _ask(key: str, question: Callable[[CacheManager], T]) -> T:
+    """The group that the chosen manager answers with; that of the directory on disk where it
+    raises, or names files that cannot be read."""
+    kind = _manager_class()
+    if kind is not FileCacheManager:
+        try:
+            group = question(kind(_base32(key)))
+            for path in (group or {}).values():
+                check_readable(path)
+            return group
+        except Exception as error:
+            _gave_up(kind, error)
+    return question(FileCacheManager(_base32(key)))
+
+
+_warned: set[Callable[..., CacheManager]] = set()
+
+
+def _gave_up(kind: Callable[..., CacheManager], error: Exception) -> None:
+    """Warn of a class of managers that cannot be used; once."""
     if kind in _warned:
         return
     _warned.add(kind)
@@ -101,7 +109,7 @@ def _gave_up(manager: CacheManager, error: Exception) -> None:
         f"the cache manager {kind.__module__}.{kind.__qualname__} raised {type(error).__name__}: "
         f"{error}; compiled kernels are kept in {knobs.cache.dir} instead",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

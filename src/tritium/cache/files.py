@@ -16,6 +16,7 @@ damaged is reported by a warning and counts as absent. Where the directory canno
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -38,43 +39,68 @@ except ImportError:  # not a POSIX system
 
 _STALE = 600.0
 """Seconds after which a directory that a file is written in has been left behind."""
+_MOST_OPEN = 128
+"""Files in memory that may be open: a process often may have 1024, and a kernel takes six."""
 
 
 class _Memory:
-    """Files of this process alone, for a cache directory that cannot be written."""
+    """Files of this process alone, for a cache directory that cannot be written.
+
+    Attributes:
+        paths: where each file that is kept here can be read.
+        contents: of those that only `read` can, because this process may not write any file, or
+            has many of these already.
+    """
 
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
+        self.contents: dict[str, bytes] = {}
         self._descriptors: list[int] = []
         self._directory: str | None = None
         self._warned: set[str] = set()
 
-    def warn_once(self, directory: str, error: OSError) -> None:
+    def warn_once(self, directory: str, error: OSError, dump: bool) -> None:
         """Say that `directory` cannot be written; only once a directory."""
         if directory not in self._warned:
             self._warned.add(directory)
+            kind, instead = "cache", "compiled kernels are kept in memory for this process"
+            if dump:
+                kind, instead = "dump", "what it lacks is lost"
             warnings.warn(
-                f"the cache directory {directory} cannot be written ({error}): compiled kernels "
-                "are kept in memory for this process; set TRITON_CACHE_DIR to a writable directory",
+                f"the {kind} directory {directory} cannot be written ({error}): {instead}; "
+                f"set TRITON_{kind.upper()}_DIR to a writable directory",
                 RuntimeWarning,
                 stacklevel=4,
             )
 
     def put(self, path: str, data: bytes) -> str:
         """Keep `data` in place of the file `path`; returns a path where it can be read."""
+        try:
+            self.paths[path] = self._write(path, data)
+        except OSError:  # a limit on any file (`ulimit -f`), or on how many are open
+            self.paths[path], self.contents[path] = path, data
+        return self.paths[path]
+
+    def _write(self, path: str, data: bytes) -> str:
         if hasattr(os, "memfd_create"):
+            if len(self._descriptors) >= _MOST_OPEN:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             descriptor = os.memfd_create(os.path.basename(path)[:200])
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(data)
             self._descriptors.append(descriptor)
             # The process is named so that a child process (an assembler) can read it too.
-            self.paths[path] = f"/proc/{os.getpid()}/fd/{descriptor}"
-        else:
-            self._directory = self._directory or tempfile.mkdtemp(prefix="tritium-")
-            self.paths[path] = os.path.join(self._directory, uuid.uuid4().hex)
-            with open(self.paths[path], "wb") as file:
-                file.write(data)
-        return self.paths[path]
+            return f"/proc/{os.getpid()}/fd/{descriptor}"
+        self._directory = self._directory or tempfile.mkdtemp(prefix="tritium-")
+        place = os.path.join(self._directory, uuid.uuid4().hex)
+        with open(place, "wb") as file:
+            file.write(data)
+        return place
+
+    def forget(self, path: str) -> None:
+        """Keep the file no longer: it is on disk, or nowhere."""
+        self.paths.pop(path, None)
+        self.contents.pop(path, None)
 
 
 memory = _Memory()
@@ -112,7 +138,7 @@ class FileCacheManager(CacheManager):
     """A cache entry in a directory below `knobs.cache.dir` (or `dump_dir`, `override_dir`)."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False):
-        self.key = key
+        self.key, self._dump = key, dump
         names = "dump_dir" if dump else "override_dir" if override else "dir"
         base = getattr(knobs.cache, names)
         if not base:
@@ -143,9 +169,9 @@ class FileCacheManager(CacheManager):
         try:
             self._write(path, content)
         except OSError as error:
-            memory.warn_once(self.base_dir, error)
-            return memory.put(path, content)
-        memory.paths.pop(path, None)
+            memory.warn_once(self.base_dir, error, self._dump)
+            return path if self._dump else memory.put(path, content)
+        memory.forget(path)
         return path
 
     def _write(self, path: str, content: bytes) -> None:
@@ -241,7 +267,7 @@ class FileCacheManager(CacheManager):
 
     def _forget(self, filename: str) -> None:
         """Remove a group file, so that nobody takes its files while they are replaced."""
-        memory.paths.pop(path := self._make_path(f"__grp__{filename}"), None)
+        memory.forget(path := self._make_path(f"__grp__{filename}"))
         with suppress(OSError):
             os.unlink(path)
 
@@ -263,8 +289,16 @@ class FileCacheManager(CacheManager):
             os.close(directory)
 
 
+def check_readable(path: str) -> None:
+    """Raise `OSError` (`TypeError` for what is no path) if `read` cannot read the file."""
+    if path not in memory.contents:
+        os.stat(path)
+
+
 def read(path: str) -> bytes:
-    """A file's content."""
+    """The content of a file that a manager has named."""
+    if path in memory.contents:
+        return memory.contents[path]
     # Not by `open`, whose objects take longer to make than a small file does to be read.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     try:

@@ -74,7 +74,7 @@ class RemoteCacheManager(CacheManager):
 
     def __init__(self, key: str, override: bool = False, dump: bool = False):
         self._files = FileCacheManager(key, override=override, dump=dump)
-        self._backend: RemoteCacheBackend | None = None
+        self._connect: Callable[[], RemoteCacheBackend] | None = None
         if not override and not dump:
             backend: Callable[[str], RemoteCacheBackend] | None = knobs.cache.remote_manager_class
             if backend is None:
@@ -83,18 +83,18 @@ class RemoteCacheManager(CacheManager):
                     "MODULE:CLASS of a RemoteCacheBackend"
                 )
             if time.monotonic() >= _down.get(backend, 0.0):
-                self._backend = backend(key)
+                self._connect = functools.cache(functools.partial(backend, key))
+                self._kind = backend
 
     def _ask(self, question: Callable[[RemoteCacheBackend], T], otherwise: T) -> T:
         """What the remote cache answers, if it can be had."""
-        backend = self._backend
-        if backend is None:
+        if self._connect is None:
             return otherwise
         try:
-            return question(backend)
+            return question(self._connect())
         except Exception as error:
-            self._backend = None
-            _is_down(type(backend), error)
+            self._connect = None
+            _is_down(self._kind, error)
             return otherwise
 
     def _fetch(self, names: list[str]) -> dict[str, bytes]:
@@ -158,7 +158,7 @@ _down: dict[Any, float] = {}
 _warned: set[Any] = set()
 
 
-def _is_down(backend: type[RemoteCacheBackend], error: Exception) -> None:
+def _is_down(backend: Callable[[str], RemoteCacheBackend], error: Exception) -> None:
     _down[backend] = time.monotonic() + _RETRY
     if backend not in _warned:
         _warned.add(backend)

@@ -164,8 +164,13 @@ def from_cache(job: Compilation, timer: Timer | None = None) -> CompiledKernel |
     group = job.find()
     if group is None:
         return None
-    _report(job.src, _stored(group, job.name), group, timer or Timer(), hit=True)
-    return CompiledKernel(job.src, group, job.key)
+    try:
+        kernel = CompiledKernel(job.src, group, job.key)
+        metadata = _stored(group, job.name)
+    except FileNotFoundError:  # somebody has just cleared the cache
+        return None
+    _report(job.src, metadata, group, timer or Timer(), hit=True)
+    return kernel
 
 
 def _report(src: Any, metadata: Mapping[str, Any], group: Any, timer: Timer, hit: bool) -> None:

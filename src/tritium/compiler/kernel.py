@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, cast
 
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import make_backend
+from tritium.cache.files import read
 from tritium.target import GPUTarget
 
 
@@ -67,12 +67,12 @@ class LazyDict:
 
 
 class AsmDict(dict[str, Any]):
-    """Stage name -> its result, text or bytes (the last). Files are read when asked for; further
-    views of the binary (disassembly) are made when asked for."""
+    """Stage name -> its result, text or bytes (the last). Texts are decoded when asked for, and
+    further views of the binary (disassembly) are made then."""
 
     def __init__(
         self,
-        files: Mapping[str, str],
+        files: Mapping[str, bytes],
         binary: str,
         views: Mapping[str, Callable[[Mapping[str, Any]], str]],
     ):
@@ -87,8 +87,8 @@ class AsmDict(dict[str, Any]):
 
     def __missing__(self, stage: str) -> Any:
         if stage in self._files:
-            path = Path(self._files[stage])
-            return path.read_bytes() if stage == self._binary else path.read_text()
+            content = self._files[stage]
+            return content if stage == self._binary else content.decode()
         if stage in self._views:
             return self._views[stage](self)
         raise KeyError(stage)
@@ -124,8 +124,10 @@ class CompiledKernel:
     launch_exit_hook = None
 
     def __init__(self, src: Any, metadata_group: Mapping[str, str], hash: str):
-        with open(next(p for n, p in metadata_group.items() if n.endswith(".json")), "rb") as file:
-            metadata = json.load(file)
+        # All at once: the cache may be cleared, or the working directory changed, before somebody
+        # looks at a text or launches.
+        contents = {name: read(path) for name, path in metadata_group.items()}
+        metadata = json.loads(next(c for name, c in contents.items() if name.endswith(".json")))
         target = metadata["target"]
         metadata["target"] = GPUTarget(target["backend"], target["arch"], target["warp_size"])
         self.metadata = _metadata_class(tuple(sorted(metadata)))(**metadata)
@@ -135,8 +137,8 @@ class CompiledKernel:
         self.hash = hash
         self.name: str = self.metadata.name
         files = {
-            name.rpartition(".")[2]: path
-            for name, path in metadata_group.items()
+            name.rpartition(".")[2]: content
+            for name, content in contents.items()
             if not name.endswith(".json")
         }
         self.asm = AsmDict(files, backend.binary_ext, backend.asm_views())

@@ -6,7 +6,7 @@ import ctypes
 import functools
 import importlib
 import importlib.machinery
-import importlib.util
+import os
 import sys
 from typing import Any
 
@@ -29,10 +29,11 @@ def device_count() -> int:
 
 def has_bindings() -> bool:
     """Whether `cuda-bindings` is installed (the extra `cuda`)."""
-    # Folders first: all finders together take ten times as long to find out that it is not there.
-    if "cuda" not in sys.modules and importlib.machinery.PathFinder.find_spec("cuda") is None:
-        return False
-    return importlib.util.find_spec("cuda.bindings") is not None
+    # Folders alone: all finders together take ten times as long to find out that it is not there,
+    # and would run a user's `cuda.py` if there is one in its place.
+    package = sys.modules.get("cuda") or importlib.machinery.PathFinder.find_spec("cuda")
+    folders = getattr(package, "submodule_search_locations", getattr(package, "__path__", None))
+    return any(os.path.isdir(os.path.join(folder, "bindings")) for folder in folders or ())
 
 
 @functools.cache
