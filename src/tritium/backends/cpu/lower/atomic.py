@@ -65,8 +65,16 @@ def settles(op: AtomicRMWOp) -> bool:
     return is_x86() and op.atomic_rmw_op in _SETTLING
 
 
+def looks_first(c: Context, op: AtomicRMWOp) -> bool:
+    """Whether elements are to be looked at. Where no locked instruction is saved, that still saves
+    the branches of a mask, which is often as good as random."""
+    return settles(op) and not (private(c, op) and op.mask is None)
+
+
 def fence(e: Emitter, op: AtomicRMWOp) -> None:
     """Before the whole tile, the barrier that elements which are only looked at are without."""
+    if private(e.context, op):
+        return
     if op.sem in _RELEASING and e.known("atomic fence") is None:
         e.remember("atomic fence", 0, True)
         e.at_level(0, e.f.line, "fence seq_cst")
@@ -197,7 +205,7 @@ def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     c = e.context
     check_supported(c, op)
     pointer, value, mask = element_operands(e, op, at)
-    if settles(op) and not private(c, op):
+    if looks_first(c, op):
         fence(e, op)
         old = write_settling(c, op, pointer, value, mask)
     else:

@@ -24,6 +24,7 @@ from tritium.backends.cpu.lower.atomic import (
     check_supported,
     combined,
     fence,
+    looks_first,
     masked,
     settles,
     write_rmw,
@@ -34,7 +35,7 @@ from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.types import memory_bytes, value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Root
-from tritium.lowering.llvm import FLOAT_TYPES, Value, const, lanes, mangle, vector
+from tritium.lowering.llvm import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16
@@ -62,7 +63,7 @@ def each_shape(c: Context, nest: Nest) -> Shape:
     width = min(_CHUNK // size, nest.domain[lane])
     run = min(width, c.address_info(op.ptr).contiguity[lane])
     wide = _exchanges_sixteen(c) and run * size >= _WIDE
-    if settles(op) and not private(c, op) and not wide:
+    if looks_first(c, op) and not (wide or (private(c, op) and run > 1)):
         return Shape(lane, width if size <= _GATHERED else 1, 1)
     return Shape(lane, run if private(c, op) or wide else 1, 1)
 
@@ -79,7 +80,7 @@ def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     ):
         first = e.f.extract(e.vec(pointer), 0)
         pointer = Linear(first, size, None, 0, e.depth, e.depth, pinned=True)
-    if private(e.context, op):
+    if private(e.context, op) and isinstance(pointer, Linear) and pointer.stride == size:
         _write_plain(e, op, root, at, pointer, value, mask)
     else:
         _Chunk(e, op, root, at, value).write(pointer, mask)
@@ -89,18 +90,39 @@ def _write_plain(
     e: Emitter, op: AtomicRMWOp, root: Root, at: At, pointer: Lanes, value: Value,
     mask: Lanes | None,
 ) -> None:  # fmt: skip
-    type, size = op.val.type, memory_bytes(op.val.type)
+    """Consecutive addresses that nobody else works on."""
+    f, type, size = e.f, op.val.type, memory_bytes(op.val.type)
     old = _read(e, op, pointer, mask)
     new = combined(e.context, op.atomic_rmw_op, old, value)
-    store(e, pointer, Vec(new, e.depth), type, mask, size)
+    active = None if mask is None else e.vec(mask)
     if root.buffers and root.buffers[0] is not None:
         store_buffer(e, root.buffers[0], at, Vec(old, e.depth))
+    done = f.new_label("written")
+    if settles(op):  # a load has to wait for a store that wrote some of its elements
+        _leave_unchanged(f, old, new, active, done)
+    store(e, pointer, Vec(new, e.depth), type, mask, size)
+    f.branch(done)
+    f.label(done)
 
 
 def _read(e: Emitter, op: AtomicRMWOp, pointer: Lanes, mask: Lanes | None) -> Value:
     """What memory holds (zero where masked), read here: no loop may be left out of account."""
     here = pointer._replace(level=e.depth)
     return e.vec(load(e, here, op.val.type, mask, None, memory_bytes(op.val.type)))
+
+
+def _leave_unchanged(f: Function, old: Value, new: Value, active: Value | None, done: str) -> None:
+    """Go to `done` if no active element changes."""
+    changes = f.icmp("ne", new, old)
+    if active is not None:
+        changes = f.op("and", changes, active)
+    go = f.new_label("changes")
+    f.branch_if(_folded(f, "or", changes), go, done)
+    f.label(go)
+
+
+def _folded(f: Function, how: str, flags: Value) -> Value:
+    return f.call("i1", f"llvm.vector.reduce.{how}.{mangle(flags.type)}", flags)
 
 
 class _Chunk:
@@ -155,15 +177,8 @@ class _Chunk:
         f = self.f
         if self.olds is not None:
             f.store(found, self.olds, self.size)
-        changes = f.icmp("ne", combined(self.c, self.op.atomic_rmw_op, found, self.value), found)
-        if active is not None:
-            changes = f.op("and", changes, active)
-        go = f.new_label("changes")
-        f.branch_if(self._folded("or", changes), go, done)
-        f.label(go)
-
-    def _folded(self, how: str, flags: Value) -> Value:
-        return self.f.call("i1", f"llvm.vector.reduce.{how}.{mangle(flags.type)}", flags)
+        new = combined(self.c, self.op.atomic_rmw_op, found, self.value)
+        _leave_unchanged(f, found, new, active, done)
 
     def _begins(self, address: Value) -> Value:
         """Whether sixteen bytes begin at an address."""
@@ -178,7 +193,7 @@ class _Chunk:
         whole, parts = f.new_label("whole"), f.new_label("parts")
         holds = self._begins(start)
         if active is not None:
-            holds = f.op("and", holds, self._folded("and", active))
+            holds = f.op("and", holds, _folded(f, "and", active))
         f.branch_if(holds, whole, parts)
         f.label(whole)
         type = vector(self.type, self.width)
