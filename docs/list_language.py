@@ -53,7 +53,10 @@ MODULES = ("core", "math", "random", "standard", "extra")
 _NAN = "NaN counts as the largest number, whatever its sign, and -0 sorts before +0; the reference \
 leaves both to the order of comparisons. On the CPU and in the interpreter it is one op, `tt.sort`."
 _HINT = "accepted; has no effect on the CPU beyond what the promise lets it simplify"
-_ATOMIC = "`scope` is the whole process, whatever it says"
+_ATOMIC = (
+    "`\"cta\"` takes no locked instruction, as a program runs on one thread; `\"gpu\"` is this "
+    "process; other processes that share the memory need `\"sys\"`"
+)
 DIFFERENCES: dict[str, str] = {
     "cast": "Conversions to 8-bit floats saturate, infinities included, as the reference compiles \
 them for sm_90. All fp8 types can be converted on every target.",
