@@ -68,7 +68,7 @@ class Statements:
         k = self.pick([k for k in (1, 2, 4, 16) if k <= size])
         text, shape = self.pick([
             (f"tl.sort({a.name})", a.shape), (f"tl.sort({a.name}, descending=True)", a.shape),
-            (f"tl.topk({a.name}, {k})", (*a.shape[:-1], k)),
+            (f"tl.topk({a.name}, {k}).to(tl.{a.dtype})", (*a.shape[:-1], k)),
             (f"tl.flip({a.name}, {self.pick(range(len(a.shape)))})", a.shape),
         ])  # fmt: skip
         return self._result(text, a.dtype, shape)

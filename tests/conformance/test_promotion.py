@@ -192,3 +192,41 @@ def test_scalars_of_a_kernel_promote_as_blocks():
     batch.add("s + 1", "int32", np.int32(301))
     batch.add("s > x", "int1", np.ones(4, bool))
     batch.run()
+
+
+def test_compared_numbers_have_the_type_that_they_have_alone():
+    """Not the block's: a number out of its range is no error, and 0.1 is not rounded to fp16."""
+    i, u, h = np.int8([-128, -1, 3, 127]), np.uint8([0, 1, 200, 255]), np.float16([0.1, 0, 5, -1])
+    d = np.float64([0.1, 0.1 + 1e-12, 1, -1])
+    batch = Batch({"i": i, "u": u, "h": h, "d": d})
+    batch.add("i < 300", "int1", np.ones(4, bool))
+    batch.add("-129 >= i", "int1", np.zeros(4, bool))
+    batch.add("u > -1", "int1", np.ones(4, bool))
+    batch.add("u == 2**40", "int1", np.zeros(4, bool))
+    batch.add("h < 0.1", "int1", h.astype(np.float32) < np.float32(0.1))
+    batch.add("d == 0.1", "int1", d == 0.1)
+    batch.add("tl.maximum(u, -1)", "int32", u.astype(np.int32))
+    batch.add("tl.minimum(i, 300)", "int32", i.astype(np.int32))
+    batch.add("tl.maximum(h, 0.1)", "float32", np.maximum(h.astype(np.float32), np.float32(0.1)))
+    batch.add("tl.maximum(h, 1)", "float16", np.maximum(h, np.float16(1)))
+    batch.add("tl.fma(h, 0.5, 1.0)", "float32", h.astype(np.float32) * 0.5 + 1)
+    batch.run()
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_fdiv_keeps_the_dtype(name):
+    x, y = samples(name, SIZE, 1), divisors(name, 3)
+    batch = Batch({"x": x, "y": y})
+    with np.errstate(all="ignore"):
+        quotient = x.astype(np.float64) / y.astype(np.float64)
+        batch.add("tl.fdiv(x, y)", name, quotient.astype(DTYPES[name]))
+        batch.add("tl.fdiv(x, y, ieee_rounding=True)", name, quotient.astype(DTYPES[name]))
+    batch.run()
+
+
+def test_join_and_cat_of_integers_that_differ_in_sign():
+    batch = Batch({"i": np.int16([-1, 2]), "u": np.uint16([65535, 7])})
+    batch.add("tl.interleave(i, u)", "int16", np.int16([-1, -1, 2, 7]))
+    batch.add("tl.join(u, i)", "uint16", np.uint16([[65535, 65535], [7, 2]]))
+    batch.add("tl.cat(u, i)", "uint16", np.uint16([65535, 7, 65535, 2]))
+    batch.run()

@@ -1,7 +1,9 @@
 """Promotion, broadcasting, conversion and arithmetic: what the operators of tensors do.
 
 Functions here take tensors or Python numbers (already unwrapped from constexpr). Between tensors
-types promote much as in C; a Python number is weak and takes the tensor's type.
+types promote much as in C. In arithmetic a Python number is weak and takes the tensor's type; where it
+is compared, or one of the larger and smaller of two, it has the type that it has by itself: `x < 300`
+compares an int8 `x` in int32, and `x > 0.1` a float16 one in float32, as in the reference.
 """
 
 from __future__ import annotations
@@ -164,23 +166,24 @@ def binary_operands(
     rhs: Operand,
     lhs_pointer: bool = False,
     rhs_pointer: bool = False,
-    arithmetic: bool = True,
+    weak: bool = True,
     divides: bool = False,
 ) -> tuple[tensor, tensor]:
-    """Both operands as tensors of one shape and (with `arithmetic`) one type."""
+    """Both operands as tensors of one shape and one type; Python numbers are `weak` or not."""
     lhs, rhs = plain(lhs), plain(rhs)
-    weak = is_number(lhs), is_number(rhs)
-    a = lhs if weak[0] else to_tensor(lhs)
-    b = rhs if weak[1] else to_tensor(rhs)
-    left = python_type(lhs) if weak[0] else a.dtype
-    right = python_type(rhs) if weak[1] else b.dtype
+    numbers = is_number(lhs), is_number(rhs)
+    a = lhs if numbers[0] else to_tensor(lhs)
+    b = rhs if numbers[1] else to_tensor(rhs)
+    left = python_type(lhs) if numbers[0] else a.dtype
+    right = python_type(rhs) if numbers[1] else b.dtype
     _check_pointer(left, right, lhs_pointer)
     _check_pointer(right, left, rhs_pointer)
-    if arithmetic and not left.is_ptr() and not right.is_ptr():
-        left = right = promote(left, weak[0], right, weak[1], divides)
-        _check_scalar_fits(lhs, left)
-        _check_scalar_fits(rhs, left)
-    shapes = [() if w else v.type.shape for v, w in zip((a, b), weak, strict=True)]
+    if not left.is_ptr() and not right.is_ptr():
+        left = right = promote(left, weak and numbers[0], right, weak and numbers[1], divides)
+        if weak:
+            _check_scalar_fits(lhs, left)
+            _check_scalar_fits(rhs, left)
+    shapes = [() if n else v.type.shape for v, n in zip((a, b), numbers, strict=True)]
     return broadcast_values(as_element(a, left, shapes[1]), as_element(b, right, shapes[0]))
 
 
@@ -364,7 +367,7 @@ def fdiv(lhs: Operand, rhs: Operand, ieee_rounding: bool = False) -> tensor:
     for operand in (lhs, rhs):
         if not to_tensor(operand).dtype.is_floating():
             raise TypeError("both operands of fdiv must have floating scalar type")
-    a, b = binary_operands(lhs, rhs, divides=True)
+    a, b = binary_operands(lhs, rhs)
     return _emit_like(ttir.PreciseDivFOp if ieee_rounding else DivFOp, a, b)
 
 
@@ -459,7 +462,7 @@ _FLOAT_PREDICATES = {
 
 def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
     """`kind`: eq, ne, lt, le, gt or ge. NaN is unequal to everything."""
-    a, b = binary_operands(lhs, rhs)
+    a, b = binary_operands(lhs, rhs, weak=False)
     type = a.type.with_element_ty(int1)
     if a.dtype.is_floating():
         predicate: Any = _FLOAT_PREDICATES[kind]
@@ -504,9 +507,8 @@ def _check_nan(propagate_nan: Any) -> bool:
 def _extremum(
     lhs: Operand, rhs: Operand, propagate_nan: Any, ops: tuple[type[Op], ...], name: str
 ) -> tensor:
-    # A Python number stays weak, so only tensors are widened here.
     lhs, rhs = (_widen_bf16(v) if isinstance(v, tensor) else v for v in (lhs, rhs))
-    a, b = binary_operands(lhs, rhs)
+    a, b = binary_operands(lhs, rhs, weak=False)
     propagates = _check_nan(propagate_nan)
     if a.dtype.is_floating():
         return _emit_like(ops[0] if propagates else ops[1], a, b)
@@ -530,9 +532,9 @@ def clamp(
 ) -> tensor:
     """`x` limited to [low, high]; undefined if low > high. Floating-point numbers only."""
     values = [_widen_bf16(v) if isinstance(v, tensor) else v for v in (x, low, high)]
-    a, low = binary_operands(values[1], values[2])
-    x, high = binary_operands(values[0], low)
-    x, low = binary_operands(x, a)
+    a, low = binary_operands(values[1], values[2], weak=False)
+    x, high = binary_operands(values[0], low, weak=False)
+    x, low = binary_operands(x, a, weak=False)
     _check_nan(propagate_nan)
     if not x.dtype.is_floating():
         raise TypeError(f"Unexpected dtype {x.dtype}. Only floating point clamp is supported")
@@ -565,8 +567,8 @@ def multiply_high(lhs: Operand, rhs: Operand) -> tensor:
 
 def fma(x: Operand, y: Operand, z: Operand) -> tensor:
     """`x * y + z`, rounded once."""
-    x, y = binary_operands(x, y)
-    z, x = binary_operands(z, x)
-    y, z = binary_operands(y, z)
+    x, y = binary_operands(x, y, weak=False)
+    z, x = binary_operands(z, x, weak=False)
+    y, z = binary_operands(y, z, weak=False)
     x, y = broadcast_values(x, y)
     return _emit_like(math_ops.FmaOp, x, y, z)

@@ -136,11 +136,20 @@ def _transposed(self: tensor) -> tensor:
 tensor.T = property(_transposed)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def _in_sign_of(a: tensor, b: tensor) -> tensor:
+    """`b` with the bits that it has, in the dtype of `a`, if both are integers of one width."""
+    integers = a.dtype.is_int() and b.dtype.is_int()
+    same_width = a.dtype.primitive_bitwidth == b.dtype.primitive_bitwidth
+    return casts.bitcast(b, a.dtype) if integers and same_width else b
+
+
 @builtin
 def join(a: Any, b: Any) -> tensor:
     """The two tensors side by side along a new last axis of size 2. They are broadcast to a common
-    shape; two scalars give a block of two elements. Raises `TypeError` where dtypes differ."""
+    shape; two scalars give a block of two elements. Integers that differ in sign alone are taken as
+    of the dtype of `a`. Raises `TypeError` where dtypes differ otherwise."""
     a, b = arithmetic.broadcast_values(casts.to_tensor(a), casts.to_tensor(b))
+    b = _in_sign_of(a, b)
     if a.dtype != b.dtype:
         raise TypeError(f"join of {a.dtype} and {b.dtype}: the dtypes must be the same")
     scalars = not a.type.is_block()
@@ -174,6 +183,7 @@ def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:
     With `can_reorder` their order is unspecified, which is cheaper. Raises `ValueError`.
     """
     a, b = casts.to_tensor(input), casts.to_tensor(other)
+    b = _in_sign_of(a, b)
     if len(a.type.shape) != 1 or a.type != b.type:
         raise ValueError(f"cat of {a.type} and {b.type}: 1-D blocks of one type are required")
     size = a.type.shape[0]

@@ -378,13 +378,16 @@ def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
 
 @device_function
 def topk(x, k: constexpr, dim: constexpr = None):
-    """The `k` largest elements along the last axis, the largest first. `k` is a power of two."""
+    """The `k` largest elements along the last axis, the largest first. `k` is a power of two.
+
+    Types below 32 bits give 32, as `max` does, unless `k` is the whole axis."""
     last: constexpr = len(x.shape) - 1
     core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
     size: constexpr = x.shape[-1]
     core.static_assert(k <= size, "topk: k must not be larger than the axis")
+    result: constexpr = _order_dtype(x.dtype) if k < size else x.dtype
     if core.sorts_whole(x.dtype):
-        return core.sort_whole(x, k, True)
+        return core.sort_whole(x, k, True).to(result)
     rounds: constexpr = _log2(k)
     flat = core.reshape(x, [x.numel])
     # Sort runs of k, one down, the next up; of two neighbouring runs the larger elements at each
@@ -397,7 +400,7 @@ def topk(x, k: constexpr, dim: constexpr = None):
         flat = _merge(flat, rounds, True, False)
     # The last merge alternates as all do; a row of k may have come out rising.
     flat = _merge(flat, rounds, True, True)
-    return core.reshape(flat, [*x.shape[:-1], k])
+    return core.reshape(flat, [*x.shape[:-1], k]).to(result)
 
 
 @tensor_member
