@@ -1,9 +1,9 @@
 """Promotion, broadcasting, conversion and arithmetic: what the operators of tensors do.
 
 Functions here take tensors or Python numbers (already unwrapped from constexpr). Between tensors
-types promote much as in C. In arithmetic a Python number is weak and takes the tensor's type; where it
-is compared, or one of the larger and smaller of two, it has the type that it has by itself: `x < 300`
-compares an int8 `x` in int32, and `x > 0.1` a float16 one in float32, as in the reference.
+types promote much as in C. In arithmetic a Python number is weak and takes the tensor's type; one
+that is compared, or is one of two extremes, has the type that it has by itself: `x < 300` compares
+an int8 `x` in int32, and `x > 0.1` a float16 one in float32, as in the reference.
 """
 
 from __future__ import annotations
