@@ -36,6 +36,24 @@ def python(tmp_path: Path):
     return run
 
 
+def test_modules_that_programs_reach_as_attributes(python):
+    program = """
+        import tritium.compat
+        tritium.compat.install()
+        import triton
+        print(triton.compiler.errors.CompilationError is triton.CompilationError)
+        print(triton.compiler.compiler.ASTSource is triton.compiler.ASTSource)
+        print(triton.compiler.code_generator.ast_to_ttir.__name__)
+        print(triton.backends.compiler.GPUTarget.__name__, triton.backends.driver.__name__)
+        print(triton.runtime._allocation.NullAllocator.__name__)
+        for package in (triton.compiler, triton.backends, triton.runtime):
+            assert not hasattr(package, "no_such_module")
+    """
+    assert python(program).split("\n") == [
+        "True", "True", "ast_to_ttir", "GPUTarget tritium.backends.driver", "NullAllocator"
+    ]  # fmt: skip
+
+
 def test_modules_below_the_alias_are_the_same_objects(python):
     program = """
         import tritium, tritium.errors, tritium.language

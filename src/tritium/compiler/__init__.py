@@ -1,5 +1,8 @@
 """Compilation: sources, stages, the compiled kernel. `compile` is the entry point."""
 
+import importlib
+from types import ModuleType
+
 from tritium.backends.base import make_backend
 from tritium.compiler.compile import compile
 from tritium.compiler.kernel import CompiledKernel, LazyDict
@@ -17,3 +20,10 @@ __all__ = [
     "get_cache_key",
     "make_backend",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    # Programs reach these as attributes, without an import of their own.
+    if name in ("code_generator", "compiler", "errors"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
