@@ -178,6 +178,17 @@ def test_side_effects_in_combine_functions(capsys):
     assert len(lines) == 3 and all("idx () adding: " in line for line in lines)
 
 
+def test_a_launchs_number_of_warps():
+    def kernel(out):
+        tl.store(out + tl.arange(0, tl.extra.cuda.num_warps()), tl.extra.cuda.num_threads())
+
+    out = np.zeros(8, np.int32)
+    run(kernel, out, num_warps=8)
+    assert (out == 256).all()
+    run(kernel, out)
+    assert (out[:4] == 128).all() and (out[4:] == 256).all()
+
+
 def test_debug_switch(monkeypatch):
     def kernel(n):
         tl.device_assert(n > 3, "n is small")

@@ -106,6 +106,7 @@ EQUAL = {
     "chained assignment": "a = b, c = pair(i, 1)\ntl.store(out, a[0] + b * 10 + c)",
     "list comprehensions": "t = [k * 2 for k in range(4) if k != 1]\ntl.store(out, t[0] + t[1] + t[2])",
     "f-strings": "tl.static_assert(f'{C:>3}|{C!r}' == '  4|4')\ntl.store(out, 1)",
+    "the number of warps": "tl.store(out, tl.extra.cuda.num_warps() + tl.zeros([tl.extra.cuda.num_threads()], tl.int32).numel)",
     "python functions": "tl.store(out, plain(C) + plain(2, b=5) + int(math.log2(C * 4)))",
     "named tuples": "p = Pair(i, 2)\ntl.store(out, p.left * p.right)",
     "isinstance": "tl.store(out, (1 if isinstance(C, int) else 2) + (10 if isinstance(i, tl.tensor) else 20))",

@@ -235,6 +235,21 @@ def test_library_compiles_to_the_same():
     both(kernel, x=x, out=np.zeros(160, np.float32), places=np.zeros(16, np.int32), K=4)
 
 
+def test_values_of_map_elementwise_come_in_packs():
+    @jit
+    def one(a, b):
+        return a + b
+
+    @jit
+    def mixed(a, b):
+        return a, b.to(tl.float16)
+
+    with eager():
+        for function, given in ((one, "int32"), (mixed, "int32, fp16")):
+            with pytest.raises(ValueError, match=rf"returns \({given}\); with pack=2 each result is 2"):
+                tl.map_elementwise(function, block(np.arange(8)), pack=2)
+
+
 def test_map_elementwise():
     @jit
     def branchy(a, b):

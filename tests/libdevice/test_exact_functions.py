@@ -44,6 +44,15 @@ def test_native_is_as_defined(name: str, overload: Overload) -> None:
         check(overload, arrays, native(overload, *arrays, level=level, width=width), wanted)
 
 
+@pytest.mark.parametrize("name, overload", CASES, ids=label)
+def test_one_number(name: str, overload: Overload) -> None:
+    """Scalars give a scalar: what they give in an array."""
+    arrays = arguments(name, overload, 2)
+    found = defined(overload, *(a[0] for a in arrays))
+    assert found.shape == ()
+    np.testing.assert_array_equal(found, defined(overload, *arrays)[0])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name, overload", CASES, ids=label)
 def test_many(name: str, overload: Overload) -> None:

@@ -219,6 +219,23 @@ def test_assembly_takes_four_bytes_at_once():
 
 
 @tritium.jit
+def asks_the_gpu(o):
+    tl.extra.cuda.gdc_wait()
+    i = tl.arange(0, tl.extra.cuda.num_threads())
+    tl.store(o + i, tl.extra.cuda.globaltimer() + tl.extra.cuda.smid() + i)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.static_assert(tl.extra.cuda.num_warps() == 2)
+
+
+def test_what_only_nvidia_gpus_have():
+    stages = compiled(asks_the_gpu, "*i64", num_warps=2).asm
+    words = ["griddepcontrol.wait;", "%globaltimer;", "%smid;", "griddepcontrol.launch_dependents;"]
+    assert [stages["ptx"].count(word) for word in words] == [1, 1, 1, 1]
+    in_order(stages["ptx"], words[0], "st.global", words[3])
+    assert "tensor<64xi32>" in stages["ttir"]
+
+
+@tritium.jit
 def shared_sum(p, x):
     i = tl.arange(0, 64)
     tl.atomic_add(p + i % 8, tl.load(x + i))

@@ -62,6 +62,7 @@ class TargetFeatures:
         max_num_imprecise_acc_default: for fp8 dots; 0 where the target has no such notion.
         debug: whether `device_assert` is compiled in.
         sanitize_overflow: whether integer arithmetic is checked for overflow (with `debug`).
+        num_warps: the launch's option, which kernels can ask for.
         sorts: whether the backend takes `tt.sort`; else sorting is a network of other ops.
         codegen: names of target-specific implementations that a backend supplies to the language
             (custom fp8 conversions, say).
@@ -79,6 +80,7 @@ class TargetFeatures:
     max_num_imprecise_acc_default: int = 0
     debug: bool = False
     sanitize_overflow: bool = True
+    num_warps: int = 4
     sorts: bool = False
     codegen: Mapping[str, Callable[..., Any]] | None = None
 

@@ -184,6 +184,12 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
     region = active.region(ir_types, body, ttir.MapElementwiseReturnOp)
     if not found:
         _probe(body, tensors, ir_types, pack)
+    groups = [found[i : i + pack] for i in range(0, len(found), pack)]
+    if any(group != [group[0]] * pack for group in groups):
+        raise ValueError(
+            f"map_elementwise: scalar_fn returns ({', '.join(map(str, found))}); with pack={pack} "
+            f"each result is {pack} values of one dtype, one after the other"
+        )
     results = [block_type(t, shape) for t in found[::pack]]
     handles = active.emit(
         ttir.MapElementwiseOp, [t.handle for t in tensors], regions=[region], pack=pack,

@@ -108,6 +108,7 @@ class CPUBackend(BaseBackend):
             default_dot_input_precision=options.default_dot_input_precision,
             debug=options.debug,
             sanitize_overflow=options.sanitize_overflow,
+            num_warps=options.num_warps,
             sorts=True,
         )
 

@@ -189,5 +189,6 @@ class InterpretedKernel:
         return TargetFeatures(
             debug=bool(self._debug if debug is None else debug) or knobs.runtime.debug,
             sanitize_overflow=bool(kwargs.get("sanitize_overflow", True)),
+            num_warps=kwargs.get("num_warps") or 4,
             sorts=True,
         )

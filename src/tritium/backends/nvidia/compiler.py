@@ -68,6 +68,7 @@ class NvidiaBackend(BaseBackend):
             max_num_imprecise_acc_default=options.max_num_imprecise_acc_default,
             debug=options.debug,
             sanitize_overflow=options.sanitize_overflow,
+            num_warps=options.num_warps,
         )
 
     def add_stages(

@@ -330,7 +330,7 @@ def _unsigned(x: Any) -> Any:
 
 def _bits(x: Any) -> Any:
     """The bits along a new last axis, the lowest first."""
-    raw: Any = np.ascontiguousarray(x)[..., None].view(np.uint8)
+    raw: Any = np.asarray(x, order="C")[..., None].view(np.uint8)
     return _unpack(raw, axis=-1, bitorder="little")
 
 

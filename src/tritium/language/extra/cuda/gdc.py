@@ -1,0 +1,24 @@
+"""Grid dependency control: kernels of one stream that overlap (`launch_pdl=True`, sm_90 and later)."""
+
+from __future__ import annotations
+
+from tritium.language.decorators import builtin
+from tritium.language.external import inline_asm_elementwise
+from tritium.language.types import int32
+
+
+@builtin
+def gdc_wait() -> None:
+    """Wait until the kernels before this one have finished and their writes can be seen."""
+    _control("wait")
+
+
+@builtin
+def gdc_launch_dependents() -> None:
+    """Let the next kernel of the stream start, once all programs of this one have come here."""
+    _control("launch_dependents")
+
+
+def _control(what: str) -> None:
+    # Inline assembly has a result, which nothing reads.
+    inline_asm_elementwise(f"griddepcontrol.{what}; // $0", "=r", [], int32, False, 1)
