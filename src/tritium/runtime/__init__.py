@@ -62,7 +62,8 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
-        if name in ("_allocation", "autotuner", "cache", "build", "errors"):  # without an import of their own
+        # Programs reach these as attributes, without an import of their own.
+        if name in ("_allocation", "autotuner", "build", "cache", "errors"):
             return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
