@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from collections.abc import Callable
@@ -154,13 +155,62 @@ def test_deprecated_options(option: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"key": ["m"]}, {"key": [], "reset_to_zero": ["m"]}, {"key": [], "restore_value": ["m"]}],
+    [{"key": [], "reset_to_zero": ["m"]}, {"key": [], "restore_value": "m"}],
 )
 def test_names_are_checked(options: Any) -> None:
     with pytest.raises(
         ValueError, match=r"names 'm'; the kernel's parameters are x, out, n, BLOCK"
     ):
         tritium.autotune(configs=BLOCKS, **options)(add_one)
+
+
+def test_a_key_of_another_kernel_is_passed_over() -> None:
+    with pytest.warns(UserWarning, match=r"key names 'm'; .* it is left out"):
+        kernel, _ = tuned(key=["n", "m"])
+    kernel[grid](*arrays(), 200)
+    assert kernel.cache == {(200, "float32", "float32"): BLOCKS[1]}
+
+
+def test_values_that_are_no_key() -> None:
+    kernel, _ = tuned(key="n")
+    with pytest.raises(TypeError, match=r"the key's values \(n\): unhashable type: 'list'"):
+        kernel[(1,)](*arrays(), [200])
+
+
+def test_only_kernels_are_tuned() -> None:
+    with pytest.raises(
+        TypeError, match="@autotune goes above @jit: a kernel is required; got <fun"
+    ):
+        tritium.autotune(configs=BLOCKS, key=[])(add_one.fn)
+    with pytest.raises(TypeError, match="@heuristics goes above @jit"):
+        tritium.heuristics({"BLOCK": lambda args: 32})(add_one.fn)
+    with pytest.raises(TypeError, match="heuristics: 'BLOCK' is 32; a function"):
+        tritium.heuristics({"BLOCK": 32})
+
+
+def test_a_tuned_kernel_in_a_copied_object() -> None:
+    kernel, _ = tuned()
+    assert copy.deepcopy({"kernel": kernel})["kernel"] is kernel
+
+
+@pytest.mark.parametrize(
+    "measured", [1.5, np.float32(1.5), np.array(1.5), (1.5, 1.0, 2.0), np.full(3, 1.5)], ids=repr
+)
+def test_a_benchmark_may_return_one_time_or_several(measured: Any) -> None:
+    kernel = tritium.autotune(
+        configs=BLOCKS, key=["n"], do_bench=lambda call, quantiles: measured
+    )(add_one)  # fmt: skip
+    kernel[grid](*arrays(), 200)
+    assert [times[0] for times in kernel.configs_timings.values()] == [1.5] * 3
+
+
+@pytest.mark.parametrize("measured", [None, float("nan"), [], "fast", [None]], ids=repr)
+def test_what_is_no_time(measured: Any) -> None:
+    kernel = tritium.autotune(
+        configs=BLOCKS, key=["n"], do_bench=lambda call, quantiles: measured
+    )(add_one)  # fmt: skip
+    with pytest.raises(TypeError, match=r"do_bench returned .*; milliseconds"):
+        kernel[grid](*arrays(), 200)
 
 
 # Failing configurations
@@ -294,6 +344,51 @@ def test_values_are_restored_after_a_failure() -> None:
 # Pruning
 
 
+def test_arguments_that_are_no_tensors() -> None:
+    kernel, _ = tuned(reset_to_zero=["n"])
+    with pytest.raises(TypeError, match="reset_to_zero names 'n', which is 200, and no tensor"):
+        kernel[grid](*arrays(), 200)
+    kernel, _ = tuned(restore_value=["n", "BLOCK"], key=[])
+    with pytest.raises(TypeError, match="restore_value names 'n', which is 200, and no tensor"):
+        kernel[grid](*arrays(), 200)
+
+
+def test_an_optional_tensor_need_not_be_given() -> None:
+    @tritium.jit
+    def fill(out, extra, n, BLOCK: tl.constexpr):
+        tl.store(out + tl.arange(0, BLOCK), n)
+
+    kernel = tritium.autotune(
+        BLOCKS[:2], ["n"], reset_to_zero=["extra"], restore_value=["extra"],
+        do_bench=lambda call, quantiles: call() or 1.0,
+    )(fill)  # fmt: skip
+    out = np.zeros(128, np.int32)
+    kernel[(1,)](out, None, 7)
+    assert out[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"early_config_prune": 3}, "early_config_prune is 3; a function is required"),
+        (lambda configs: configs, "prune_configs_by is <function .*; a dict is required"),
+    ],
+)
+def test_bad_pruning(options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        tuned(prune_configs_by=options)
+
+
+def test_pruning_that_gives_no_configurations() -> None:
+    kernel, _ = tuned(prune_configs_by={"early_config_prune": lambda c, n, **k: [32]})
+    with pytest.raises(
+        TypeError, match=r"early_config_prune returned \[32\]; Configs are required"
+    ):
+        kernel[grid](*arrays(), 200)
+    with pytest.warns(UserWarning, match="prune_configs_by has 'top'"):
+        tuned(prune_configs_by={"top": 3})
+
+
 def test_early_pruning() -> None:
     seen: list[Any] = []
 
@@ -349,6 +444,34 @@ def test_results_are_kept(fresh_cache: Path) -> None:
     other, bench = tuned(cache_results=True, configs=BLOCKS[:2])
     other[grid](*arrays(), 200)
     assert len(bench.blocks) == 3, "other configurations are measured"
+
+
+def test_results_of_configurations_that_json_does_not_know(fresh_cache: Path) -> None:
+    @tritium.jit
+    def fill(out, n, BLOCK: tl.constexpr, T: tl.constexpr, S: tl.constexpr):
+        tl.store(out + tl.arange(0, BLOCK), tl.full((BLOCK,), S[0], T))
+
+    blocks = [Config({"BLOCK": 8, "T": tl.int32, "S": (1, 2)}),
+              Config({"BLOCK": 8, "T": tl.float32, "S": (3,)})]  # fmt: skip
+    for count in (2, 0):
+        times = iter([1.0, 2.0])
+        kernel = tritium.autotune(
+            blocks, ["n"], cache_results=True,
+            do_bench=lambda call, quantiles, times=times: next(times),
+        )(fill)  # fmt: skip
+        kernel[(1,)](np.zeros(8, np.float32), 8)
+        assert len(list(times)) == 2 - count and kernel.best_config is blocks[0]
+        assert list(kernel.configs_timings) == blocks
+
+
+def test_results_are_not_those_of_another_override(fresh_cache: Path, tmp_path: Path) -> None:
+    text = add_one[(1,)](*arrays(), 20, BLOCK=64).asm["ttir"]
+    for name in ("a.ttir", "b.ttir"):
+        (tmp_path / name).write_text(text)
+        configs = [Config({"BLOCK": b}, ir_override=str(tmp_path / name)) for b in (32, 64)]
+        kernel, bench = tuned(cache_results=True, configs=configs)
+        kernel[(1,)](*arrays(), 20)
+        assert len(bench.blocks) == 3, "these have not been measured"
 
 
 def test_results_are_kept_by_the_knob(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -722,6 +722,11 @@ def test_no_and_repeated_and_wrong_configurations() -> None:
     assert len(kernel.configs) == 2
     with pytest.raises(TypeError, match=r"configurations of double contain \{'BLOCK': 16\}; each"):
         tuned(double, [{"BLOCK": 16}])
+    with pytest.raises(TypeError, match=r"configurations of double are Config.*; put it in a list"):
+        tuned(double, BLOCKS[0])
+    with pytest.raises(TypeError, match=r"Config: kwargs is \['BLOCK'\]; a dict"):
+        Config(["BLOCK"])  # pyright: ignore[reportArgumentType]
+    assert len(tuned(double, iter(BLOCKS)).configs) == len(BLOCKS)
 
 
 def test_children_are_for_linux(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:

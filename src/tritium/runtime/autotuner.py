@@ -18,11 +18,12 @@ from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfRes
 from tritium.runtime.children import ChildError
 from tritium.runtime.compile_ahead import Ahead
 from tritium.runtime.computed import Heuristics, heuristics
-from tritium.runtime.configs import Config, Hook, checked, with_config
-from tritium.runtime.interface import KernelInterface
+from tritium.runtime.configs import Config, Hook, checked, checked_pruning, with_config
+from tritium.runtime.interface import KernelInterface, names_of_parameters
 from tritium.runtime.jit import JITFunction
 from tritium.runtime.locks import ForkSafeLock
-from tritium.runtime.measuring import LENGTH, QUANTILES
+from tritium.runtime.measuring import LENGTH, QUANTILES, times_of
+from tritium.runtime.restoring import assign, copied, fill_zero, tensor_named
 from tritium.runtime.tuning import Timings, Tuning
 from tritium.runtime.tuning_display import TuningDisplay
 from tritium.runtime.tuning_results import StoredTimings
@@ -68,9 +69,10 @@ class Autotuner(KernelInterface[Any]):
         self.fn = fn
         self.arg_names = list(arg_names)
         self.configs = checked(configs, getattr(self.base_fn, "__name__", "the kernel"))
-        self.keys = list(key)
-        self.reset_to_zero = list(reset_to_zero or [])
-        self.restore_value = list(restore_value or [])
+        self.keys, self.reset_to_zero, self.restore_value = (
+            [names] if isinstance(names, str) else list(names or [])
+            for names in (key, reset_to_zero, restore_value)
+        )
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.configs_timings: dict[Config, Any] = {}
         self.failures: dict[Config, Exception] = {}
@@ -89,7 +91,7 @@ class Autotuner(KernelInterface[Any]):
         self.pre_hook: Hook = pre_hook or self._prepare
         self.user_defined_post_hook = post_hook is not None
         self.post_hook: Hook = post_hook or self._restore
-        prune = dict(prune_configs_by or {})
+        prune = checked_pruning(prune_configs_by)
         self.perf_model = prune.get("perf_model")
         self.configs_top_k = prune.get("top_k", 1.0)
         self.early_config_prune = prune.get("early_config_prune")
@@ -115,11 +117,16 @@ class Autotuner(KernelInterface[Any]):
         for option, names in (("key", self.keys), ("reset_to_zero", self.reset_to_zero),
                               ("restore_value", self.restore_value)):  # fmt: skip
             for name in names:
-                if name not in self.arg_names:
-                    raise ValueError(
-                        f"autotune: {option} names '{name}'; the kernel's parameters are "
-                        f"{', '.join(self.arg_names)}"
-                    )
+                if name in self.arg_names:
+                    continue
+                message = (
+                    f"autotune: {option} names '{name}'; the kernel's parameters are "
+                    f"{', '.join(self.arg_names)}"
+                )
+                if option != "key":
+                    raise ValueError(message)
+                # The reference passes over it, and so do programs that were written for that.
+                warnings.warn(f"{message}; it is left out", UserWarning, stacklevel=4)
 
     @cached_property
     def base_fn(self) -> Any:
@@ -147,13 +154,15 @@ class Autotuner(KernelInterface[Any]):
 
     def _prepare(self, kwargs: Mapping[str, Any], reset_only: bool = False) -> None:
         for name in self.reset_to_zero:
-            _fill_zero(kwargs[name])
+            if (tensor := tensor_named(kwargs, name, "reset_to_zero")) is not None:
+                fill_zero(tensor)
         if not reset_only:
-            self._saved = {name: _copy(kwargs[name]) for name in self.restore_value}
+            tensors = {n: tensor_named(kwargs, n, "restore_value") for n in self.restore_value}
+            self._saved = {n: copied(tensor) for n, tensor in tensors.items() if tensor is not None}
 
     def _restore(self, kwargs: Mapping[str, Any], exception: BaseException | None) -> None:
         for name, value in self._saved.items():
-            _assign(kwargs[name], value)
+            assign(kwargs[name], value)
         self._saved = {}
 
     # Measuring
@@ -193,7 +202,7 @@ class Autotuner(KernelInterface[Any]):
             with tuning.alone() if tuning is not None else nullcontext():
                 if tuning is not None and self._measures_shortly:
                     return tuning.look(config, took)
-                return self.do_bench(call, quantiles=QUANTILES)
+                return times_of(self.do_bench(call, quantiles=QUANTILES))
 
         return self._unless_it_fails(config, measure) or list(_FAILED)
 
@@ -330,6 +339,11 @@ class Autotuner(KernelInterface[Any]):
         values = {name: named[name] for name in self.arg_names if name in named}
         key = [values[name] for name in self.keys if name in values]
         key += [str(v.dtype) for v in values.values() if hasattr(v, "dtype")]
+        try:
+            hash(tuple(key))
+        except TypeError as error:
+            names = ", ".join(name for name in self.keys if name in values)
+            raise TypeError(f"autotune: one of the key's values ({names}): {error}") from None
         return tuple(key)
 
     def _tune(self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Config:
@@ -402,7 +416,10 @@ class Autotuner(KernelInterface[Any]):
         """
         pruned = self.configs
         if self.early_config_prune is not None:
-            pruned = list(self.early_config_prune(self.configs, self.nargs, **kwargs))
+            given = self.early_config_prune(self.configs, self.nargs, **kwargs)
+            pruned: list[Any] = list(given or ())
+            if not all(isinstance(config, Config) for config in pruned):
+                raise TypeError(f"early_config_prune returned {given!r}; Configs are required")
             if not pruned:
                 raise AutotunerError(
                     "No valid autotuner configs after pruning. "
@@ -433,24 +450,6 @@ class Autotuner(KernelInterface[Any]):
             ]
         finally:
             self.nargs = None
-
-
-def _fill_zero(tensor: Any) -> None:
-    if hasattr(tensor, "zero_"):
-        tensor.zero_()
-    else:
-        tensor[...] = 0
-
-
-def _copy(tensor: Any) -> Any:
-    return tensor.clone() if hasattr(tensor, "clone") else tensor.copy()
-
-
-def _assign(tensor: Any, value: Any) -> None:
-    if hasattr(tensor, "copy_"):
-        tensor.copy_(value)
-    else:
-        tensor[...] = value
 
 
 def autotune(
@@ -498,10 +497,10 @@ def autotune(
 
     def decorator(fn: Any) -> Autotuner:
         return Autotuner(
-            fn, fn.arg_names, configs, key, reset_to_zero, restore_value, pre_hook=pre_hook,
-            post_hook=post_hook, prune_configs_by=prune_configs_by, warmup=warmup, rep=rep,
-            use_cuda_graph=use_cuda_graph, do_bench=do_bench, cache_results=cache_results,
-            executor=executor, timeout=timeout, incremental=incremental,
+            fn, names_of_parameters(fn, "autotune"), configs, key, reset_to_zero, restore_value,
+            pre_hook=pre_hook, post_hook=post_hook, prune_configs_by=prune_configs_by,
+            warmup=warmup, rep=rep, use_cuda_graph=use_cuda_graph, do_bench=do_bench,
+            cache_results=cache_results, executor=executor, timeout=timeout, incremental=incremental,
         )  # fmt: skip
 
     return decorator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from tritium.runtime.interface import KernelInterface
+from tritium.runtime.interface import KernelInterface, names_of_parameters
 
 
 class Heuristics(KernelInterface[Any]):
@@ -39,7 +39,13 @@ def heuristics(values: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], He
         values: name -> function of the arguments by name.
     """
 
+    for name, function in values.items():
+        if not callable(cast(Any, function)):
+            raise TypeError(
+                f"heuristics: '{name}' is {function!r}; a function of the arguments is required"
+            )
+
     def decorator(fn: Any) -> Heuristics:
-        return Heuristics(fn, fn.arg_names, values)
+        return Heuristics(fn, names_of_parameters(fn, "heuristics"), values)
 
     return decorator

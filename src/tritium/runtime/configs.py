@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from tritium.runtime.specialize import constexpr_key
@@ -32,6 +32,8 @@ class Config:
         pre_hook: Hook | None = None,
         ir_override: str | None = None,
     ):
+        if not isinstance(cast(Any, kwargs), Mapping):
+            raise TypeError(f"Config: kwargs is {kwargs!r}; a dict of meta-parameters is required")
         self.kwargs = kwargs
         self.num_warps = num_warps
         self.num_ctas = num_ctas
@@ -70,26 +72,49 @@ class Config:
         return isinstance(other, Config) and self._identity() == other._identity()
 
 
-def checked(configs: Sequence[Config], kernel: str) -> list[Config]:
+def checked(configs: Iterable[Config] | None, kernel: str) -> list[Config]:
     """The configurations that the decorator was given, each once.
 
     Without any there is one that sets nothing. Warns about that, and about a configuration that is
     given twice; raises `TypeError` for what is no `Config`.
     """
-    for given in cast("Sequence[Any]", configs):
+    if isinstance(cast(Any, configs), Config):
+        raise TypeError(
+            f"autotune: the configurations of {kernel} are {configs!r}; put it in a list"
+        )
+    every = list(configs or ())
+    for given in cast("list[Any]", every):
         if not isinstance(given, Config):
             raise TypeError(
                 f"autotune: the configurations of {kernel} contain {given!r}; each must be a "
                 "tritium.Config({'NAME': value, ...}, num_warps=..., ...)"
             )
-    if not configs:
+    if not every:
         _warn(f"autotune: {kernel} has no configurations: it is launched with the default options")
         return [Config({})]
-    unique = list(dict.fromkeys(configs))
+    unique = list(dict.fromkeys(every))
     for config in unique:
-        if (count := list(configs).count(config)) > 1:
+        if (count := every.count(config)) > 1:
             _warn(f"autotune: {kernel} has the configuration {config} {count} times; once will do")
     return unique
+
+
+_PRUNING = ("early_config_prune", "perf_model", "top_k")
+
+
+def checked_pruning(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The functions that prune. Warns about a name that means nothing; raises `TypeError` for what
+    cannot be called."""
+    if given is not None and not isinstance(cast(Any, given), Mapping):
+        raise TypeError(f"autotune: prune_configs_by is {given!r}; a dict is required")
+    pruning = dict(given or {})
+    for name, value in pruning.items():
+        if name not in _PRUNING:
+            names = ", ".join(_PRUNING)
+            _warn(f"autotune: prune_configs_by has '{name}', which is not one of {names}")
+        elif name != "top_k" and value is not None and not callable(value):
+            raise TypeError(f"autotune: {name} is {value!r}; a function is required")
+    return pruning
 
 
 def _warn(message: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tritium.runtime.tensors import MockTensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T", bound=Callable[..., Any])
 Grid = Any
@@ -18,6 +21,10 @@ class KernelInterface(Generic[T]):
     def run(self, *args: Any, grid: Grid, warmup: bool, **kwargs: Any) -> Any:
         """Launch, or with `warmup` only compile. What can be launched defines it."""
         raise NotImplementedError(f"{type(self).__name__} does not define run")
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Itself, as for a function: an object that holds a kernel can be copied."""
+        return self
 
     def warmup(self, *args: Any, grid: Grid, **kwargs: Any) -> Any:
         """Compile without launching; tensors may be given by their dtype."""
@@ -32,3 +39,11 @@ class KernelInterface(Generic[T]):
             return self.run(*args, grid=grid, warmup=False, **kwargs)
 
         return launch
+
+
+def names_of_parameters(fn: Any, decorator: str) -> list[str]:
+    """The names of a kernel's parameters. Raises `TypeError` for what is no kernel."""
+    names = getattr(fn, "arg_names", None)
+    if names is None:
+        raise TypeError(f"@{decorator} goes above @jit: a kernel is required; got {fn!r}")
+    return list(names)

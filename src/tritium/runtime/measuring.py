@@ -111,6 +111,22 @@ def _use_one_torch_thread() -> None:
             torch.set_num_threads(1)
 
 
+def times_of(measured: Any) -> list[float]:
+    """What a user's benchmark returned, times or one time, as times. Raises `TypeError` for what is
+    no number."""
+    several = hasattr(measured, "__len__") and getattr(measured, "ndim", 1) > 0
+    try:
+        times = [float(time) for time in measured] if several else [float(measured)] * 3
+    except (TypeError, ValueError):
+        times = []
+    if not times or times[0] != times[0]:
+        raise TypeError(
+            f"autotune: do_bench returned {measured!r}; milliseconds, or a list of them, are "
+            "required"
+        )
+    return times
+
+
 def look(bench: Callable[..., Any], call: Callable[[], Any]) -> list[float]:
     """A first idea of a call's time: the median and the quantiles 0.2 and 0.8, in milliseconds.
     `bench` is a driver's benchmarker."""

@@ -31,9 +31,9 @@ class StoredTimings:
             base_fn.cache_key,
             str(sorted(cache_invalidating_env_vars().items())),
             str(key),
-            *map(str, configs),
+            *(f"{config}, ir_override: {config.ir_override}" for config in configs),
         ]
-        self._key = key
+        self._key, self._configs = key, configs
         self._entry = hashlib.sha256("-".join(parts).encode()).hexdigest()
         self._filename = f"{base_fn.__name__[:150]}.autotune.json"
 
@@ -43,7 +43,8 @@ class StoredTimings:
         if group is None or self._filename not in group:
             return None
         stored = json.loads(Path(group[self._filename]).read_text())
-        return {Config(**config): timing for config, timing in stored["configs_timings"]}
+        # By their places: a dtype or a function among their values is only shown in the file.
+        return {self._configs[place]: timing for place, timing in stored["timings"]}
 
     def save(self, timings: Mapping[Config, Any]) -> None:
         """Store the times."""
@@ -54,5 +55,9 @@ class StoredTimings:
                 ({name: getattr(config, name) for name in fields}, timing)
                 for config, timing in timings.items()
             ],
+            "timings": [
+                (self._configs.index(config), timing) for config, timing in timings.items()
+            ],
         }
-        cache.publish(self._entry, self._filename, {self._filename: json.dumps(data)}, replace=True)
+        text = json.dumps(data, default=str)
+        cache.publish(self._entry, self._filename, {self._filename: text}, replace=True)
