@@ -52,9 +52,11 @@ done:
 Calls = Mapping[str, Callable[[], object]]
 
 
-def microseconds(calls: Calls, loops: int, rounds: int, settle: Callable[[], object]) -> Any:
+def microseconds(
+    calls: Calls, loops: int, rounds: int, settle: Callable[[], object], warm: int = 0
+) -> Any:
     """(least, median) microseconds of one call of each, in alternating loops; the cost of the loop
-    is taken off. `settle` runs after each loop."""
+    is taken off. `settle` runs after each loop, `warm` calls go before it."""
     found: dict[str, list[float]] = {who: [] for who in calls}
     idle = min(_loop(lambda: None, loops) for _ in range(5))
     for call in calls.values():
@@ -63,6 +65,7 @@ def microseconds(calls: Calls, loops: int, rounds: int, settle: Callable[[], obj
     for _ in range(rounds):
         for who, call in calls.items():
             settle()
+            _loop(call, warm)
             found[who].append((_loop(call, loops) - idle) * 1e6)
     settle()
     return {who: (min(times), statistics.median(times)) for who, times in found.items()}
@@ -72,7 +75,7 @@ def _loop(call: Callable[[], object], loops: int) -> float:
     start = time.perf_counter()
     for _ in range(loops):
         call()
-    return (time.perf_counter() - start) / loops
+    return (time.perf_counter() - start) / max(loops, 1)
 
 
 def launches(kernels: Any, make: Callable[[], Any]) -> dict[str, Callable[[], object]]:
@@ -129,7 +132,8 @@ def small_add() -> dict[str, Any]:
         "tritium": lambda: add[grid](x, y, out, n, BLOCK=block),
         "torch.add": lambda: torch.add(x, y, out=out),
     }
-    return microseconds(calls, 50, 400, lambda: None)
+    # Threads of torch that have no work keep a processor busy for 0.1 s.
+    return microseconds(calls, 400, 40, lambda: time.sleep(0.2), warm=100)
 
 
 def two_programs(pause: float, work: float, count: int = 300) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -86,3 +87,22 @@ def test_reshaping_what_a_loop_carries():
     out = np.zeros(1, np.int32)
     join_carried_kernel[(1,)](out, 4)
     assert out[0] == 1
+
+
+@tritium.jit
+def added(x: Any, y: Any, o: Any, N: tl.constexpr) -> None:
+    i = tl.arange(0, N)
+    tl.store(o + i, tl.load(x + i) + tl.load(y + i))
+
+
+def test_chunks_are_loaded_before_any_is_stored() -> None:
+    """Of those that a loop's turn does, as loads behind stores may have to wait for them."""
+    x = np.arange(4096, dtype=np.float32)
+    out = np.zeros_like(x)
+    text = added[(1,)](x, x, out, 4096).asm["llir"]
+    np.testing.assert_array_equal(out, 2 * x)
+    turns = []
+    for block in re.split(r"^\S+:.*\n", text, flags=re.M):
+        order = re.findall(r"^  (?:%\S+ = )?(load|store) <", block, re.M)
+        turns += ["".join(word[0] for word in order)]
+    assert "llllllllssss" in turns, turns

@@ -57,8 +57,8 @@ from tritium.backends.cpu.pool_work import WorkWriter
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.native import Code, i32, i64
 
-DELAY = 1 / 6
-"""Until a worker that is awake has begun, in thresholds: about 1 us."""
+DELAY = 1 / 48
+"""Until a worker that is awake has begun, in thresholds: about 0.1 us."""
 
 SHORT = 16
 """A grid expected to take less than this many thresholds has its programs shared out at once, the

@@ -211,8 +211,14 @@ class _Loops:
 
     def _body(self, starts: list[Index]) -> None:
         """Everything but reductions, for the unrolled chunks."""
-        for index in starts:
-            self._pointwise(self._position(index))
+        places = [self._position(index) for index in starts]
+        if all(root.kind == "store" for root in self.nest.roots):
+            # A load behind a store waits for it where the last twelve bits of both addresses are
+            # the same, as those of arrays allocated one after the other nearly are.
+            for at in places:
+                self._compute(at)
+        for at in places:
+            self._pointwise(at)
 
     def _stores(self, index: Index, only: Value | None) -> None:
         """One chunk of a nest of stores; of the lanes `only` these, if any are given."""
@@ -223,10 +229,7 @@ class _Loops:
         memory may be overwritten by a function of itself."""
         e = self.e
         if len(self.nest.roots) > 1:
-            for root in self.nest.roots:
-                if root.kind in ("store", "reduce"):
-                    for value in root.values:
-                        e.emit(value, at)
+            self._compute(at)
         copy(e, self.nest.roots, at)
         for root in self.nest.roots:
             if root.kind == "store":
@@ -235,6 +238,13 @@ class _Loops:
                 each(e, root, at)
             elif root.kind == "extract":
                 self._extract(root)
+
+    def _compute(self, at: At) -> None:
+        """What the stores and reductions of one chunk take."""
+        for root in self.nest.roots:
+            if root.kind in ("store", "reduce"):
+                for value in root.values:
+                    self.e.emit(value, at)
 
     def _extract(self, root: Root) -> None:
         assert root.op is not None
