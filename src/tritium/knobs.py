@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
 
 T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")
@@ -370,6 +370,15 @@ class env_nvidia_tool(env_base["NvidiaTool | None"]):
 class base_knobs:
     """A group of settings. Besides the descriptors, plain class attributes hold hooks."""
 
+    hooks: ClassVar[tuple[str, ...]] = ()
+    """The names of those: a function each, or None."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.hooks and value is not None and not callable(value):
+            group = type(self).__name__.removesuffix("_knobs")
+            raise TypeError(f"knobs.{group}.{name} is {value!r}; a function is required")
+        super().__setattr__(name, value)
+
     @property
     def knob_descriptors(self) -> dict[str, env_base[Any]]:
         """The settings of this group by name."""
@@ -428,6 +437,8 @@ class HookChain(Generic[F]):
 
     def add(self, func: F) -> None:
         """Append `func` unless it is in the chain already."""
+        if not callable(cast(Any, func)):
+            raise TypeError(f"a hook is {func!r}; a function is required")
         if func not in self.calls:
             self.calls.append(func)
 
@@ -495,6 +506,7 @@ class build_knobs(base_knobs):
     cudacrt_path = env_opt_str("TRITON_CUDACRT_PATH")
     cudart_path = env_opt_str("TRITON_CUDART_PATH")
 
+    hooks = ("impl",)
     impl: Callable[..., str] | None = None
     """Replaces the compiler: (name, src, srcdir, library_dirs, include_dirs, libraries, ...)."""
 
@@ -562,6 +574,7 @@ class compilation_knobs(base_knobs):
     remark = env_bool("MLIR_ENABLE_REMARK")
     """The former name of the diagnostic `remarks`."""
 
+    hooks = ("listener",)
     listener: CompilationListener | None = None
 
 
@@ -590,6 +603,10 @@ class runtime_knobs(base_knobs):
     cpu_threads = env_count_of_cpus("TRITIUM_NUM_THREADS", minimum=1)
     """How many threads run a grid on the CPU; by default one for each usable CPU (of our own)."""
 
+    hooks = (
+        "launch_enter_hook", "launch_exit_hook", "kernel_load_start_hook", "kernel_load_end_hook",
+        "jit_cache_hook", "jit_post_compile_hook", "add_stages_inspection_hook",
+    )  # fmt: skip
     launch_enter_hook: HookChain[LaunchHook] | LaunchHook | None
     launch_exit_hook: HookChain[LaunchHook] | LaunchHook | None
     kernel_load_start_hook: HookChain[InitHandleHook]

@@ -476,6 +476,26 @@ def test_ir_override(tmp_path: Path, stage: str) -> None:
     assert (run(kernel) == 2 * np.arange(16)).all(), "the file's content is part of the key"
 
 
+def test_bad_overrides(tmp_path: Path) -> None:
+    (tmp_path / "k.spv").write_text("")
+    with pytest.raises(ValueError, match=r"k\.spv'; it must be a file of a stage: \['ttir', "):
+        tritium.compile(source(), options={"ir_override": str(tmp_path / "k.spv")})
+    with pytest.raises(FileNotFoundError, match=r"ir_override: there is no file .*none\.ttir"):
+        tritium.compile(source(), options={"ir_override": str(tmp_path / "none.ttir")})
+
+
+def test_an_override_of_another_name(tmp_path: Path, fresh_cache: Path) -> None:
+    """The driver is asked for the entry that the machine code has."""
+    target = GPUTarget("cuda", 90, 32)
+    for stage in ("ttir", "ttgir", "llir", "ptx"):
+        text = tritium.compile(source(), target=target).asm[stage]
+        (tmp_path / f"k.{stage}").write_text(text.replace("add_kernel", f"other_{stage}"))
+        options = {"ir_override": str(tmp_path / f"k.{stage}")}
+        kernel = tritium.compile(source(), target=target, options=options)
+        assert kernel.name == kernel.metadata.name == f"other_{stage}"
+        assert f".entry other_{stage}(" in kernel.asm["ptx"]
+
+
 def test_stages_inspection_hook(fresh_cache: Path) -> None:
     seen: list[Any] = []
 

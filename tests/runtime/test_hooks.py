@@ -160,6 +160,16 @@ def test_launch_hooks(faked: bool, request: pytest.FixtureRequest) -> None:
     assert len(events) == 10, "an exit hook alone is called too"
 
 
+def test_launch_metadata_that_is_no_dict() -> None:
+    @tritium.jit(launch_metadata=lambda grid, kernel, args: 3)  # pyright: ignore
+    def named(x):
+        tl.store(x, 1)
+
+    knobs.runtime.launch_enter_hook.add(lambda data: data.get())
+    with pytest.raises(TypeError, match="launch_metadata returned 3; a dict is required"):
+        named[(1,)](np.zeros(1, np.int32))
+
+
 def test_lazy_dict() -> None:
     data = LazyDict({"a": 1})
     calls: list[int] = []

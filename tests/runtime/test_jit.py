@@ -13,7 +13,9 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver, add_kernel, module_from
+from tritium.compiler import ASTSource
 from tritium.runtime import Autotuner, JITFunction, KernelInterface, driver
+from tritium.target import GPUTarget
 
 
 @tritium.jit
@@ -202,6 +204,54 @@ def test_repr_names_the_kernel() -> None:
     out8 = np.zeros(8, np.int32)
     assert fill[(1,)](out8, 8).name == "fill_8_i32"
     assert (out8 == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol"),
+    [("a b", "a_b"), ("../x/y", "___x_y"), ("f<int>(x)", "f_int__x_"), ("m.f", "m_f"), ("7", "_7"),
+     ("_", "__"), ("llvm", "llvm_"), ("\N{GREEK SMALL LETTER SIGMA}", "_3c3"), ("", "fill"),
+     ("$a_B9", "$a_B9")],
+)  # fmt: skip
+def test_names_that_no_assembler_knows(name: str, symbol: str) -> None:
+    @tritium.jit(repr=lambda specialization: name)
+    def fill(out):
+        tl.store(out, 3)
+
+    out = np.zeros(1, np.int32)
+    assert fill[(1,)](out).name == symbol and out[0] == 3
+    cuda = tritium.compile(ASTSource(fill, {"out": "*i32"}), target=GPUTarget("cuda", 90, 32))
+    assert cuda.name == symbol and f".entry {symbol}(" in cuda.asm["ptx"]
+
+
+def test_a_name_is_text() -> None:
+    @tritium.jit(repr=lambda specialization: 3)  # pyright: ignore[reportArgumentType]
+    def fill(out):
+        tl.store(out, 3)
+
+    with pytest.raises(TypeError, match=r"fill: repr returned 3; a str, its name, is required"):
+        fill[(1,)](np.zeros(1, np.int32))
+
+
+@tritium.jit(noinline=True)
+def größer(x):
+    return x + 1
+
+
+def test_a_tensor_without_memory() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="argument 'out': Cannot access data pointer"):
+        store_kernel[(1,)](torch.zeros(4).to_sparse(), 1)
+
+
+def test_functions_with_letters_of_other_alphabets() -> None:
+    @tritium.jit
+    def fill(out):
+        tl.store(out, größer(tl.load(out)))
+
+    out = np.zeros(1, np.int32)
+    fill[(1,)](out)
+    assert out[0] == 1
+    tritium.compile(ASTSource(fill, {"out": "*i32"}), target=GPUTarget("cuda", 90, 32))
 
 
 def test_defaults_keywords_and_annotations() -> None:

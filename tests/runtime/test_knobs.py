@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,6 +190,20 @@ def test_nvidia_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert knobs.nvidia.ptxas is None
     with pytest.raises(RuntimeError, match="TRITON_PTXAS_PATH=/nowhere: expected the path"):
         knobs.nvidia.ptxas = "/nowhere"
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [(knobs.runtime, "launch_enter_hook"), (knobs.runtime, "jit_cache_hook"),
+     (knobs.compilation, "listener"), (knobs.build, "impl")],
+)  # fmt: skip
+def test_hooks_are_functions(group: Any, name: str) -> None:
+    before = getattr(group, name)
+    with pytest.raises(TypeError, match=rf"knobs\.\w+\.{name} is 3; a function is required"):
+        setattr(group, name, 3)
+    assert getattr(group, name) is before
+    with pytest.raises(TypeError, match="a hook is 3; a function is required"):
+        knobs.runtime.launch_enter_hook.add(3)  # pyright: ignore
 
 
 def test_hook_chain_order():

@@ -79,7 +79,7 @@ class Compilation:
             **self.env_vars,
             "triton_version": REFERENCE_VERSION,
         }
-        metadata["name"] = self.src.name
+        metadata["name"] = getattr(self.src, "entry", self.src.name)
         arguments = (self.src, self.backend, self.options)
         try:
             files = run_stages(*arguments, metadata, self.name, timer)

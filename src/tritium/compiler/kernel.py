@@ -57,7 +57,10 @@ class LazyDict:
     def get(self) -> dict[str, Any]:
         """All entries."""
         for function, args in self.extras:
-            self.data.update(function(*args))
+            more = function(*args)
+            if not isinstance(cast(Any, more), Mapping):
+                raise TypeError(f"launch_metadata returned {more!r}; a dict is required")
+            self.data.update(more)
         self.extras.clear()
         return self.data
 

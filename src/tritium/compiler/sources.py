@@ -42,6 +42,18 @@ class Specialization(NamedTuple):
     constants: dict[str, Any]
 
 
+def _symbol(fn: JITCallable, name: Any) -> str:
+    """What a kernel that is to be called `name` is called in machine code: assemblers know letters,
+    digits, _ and $ alone, and LLVM ends the process where it meets others."""
+    if not isinstance(name, str):
+        raise TypeError(f"{fn.__name__}: repr returned {name!r}; a str, its name, is required")
+    name = name or fn.__name__
+    plain = re.sub(r"[^\w$]", "_", re.sub(r"[^\x00-\x7f]", lambda c: f"_{ord(c[0]):x}", name))
+    if plain[0].isdigit():
+        return f"_{plain}"
+    return f"{plain}_" if plain in ("_", "$", "llvm") else plain
+
+
 class ASTSource:
     """A kernel function and the types of its arguments.
 
@@ -101,7 +113,7 @@ class ASTSource:
             constants[(param.num,)] = param.default
         names = fn.arg_names
         named = {names[path[0]]: v for path, v in constants.items() if len(path) == 1}
-        self.entry = fn.repr(Specialization(dict(self.signature), named))
+        self.entry = _symbol(fn, fn.repr(Specialization(dict(self.signature), named)))
 
     def _path(self, key: Any) -> ArgPath:
         if isinstance(key, str):

@@ -54,6 +54,8 @@ def replacements(src: ASTSource | IRSource, options: Any) -> str:
     paths: list[Path] = []
     if getattr(options, "ir_override", None):
         paths.append(Path(options.ir_override))
+        if not paths[0].is_file():
+            raise FileNotFoundError(f"ir_override: there is no file {options.ir_override}")
     if knobs.compilation.override:
         folder = get_override_manager(_source_hash(src)).get_file("")
         paths += sorted(Path(folder).iterdir()) if folder is not None else []
@@ -101,6 +103,9 @@ def run_stages(
             "passes from a library; knobs.runtime.add_stages_inspection_hook can change the text "
             "of the stage llir"
         )
+    chosen = getattr(options, "ir_override", None)
+    if chosen is not None and Path(chosen).suffix[1:] not in stages:
+        raise ValueError(f"ir_override is {chosen!r}; it must be a file of a stage: {order}")
     keep = _Keeper(src, backend, name)
     keep("source" if isinstance(src, ASTSource) else src.ext, module)
     if knobs.compilation.use_ir_loc and isinstance(src, IRSource) and isinstance(module, ModuleOp):

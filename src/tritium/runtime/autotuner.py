@@ -500,7 +500,8 @@ def autotune(
             fn, names_of_parameters(fn, "autotune"), configs, key, reset_to_zero, restore_value,
             pre_hook=pre_hook, post_hook=post_hook, prune_configs_by=prune_configs_by,
             warmup=warmup, rep=rep, use_cuda_graph=use_cuda_graph, do_bench=do_bench,
-            cache_results=cache_results, executor=executor, timeout=timeout, incremental=incremental,
+            cache_results=cache_results, executor=executor, timeout=timeout,
+            incremental=incremental,
         )  # fmt: skip
 
     return decorator

@@ -165,8 +165,11 @@ class Specializer:
         pair = self._aligned.get(dtype)
         if pair is None:
             pair = self._aligned[dtype] = self._pointer(dtype), "D"
-        if self.by_alignment and arg.data_ptr() & 15 == 0:
-            return pair
+        try:
+            if self.by_alignment and arg.data_ptr() & 15 == 0:
+                return pair
+        except RuntimeError as error:  # a sparse one of torch
+            raise TypeError(f"argument '{self.name}': {error}") from error
         return pair[0], ""
 
     def _array(self, arg: np.ndarray) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -12,6 +13,8 @@ from tritium.backends.nvidia.options import CUDAOptions
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.passes import pipelines
+
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
@@ -51,6 +54,8 @@ def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOption
 
 def make_cubin(text: str, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> bytes:
     """Machine code; without ptxas the PTX for the driver (see `ptx`)."""
+    if (entry := _ENTRY.search(text)) is not None:  # what the driver is to look for
+        metadata["name"] = entry[1]
     arguments = ptx.ptxas_arguments(
         arch, enable_fp_fusion=options.enable_fp_fusion,
         line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,

@@ -27,7 +27,7 @@ NVIDIA = "nvidia"
 
 def symbol(name: str) -> str:
     """The name of a function that stays one, in letters that LLVM and PTX both take."""
-    clean = re.sub(r"\W", "_", name)
+    clean = re.sub(r"\W", "_", name, flags=re.ASCII)
     return name if clean == name else f"{clean}_{crc32(name.encode()):08x}"
 
 
