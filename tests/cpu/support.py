@@ -37,7 +37,7 @@ class Context(ctypes.Structure):
 
     _fields_ = [("nx", ctypes.c_int32), ("ny", ctypes.c_int32), ("nz", ctypes.c_int32),
                 ("thread", ctypes.c_int32), ("scratch", ctypes.c_void_p),
-                ("fault", ctypes.c_void_p)]  # fmt: skip
+                ("fault", ctypes.c_void_p), ("alone", ctypes.c_int32)]  # fmt: skip
 
 
 class Kernel:
@@ -85,7 +85,7 @@ class Kernel:
         scratch = memory[start : start + size + 64]
         scratch[:] = 0xA5
         fault = Fault(0, 0, 0, 0, None)
-        context = Context(nx, ny, nz, 0, scratch.ctypes.data, ctypes.addressof(fault))
+        context = Context(nx, ny, nz, 0, scratch.ctypes.data, ctypes.addressof(fault), 0)
         self.function(slots.ctypes.data, ctypes.addressof(context), 0, nx * ny * nz)
         assert (scratch[size:] == 0xA5).all(), "wrote past the end of scratch"
         return fault

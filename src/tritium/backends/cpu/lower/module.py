@@ -3,8 +3,9 @@
     void NAME(ptr args, ptr ctx, i64 begin, i64 end)
 
 runs the programs begin <= p < end of the grid, p = x + nx * (y + ny * z). `args` holds an 8-byte
-slot for each argument; `ctx` the grid, scratch memory and where to report a failed assertion
-(`pool.CONTEXT`, `pool.FAULT`). The body is an internal function that runs one program.
+slot for each argument; `ctx` the grid, scratch memory, where to report a failed assertion and
+whether the launch is alone (`pool.CONTEXT`, `pool.FAULT`). The body is an internal function that
+runs one program.
 """
 
 from __future__ import annotations
