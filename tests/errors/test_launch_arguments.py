@@ -167,3 +167,9 @@ def test_errors_leave_the_kernel_usable() -> None:
     x, out = arrays()
     copy[(1,)](x, out, 8, BLOCK=8)
     assert (out == x).all()
+
+
+def test_a_grid_that_is_missing():
+    source, target = arrays()
+    with pytest.raises(TypeError, match="the grid is None; 1 to 3 ints or a function"):
+        copy[None](source, target, 8, BLOCK=8)

@@ -173,6 +173,38 @@ def test_device_memory_is_copied_there_and_back():
     assert memory.tolist() == [0, 1, 2, 3, 1, 2, 3, 4]
 
 
+def test_every_python_float_is_an_fp32():
+    def kernel(out, value):
+        tl.static_assert(value.dtype == tl.float32)
+        tl.store(out, value)
+
+    for value, stored in ((1e300, np.inf), (1e-300, 0), (0.1, np.float32(0.1)), (np.float64(2), 2)):
+        out = np.full(1, 7.0)
+        InterpretedKernel(kernel)[(1,)](out, value)
+        assert out[0] == stored
+
+
+def test_a_tensor_that_only_says_where_its_memory_is():
+    class Wrapper(torch.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, function, kinds, args=(), kwargs=None):
+            raise AssertionError("nothing is computed")
+
+        def data_ptr(self):
+            return self.inner.data_ptr()
+
+    x = torch.arange(8)
+    launch(Wrapper(x), 8)
+    assert x.tolist() == list(range(1, 9))
+
+
 def test_numpy_numbers_are_scalars():
     found = Arguments().convert("n", np.int64(5))
     assert found.dtype == tl.int32 and found.value == 5

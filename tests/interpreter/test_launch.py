@@ -1,6 +1,7 @@
 """Launching interpreted kernels: grids, arguments, options, control flow."""
 
 import collections
+import linecache
 
 import numpy as np
 import pytest
@@ -39,11 +40,12 @@ def test_grid_forms():
         ((2,), 2),
         ([4], 4),
         (lambda meta: (meta["n"] // meta["BLOCK"],), 5),
+        ((np.array(2),), 2),
     ):
         out = np.zeros(8, np.int32)
         run(kernel, out, 10, BLOCK=2, grid=grid)
         assert out.tolist() == [count] * count + [0] * (8 - count)
-    for grid in ((), (1, 1, 1, 1), (1.5,), (-1,), "x"):
+    for grid in ((), (1, 1, 1, 1), (1.5,), (-1,), "x", None):
         with pytest.raises(ValueError, match="1 to 3 non-negative integers"):
             run(kernel, out, 10, BLOCK=2, grid=grid)
 
@@ -187,6 +189,20 @@ def test_a_launchs_number_of_warps():
     assert (out == 256).all()
     run(kernel, out)
     assert (out[:4] == 128).all() and (out[4:] == 256).all()
+
+
+def test_the_source_is_read_where_the_kernel_is_defined(tmp_path):
+    path = tmp_path / "defines.py"
+    text = "import tritium.language as tl\n\ndef kernel(out):\n    tl.store(out, 3)\n"
+    path.write_text(text)
+    scope = {}
+    exec(compile(text, str(path), "exec"), scope)
+    kernel = InterpretedFunction(scope["kernel"])
+    path.unlink()
+    linecache.checkcache()
+    out = np.zeros(1, np.int32)
+    kernel[(1,)](out)
+    assert out[0] == 3
 
 
 def test_debug_switch(monkeypatch):

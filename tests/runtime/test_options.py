@@ -9,6 +9,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tritium.runtime.interpreted import InterpretedFunction
 
 
 @pytest.fixture
@@ -25,7 +26,8 @@ FOREIGN = {
     "num_warps": 8, "num_stages": 4, "num_ctas": 1, "waves_per_eu": 2, "matrix_instr_nonkdim": 16,
     "kpack": 1, "enable_fp_fusion": False, "maxnreg": 128, "launch_pdl": True, "ptx_version": 80,
     "launch_cooperative_grid": False, "schedule_hint": "none",
-    "extern_libs": {"a": "/nowhere/a.bc"}, "cluster_dims": [1, 1, 1],
+    "extern_libs": {"a": "/nowhere/a.bc"}, "cluster_dims": [1, 1, 1], "allow_flush_denorm": True,
+    "num_consumer_groups": 2, "num_buffers_warp_spec": 2, "reg_dec_producer": 40,
 }  # fmt: skip
 
 
@@ -34,6 +36,8 @@ def test_options_of_other_backends(kernel: Any, name: str) -> None:
     out = np.zeros(1, np.int32)
     kernel[(1,)](out, 3, **{name: FOREIGN[name]})
     assert out[0] == 3
+    InterpretedFunction(kernel.fn)[(1,)](out, 4, **{name: FOREIGN[name]})
+    assert out[0] == 4
 
 
 def test_options_are_in_the_metadata(kernel: Any) -> None:

@@ -120,6 +120,19 @@ class BaseBackend(ABC):
         return "D" if kwargs.get("align") and arg.data_ptr() % 16 == 0 else ""
 
 
+LAUNCH_OPTIONS = frozenset({
+    "num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "ptx_version", "ptx_options",
+    "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "extern_libs",
+    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "allow_flush_denorm",
+    "debug", "sanitize_overflow", "arch", "warp_size", "instrumentation_mode", "backend_name",
+    "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "default_dot_input_precision",
+    "allowed_dot_input_precisions", "max_num_imprecise_acc_default", "minRegAutoWS",
+    "maxRegAutoWS", "pingpongAutoWS", "allow_fp8e4nv", "num_buffers_warp_spec",
+    "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer",
+})  # fmt: skip
+"""Options of some backend or release; each backend takes those that it knows."""
+
+
 def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Values for the fields of a frozen options class from a launch's keywords.
 

@@ -99,6 +99,7 @@ class JITCallable:
     def __init__(self, fn: Callable[..., Any]):
         self.fn = fn
         self._unsafe_src_changed = False
+        self._lines: list[str] = []
         self._hash: str | None = None
         self.noinline = False
         self.must_use_result: str | bool = getattr(fn, "must_use_result", False)
@@ -121,6 +122,7 @@ class JITCallable:
                 "@jit functions should be defined in a Python file "
                 "(or have their source registered with linecache)"
             ) from error
+        self._lines = lines
         source = textwrap.dedent("".join(lines))
         start = re.search(r"^def\s+\w+\s*\(", source, re.MULTILINE)
         if start is None:
@@ -144,7 +146,8 @@ class JITCallable:
     @property
     def raw_src(self) -> list[str]:
         """The source's lines, decorators included."""
-        return inspect.getsourcelines(self.fn)[0]
+        self._source  # noqa: B018  (reads them)
+        return self._lines
 
     @cached_property
     def params(self) -> list[KernelParam]:
@@ -265,7 +268,7 @@ def _by_name(module: str, name: str) -> Any:
     """The kernel function below the decorators of what has this name; None if there is none."""
     try:
         found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, ValueError):  # of a module without a name
         return None
     while not isinstance(found, JITCallable) and hasattr(found, "fn"):
         found = found.fn

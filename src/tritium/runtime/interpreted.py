@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
     def __init__(self, fn: Callable[..., Any], debug: bool | None = None):
         super().__init__(fn)
         self.debug = debug
+        with suppress(ValueError):  # said when the source is needed
+            self._source  # noqa: B018  (the file may be gone when it is launched)
         self.pre_run_hooks: list[Callable[..., Any]] = []
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast, overload
 
 from tritium import knobs
 from tritium.backends.active import driver
-from tritium.backends.base import BaseBackend, make_backend
+from tritium.backends.base import LAUNCH_OPTIONS, BaseBackend, make_backend
 from tritium.compiler import ASTSource, CompiledKernel, compile
 from tritium.language.constexpr import ConstexprFunction, constexpr_function, unwrap
 from tritium.language.function import JITCallable, KernelParam
@@ -170,7 +170,10 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def __getitem__(self, grid: Grid) -> Any:
         """The launcher for a grid: a tuple of 1 to 3 ints, or a function of the arguments."""
-        return MethodType(self._launch, grid)
+        try:
+            return MethodType(self._launch, grid)
+        except TypeError:
+            raise TypeError("the grid is None; 1 to 3 ints or a function are required") from None
 
     def _launch_by_run(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         return self.run(*args, grid=grid, warmup=False, **kwargs)
@@ -338,7 +341,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
     def _check_options(self, backend: Any, options: Mapping[str, Any]) -> None:
         known = backend.parse_options({}).__dict__
         for name in options:
-            if name not in known and name not in _FOREIGN_OPTIONS:
+            if name not in known and name not in LAUNCH_OPTIONS:
                 raise KeyError(f"Keyword argument {name} was specified but unrecognised")
 
     def preload(self, specialization_data: str) -> CompiledKernel:
@@ -381,18 +384,6 @@ _ABSENT = object()
 
 _PRIVATE = frozenset({"_launch", "_teacher", "used_global_vals", "_hash"})
 """Attributes whose values the native launcher does not rely on, or watches itself."""
-
-
-_FOREIGN_OPTIONS = frozenset({
-    "num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "ptx_version", "ptx_options",
-    "ir_override", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl", "extern_libs",
-    "waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint", "allow_flush_denorm",
-    "debug", "sanitize_overflow", "arch", "warp_size", "instrumentation_mode", "backend_name",
-    "supported_fp8_dtypes", "deprecated_fp8_dot_operand_dtypes", "default_dot_input_precision",
-    "allowed_dot_input_precisions", "max_num_imprecise_acc_default", "minRegAutoWS",
-    "maxRegAutoWS", "pingpongAutoWS",
-})  # fmt: skip
-"""Options of some backend; each backend takes those that it knows."""
 
 
 def _equal(left: Any, right: Any) -> bool:

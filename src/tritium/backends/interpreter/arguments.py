@@ -124,7 +124,9 @@ class Arguments:
 
     @staticmethod
     def _scalar(value: Any, type_name: str) -> tensor:
-        type = str_to_ty(type_name) if type_name else python_type(value)
+        # In a signature every Python float is an fp32.
+        found = tl_types.float32 if _is(value, float) else python_type(value)
+        type = str_to_ty(type_name) if type_name else found
         assert isinstance(type, dtype)
         ir_type = type.to_ir()
         storage = numpy_dtype(ir_type)
@@ -162,8 +164,12 @@ class Arguments:
         if not hasattr(source, "untyped_storage"):
             self.unknown_memory = True
             return self._pointer(value.data_ptr(), element, const)
-        storage = source.untyped_storage()
-        offset = value.data_ptr() - storage.data_ptr()
+        storage, address = source.untyped_storage(), value.data_ptr()
+        try:
+            offset = address - storage.data_ptr()
+        except RuntimeError:  # a subclass that says itself where its memory is
+            self.unknown_memory = True
+            return self._pointer(address, element, const)
         if source.device.type != "cpu":
             storage = self._copied(storage)
         start, size = storage.data_ptr(), storage.nbytes()

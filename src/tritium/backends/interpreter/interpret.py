@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ast
 import bdb
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tritium import knobs
+from tritium.backends.base import LAUNCH_OPTIONS
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
@@ -27,45 +29,7 @@ from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.function import JITCallable
 
-OPTIONS = frozenset(
-    [
-        "num_warps",
-        "num_stages",
-        "num_ctas",
-        "warp_size",
-        "maxnreg",
-        "enable_fp_fusion",
-        "waves_per_eu",
-        "kpack",
-        "matrix_instr_nonkdim",
-        "launch_pdl",
-        "launch_cooperative_grid",
-        "debug",
-        "sanitize_overflow",
-        "extern_libs",
-        "allow_fp8e4nv",
-        "cluster_dims",
-        "num_buffers_warp_spec",
-        "num_consumer_groups",
-        "reg_dec_producer",
-        "reg_inc_consumer",
-        "schedule_hint",
-        "ir_override",
-        "stream",
-        "device",
-        "grid",
-        "warmup",
-        "backend_name",
-        "allowed_dot_input_precisions",
-        "default_dot_input_precision",
-        "ptx_version",
-        "ptx_options",
-        "arch",
-        "instrumentation_mode",
-        "max_num_imprecise_acc_default",
-        "supported_fp8_dtypes",
-    ]
-)
+OPTIONS = LAUNCH_OPTIONS | {"stream", "device", "grid", "warmup"}
 """Launch options of any backend; all but `debug` and `sanitize_overflow` mean nothing here."""
 
 
@@ -173,13 +137,13 @@ class InterpretedKernel:
     def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:
         if callable(grid):
             grid = grid(dict(given))
-        sizes = as_tuple(grid)
-        valid = 1 <= len(sizes) <= 3 and all(
-            isinstance(n, (int, np.integer)) and n >= 0 for n in sizes
-        )
-        if not valid:
+        try:
+            sizes = [operator.index(n) for n in as_tuple(grid)]
+        except TypeError:
+            sizes = []
+        if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
             raise ValueError(f"grid is {grid!r}; 1 to 3 non-negative integers are required")
-        x, y, z = (*(int(n) for n in sizes), 1, 1)[:3]
+        x, y, z = (*sizes, 1, 1)[:3]
         return x, y, z
 
     def _target(self, kwargs: Mapping[str, Any]) -> TargetFeatures:
