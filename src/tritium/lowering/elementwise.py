@@ -27,7 +27,6 @@ DIVISIONS: dict[type[Op], str] = {
 
 FLOAT_BINARY: dict[type[Op], str] = {
     arith.AddFOp: "fadd", arith.SubFOp: "fsub", arith.MulFOp: "fmul", arith.DivFOp: "fdiv",
-    arith.RemFOp: "frem",
 }  # fmt: skip
 
 MIN_MAX: dict[type[Op], str] = {

@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tritium.backends.cpu.lower.blocks import blocked
-from tritium.backends.cpu.lower.types import memory_bytes, memory_type, value_type
+from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Value, const, lanes, mangle, vector
+from tritium.lowering.types import memory_bytes
 
 if TYPE_CHECKING:
     from tritium.backends.cpu.lower.emitter import Emitter

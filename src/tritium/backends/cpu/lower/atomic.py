@@ -17,11 +17,12 @@ from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise import in_float
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.types import memory_bytes, value_type
+from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.lowering.llvm import FLOAT_TYPES, Value, const
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
 
 ORDER = {

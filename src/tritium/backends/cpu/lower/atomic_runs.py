@@ -32,10 +32,11 @@ from tritium.backends.cpu.lower.atomic import (
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.shape_choice import Shape
-from tritium.backends.cpu.lower.types import memory_bytes, value_type
+from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.lowering.llvm import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
+from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16

@@ -20,12 +20,13 @@ from tritium.backends.cpu.lower.context import ALONE, Context
 from tritium.backends.cpu.lower.copies import inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.shape_choice import Shape
-from tritium.backends.cpu.lower.types import memory_bytes, value_type
+from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
 from tritium.backends.cpu.lower.versions import either
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.lowering.llvm import FLOAT_TYPES, Value, const, vector
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
 
 _SLOTS = 256

@@ -14,6 +14,7 @@ from functools import partial
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import value_type
 from tritium.ir import types as ir
+from tritium.lowering import elementwise as table
 from tritium.lowering.llvm import Value, const, lanes, scalar, vector
 from tritium.lowering.registry import lowers
 from tritium.lowering.vmath import call
@@ -50,17 +51,14 @@ def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
     return rule
 
 
-for _op, _opcode in (
-    (arith.AddIOp, "add"), (arith.SubIOp, "sub"), (arith.MulIOp, "mul"),
-    (arith.AndIOp, "and"), (arith.OrIOp, "or"), (arith.XOrIOp, "xor"),
-):  # fmt: skip
+for _op, _opcode in table.BINARY.items():
     lowers("cpu", _op)(_binary(_opcode))
 
 
-@lowers("cpu", arith.ShLIOp, arith.ShRUIOp, arith.ShRSIOp)
+@lowers("cpu", *table.SHIFTS)
 def shift(c: Context, op: Op, a: Value, b: Value) -> Value:
     """Shifts by the width or more are defined here as in `evaluate`, not poison."""
-    opcode = {"arith.shli": "shl", "arith.shrui": "lshr", "arith.shrsi": "ashr"}[op.name]
+    opcode = table.SHIFTS[type(op)]
     bits = int(scalar(a.type)[1:])
     known = _splat_number(b)
     if known is not None and 0 <= known < bits:
@@ -83,20 +81,17 @@ def _splat_number(value: Value) -> int | None:
 
 @lowers("cpu", arith.MinSIOp, arith.MinUIOp, arith.MaxSIOp, arith.MaxUIOp)
 def int_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
-    kind = op.name.removeprefix("arith.")
-    name = {"minsi": "smin", "minui": "umin", "maxsi": "smax", "maxui": "umax"}[kind]
-    return c.f.intrinsic(name, a, b)
+    return c.f.intrinsic(table.MIN_MAX[type(op)], a, b)
 
 
-@lowers("cpu", arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp)
+@lowers("cpu", *table.DIVISIONS)
 def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     """Integer division; by zero it gives zero (the processor would trap)."""
-    kind = op.name.removeprefix("arith.")
-    signed, remainder = kind.endswith("si"), kind.startswith("rem")
+    opcode = table.DIVISIONS[type(op)]
+    signed, remainder = opcode.startswith("s"), opcode.endswith("rem")
     known = _splat_number(b)
     if known is not None and known not in (0, -1):
-        return c.f.op({"divsi": "sdiv", "divui": "udiv", "remsi": "srem", "remui": "urem"}[kind],
-                      a, b)  # fmt: skip
+        return c.f.op(opcode, a, b)
     f, zero = c.f, const(b.type, 0)
     undefined = f.icmp("eq", b, zero)
     safe = f.select(undefined, const(b.type, 1), b)
@@ -172,9 +167,7 @@ def _float_binary(opcode: str) -> Callable[..., Value]:
     return rule
 
 
-for _op, _opcode in (
-    (arith.AddFOp, "fadd"), (arith.SubFOp, "fsub"), (arith.MulFOp, "fmul"), (arith.DivFOp, "fdiv"),
-):  # fmt: skip
+for _op, _opcode in table.FLOAT_BINARY.items():
     lowers("cpu", _op)(_float_binary(_opcode))
 
 
@@ -186,10 +179,7 @@ def remainder(c: Context, op: Op, a: Value, b: Value) -> Value:
 @lowers("cpu", arith.MinimumFOp, arith.MaximumFOp, arith.MinNumFOp, arith.MaxNumFOp)
 def float_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
     """min and max: with NaN as either the result (minimum) or as absent (minnum)."""
-    kind = op.name.removeprefix("arith.")
-    name = {"minimumf": "minimum", "maximumf": "maximum", "minnumf": "minnum",
-            "maxnumf": "maxnum"}[kind]  # fmt: skip
-    return in_float(c, (a, b), partial(c.f.intrinsic, name))
+    return in_float(c, (a, b), partial(c.f.intrinsic, table.MIN_MAX[type(op)]))
 
 
 @lowers("cpu", arith.NegFOp)
@@ -235,9 +225,7 @@ def _cast(opcode: str) -> Callable[..., Value]:
     return rule
 
 
-for _op, _opcode in (
-    (arith.ExtSIOp, "sext"), (arith.ExtUIOp, "zext"), (arith.TruncIOp, "trunc"),
-):  # fmt: skip
+for _op, _opcode in table.CASTS.items():
     lowers("cpu", _op)(_cast(_opcode))
 
 

@@ -23,12 +23,12 @@ from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.scan import lower_scan
 from tritium.backends.cpu.lower.shape_choice import Shape, choose
 from tritium.backends.cpu.lower.streaming import Lines, write_lines
-from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.lower.versions import either, lower_versions, scalar_results
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
+from tritium.lowering.types import memory_bytes
 
 
 def lower_nest(context: Context, nest: Nest) -> None:

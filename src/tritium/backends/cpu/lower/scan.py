@@ -9,10 +9,10 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.reduce import combine_region
-from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.lowering.llvm import Value, const, lanes
+from tritium.lowering.types import memory_bytes
 
 
 def lower_scan(c: Context, nest: Nest) -> None:

@@ -11,11 +11,12 @@ from tritium.backends.cpu.lower.access import load
 from tritium.backends.cpu.lower.blocks import blocked
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.linear import known
-from tritium.backends.cpu.lower.types import memory_bytes, value_type
+from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, vector
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import (

@@ -8,12 +8,13 @@ from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.shape import unflatten
-from tritium.backends.cpu.lower.types import memory_bytes, memory_type
+from tritium.backends.cpu.lower.types import memory_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Special
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.reduction import MapElementwiseOp
 from tritium.ops.ttir.shape import HistogramOp
 

@@ -18,12 +18,12 @@ from tritium.backends.cpu.lower.emitter import ALIGNABLE, Emitter
 from tritium.backends.cpu.lower.reach import computed
 from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.steps import Steps
-from tritium.backends.cpu.lower.types import memory_bytes
 from tritium.backends.cpu.lower.values import Index, Kind
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, const_vector
+from tritium.lowering.types import memory_bytes
 
 _MOVING = frozenset({"tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat", "tt.gather"})
 

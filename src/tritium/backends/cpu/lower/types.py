@@ -5,22 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from tritium.ir import types as ir
-
-_VALUES: dict[ir.Type, str] = {
-    ir.f16: "half", ir.bf16: "bfloat", ir.f32: "float", ir.f64: "double",
-    ir.f8e5m2: "i8", ir.f8e4m3fn: "i8", ir.f8e4m3fnuz: "i8", ir.f8e5m2fnuz: "i8",
-}  # fmt: skip
+from tritium.lowering.types import number_type, stored_type
 
 
 @lru_cache(maxsize=512)
 def value_type(type: ir.Type) -> str:
-    """The LLVM type of one element in a register; fp8 is carried as its bits."""
+    """The LLVM type of one element in a register."""
     element = ir.element_type(type)
-    if isinstance(element, ir.PointerType):
-        return "ptr"
-    if isinstance(element, ir.IntegerType):
-        return f"i{element.width.data}"
-    known = _VALUES.get(element)
+    known = "ptr" if isinstance(element, ir.PointerType) else number_type(element)
     if known is None:
         raise NotImplementedError(f"the CPU backend has no values of type {type}")
     return known
@@ -28,12 +20,5 @@ def value_type(type: ir.Type) -> str:
 
 @lru_cache(maxsize=512)
 def memory_type(type: ir.Type) -> str:
-    """The LLVM type of one element in memory: a byte for i1."""
-    held = value_type(type)
-    return "i8" if held == "i1" else held
-
-
-@lru_cache(maxsize=512)
-def memory_bytes(type: ir.Type) -> int:
-    """Bytes of one element in memory."""
-    return max(1, ir.bit_width(type) // 8)
+    """The LLVM type of one element in memory."""
+    return stored_type(value_type(type))

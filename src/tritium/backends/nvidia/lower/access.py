@@ -10,12 +10,13 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.context import Context, bits_of, layout_of
-from tritium.backends.nvidia.lower.types import memory_bytes, memory_type, value_type
+from tritium.backends.nvidia.lower.types import memory_type, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 from tritium.ops.ttir import CacheModifier, EvictionPolicy
 

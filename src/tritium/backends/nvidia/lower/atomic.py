@@ -13,12 +13,13 @@ from typing import Any
 from tritium.backends.nvidia.lower.access import distinct_registers, load_remote, store_words
 from tritium.backends.nvidia.lower.context import Context, Tile, bits_of, layout_of
 from tritium.backends.nvidia.lower.gather import offsets, row_major
-from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, value_type
+from tritium.backends.nvidia.lower.types import SHARED, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, WARP
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 from tritium.ops.gpu import BarrierOp
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic

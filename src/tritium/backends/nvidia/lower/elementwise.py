@@ -13,12 +13,13 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.context import UNUSED, Context, layout_of
-from tritium.backends.nvidia.lower.types import memory_bytes, memory_type, value_type
+from tritium.backends.nvidia.lower.types import memory_type, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.lowering import elementwise as table
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers, rules
+from tritium.lowering.types import memory_bytes
 from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
 

@@ -19,11 +19,12 @@ from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
 from tritium.backends.nvidia.lower.shared import memory_layout, read
 from tritium.backends.nvidia.lower.slabs import outer_bits, slab_depth
-from tritium.backends.nvidia.lower.types import memory_bytes, memory_type, value_type
+from tritium.backends.nvidia.lower.types import memory_type, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.lowering.llvm import Module, Value
+from tritium.lowering.types import memory_bytes
 
 Elements = dict[tuple[int, ...], Value]
 """A thread's elements of an operand by their coordinates in the first thread."""

@@ -13,12 +13,13 @@ from tritium.backends.nvidia.lower.access import (
     to_memory,
 )
 from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type, value_type
+from tritium.backends.nvidia.lower.types import SHARED, memory_type, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 
 NVIDIA = "nvidia"

@@ -14,12 +14,13 @@ from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.control import inline
 from tritium.backends.nvidia.lower.reduce import Split, split_axis
 from tritium.backends.nvidia.lower.shuffles import shuffle
-from tritium.backends.nvidia.lower.types import SHARED, memory_bytes, memory_type
+from tritium.backends.nvidia.lower.types import SHARED, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 
 NVIDIA = "nvidia"

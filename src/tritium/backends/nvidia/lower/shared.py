@@ -22,7 +22,7 @@ from tritium.backends.nvidia.lower.context import Context, Memory, Tile, bits_of
 from tritium.backends.nvidia.lower.shape import in_thread, moved_registers
 from tritium.backends.nvidia.lower.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.backends.nvidia.lower.slabs import feeds_slabs
-from tritium.backends.nvidia.lower.types import memory_bytes, memory_type
+from tritium.backends.nvidia.lower.types import memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts import fragments
 from tritium.ir.layouts.conversion import Conversion, plan, through_memory
@@ -31,6 +31,7 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.swizzle import place_of, run_bits
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
 
 NVIDIA = "nvidia"

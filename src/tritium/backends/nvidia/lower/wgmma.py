@@ -13,12 +13,12 @@ from tritium.backends.nvidia.lower.allocation import is_memory
 from tritium.backends.nvidia.lower.context import Context, Memory, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
 from tritium.backends.nvidia.lower.shared import memory_layout
-from tritium.backends.nvidia.lower.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
+from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
 
 NVIDIA = "nvidia"

@@ -1,0 +1,30 @@
+"""LLVM types of numbers, in registers and in memory, which are the same on every target."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tritium.ir import types as ir
+
+_FLOATS: dict[ir.Type, str] = {
+    ir.f16: "half", ir.bf16: "bfloat", ir.f32: "float", ir.f64: "double",
+    ir.f8e5m2: "i8", ir.f8e4m3fn: "i8", ir.f8e4m3fnuz: "i8", ir.f8e5m2fnuz: "i8",
+}  # fmt: skip
+
+
+def number_type(element: ir.Type) -> str | None:
+    """The LLVM type of a number in a register; fp8 is carried as its bits. None for others."""
+    if isinstance(element, ir.IntegerType):
+        return f"i{element.width.data}"
+    return _FLOATS.get(element)
+
+
+def stored_type(held: str) -> str:
+    """The LLVM type in memory of what is `held` in a register: a byte for i1."""
+    return "i8" if held == "i1" else held
+
+
+@lru_cache(maxsize=512)
+def memory_bytes(type: ir.Type) -> int:
+    """Bytes of one element in memory."""
+    return max(1, ir.bit_width(type) // 8)
