@@ -1,5 +1,7 @@
 """Conversions between every two dtypes: all codes of the small formats, edges of the large."""
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -169,3 +171,15 @@ def test_the_table_of_values_is_sound():
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(round_to(values, "float16"), values.astype(np.float16))
     assert float(round_to(odd_float(2**60 + 2**36 + 1), "float32")) == 2.0**60 + 2.0**37
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the processor's way")
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_what_does_not_fit_an_integer(name):
+    """NaN and too large numbers: undefined, but alike in both ways, and as NumPy has it."""
+    with np.errstate(all="ignore"):
+        x = np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 1e20, 2.0**31, -2.0**31]).astype(name)
+        batch = Batch({"x": x})
+        for integer in (np.int32, np.int64):
+            batch.add(f"x.to(tl.{integer.__name__})", integer.__name__, x.astype(integer))
+    batch.run()

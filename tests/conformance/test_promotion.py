@@ -5,12 +5,14 @@ import operator
 import numpy as np
 import pytest
 
+import tritium.language as tl
 from tests.conformance.support import (
     DTYPES,
     FLOATS,
     INTEGERS,
     NUMBERS,
     SIGNED,
+    WAYS,
     Batch,
     is_float,
     promoted,
@@ -230,3 +232,51 @@ def test_join_and_cat_of_integers_that_differ_in_sign():
     batch.add("tl.join(u, i)", "uint16", np.uint16([[65535, 65535], [7, 2]]))
     batch.add("tl.cat(u, i)", "uint16", np.uint16([65535, 7, 65535, 2]))
     batch.run()
+
+
+def assigned_numbers(h, i, u, f, n):
+    """Numbers assigned to names are no weak ones, wherever they come from."""
+    j = tl.arange(0, 4)
+    x, y, z = tl.load(h + j), tl.load(i + j), tl.load(u + j)
+    scale = 0.1
+    weak: tl.constexpr = scale
+    large, down = 300, -1
+    pair = (0.1, 2)
+    twice = scale * 2
+    steps = 0
+    steps += -7
+    tl.static_assert((x * scale).dtype == tl.float32)
+    tl.static_assert((x * weak).dtype == tl.float16)
+    tl.static_assert((x * pair[0]).dtype == tl.float32)
+    tl.static_assert((x * twice).dtype == tl.float32)
+    tl.static_assert((x * -twice).dtype == tl.float32)
+    tl.static_assert((y + large).dtype == tl.int32)
+    tl.static_assert((z + down).dtype == tl.int32)
+    tl.static_assert(tl.where(x > 0, x, scale).dtype == tl.float32)
+    for k in tl.static_range(1):
+        tl.static_assert((y + k).dtype == tl.int8)
+        kept = k
+        tl.static_assert((y + kept).dtype == tl.int32)
+    tl.store(f + j, x * scale)
+    tl.store(f + 4 + j, x * weak)
+    tl.store(n + j, y + large)
+    tl.store(n + 4 + j, z + down)
+    # As scalar tensors divide: toward zero.
+    tl.store(n + 8, steps // 2)
+    tl.store(n + 9, steps % 4)
+    tl.store(n + 10, -7 // 2)
+    four = 4
+    tl.store(n + 11 + tl.arange(0, four), four)  # still known at compile time
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_assigned_numbers(way):
+    h, i = np.float16([0.1, 3, -5, 1e4]), np.int8([-128, -1, 3, 127])
+    u = np.uint8([0, 1, 200, 255])
+    f, n = np.zeros(8, np.float32), np.zeros(15, np.int32)
+    WAYS[way](assigned_numbers)[(1,)](h, i, u, f, n)
+    np.testing.assert_array_equal(f[:4], h.astype(np.float32) * np.float32(0.1))
+    np.testing.assert_array_equal(f[4:], h * np.float16(0.1))
+    np.testing.assert_array_equal(n[:4], i.astype(np.int32) + 300)
+    np.testing.assert_array_equal(n[4:8], u.astype(np.int32) - 1)
+    assert n[8:].tolist() == [-3, -3, -4, 4, 4, 4, 4]

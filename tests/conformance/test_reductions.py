@@ -100,7 +100,7 @@ def test_reductions_of_booleans():
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
 def test_nan_in_reductions(name):
-    """Largest and smallest pass over NaN; sums keep it."""
+    """Largest and smallest pass over NaN, with an index they are NaN as in NumPy; sums keep it."""
     x = np.array([[1, np.nan, 3, -2], [np.nan] * 4, [np.inf, -np.inf, 0, np.nan]]).astype(name)
     x = np.concatenate([x, x[:1]])
     batch = Batch({"x": x})
@@ -108,6 +108,23 @@ def test_nan_in_reductions(name):
     batch.add("tl.max(x, 1)", order, [3, np.nan, np.inf, 3])
     batch.add("tl.min(x, 1)", order, [-2, np.nan, -np.inf, -2])
     batch.add("tl.sum(x, 1)", name, np.full(4, np.nan))
+    batch.add("tl.argmax(x, 1)", "int32", np.argmax(x, 1))
+    batch.add("tl.argmin(x, 1)", "int32", np.argmin(x, 1))
+    batch.add("tl.max(x, 1, return_indices=True)[0]", name, np.max(x, 1))
+    batch.add("tl.min(x, 1, return_indices=True)[1]", "int32", np.argmin(x, 1))
+    batch.run()
+
+
+@pytest.mark.parametrize("size", [8, 64, 256])
+def test_nan_wins_wherever_it_is(size):
+    rng = np.random.default_rng(size)
+    x = rng.integers(-3, 3, (16, size)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    batch = Batch({"x": x})
+    batch.add("tl.argmax(x, 1)", "int32", np.argmax(x, 1))
+    batch.add("tl.argmin(x, 0)", "int32", np.argmin(x, 0))
+    unordered = "tl.min(x, 1, return_indices=True, return_indices_tie_break_left=False)"
+    batch.add(f"{unordered}[0]", "float32", np.min(x, 1))
     batch.run()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tritium import language as tl
 from tritium.frontend.expressions import Expressions
 from tritium.frontend.scope import is_mutable
-from tritium.frontend.values import is_dynamic, unpacked, wrap
+from tritium.frontend.values import assigned, declared, is_dynamic, unpacked, wrap
 from tritium.language.constexpr import constexpr, unwrap
 
 HINTS = {
@@ -92,10 +92,10 @@ class Statements(Expressions):
         target = node.targets[0]
         if len(node.targets) == 1 and isinstance(target, ast.Name):
             with self.builder.naming(target.id):
-                value = self.visit(node.value)
+                value = assigned(self.visit(node.value))
             self.bind(target, value)
             return
-        value = self.visit(node.value)
+        value = assigned(self.visit(node.value))
         for target in node.targets:
             self.bind(target, value)
 
@@ -115,7 +115,9 @@ class Statements(Expressions):
                 )
             if is_dynamic(value):
                 raise self.error(node, f"{name} is declared constexpr; its value {value!r} is not")
-            value = value if isinstance(value, constexpr) else constexpr(unwrap(value))
+            value = declared(value)
+        else:
+            value = assigned(value)
         self.bind(node.target, value)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -128,7 +130,7 @@ class Statements(Expressions):
         else:
             with self.builder.naming(name):
                 value = self.binary(node.op, self.visit(load), self.visit(node.value), node)
-        self.bind(node.target, value)
+        self.bind(node.target, assigned(value))
 
     @staticmethod
     def _as_load(target: ast.expr) -> ast.expr:

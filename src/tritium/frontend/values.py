@@ -8,7 +8,7 @@ from typing import Any
 from tritium import language as tl
 from tritium.language.base import base_type, base_value, is_sequence
 from tritium.language.casts import constant, to_tensor
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.constexpr import as_assigned, constexpr, unassigned, unwrap
 from tritium.language.tuples import tuple_type, type_of
 from tritium.language.types import dtype
 
@@ -25,6 +25,23 @@ def wrap(value: Any) -> Any:
         names = getattr(value, "_fields", None)
         return tl.tuple(wrapped, tuple_type(map(type_of, wrapped), names))
     return value
+
+
+def assigned(value: Any) -> Any:
+    """A value as an assignment to a plain name leaves it: compile-time numbers in it are not weak
+    any more (see `AssignedInt`)."""
+    value = wrap(value)
+    if is_number(value):
+        return constexpr(as_assigned(value.value))
+    if isinstance(value, tl.tuple) and any(isinstance(v, constexpr) for v in value.values):
+        values = [assigned(v) for v in value.values]
+        return tl.tuple(values, tuple_type(map(type_of, values), value.type.fields))
+    return value
+
+
+def declared(value: Any) -> constexpr:
+    """A compile-time value as one declared `tl.constexpr`: a number is weak."""
+    return constexpr(unassigned(unwrap(value)))
 
 
 def is_dynamic(value: Any) -> bool:
@@ -119,7 +136,7 @@ def ir_types(types: Sequence[base_type]) -> list[Any]:
 
 def identical(left: Any, right: Any) -> bool:
     """`left is right`: for compile-time values whether they are equal and of one type."""
-    left, right = unwrap(left), unwrap(right)
+    left, right = unassigned(unwrap(left)), unassigned(unwrap(right))
     if isinstance(left, base_value) or isinstance(right, base_value):
         return left is right
     return left is right or (type(left) is type(right) and bool(left == right))

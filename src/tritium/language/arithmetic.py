@@ -2,8 +2,9 @@
 
 Functions here take tensors or Python numbers (already unwrapped from constexpr). Between tensors
 types promote much as in C. In arithmetic a Python number is weak and takes the tensor's type; one
-that is compared, or is one of two extremes, has the type that it has by itself: `x < 300` compares
-an int8 `x` in int32, and `x > 0.1` a float16 one in float32, as in the reference.
+that is compared, is one of two extremes, or was assigned to a name (`AssignedInt`), has the type
+that it has by itself: `x < 300` compares an int8 `x` in int32, and `x > 0.1` a float16 one in
+float32, as in the reference.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tritium.language.casts import (
     python_type,
     to_tensor,
 )
+from tritium.language.constexpr import is_assigned
 from tritium.language.emitter import emit
 from tritium.language.tensor import tensor
 from tritium.language.types import (
@@ -145,10 +147,8 @@ def _check_pointer(a: dtype, b: dtype, allowed: bool) -> None:
         raise incompatible(a, b)
 
 
-def _check_scalar_fits(value: Operand, type: dtype) -> None:
-    """A Python number must be representable in the type that it is converted to."""
-    if not is_number(value):
-        return
+def _check_scalar_fits(value: Any, type: dtype) -> None:
+    """A weak number must be representable in the type that it is converted to."""
     if type.is_int_unsigned() and value < 0:
         raise ValueError(
             f"Cannot perform a binary operation between an unsigned tensor ({type}) and a negative "
@@ -172,6 +172,7 @@ def binary_operands(
     """Both operands as tensors of one shape and one type; Python numbers are `weak` or not."""
     lhs, rhs = plain(lhs), plain(rhs)
     numbers = is_number(lhs), is_number(rhs)
+    weak_left, weak_right = (weak and is_number(v) and not is_assigned(v) for v in (lhs, rhs))
     a = lhs if numbers[0] else to_tensor(lhs)
     b = rhs if numbers[1] else to_tensor(rhs)
     left = python_type(lhs) if numbers[0] else a.dtype
@@ -179,9 +180,10 @@ def binary_operands(
     _check_pointer(left, right, lhs_pointer)
     _check_pointer(right, left, rhs_pointer)
     if not left.is_ptr() and not right.is_ptr():
-        left = right = promote(left, weak and numbers[0], right, weak and numbers[1], divides)
-        if weak:
+        left = right = promote(left, weak_left, right, weak_right, divides)
+        if weak_left:
             _check_scalar_fits(lhs, left)
+        if weak_right:
             _check_scalar_fits(rhs, left)
     shapes = [() if n else v.type.shape for v, n in zip((a, b), numbers, strict=True)]
     return broadcast_values(as_element(a, left, shapes[1]), as_element(b, right, shapes[0]))

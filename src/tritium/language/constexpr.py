@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 import re
 import textwrap
@@ -17,6 +18,69 @@ from typing import Any
 
 from tritium.ir.types import Type
 from tritium.language.base import base_type, base_value, class_of, is_sequence, mark_builtin
+
+
+class AssignedInt(int):
+    """An integer that a kernel assigned to a plain name (not one declared `tl.constexpr`).
+
+    In the reference such a name is a scalar tensor. Here its value stays known at compile time,
+    but beside a tensor it has the dtype that it has by itself, as that scalar has: it is not weak.
+    """
+
+
+class AssignedFloat(float):
+    """The same of a float."""
+
+
+_ASSIGNED = (AssignedInt, AssignedFloat)
+
+
+def is_assigned(value: Any) -> bool:
+    """Whether it is a number that a kernel assigned to a name, or was computed from one."""
+    return isinstance(value, _ASSIGNED)
+
+
+def as_assigned(value: Any) -> Any:
+    """A number as one that a kernel assigned to a name; other values (bools too) as they are."""
+    if isinstance(value, (bool, *_ASSIGNED)):
+        return value
+    if isinstance(value, int):
+        return AssignedInt(value)
+    return AssignedFloat(value) if isinstance(value, float) else value
+
+
+def unassigned(value: Any) -> Any:
+    """The same number as Python's own."""
+    if isinstance(value, AssignedInt):
+        return int(value)
+    return float(value) if isinstance(value, AssignedFloat) else value
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    """`left // right` as a tensor computes it: of integers, toward zero."""
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return left // right
+
+
+def _rest(left: Any, right: Any) -> Any:
+    """`left % right` as a tensor computes it: with the sign of `left`."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right * _quotient(left, right)
+    return math.fmod(left, right)
+
+
+_AS_TENSORS: dict[Any, Callable[[Any, Any], Any]] = {
+    operator.floordiv: _quotient,
+    operator.mod: _rest,
+}
+
+
+def _computed(function: Callable[..., Any], *operands: Any) -> constexpr:
+    """An operator's result; what is computed from assigned numbers counts as assigned itself."""
+    if not any(map(is_assigned, operands)):
+        return constexpr(function(*operands))
+    return constexpr(as_assigned(_AS_TENSORS.get(function, function)(*operands)))
 
 
 def _identical(left: Any, right: Any) -> bool:
@@ -135,24 +199,24 @@ class constexpr(base_value):
     def _binary(self, function: Any, other: Any) -> Any:
         if isinstance(other, base_value) and not isinstance(other, constexpr):
             return NotImplemented
-        return constexpr(function(self.value, unwrap(other)))
+        return _computed(function, self.value, unwrap(other))
 
     def _reflected(self, function: Any, other: Any) -> Any:
         if isinstance(other, base_value) and not isinstance(other, constexpr):
             return NotImplemented
-        return constexpr(function(unwrap(other), self.value))
+        return _computed(function, unwrap(other), self.value)
 
     def __neg__(self) -> constexpr:
-        return constexpr(-self.value)
+        return _computed(operator.neg, self.value)
 
     def __pos__(self) -> constexpr:
-        return constexpr(+self.value)
+        return _computed(operator.pos, self.value)
 
     def __invert__(self) -> constexpr:
-        return constexpr(~self.value)
+        return _computed(operator.invert, self.value)
 
     def __abs__(self) -> constexpr:
-        return constexpr(abs(self.value))
+        return _computed(abs, self.value)
 
     def __add__(self, other: Any) -> Any:
         return self._binary(operator.add, other)

@@ -155,27 +155,46 @@ def _smaller(a, b):
     return core.minimum(a, b)
 
 
+# Which of two elements and their indices wins; NaN does, as in NumPy, so that the order in which a
+# reduction meets the elements does not matter.
+
+
+@device_function
+def _first(before, a, i, b, j):
+    """Whether `a` wins that is `before` b or as good as b and further left."""
+    left = before | ((a == b) & (i < j))
+    if a.dtype.is_floating():
+        left = left | ((a != a) & ((b == b) | (i < j)))
+    return left
+
+
+@device_function
+def _any(before, a):
+    """Whether `a` wins that is `before` the other, or NaN."""
+    return before | (a != a) if a.dtype.is_floating() else before
+
+
 @device_function
 def _larger_first(a, i, b, j):
-    left = (a > b) | ((a == b) & (i < j))
+    left = _first(a > b, a, i, b, j)
     return core.where(left, a, b), core.where(left, i, j)
 
 
 @device_function
 def _larger_any(a, i, b, j):
-    left = a > b
+    left = _any(a > b, a)
     return core.where(left, a, b), core.where(left, i, j)
 
 
 @device_function
 def _smaller_first(a, i, b, j):
-    left = (a < b) | ((a == b) & (i < j))
+    left = _first(a < b, a, i, b, j)
     return core.where(left, a, b), core.where(left, i, j)
 
 
 @device_function
 def _smaller_any(a, i, b, j):
-    left = a < b
+    left = _any(a < b, a)
     return core.where(left, a, b), core.where(left, i, j)
 
 

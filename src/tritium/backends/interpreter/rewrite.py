@@ -306,7 +306,7 @@ class _Rewriter(ast.NodeTransformer):
         for part in (part for target in node.targets for part in ast.walk(target)):
             if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
                 return self._refused(node, _NO_ITEM)
-        value = self.visit(node.value)
+        value = self._k("assigned", self.visit(node.value), at=node.value)
         node.targets = [self.visit(target) for target in node.targets]
         if not any(isinstance(t, (ast.Tuple, ast.List)) for t in node.targets):
             node.value = value
@@ -330,7 +330,12 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         if isinstance(node.target, ast.Subscript):
             return self._refused(node, _NO_ITEM)
-        return self.generic_visit(node)
+        if not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        name = _located(ast.Name(node.target.id, ast.Load()), node.target)
+        computed = _located(ast.BinOp(name, node.op, self.visit(node.value)), node)
+        value = self._k("assigned", computed, at=node)
+        return _located(ast.Assign([node.target], value), node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None or not isinstance(node.target, ast.Name):
@@ -338,6 +343,8 @@ class _Rewriter(ast.NodeTransformer):
         value, name = self.visit(node.value), node.target.id
         if is_constexpr_annotation(node.annotation):
             value = self._k("declared", ast.Constant(name), value, at=node)
+        else:
+            value = self._k("assigned", value, at=node)
         return _located(ast.Assign([node.target], value), node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:

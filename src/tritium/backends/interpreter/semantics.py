@@ -14,8 +14,10 @@ from tritium.errors import UnsupportedLanguageConstruct
 from tritium.frontend.python_calls import call_python, calls_directly
 from tritium.frontend.scope import BUILTINS, Scope, is_mutable
 from tritium.frontend.values import (
+    assigned,
     carriable,
     contains,
+    declared,
     formatted,
     identical,
     is_dynamic,
@@ -213,7 +215,12 @@ class Semantics:
             raise ValueError(f"{name} is already defined. constexpr cannot be reassigned.")
         if is_dynamic(value):
             raise ValueError(f"{name} is declared constexpr; its value {value!r} is not")
-        return value if isinstance(value, constexpr) else constexpr(unwrap(value))
+        return declared(value)
+
+    @staticmethod
+    def assigned(value: Any) -> Any:
+        """What an assignment to a plain name leaves there."""
+        return assigned(value)
 
     @staticmethod
     def mutable(owner: Any) -> Any:

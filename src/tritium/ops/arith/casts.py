@@ -167,6 +167,15 @@ class UIToFPOp(CastOp):
         return round_integer(unsigned(operand), ir.numpy_dtype(self.result_types[0]))
 
 
+def _truncated(operand: Any, bits: int) -> Any:
+    """Floats as integers of 32 bits (64, if so many are wanted), toward zero. What does not fit,
+    NaN too, gives the smallest integer, as NumPy's conversion and the processor's do on x86-64."""
+    wide = np.trunc(np.asarray(operand).astype(np.float64))
+    dtype, limit = (np.int64, 2.0**63) if bits == 64 else (np.int32, 2.0**31)
+    fits = (wide >= -limit) & (wide < limit)
+    return np.where(fits, wide, -limit).astype(dtype)
+
+
 class FPToSIOp(CastOp):
     """To a signed integer, toward zero; undefined where it does not fit."""
 
@@ -174,7 +183,7 @@ class FPToSIOp(CastOp):
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
-        wide = np.trunc(np.asarray(operand).astype(np.float64)).astype(np.int64)
+        wide = _truncated(operand, ir.bit_width(self.result_types[0]))
         dtype = ir.numpy_dtype(self.result_types[0])
         return (wide & 1).astype(dtype) if dtype == np.bool_ else wide.astype(dtype)
 
