@@ -52,6 +52,10 @@ MODULES = ("core", "math", "random", "standard", "extra")
 
 _NAN = "NaN counts as the largest number, whatever its sign, and -0 sorts before +0; the reference \
 leaves both to the order of comparisons. On the CPU and in the interpreter it is one op, `tt.sort`."
+_NAN_INDEX = (
+    "With indices NaN is the largest and the smallest number, as in NumPy; the reference leaves it "
+    "to the order of comparisons."
+)
 _HINT = "accepted; has no effect on the CPU beyond what the promise lets it simplify"
 _ATOMIC = (
     "`\"cta\"` takes no locked instruction, as a program runs on one thread; `\"gpu\"` is this "
@@ -80,6 +84,7 @@ them for sm_90. All fp8 types can be converted on every target.",
     "dot": "On the CPU any M, N and K of at least 1 are allowed, `input_precision` is ieee unless \
 said otherwise, and `max_num_imprecise_acc` has no effect: sums are float32 throughout.",
     "reduce": "The function is taken to be commutative as well as associative.",
+    "max": _NAN_INDEX, "min": _NAN_INDEX, "argmax": _NAN_INDEX, "argmin": _NAN_INDEX,
     "sort": _NAN, "topk": _NAN,
     "gather": "Indices are taken modulo the size of the axis on the CPU (the reference leaves \
 those outside undefined).",
@@ -109,6 +114,9 @@ What holds everywhere:
   kernels (`make fuzz MINUTES=10`).
 - Integer arithmetic wraps around. What the reference leaves undefined is defined on the CPU: a
   division by zero gives 0, shifts by the width or more give 0 (or the sign).
+- A number that a kernel assigns to a name (one not declared `tl.constexpr`) promotes with the dtype
+  that it has alone, as the scalar tensor that it is in the reference; but its value stays known at
+  compile time, so that it may be a shape or a condition, and is exact in float64.
 - `num_warps`, `num_stages`, `num_ctas` and `maxnreg` are accepted on the CPU and have no effect.
 """
 
