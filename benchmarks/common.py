@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tritium
 from tritium.cli.doctor import examine
 from tritium.cli.timing import Timing
 
@@ -60,6 +61,19 @@ class Result:
         timing = Timing(tuple(self.samples[library]))
         low, high = timing.quartiles
         return (high - low) / 2 / timing.median
+
+
+def gpu_machine() -> dict[str, Any]:
+    """The current GPU, its driver, and the versions that measurements on it are of."""
+    import torch
+
+    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "device": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
+        "torch": torch.__version__, "triton": importlib.metadata.version("triton"),
+        "tritium": tritium.__version__, "python": platform.python_version(),
+    }  # fmt: skip
 
 
 def machine() -> dict[str, Any]:

@@ -254,12 +254,18 @@ def attention(
     out_desc.store([row + block * BM, 0], (acc / total[:, None]).to(tl.float16))
 
 
+_folders: list[tempfile.TemporaryDirectory[str]] = []
+"""Of modules whose source is read until the process ends."""
+
+
 def load(name: str) -> ModuleType:
     """This module with its kernels decorated by another package: "triton"."""
     if name == "tritium":
         return sys.modules[__name__]
     text = Path(__file__).read_text().replace("tritium", name)
-    path = Path(tempfile.mkdtemp(prefix="gpu-kernels-")) / f"kernels_{name}.py"
+    folder = tempfile.TemporaryDirectory(prefix="gpu-kernels-")
+    _folders.append(folder)
+    path = Path(folder.name) / f"kernels_{name}.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

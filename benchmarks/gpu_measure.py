@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +12,8 @@ from typing import Any
 import torch
 import triton
 
-import tritium
 from benchmarks import gpu_kernels as ours
+from benchmarks.common import gpu_machine
 
 theirs = ours.load("triton")
 KERNELS = Path(__file__).parent.parent / "tests" / "nvidia" / "kernels"
@@ -107,13 +105,6 @@ def wrong() -> list[dict[str, Any]]:
 
 def write(path: Path) -> None:
     """All rows as JSON, with the machine, the versions and the command."""
-    asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    driver = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    facts = {
-        "device": torch.cuda.get_device_name(), "driver": driver, "cuda": torch.version.cuda,
-        "torch": torch.__version__, "triton": triton.__version__,
-        "tritium": tritium.__version__, "python": platform.python_version(),
-    }  # fmt: skip
     command = " ".join(["python", *(p.rpartition("/")[2] if p[:1] == "/" else p for p in sys.argv)])
-    text = json.dumps({"machine": facts, "command": command, "rows": rows}, indent=1)
+    text = json.dumps({"machine": gpu_machine(), "command": command, "rows": rows}, indent=1)
     path.write_text(text + "\n")
