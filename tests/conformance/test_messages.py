@@ -91,6 +91,8 @@ TILE = "a = tl.zeros([16, 16], tl.float16)\n"
 CASES = {
     # program ids, creation
     "«tl.program_id(3)": r"program_id axis must be 0, 1, or 2 but got 3",
+    "«tl.program_id(i)": r"program_id axis must be 0, 1, or 2 but got ",
+    "«tl.program_id(1.0)": r"program_id axis must be 0, 1, or 2 but got 1.0",
     "v = «tl.num_programs(-1)": r"num_programs axis must be 0, 1, or 2 but got -1",
     "v = «tl.arange(2, 7)": r"arange's range must be a power of 2",
     "v = «tl.arange(4, 4)": r"arange's end argument must be greater than the start",

@@ -491,3 +491,23 @@ def kernel(o, maybe, N: tl.constexpr):
     tl.store(o + 3, (maybe is None) + 0)
 """
     assert both(source, {"o": integers(4), "maybe": None, "N": 4}).tolist() == [2, 3, 7, 1]
+
+
+BEYOND_ASCII = """
+def kernel(σ, o, μ, N: tl.constexpr):
+    é = tl.arange(0, N)
+    Δ = tl.load(σ + é)
+    ω = tl.zeros([N], tl.int32)
+    for ι in range(μ):
+        ω += Δ * ι
+    if μ > 3:
+        λ = ω
+    else:
+        λ = -ω
+    tl.store(o + é, λ)
+"""
+
+
+def test_names_beyond_ascii():
+    args = {"σ": np.arange(8, dtype=np.int32), "o": integers(8), "μ": 4, "N": 8}
+    np.testing.assert_array_equal(both(BEYOND_ASCII, args), 6 * args["σ"])

@@ -65,7 +65,7 @@ def test_nested_calls_show_each_frame():
     assert "outer()" in str(error)
     assert "return inner(1)" in str(error.__cause__)
     innermost = error.__cause__.__cause__
-    assert "undefined_name is not defined" in str(innermost)
+    assert "NameError('undefined_name is not defined')" in str(innermost)
     assert isinstance(innermost.__cause__, NameError)
 
 

@@ -18,6 +18,11 @@ from tritium.language.function import JITCallable
 from tritium.ops.base import Op
 
 
+def value_name(name: str) -> str:
+    """What IR values of a Python variable are called: the IR's text has ASCII names only."""
+    return name if name.isascii() else "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
+
+
 class CallHandler(Protocol):
     """Generates a call of another function at the builder's position."""
 
@@ -60,7 +65,7 @@ class IRBuilder:
     @contextmanager
     def naming(self, name: str) -> Generator[None]:
         """Name the results of ops after the Python variable that they are assigned to."""
-        saved, self.name_hint = self.name_hint, name
+        saved, self.name_hint = self.name_hint, value_name(name)
         try:
             yield
         finally:

@@ -20,6 +20,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, LocationAttr, UnitAttr,
 from xdsl.ir import Attribute, Block, Region
 
 from tritium import language as tl
+from tritium.frontend.builder import value_name
 from tritium.frontend.scope import Undefined
 from tritium.frontend.statements import Statements, is_constexpr_annotation
 from tritium.frontend.values import (
@@ -345,7 +346,7 @@ class ControlFlow(Statements):
         with self.in_loop("for", node), self.builder.inserting_into(body):
             self._rebind(names, types, body.args[1:])
             index = body.args[0]
-            index.name_hint = node.target.id
+            index.name_hint = value_name(node.target.id)
             if backwards:
                 # scf.for counts up from the lower bound; the loop's variable counts down.
                 (gone,) = self.builder.emit(SubIOp, index, lower.handle)

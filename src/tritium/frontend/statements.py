@@ -6,6 +6,7 @@ import ast
 from typing import Any
 
 from tritium import language as tl
+from tritium.frontend.builder import value_name
 from tritium.frontend.expressions import Expressions
 from tritium.frontend.scope import is_mutable
 from tritium.frontend.values import assigned, declared, is_dynamic, unpacked, wrap
@@ -178,7 +179,7 @@ class Statements(Expressions):
     def named(self, name: str, value: Any) -> Any:
         """Name the IR values after the variable, where they have no name yet."""
         if isinstance(value, tl.tensor) and value.handle.name_hint is None:
-            value.handle.name_hint = name
+            value.handle.name_hint = value_name(name)
         return value
 
     def visit_Assert(self, node: ast.Assert) -> None:

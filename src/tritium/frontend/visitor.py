@@ -88,7 +88,10 @@ class Visitor:
             return type(error)(self.function.src, self.node, error.error_message)
         if self.module.options.debugging:
             return error
-        found = self.error(self.node, str(error) or type(error).__name__)
+        message = str(error) or type(error).__name__
+        if isinstance(error, NameError) and message.endswith("is not defined"):
+            message = repr(error)  # programs look for it as the reference writes it
+        found = self.error(self.node, message)
         found.__cause__ = error
         return found
 

@@ -14,7 +14,7 @@ from tritium.ops import ttir
 
 
 def _axis(name: str, axis: Any) -> ttir.Axis:
-    if axis not in (0, 1, 2):
+    if not isinstance(axis, int) or axis not in (0, 1, 2):
         raise ValueError(f"{name} axis must be 0, 1, or 2 but got {axis}")
     return ttir.Axis(axis)
 
