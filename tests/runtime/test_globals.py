@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import linecache
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +165,10 @@ def kernel(out):
 @tritium.jit
 def both(out):
     tl.store(out, VALUE + inner(1))
+
+@tritium.jit
+def inner_first(out):
+    tl.store(out, inner(1) + VALUE)
 """
 
 
@@ -185,16 +192,17 @@ def test_a_changed_global(tmp_path: Path) -> None:
         module.kernel[(1,)](out)
 
 
-def test_conflicting_values(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["both", "inner_first"])
+def test_conflicting_values(tmp_path: Path, name: str) -> None:
     module = _module(GLOBALS, tmp_path)
     out = np.zeros(1, np.int32)
     module.kernel[(1,)](out)
     module.VALUE = tl.constexpr(7)
     message = (
-        "VALUE has value .*7.* compiling both, but inner kernel inner has conflicting value .*42"
+        f"VALUE has value .*7.* compiling {name}, but inner kernel inner has conflicting value .*42"
     )
     with pytest.raises(RuntimeError, match=message):
-        module.both[(1,)](out)
+        getattr(module, name)[(1,)](out)
 
 
 def test_a_change_that_is_compiled_separately(tmp_path: Path) -> None:
@@ -380,3 +388,138 @@ def test_closures_of_constexpr_functions_and_functions_without_source() -> None:
     out = np.zeros(1, np.int32)
     kernel_with(1, "x * 3")[(1,)](out)
     assert out[0] == 8
+
+
+ATTRIBUTES = """
+import enum
+import {config} as config
+
+class Sizes:
+    ROWS = tl.constexpr(3)
+
+class Mode(enum.Enum):
+    FAST = 1
+
+@tritium.jit
+def from_module(out):
+    tl.store(out, config.SIZE)
+
+@tritium.jit
+def from_class(out):
+    tl.store(out, Sizes.ROWS)
+
+@tritium.jit
+def from_enumeration(out):
+    tl.store(out, Mode.FAST.value)
+
+@tritium.jit
+def calls(out):
+    from_module(out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("from_module", "SIZE = 3", "SIZE = 4"),
+        ("calls", "SIZE = 3", "SIZE = 4"),
+        ("from_class", "ROWS = tl.constexpr(3)", "ROWS = tl.constexpr(4)"),
+        ("from_enumeration", "FAST = 1", "FAST = 2"),
+    ],
+)
+def test_values_of_modules_and_classes_are_in_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "config_of_kernels.py").write_text("SIZE = 3\nUNUSED = 1\n")
+
+    def key(old: str, new: str) -> str:
+        monkeypatch.delitem(sys.modules, "config_of_kernels", raising=False)
+        importlib.invalidate_caches()
+        config = tmp_path / "config_of_kernels.py"
+        config.write_text(config.read_text().replace(old, new))
+        source = ATTRIBUTES.format(config="config_of_kernels").replace(old, new)
+        return getattr(_module(source, tmp_path), name).cache_key
+
+    first = key("", "")
+    assert key("UNUSED = 1", "UNUSED = 100") == first
+    assert key(before, after + "  # another size") != first
+
+
+def test_a_changed_value_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "sizes_of_kernels.py").write_text("SIZE = 3\n")
+    module = _module(ATTRIBUTES.format(config="sizes_of_kernels"), tmp_path)
+    out = np.zeros(1, np.int32)
+    for _ in range(4):
+        module.from_module[(1,)](out)
+    module.config.SIZE = 4
+    with pytest.raises(RuntimeError, match=r"Global variable SIZE has changed .* from 3 to 4"):
+        module.from_module[(1,)](out)
+
+
+AGGREGATE = """
+@tl.core._aggregate
+class Inner:
+    value: tl.tensor
+
+    def __init__(self, value):
+        self.value = value
+
+    @tritium.jit
+    def get(self):
+        return self.value + 1
+
+@tl.core._aggregate
+class Outer:
+    inner: Inner
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @tritium.jit
+    def get(self):
+        return Outer(self.inner).inner.get()
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, Outer(Inner(tl.load(out))).get())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("self.value + 1", "self.value + 2"), ("self.inner = inner", "self.inner = Inner(0)"),
+     ("value: tl.tensor", "value: tl.constexpr")],
+)  # fmt: skip
+def test_the_key_covers_aggregates(tmp_path: Path, before: str, after: str) -> None:
+    assert before in AGGREGATE
+    assert _key(AGGREGATE, tmp_path) == _key(AGGREGATE, tmp_path)
+    assert _key(AGGREGATE, tmp_path) != _key(AGGREGATE.replace(before, after), tmp_path)
+
+
+def test_a_changed_method_is_compiled(tmp_path: Path) -> None:
+    for step in (1, 5):
+        out = np.zeros(1, np.int32)
+        source = AGGREGATE.replace("value + 1", f"value + {step}")
+        _module(source, tmp_path).kernel[(1,)](out)
+        assert out[0] == step
+
+
+def test_functions_of_a_namespace_without_a_name() -> None:
+    source = """
+@tritium.jit
+def inner(x):
+    return x + 1
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, inner(2))
+"""
+    lines = source.splitlines(keepends=True)
+    linecache.cache["<nameless>"] = (len(source), None, lines, "<nameless>")
+    namespace: dict[str, Any] = {"tritium": tritium, "tl": tl}
+    exec(compile(source, "<nameless>", "exec"), namespace)
+    out = np.zeros(1, np.int32)
+    namespace["kernel"][(1,)](out)
+    assert out[0] == 3

@@ -115,7 +115,8 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
 
     class aggregate_value(base_value):
         __doc__ = cls.__doc__
-        __aggregate_fields__ = builtins.tuple(annotations)
+        __aggregate_fields__ = annotations
+        __aggregate_members__ = vars(cls)
 
         def __init__(self, *args: Any, **kwargs: Any):
             if initialise is not None:

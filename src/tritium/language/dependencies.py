@@ -1,8 +1,9 @@
 """What a kernel's compiled code depends on beside its own source.
 
 The digest of a function covers, transitively, the kernel functions that it names (directly, as
-`module.function`, or as the value of a constexpr), and the values of the globals it reads. The
-language's own library is not walked: the version of the compiler stands for it.
+`module.function`, as the value of a constexpr, or as methods of an aggregate), and the values of
+the globals it reads, also those of modules and classes (`config.SIZE`). The language's own library
+is not walked: the version of the compiler stands for it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import ast
 import builtins
 import hashlib
+import inspect
 from contextlib import suppress
+from enum import Enum
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeGuard
 
@@ -47,6 +50,19 @@ def is_jit_callable(value: object) -> TypeGuard[Callable]:
     return getattr(value, "__jit_callable__", False) is True
 
 
+def is_aggregate(value: object) -> bool:
+    """Whether a value is a class made by `_aggregate`."""
+    return isinstance(value, type) and hasattr(value, "__aggregate_members__")
+
+
+def _text(function: FunctionType) -> str:
+    """What tells a plain method from another: its source, or its code where there is none."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return function.__code__.co_code.hex()
+
+
 def digest(function: Callable) -> tuple[str, Globals]:
     """The function's digest, and the globals it depends on with their values now.
 
@@ -56,6 +72,7 @@ def digest(function: Callable) -> tuple[str, Globals]:
     if not finder.names_only_the_language(function):
         finder.visit(syntax.parse(function.src))
     finder.add_defaults(function.fn)
+    finder.add_globals_of_callees()
     text = "\n".join(
         [
             function.src,
@@ -84,6 +101,8 @@ class _Finder(ast.NodeVisitor):
         self.globals: Globals = {}
         self.locals: set[str] = set()
         self.run: list[ConstexprFunction] = []
+        self.callees: list[Callable] = []
+        self.aggregates: list[Any] = []
 
     def names_only_the_language(self, function: Callable) -> bool:
         """Whether nothing is to be found in the source, by the names in its code: parsing it takes
@@ -126,24 +145,32 @@ class _Finder(ast.NodeVisitor):
             self._record(node.id, self.scope.get(node.id, self))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        owner = self._module(node.value)
+        owner = self._owner(node.value)
         if owner is None:
             self.visit(node.value)
-        elif not (owner.__name__ + ".").startswith(_OWN + "."):
+        elif not _is_language(owner):
             value = getattr(owner, node.attr, None)
             if is_jit_callable(value):
                 self._call(value)
             elif isinstance(value, ConstexprFunction):
                 self._run(value)
+            elif is_aggregate(value):
+                self._add_aggregate(value)
+            elif isinstance(unwrap(value), (*_VALUES, Enum)):
+                if isinstance(owner, ModuleType):
+                    self.globals[node.attr, id(vars(owner))] = (value, vars(owner))
+                else:
+                    name = getattr(owner, "__qualname__", owner)
+                    self.parts.append(f"{name}.{node.attr}={value!r}")
 
-    def _module(self, node: ast.expr) -> ModuleType | None:
-        """The module that an expression such as `a.b` names."""
+    def _owner(self, node: ast.expr) -> Any:
+        """The module, class or member of an enumeration that an expression such as `a.b` names."""
         value: Any = None
         if isinstance(node, ast.Name) and node.id not in self.locals:
             value = self.scope.get(node.id)
         elif isinstance(node, ast.Attribute):
-            value = getattr(self._module(node.value), node.attr, None)
-        return value if isinstance(value, ModuleType) else None
+            value = getattr(self._owner(node.value), node.attr, None)
+        return value if isinstance(value, (ModuleType, type, Enum)) else None
 
     def _record(self, name: str, value: Any) -> None:
         if value is self or value is getattr(builtins, name, self):
@@ -154,6 +181,8 @@ class _Finder(ast.NodeVisitor):
             self._call(value)
         elif isinstance(value, ConstexprFunction):
             self._run(value)
+        elif is_aggregate(value):
+            self._add_aggregate(value)
         elif is_sequence(value) and any(is_jit_callable(v) for v in value):
             for item in value:
                 self._record(name, item)
@@ -193,15 +222,41 @@ class _Finder(ast.NodeVisitor):
                 self.globals[name, id(namespace)] = (value, namespace)
 
     def _call(self, callee: Callable) -> None:
-        if callee.__module__.startswith(_OWN + "."):
+        if (callee.__module__ or "").startswith(_OWN + "."):
             return
         self.parts.append(f"{callee.cache_key} noinline={callee.noinline}")
-        for key, (value, namespace) in callee.used_global_vals.items():
-            mine = self.globals.get(key)
-            if mine is not None and unwrap(mine[0]) != unwrap(value):
-                raise RuntimeError(
-                    f"Global variable {key[0]} has value {mine[0]} when compiling {self.name}, "
-                    f"but inner kernel {callee.__name__} has conflicting value {value} from when "
-                    "it was first compiled. This is not allowed."
-                )
-            self.globals[key] = (value, namespace)
+        self.callees.append(callee)
+
+    def add_globals_of_callees(self) -> None:
+        """Depend on what the functions that are called read. Raises `RuntimeError` where that had
+        another value when they were compiled."""
+        for callee in self.callees:
+            for key, (value, namespace) in callee.used_global_vals.items():
+                mine = self.globals.get(key)
+                if mine is not None and unwrap(mine[0]) != unwrap(value):
+                    raise RuntimeError(
+                        f"Global variable {key[0]} has value {mine[0]} when compiling {self.name}, "
+                        f"but inner kernel {callee.__name__} has conflicting value {value} from "
+                        "when it was first compiled. This is not allowed."
+                    )
+                self.globals[key] = (value, namespace)
+
+    def _add_aggregate(self, aggregate: Any) -> None:
+        """Depend on an aggregate's fields, with those that are aggregates, and on its methods."""
+        if aggregate in self.aggregates:
+            return
+        self.aggregates.append(aggregate)
+        self.parts.append(f"aggregate {aggregate.__qualname__}")
+        for name, annotation in aggregate.__aggregate_fields__.items():
+            self.parts.append(f"{name}: {getattr(annotation, '__qualname__', annotation)}")
+            if is_aggregate(annotation):
+                self._add_aggregate(annotation)
+        for name, member in aggregate.__aggregate_members__.items():
+            if is_jit_callable(member):
+                self._call(member)
+            elif isinstance(member, ConstexprFunction):
+                self._run(member)
+            elif isinstance(member, FunctionType):
+                self.parts.append(f"{name} {_text(member)}")
+            elif isinstance(unwrap(member), _VALUES) and not name.startswith("__"):
+                self.parts.append(f"{name}={member!r}")
