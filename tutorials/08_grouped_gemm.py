@@ -9,6 +9,7 @@ products, and a program finds out by itself to which product its next tile belon
 from __future__ import annotations
 
 import argparse
+import math
 
 import numpy as np
 from arrays import empty, fetch, on_gpu, place, provide_scratch, strides
@@ -59,22 +60,26 @@ def grouped_kernel(
     addresses_ptr, sizes_ptr, products,
     DTYPE: tl.constexpr, PROGRAMS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
+    DESCRIPTORS: tl.constexpr, FACTOR: tl.constexpr,
 ):  # fmt: skip
     tile = tl.program_id(0)
     before = 0
     for product in range(products):
         sizes = sizes_ptr + 6 * product
-        m, n, k = tl.load(sizes), tl.load(sizes + 1), tl.load(sizes + 2)
+        # Of numbers and addresses that come out of memory nothing is known. Wide loads need rows
+        # that begin at a multiple of 16 bytes and end at one: the kernel has to be told.
+        m, n = tl.load(sizes), tl.multiple_of(tl.load(sizes + 1), FACTOR)
+        k = tl.multiple_of(tl.load(sizes + 2), FACTOR)
         tiles_n = tl.cdiv(n, BLOCK_N)
         tiles = tl.cdiv(m, BLOCK_M) * tiles_n
         if tile < before + tiles:
-            stride_a, stride_b = tl.load(sizes + 3), tl.load(sizes + 4)
-            stride_c = tl.load(sizes + 5)
+            stride_a = tl.multiple_of(tl.load(sizes + 3), FACTOR)
+            stride_b = tl.multiple_of(tl.load(sizes + 4), FACTOR)
+            stride_c = tl.multiple_of(tl.load(sizes + 5), FACTOR)
             addresses = addresses_ptr + 3 * product
             a_ptr = tl.load(addresses).to(tl.pointer_type(DTYPE))
             b_ptr = tl.load(addresses + 1).to(tl.pointer_type(DTYPE))
-            c_ptr = tl.load(addresses + 2).to(tl.pointer_type(DTYPE))
+            c_ptr = tl.multiple_of(tl.load(addresses + 2).to(tl.pointer_type(DTYPE)), 16)
             if DESCRIPTORS:  # made here, once for all tiles of this product
                 a_source = tl.make_tensor_descriptor(
                     a_ptr, [m, k], [stride_a, 1], [BLOCK_M, BLOCK_K]
@@ -83,8 +88,6 @@ def grouped_kernel(
                     b_ptr, [k, n], [stride_b, 1], [BLOCK_K, BLOCK_N]
                 )
             else:
-                # Of an address that came out of memory nothing is known. That it is a multiple of
-                # 16 bytes, which wide loads need, the kernel has to be told.
                 a_source = tl.multiple_of(a_ptr, 16)
                 b_source = tl.multiple_of(b_ptr, 16)
             while tile < before + tiles:
@@ -133,6 +136,8 @@ def grouped_gemm(pairs, descriptors: bool = False):
             raise ValueError("grouped_gemm: matrices must begin at a multiple of 16 bytes")
         sizes += [m, n, k, *(strides(x)[0] for x in (a, b, out))]
     provide_scratch()
+    factor = math.gcd(16 // first.dtype.itemsize, *sizes[1::6], *sizes[2::6], *sizes[3::6],
+                      *sizes[4::6], *sizes[5::6])  # fmt: skip
     programs = triton.runtime.driver.active.utils.get_device_properties(
         triton.runtime.driver.active.get_current_device()
     )["multiprocessor_count"]
@@ -141,7 +146,7 @@ def grouped_gemm(pairs, descriptors: bool = False):
     grouped_kernel[(programs,)](
         place(np.array(addresses, np.int64)), place(np.array(sizes, np.int32)), len(pairs),
         DTYPE=DTYPES[name], PROGRAMS=programs, BLOCK_M=block_m, BLOCK_N=block_n, BLOCK_K=block_k,
-        DESCRIPTORS=descriptors, num_warps=8 if name != "float32" else 4,
+        DESCRIPTORS=descriptors, FACTOR=factor, num_warps=8 if name != "float32" else 4,
     )  # fmt: skip
     return outs
 
