@@ -298,6 +298,20 @@ def test_histograms(name):
     batch.add(
         "tl.histogram(x, 16, mask=m)", "int32", np.bincount(x[keep].astype(int), minlength=16)
     )
+    # More bins than a type of 8 bits has numbers, and numbers below and above all bins.
+    info = np.iinfo(DTYPES[name])
+    w = np.array([0, 3, info.max, info.min, 77, 127, info.max - 1, 3] * 16, DTYPES[name])
+    batch.inputs["w"] = w
+    for bins in (64, 256, 512):
+        inside = [int(v) for v in w if 0 <= int(v) < bins]
+        batch.add(f"tl.histogram(w, {bins})", "int32", np.bincount(inside, minlength=bins))
+    batch.run()
+
+
+def test_a_histogram_of_truths():
+    batch = Batch({"x": np.arange(64) % 3 == 0})
+    for bins in (2, 16):
+        batch.add(f"tl.histogram(x, {bins})", "int32", np.array([42, 22] + [0] * (bins - 2)))
     batch.run()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
+from tests.language.support import block, eager
 from tritium.ir.types import numpy_dtype
 from tritium.language.types import from_ir, get_int_dtype, validate_block_shape
 
@@ -86,6 +87,14 @@ def test_pointers_and_blocks():
         tl.pointer_type(3)
     with pytest.raises(TypeError, match="0d block_type is forbidden"):
         tl.block_type(tl.int32, [])
+
+
+def test_pointers_to_small_floats_are_pointers():
+    assert tl.float8e5.is_fp8() and not tl.pointer_type(tl.float8e5).is_fp8()
+    assert tl.block_type(tl.float8e4nv, [4]).is_fp8()
+    with eager(supported_fp8_dtypes=()):
+        pointer = block(64, tl.int64).to(tl.pointer_type(tl.float8e5))
+        assert pointer.dtype == tl.pointer_type(tl.float8e5)
 
 
 def test_shape_rule():

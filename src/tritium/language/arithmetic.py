@@ -253,7 +253,14 @@ def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
 # Arithmetic
 
 
+def _widen_fp8(*values: tensor) -> list[tensor]:
+    return [cast(v, float32) if v.dtype.is_fp8() else v for v in values]
+
+
 def _emit_like(cls: type[Op], *values: tensor, type: dtype | None = None) -> tensor:
+    kind = values[0].dtype
+    if kind.is_fp8():  # in which nothing computes: it is rounded to that
+        return cast(_emit_like(cls, *_widen_fp8(*values)), kind)
     return tensor(emit(cls, *(v.handle for v in values)), type or values[0].type)
 
 
@@ -467,6 +474,7 @@ def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
     a, b = binary_operands(lhs, rhs, weak=False)
     type = a.type.with_element_ty(int1)
     if a.dtype.is_floating():
+        a, b = _widen_fp8(a, b)
         predicate: Any = _FLOAT_PREDICATES[kind]
         return tensor(emit(CmpFOp, a.handle, b.handle, predicate=predicate), type)
     ordered = kind not in ("eq", "ne")
@@ -541,9 +549,11 @@ def clamp(
     if not x.dtype.is_floating():
         raise TypeError(f"Unexpected dtype {x.dtype}. Only floating point clamp is supported")
     x, low, high = (broadcast_shape(v, x.type.shape) for v in (x, low, high))
+    kind = x.dtype
+    x, low, high = _widen_fp8(x, low, high)
     nan = ttir.PropagateNan[propagate_nan.name]
     handles = (x.handle, low.handle, high.handle)
-    return tensor(emit(ttir.ClampFOp, *handles, propagateNan=nan), x.type)
+    return cast(tensor(emit(ttir.ClampFOp, *handles, propagateNan=nan), x.type), kind)
 
 
 def absolute(value: Operand) -> tensor:

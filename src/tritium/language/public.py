@@ -121,6 +121,8 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
         m = arithmetic.broadcast_shape(casts.to_tensor(mask), x.type.shape)
         if not m.dtype.is_bool():
             raise ValueError(f"Mask must have boolean scalar type; got {m.dtype}")
+    if x.dtype.is_int_signed() and x.dtype.int_bitwidth < 32:
+        x = casts.cast(x, int32)  # so that no negative number is one of the bins
     type = block_type(int32, [num_bins])
     handle = emit(ttir.HistogramOp, x.handle, None if m is None else m.handle, result=type.to_ir())
     return tensor(handle, type)

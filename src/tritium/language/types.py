@@ -101,7 +101,7 @@ class dtype(base_type):
     # Questions
 
     def is_fp8(self) -> bool:
-        return "fp8" in self.name
+        return "fp8" in self.name and "pointer" not in self.name
 
     def is_fp8e4nv(self) -> bool:
         return self.name == "fp8e4nv"

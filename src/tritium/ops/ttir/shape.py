@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SliceEncoding
+from tritium.ops.arith.integer import unsigned
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.evaluation import Context
@@ -321,7 +322,8 @@ class GatherOp(Op):
 
 
 class HistogramOp(Op):
-    """How often each of 0 ... n - 1 occurs where the mask is true; other values are ignored."""
+    """How often each of 0 ... n - 1 occurs where the mask is true, of integers without sign; other
+    values are ignored."""
 
     name = "tt.histogram"
     syntax = "$src [, $mask] attrs : type(src) -> type(result)"
@@ -341,9 +343,10 @@ class HistogramOp(Op):
 
     def evaluate(self, context: Context, src: Any, mask: Any) -> Any:
         (bins,) = ir.shape_of(self.result_types[0])
-        counted = (src >= 0) & (src < bins)
+        values = unsigned(np.asarray(src))
+        counted = values < bins
         counted = counted if mask is None else counted & mask
-        counts = np.bincount(np.asarray(src)[counted].astype(np.int64), minlength=bins)
+        counts = np.bincount(values[counted].astype(np.int64), minlength=bins)
         return counts.astype(ir.numpy_dtype(self.result_types[0]))
 
 

@@ -37,13 +37,15 @@ def histogram(c: Context, step: Special) -> None:
     with e.loop(size) as i:
         at = (Index(Kind.SCALAR, i.index, 0, e.depth),)
         value = _scalar(e, c, op.src, at)
-        inside = f.icmp("ult", value, const(value.type, bins))
+        if value.type != "i64":
+            value = f.cast("zext", value, "i64")
+        inside = f.icmp("ult", value, const("i64", bins))
         if op.mask is not None:
             inside = f.op("and", inside, _scalar(e, c, op.mask, at))
         count, done = f.new_label("count"), f.new_label("counted")
         f.branch_if(inside, count, done)
         f.label(count)
-        place = f.gep(held, base, f.cast("zext", value, "i64"))
+        place = f.gep(held, base, value)
         f.store(f.op("add", f.load(held, place, align), const(held, 1)), place, align)
         f.branch(done)
         f.label(done)
