@@ -511,3 +511,9 @@ def kernel(σ, o, μ, N: tl.constexpr):
 def test_names_beyond_ascii():
     args = {"σ": np.arange(8, dtype=np.int32), "o": integers(8), "μ": 4, "N": 8}
     np.testing.assert_array_equal(both(BEYOND_ASCII, args), 6 * args["σ"])
+
+
+def test_a_placeholder_does_nothing():
+    lines = ("...", "if n > 1:", "    ...", "else:", "    tl.store(o, 7)")
+    body = "def kernel(o, n):\n" + "\n".join(f"    {line}" for line in lines)
+    assert both(body, {"o": integers(1), "n": 1}).tolist() == [7]

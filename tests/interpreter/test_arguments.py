@@ -210,3 +210,30 @@ def test_numpy_numbers_are_scalars():
     assert found.dtype == tl.int32 and found.value == 5
     assert Arguments().convert("n", np.float32(0.5)).dtype == tl.float32
     assert Arguments().convert("n", -1, "u8").value == 255
+
+
+def test_read_only_arrays():
+    x = np.arange(8, dtype=np.float32)
+    seen = x.view()
+    seen.flags.writeable = False
+    with pytest.raises(InterpreterError, match="argument 'x' is read-only and the kernel writes"):
+        launch(seen, 8)
+    assert x.tolist() == list(range(8))
+
+    def kernel(x, y):
+        i = tl.arange(0, 8)
+        tl.store(y + i, tl.load(x + i) + 1)
+
+    InterpretedKernel(kernel)[(1,)](seen, x)  # the same memory, through an array that is writable
+    assert x.tolist() == list(range(1, 9))
+
+
+def test_any_number_of_arguments():
+    def kernel(out, *args):
+        ...
+        for i in tl.static_range(len(args)):
+            tl.store(out + i, args[i])
+
+    out = np.zeros(3, np.int32)
+    InterpretedKernel(kernel)[(1,)](out, 4, 5, 6)
+    assert out.tolist() == [4, 5, 6]

@@ -55,6 +55,8 @@ class Statements(Expressions):
         pass
 
     def visit_Expr(self, node: ast.Expr) -> None:
+        if is_placeholder(node):
+            return
         value = self.visit(node.value)
         if isinstance(node.value, ast.Call):
             self.check_result_used(node.value, value)
@@ -189,6 +191,11 @@ class Statements(Expressions):
             tl.device_assert(test, message)
         else:
             tl.static_assert(test, message)
+
+
+def is_placeholder(node: ast.Expr) -> bool:
+    """Whether the statement is `...`, which does nothing."""
+    return isinstance(node.value, ast.Constant) and node.value.value is Ellipsis
 
 
 def is_constexpr_annotation(annotation: ast.expr) -> bool:

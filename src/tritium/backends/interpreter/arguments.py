@@ -38,6 +38,7 @@ class Range:
     start: int
     size: int
     description: str
+    writable: bool = True
 
 
 class ArgumentMemory(Memory):
@@ -45,7 +46,23 @@ class ArgumentMemory(Memory):
 
     def __init__(self, arguments: Iterable[Range]):
         self.arguments = [a for a in arguments if a.size]
+        self._read_only = [a for a in self.arguments if not a.writable]
         super().__init__([(a.start, a.size) for a in self.arguments])
+
+    def store(self, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray | None) -> None:
+        if self._read_only:
+            self._check_writable(addresses[self._active(addresses, mask)], value.dtype.itemsize)
+        super().store(addresses, value, mask)
+
+    def _check_writable(self, active: np.ndarray, size: int) -> None:
+        for range in self._read_only:
+            inside = (active >= range.start) & (active < range.start + range.size)
+            # An array that may be written may share the memory.
+            if not all(self._inside(int(a), size, writable=True) for a in active[inside]):
+                raise EvaluationError(
+                    f"argument '{range.name}' is read-only and the kernel writes to it; "
+                    "pass a writable array"
+                )
 
     def _check(self, active: np.ndarray, size: int) -> None:
         try:
@@ -68,9 +85,11 @@ class ArgumentMemory(Memory):
             f"{near.start:#x} to {near.start + near.size:#x})"
         )
 
-    def _inside(self, address: int, size: int) -> bool:
-        return any(r.start <= address and address + size <= r.start + r.size
-                   for r in self.arguments)  # fmt: skip
+    def _inside(self, address: int, size: int, writable: bool = False) -> bool:
+        return any(
+            r.start <= address and address + size <= r.start + r.size
+            for r in self.arguments if r.writable or not writable
+        )  # fmt: skip
 
     @staticmethod
     def _distance(range: Range, address: int) -> int:
@@ -151,7 +170,8 @@ class Arguments:
         while _is(owner.base, np.ndarray):
             owner = owner.base
         low, high = _byte_bounds(owner)
-        self.ranges.append(Range(name, low, high - low, f"{array.dtype}{list(array.shape)}"))
+        text = f"{array.dtype}{list(array.shape)}"
+        self.ranges.append(Range(name, low, high - low, text, array.flags.writeable))
         return self._pointer(array.__array_interface__["data"][0], element, const)
 
     def _tensor(self, name: str, value: Any, const: bool) -> tensor:

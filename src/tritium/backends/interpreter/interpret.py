@@ -12,6 +12,7 @@ import ast
 import bdb
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from inspect import BoundArguments
 from typing import Any
 
 import numpy as np
@@ -86,14 +87,14 @@ class InterpretedKernel:
         arguments.write_back()
 
     def _run_programs(
-        self, emitter: EagerEmitter, values: Mapping[str, Any], sizes: tuple[int, int, int]
+        self, emitter: EagerEmitter, values: BoundArguments, sizes: tuple[int, int, int]
     ) -> None:
         run = rewritten(self.function).fn
         for z in range(sizes[2]):
             for y in range(sizes[1]):
                 for x in range(sizes[0]):
                     emitter.program_id = (x, y, z)
-                    result = run(**values)
+                    result = run(*values.args, **values.kwargs)
                     if unwrap(result) is not None:
                         raise self._no_result(result)
 
@@ -120,7 +121,7 @@ class InterpretedKernel:
         bound.apply_defaults()
         return bound.arguments
 
-    def _convert(self, arguments: Arguments, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _convert(self, arguments: Arguments, given: Mapping[str, Any]) -> BoundArguments:
         values: dict[str, Any] = {}
         for param in self.params:
             value = given[param.name]
@@ -132,7 +133,7 @@ class InterpretedKernel:
                 )
             plain = not isinstance(converted, base_value)  # a function, say
             values[param.name] = constexpr(converted) if plain else converted
-        return values
+        return BoundArguments(self.signature, values)  # pyright: ignore[reportArgumentType]
 
     def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:
         if callable(grid):

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from tritium.backends.interpreter.semantics import Semantics
 from tritium.frontend.control import assigned_names, contains_return
-from tritium.frontend.statements import HINTS, is_constexpr_annotation
+from tritium.frontend.statements import HINTS, is_constexpr_annotation, is_placeholder
 from tritium.language.function import JITCallable
 
 _K = "_tritium"
@@ -286,6 +286,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> Any:
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return node
+        if is_placeholder(node):
             return node
         if isinstance(node.value, ast.Call):
             call, name = node.value, ast.unparse(node.value.func)
