@@ -182,4 +182,7 @@ def test_what_does_not_fit_an_integer(name):
         batch = Batch({"x": x})
         for integer in (np.int32, np.int64):
             batch.add(f"x.to(tl.{integer.__name__})", integer.__name__, x.astype(integer))
+        for integer in (np.int8, np.int16, np.uint8, np.uint16):
+            wanted = x.astype(np.int32).astype(integer).astype(np.int64)
+            batch.add(f"x.to(tl.{integer.__name__}).to(tl.int64)", "int64", wanted)
     batch.run()

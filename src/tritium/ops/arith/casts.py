@@ -176,6 +176,11 @@ def _truncated(operand: Any, bits: int) -> Any:
     return np.where(fits, wide, -limit).astype(dtype)
 
 
+def _low_bits(wide: Any, op: Op) -> Any:
+    dtype = ir.numpy_dtype(op.result_types[0])
+    return (wide & wide.dtype.type(1)).astype(dtype) if dtype == np.bool_ else wide.astype(dtype)
+
+
 class FPToSIOp(CastOp):
     """To a signed integer, toward zero; undefined where it does not fit."""
 
@@ -183,9 +188,7 @@ class FPToSIOp(CastOp):
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
-        wide = _truncated(operand, ir.bit_width(self.result_types[0]))
-        dtype = ir.numpy_dtype(self.result_types[0])
-        return (wide & 1).astype(dtype) if dtype == np.bool_ else wide.astype(dtype)
+        return _low_bits(_truncated(operand, ir.bit_width(self.result_types[0])), self)
 
 
 class FPToUIOp(CastOp):
@@ -195,12 +198,12 @@ class FPToUIOp(CastOp):
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
+        if ir.bit_width(self.result_types[0]) < 32:
+            return _low_bits(_truncated(operand, 32), self)
         value = np.trunc(np.asarray(operand).astype(np.float64))
         high = value >= 2.0**63
         wide = np.where(high, value - 2.0**63, value).astype(np.int64).view(np.uint64)
-        wide = wide + np.where(high, np.uint64(1 << 63), np.uint64(0))
-        dtype = ir.numpy_dtype(self.result_types[0])
-        return (wide & np.uint64(1)).astype(dtype) if dtype == np.bool_ else wide.astype(dtype)
+        return _low_bits(wide + np.where(high, np.uint64(1 << 63), np.uint64(0)), self)
 
 
 class BitcastOp(CastOp):

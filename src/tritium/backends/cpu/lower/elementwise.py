@@ -250,11 +250,14 @@ def to_float(c: Context, op: Op, a: Value) -> Value:
 
 @lowers("cpu", arith.FPToSIOp, arith.FPToUIOp)
 def to_integer(c: Context, op: Op, a: Value) -> Value:
-    """Toward zero; undefined where it does not fit."""
+    """Toward zero; undefined where it does not fit, but, in fewer than 32 bits, some number of the
+    type: LLVM's own conversion may leave one that is none."""
     source = FORMATS[ir.element_type(op.operands[0].type)]
     if source not in ("fp32", "fp64"):
         a = fp(c.f, a, source, "fp32", features=c.features)
     to = vector(value_type(op.results[0].type), lanes(a.type))
+    if int(scalar(to)[1:]) < 32:
+        return c.f.cast("trunc", c.f.cast("fptosi", a, vector("i32", lanes(a.type))), to)
     name = "fptosi" if isinstance(op, arith.FPToSIOp) else "fptoui"
     return c.f.cast(name, a, to)
 
