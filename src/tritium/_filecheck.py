@@ -106,6 +106,8 @@ def run_filecheck_test(kernel_fn: JITFunction[Any]) -> None:
         MatchError: they do not match.
         ValueError: there are none.
     """
+    if not isinstance(kernel_fn, JITFunction):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a function decorated with @jit is required; got {kernel_fn!r}")
     template = inspect.getsource(kernel_fn.fn)
     if "CHECK" not in template:
         raise ValueError(f"kernel {kernel_fn.__name__} has no CHECK lines")

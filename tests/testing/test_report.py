@@ -100,3 +100,14 @@ def test_bad_sweeps_are_refused():
         make(line_names=["A"])
     with pytest.raises(ValueError, match=r"\(1, 2, 3\) has 3 entries; expected 2"):
         perf_report(make(x_vals=[(1, 2, 3)]))(lambda **k: 1.0).run()
+    with pytest.raises(ValueError, match="1 styles for 2 line_vals; expected one for each"):
+        make(styles=[("red", "-")])
+    for wrong in (None, "fast", (1.0, 2.0)):
+        with pytest.raises(TypeError, match=r"the measured function returned .* is required"):
+            perf_report(make())(lambda wrong=wrong, **k: wrong).run()
+
+
+def test_a_name_with_folders(tmp_path):
+    perf_report(make(plot_name="fp16/rows"))(lambda **k: 1.0).run(save_path=tmp_path)
+    assert {p.name for p in (tmp_path / "fp16").iterdir()} == {"rows.csv", "rows.png"}
+    assert 'src="fp16/rows.png"' in (tmp_path / "results.html").read_text()

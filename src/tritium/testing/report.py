@@ -49,6 +49,11 @@ class Benchmark:
                 f"Benchmark {plot_name}: {len(line_vals)} line_vals and {len(line_names)} "
                 "line_names; expected as many names as values"
             )
+        if styles is not None and len(styles) < len(line_vals):
+            raise ValueError(
+                f"Benchmark {plot_name}: {len(styles)} styles for {len(line_vals)} line_vals; "
+                "expected one for each"
+            )
         self.x_names = list(x_names)
         self.x_vals = list(x_vals)
         self.line_arg = line_arg
@@ -129,6 +134,8 @@ class Mark:
                 if print_data:
                     print(f"{benchmark.plot_name}:\n{_text_table(*results.rows(diff_col))}")
                 if folder:
+                    named = os.path.join(folder, benchmark.plot_name)
+                    os.makedirs(os.path.dirname(named), exist_ok=True)  # a name may have folders
                     _write_csv(results, folder, diff_col, save_precision)
                 if (folder or show_plots) and benchmark.plot_name:
                     _plot(results, folder, show_plots)
@@ -179,10 +186,16 @@ def _spread_over(names: Sequence[str], x: Any) -> tuple[Any, ...]:
 
 
 def _with_range(measured: Any) -> tuple[float, float | None, float | None]:
-    """(value, low, high) of what a measured function returned."""
-    if isinstance(measured, tuple):
-        return cast("tuple[float, float, float]", measured)
-    return measured, None, None
+    """(value, low, high) of what a measured function returned. Raises `TypeError` for others."""
+    parts: tuple[Any, ...] = (measured, None, None)
+    if isinstance(measured, (tuple, list)):
+        parts = tuple(cast("Sequence[Any]", measured))
+    if len(parts) != 3 or not hasattr(parts[0], "__float__"):
+        raise TypeError(
+            f"the measured function returned {measured!r}; a number, or (value, low, high), is "
+            "required"
+        )
+    return cast("tuple[float, float | None, float | None]", parts)
 
 
 def _as_list(benchmarks: Benchmark | Sequence[Benchmark]) -> Sequence[Benchmark]:
