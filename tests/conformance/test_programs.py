@@ -276,6 +276,63 @@ def test_aggregates(n):
     np.testing.assert_array_equal(both(AGGREGATES, {"o": integers(12), "n": n}), [*dot, *p, *q])
 
 
+NESTED_AGGREGATES = """
+@tl.core._aggregate
+class Point:
+    x: tl.tensor
+    y: tl.tensor
+
+    def __init__(self, x, y):
+        self.x = x
+        self.y = y
+
+
+@tl.core._aggregate
+class Line:
+    start: Point
+    more: tl.tuple
+
+    def __init__(self, start, more):
+        self.start = start
+        self.more = more
+
+    @jit
+    def changed(self):
+        self.start.x += 1000
+        return self
+
+
+def kernel(o, n):
+    i = tl.arange(0, 4)
+    line = Line(Point(i, i + n), (i * 0 + 1, 5))
+    line.changed()  # works on a copy
+    if n > 3:
+        line.start.x = line.start.x * 2
+    for k in range(n):
+        line.start.y += k
+        line.more = (line.more[0] * 2, line.more[1])
+    pair = (Point(i, i), 3)
+    if n > 3:
+        pair[0].x = i * 10
+    else:
+        pair[0].y = i * 100
+    for k in range(n):
+        pair[0].x += pair[1]
+    tl.store(o + i, line.start.x + line.start.y)
+    tl.store(o + 4 + i, line.more[0] + line.more[1])
+    tl.store(o + 8 + i, pair[0].x + pair[0].y)
+"""
+
+
+@pytest.mark.parametrize("n", [0, 2, 5])
+def test_fields_of_aggregates_inside_others(n):
+    i, far = np.arange(4), n > 3
+    line = (2 * i if far else i) + i + n + sum(range(n))
+    pair = (10 * i if far else i) + 3 * n + (i if far else 100 * i)
+    found = both(NESTED_AGGREGATES, {"o": integers(12), "n": n})
+    np.testing.assert_array_equal(found, [*line, *np.full(4, 2**n + 5), *pair])
+
+
 MAPPED = """
 @jit
 def collatz(x, limit):

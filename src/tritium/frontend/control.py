@@ -441,7 +441,7 @@ def assigned_names(loop: ast.For | ast.While) -> list[str]:
             names[node.id] = None
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             root: ast.expr = node.value
-            while isinstance(root, ast.Attribute):
+            while isinstance(root, (ast.Attribute, ast.Subscript)):
                 root = root.value
             if isinstance(root, ast.Name):
                 names[root.id] = None

@@ -29,7 +29,7 @@ from tritium.language.constexpr import constexpr, constexpr_type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.function import JITCallable
 from tritium.language.tuples import tuple_type, type_of
-from tritium.language.types import str_to_ty
+from tritium.language.types import dtype, str_to_ty
 from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
 Path = tuple[int, ...]
@@ -50,7 +50,7 @@ class ModuleGenerator:
         self.builder = IRBuilder(features)
         self.options = options
         self.functions: list[FuncOp] = []
-        self._known: dict[tuple[int, tuple[base_type, ...]], Generated] = {}
+        self._known: dict[tuple[Any, ...], Generated] = {}
         self._symbols: set[str] = set()
         self._last_return: ast.Return | None = None
 
@@ -65,7 +65,7 @@ class ModuleGenerator:
         arg_attrs = flat_attributes(list(types.values()), attrs)
         symbol = name or function.__name__
         self._symbols.add(symbol)
-        self._known[id(function), tuple(types.values())] = Generated(symbol)
+        self._known[_key(function, types)] = Generated(symbol)
         returned = self._generate(function, types, symbol, "public", arg_attrs)
         if returned != constexpr_type(None):
             message = f"a kernel cannot return a value; this one returns {returned}"
@@ -74,7 +74,7 @@ class ModuleGenerator:
     def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
         """Emit a call; generates the callee first if need be. Returns the call's value."""
         types = {name: value.type for name, value in arguments.items()}
-        key = id(function), tuple(types.values())
+        key = _key(function, types)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = Generated(self._symbol_for(function, types))
@@ -160,6 +160,13 @@ class ModuleGenerator:
         """The module: the kernel, then the functions it calls."""
         ordered = [self.functions[-1], *self.functions[:-1]]
         return ModuleOp(ordered)  # pyright: ignore[reportArgumentType]
+
+
+def _key(function: JITCallable, types: Mapping[str, base_type]) -> tuple[Any, ...]:
+    """What a function is generated once for. Equal types may differ in which of the constants in
+    them are weak (`AssignedInt`); their mangled names tell."""
+    composed = (t.mangle() for t in types.values() if not isinstance(t, dtype))
+    return id(function), tuple(types.values()), *composed
 
 
 def is_constant(type_: base_type) -> bool:

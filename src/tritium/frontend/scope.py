@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from tritium import language as tl
+from tritium.language.aggregate import fork
 from tritium.language.base import base_type, base_value, is_builtin
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
@@ -101,13 +102,3 @@ class Scope:
     def snapshot(self) -> dict[str, Any]:
         """A copy of the local variables; values that a branch may mutate are copied too."""
         return {name: fork(value) for name, value in self.locals.items()}
-
-
-def is_mutable(value: Any) -> bool:
-    """Whether a value is an aggregate, whose fields can be assigned."""
-    return isinstance(value, base_value) and hasattr(value, "_fork")
-
-
-def fork(value: Any) -> Any:
-    """A copy of a value that can be mutated in place (an aggregate); others as they are."""
-    return value._fork() if is_mutable(value) else value

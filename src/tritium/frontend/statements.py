@@ -8,8 +8,8 @@ from typing import Any
 from tritium import language as tl
 from tritium.frontend.builder import value_name
 from tritium.frontend.expressions import Expressions
-from tritium.frontend.scope import is_mutable
 from tritium.frontend.values import assigned, declared, is_dynamic, unpacked, wrap
+from tritium.language.aggregate import is_mutable
 from tritium.language.constexpr import constexpr, unwrap
 
 HINTS = {

@@ -98,7 +98,8 @@ def same(left: Any, right: Any) -> bool:
     if left is right:
         return True
     if isinstance(left, constexpr) and isinstance(right, constexpr):
-        return type(left.value) is type(right.value) and bool(left.value == right.value)
+        a, b = unassigned(left.value), unassigned(right.value)
+        return type(a) is type(b) and bool(a == b)
     if isinstance(left, base_value) and isinstance(right, base_value):
         if left.type != right.type:
             return False

@@ -26,7 +26,7 @@ from tritium.ir.types import Type
 from tritium.language.base import base_type, base_value, mark_builtin
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
-from tritium.language.tuples import type_of, wrap
+from tritium.language.tuples import tuple, type_of, wrap
 
 
 class aggregate_type(base_type):
@@ -143,7 +143,7 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
         def _fork(self) -> Any:
             """A copy whose fields can be assigned without changing this one."""
             copy = object.__new__(builtins.type(self))
-            copy.__dict__.update(self.__dict__)
+            copy.__dict__.update({n: fork(v) for n, v in self.__dict__.items()})
             return copy
 
     for name, member in vars(cls).items():
@@ -155,6 +155,23 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     aggregate_value.__qualname__ = cls.__qualname__
     aggregate_value.__module__ = cls.__module__
     return aggregate_value
+
+
+def is_mutable(value: Any) -> bool:
+    """Whether a value is an aggregate, whose fields can be assigned."""
+    return isinstance(value, base_value) and hasattr(value, "_fork")
+
+
+def fork(value: Any) -> Any:
+    """A copy of a value that can be mutated in place, an aggregate or a tuple with one in it;
+    others as they are."""
+    if is_mutable(value):
+        return value._fork()
+    if isinstance(value, tuple):
+        members = [fork(v) for v in value.values]
+        if any(new is not old for new, old in zip(members, value.values, strict=True)):
+            return tuple(members, value.type)
+    return value
 
 
 def _bound(function: JITCallable) -> property:

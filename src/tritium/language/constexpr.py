@@ -84,8 +84,9 @@ def _computed(function: Callable[..., Any], *operands: Any) -> constexpr:
 
 
 def _identical(left: Any, right: Any) -> bool:
-    """Whether two compile-time values compile to the same: equal and of one type, in tuples too;
-    0.0 and -0.0 differ, NaN is itself."""
+    """Whether two compile-time values are the same: equal and of one type, in tuples too; 0.0 and
+    -0.0 differ, NaN is itself. Whether they were assigned to names does not matter."""
+    left, right = unassigned(left), unassigned(right)
     if type(left) is not type(right):
         return False
     if isinstance(left, float):
@@ -114,10 +115,13 @@ class constexpr_type(base_type):
         return f"constexpr_type[{self.value}]"
 
     def mangle(self) -> str:
-        """The value's own mangled name where it has one, the name of a function, or its text."""
+        """The value's own mangled name where it has one, the name of a function, or its text;
+        of a number that was assigned to a name, with a mark."""
         value = self.value
         if isinstance(value, base_type):
             return f"c{value.mangle()}"
+        if is_assigned(value):
+            return f"c{value}v"
         return f"c{getattr(value, '__qualname__', value) if callable(value) else value}"
 
     def flatten_types(self) -> list[Type]:
@@ -330,8 +334,8 @@ def unwrap(value: Any) -> Any:
         return kind([unwrap(v) for v in value])  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
         return {k: unwrap(v) for k, v in value.items()}
-    members = getattr(value, "_constexpr_members", None)
-    return value if members is None else members()
+    members = getattr(kind, "_constexpr_members", None)
+    return value if members is None else members(value)
 
 
 class ConstexprFunction:

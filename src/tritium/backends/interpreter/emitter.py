@@ -13,9 +13,9 @@ from xdsl.ir import Block, Region
 
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
-from tritium.frontend.scope import fork
 from tritium.frontend.values import is_dynamic, wrap
 from tritium.ir.types import TensorType, Type, is_pointer, shape_of
+from tritium.language.aggregate import fork
 from tritium.language.base import as_tuple, base_value
 from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures

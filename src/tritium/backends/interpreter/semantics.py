@@ -12,7 +12,7 @@ from tritium import knobs
 from tritium import language as tl
 from tritium.errors import UnsupportedLanguageConstruct
 from tritium.frontend.python_calls import call_python, calls_directly
-from tritium.frontend.scope import BUILTINS, Scope, is_mutable
+from tritium.frontend.scope import BUILTINS, Scope
 from tritium.frontend.values import (
     assigned,
     carriable,
@@ -28,6 +28,7 @@ from tritium.frontend.values import (
     unpacked,
     wrap,
 )
+from tritium.language.aggregate import is_mutable
 from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
