@@ -352,6 +352,19 @@ def test_bad_files(tmp_path: Path) -> None:
     path.write_text("module { tt.func @k(")
     with pytest.raises(Exception, match=r"k.ttir"):
         tritium.compile(path)
+    path = tmp_path / "k.llir"
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"k.llir: no kernel is defined in this llir text"):
+        tritium.compile(path)
+
+
+def test_the_stage_of_a_file_is_in_the_key(tmp_path: Path) -> None:
+    backend = make_backend(GPUTarget("cuda", 90, 32))
+    text = tritium.compile(source(), target=backend.target).asm["ptx"]
+    for stage in ("ptx", "cubin"):
+        (tmp_path / f"k.{stage}").write_text(text)
+    ptx, cubin = (IRSource(tmp_path / f"k.{stage}", None, backend) for stage in ("ptx", "cubin"))
+    assert ptx.hash() != cubin.hash()
 
 
 # Dumps and overrides

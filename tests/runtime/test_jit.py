@@ -243,6 +243,15 @@ def test_a_tensor_without_memory() -> None:
         store_kernel[(1,)](torch.zeros(4).to_sparse(), 1)
 
 
+def test_an_address_without_a_type() -> None:
+    class Address:
+        def data_ptr(self) -> int:
+            return 0
+
+    with pytest.raises(TypeError, match="argument 'out': 'Address' object has no attribute"):
+        store_kernel[(1,)](Address(), 1)
+
+
 def test_functions_with_letters_of_other_alphabets() -> None:
     @tritium.jit
     def fill(out):

@@ -244,6 +244,8 @@ class IRSource:
         else:
             pattern = _ENTRY.get(self.ext)
             match = pattern.search(self.src) if pattern else None
+            if pattern and match is None:
+                raise ValueError(f"{self.path}: no kernel is defined in this {self.ext} text")
             self.name = match[1] if match else self.path.stem
             self._read_facts()
 
@@ -284,8 +286,8 @@ class IRSource:
         raise ValueError(f"{self.path}: the module has no public tt.func")
 
     def hash(self) -> str:
-        """A digest of the text."""
-        return hashlib.sha256(self.src.encode()).hexdigest()
+        """A digest of the text and its stage."""
+        return hashlib.sha256(f"{self.ext}-{self.src}".encode()).hexdigest()
 
     def generate(self, backend: BaseBackend, options: Any) -> Any:
         """What the stages after this one start from."""

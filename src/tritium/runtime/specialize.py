@@ -161,14 +161,13 @@ class Specializer:
         return type_, self.backend.get_int_specialization(arg, align=self.by_alignment)
 
     def _tensor(self, arg: Any) -> tuple[Any, Any]:
-        dtype = arg.dtype
-        pair = self._aligned.get(dtype)
-        if pair is None:
-            pair = self._aligned[dtype] = self._pointer(dtype), "D"
         try:
+            pair = self._aligned.get(arg.dtype)
+            if pair is None:
+                pair = self._aligned[arg.dtype] = self._pointer(arg.dtype), "D"
             if self.by_alignment and arg.data_ptr() & 15 == 0:
                 return pair
-        except RuntimeError as error:  # a sparse one of torch
+        except (RuntimeError, AttributeError) as error:  # a sparse one of torch; no dtype
             raise TypeError(f"argument '{self.name}': {error}") from error
         return pair[0], ""
 
