@@ -315,6 +315,17 @@ def test_a_histogram_of_truths():
     batch.run()
 
 
+@pytest.mark.parametrize("shape", [(2, 2, 2, 2), (2, 2, 4, 4), (4, 2, 2, 2), (2, 2, 2, 2, 4)])
+def test_softmax_along_an_outer_axis(shape):
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    batch = Batch({"x": x})
+    for dim in range(len(shape)):
+        weights = np.exp(x - x.max(dim, keepdims=True))
+        wanted = weights / weights.sum(dim, keepdims=True)
+        batch.add(f"tl.softmax(x, {dim})", "float32", wanted, 1e-5)
+    batch.run()
+
+
 def test_the_scale_of_inexact_sums():
     x = np.random.default_rng(0).standard_normal(1024).astype(np.float32)
     batch = Batch({"x": x, "h": x.astype(np.float16)})

@@ -90,6 +90,8 @@ class Emitter:
         """The index of the loop over chunks of lanes, and its step."""
         self._sections: list[Section] = []
         self._known: dict[Any, Any] = {}
+        self._written: dict[Any, int] = {}
+        """The level at which `once` wrote what is known under a key."""
         self._scopes: list[list[Any]] = []
 
     # Levels
@@ -108,6 +110,7 @@ class Emitter:
         """Leave the innermost level; what was computed in it is forgotten."""
         for key in self._scopes.pop():
             del self._known[key]
+            self._written.pop(key, None)
         self._sections.pop()
 
     @contextmanager
@@ -149,10 +152,12 @@ class Emitter:
         return self._known.get(key)
 
     def once(self, key: Any, level: int, write: Callable[..., Value], *arguments: Any) -> Value:
-        """`write(*arguments)` at `level`, unless that was done before under the same key."""
+        """`write(*arguments)` at `level`, unless that was done before under the same key, there or
+        further out (what is further in cannot be used here)."""
         found = self._known.get(key)
-        if found is None:
+        if found is None or self._written.get(key, 0) > level:
             found = self.remember(key, level, self.at_level(level, write, *arguments))
+            self._written[key] = level
         return found
 
     # Values of tiles
