@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import ml_dtypes
@@ -138,3 +141,43 @@ def test_which_kernels_gain(kernel, alone: bool):
 def test_the_context_is_where_kernels_look():
     assert CONTEXT.fields["alone"].offset == 32
     assert SLOT.fields["capacity"].offset >= CONTEXT.size
+
+
+WAITING = """
+import sys, threading, time
+import numpy as np
+import tritium, tritium.language as tl
+from tests.cpu.test_alone import setting, until_set
+flag, out, other = (np.ones(1, np.int32) for _ in range(3))
+for _ in range(20):
+    until_set[(1,)](flag, out)  # known to be short
+    setting[(1,)](other)
+flag[0] = out[0] = 0
+thread = threading.Thread(target=lambda: until_set[(1,)](flag, out))
+thread.start()
+time.sleep(0.1)
+setting[(1,)](flag)
+thread.join()
+print(out[0])
+"""
+
+
+@tritium.jit
+def until_set(flag, out):
+    while tl.atomic_add(flag, 0) == 0:
+        pass
+    tl.store(out, 7)
+
+
+@tritium.jit
+def setting(flag):
+    tl.atomic_xchg(flag, 1)
+
+
+def test_a_kernel_may_wait_for_one_that_another_thread_launches():
+    """Whoever waits does not hold the GIL, which the other launch needs."""
+    done = subprocess.run(
+        [sys.executable, "-c", WAITING], capture_output=True, text=True, timeout=100,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr

@@ -72,8 +72,8 @@ class CPULauncher:
             self._add(str(name), kind, (i,), src.constants, written)
         self._launch = make_launcher(
             function.address, self._params, metadata.scratch_bytes,
-            alone=getattr(metadata, "alone", False), name=metadata.name, keep=function.image,
-            store=CachedObjects("launcher"),
+            alone=getattr(metadata, "alone", False), waits=getattr(metadata, "waits", True),
+            name=metadata.name, keep=function.image, store=CachedObjects("launcher"),
         )  # fmt: skip
 
     def native_end(self, link: Link) -> End:

@@ -20,14 +20,15 @@ STATE = Record(
     ("kernel", "ptr"), ("pool", "ptr"), ("types", "ptr"), ("cost", "double"),
     ("shared_cost", "double"),
     ("scratch_bytes", "i64"), ("param_count", "i64"), ("alone", "i32"),
+    ("waits", "i32"),
     ("on_argument", "ptr"), ("on_grid", "ptr"), ("on_count", "ptr"), ("on_fault", "ptr"),
     ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"),
 )  # fmt: skip
 """A kernel. `on_...` and `threads` are Python functions, kept alive by the launcher's owner;
 `known_threads` points to the address of a `THREADS` record;
-`alone` as in `pool.JOB`; `cost` is what a program was last seen to take, in ticks (infinite before
-the first launch); `shared_cost` that time when the pool ran them, divided by the number of programs
-(0: not known)."""
+`alone` and `waits` as in `pool.JOB`; `cost` is what a program was last seen to take, in ticks
+(infinite before the first launch); `shared_cost` that time when the pool ran them, divided by the
+number of programs (0: not known)."""
 
 THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
 """How many threads to use, as long as these guards hold."""

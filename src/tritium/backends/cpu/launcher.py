@@ -236,6 +236,7 @@ def make_launcher(
     scratch_bytes: int,
     *,
     alone: bool = False,
+    waits: bool = False,
     name: str = "kernel",
     keep: object = None,
     store: ObjectStore | None = None,
@@ -248,6 +249,7 @@ def make_launcher(
         params: one for each argument of `launch`, in order; constexpr ones take no slot.
         scratch_bytes: how much scratch memory a thread of it needs.
         alone: whether the kernel has a use for being told that no other runs, and waits for none.
+        waits: whether it may wait for another kernel, whose launch needs the GIL.
         name: for messages, and the function's `__name__`.
         keep: kept alive as long as the function is (the `Image` of the kernel).
         store: where the launcher's own object code is kept between processes.
@@ -272,7 +274,8 @@ def make_launcher(
     on_argument, on_grid, on_count, on_fault, threads = map(id, functions)
     STATE.write(
         state, kernel=address, pool=shared.pool.address, types=shared.types.address,
-        cost=float("inf"), alone=int(alone), scratch_bytes=scratch_bytes, param_count=len(params),
+        cost=float("inf"), alone=int(alone), waits=int(waits), scratch_bytes=scratch_bytes,
+        param_count=len(params),
         on_argument=on_argument, on_grid=on_grid, on_count=on_count, on_fault=on_fault,
         threads=threads, known_threads=shared.threads.slot, params=table,
     )  # fmt: skip

@@ -31,9 +31,11 @@ JOB = Record(
     ("kernel", "ptr"), ("args", "ptr"), ("fault", "ptr"), ("scratch_bytes", "i64"),
     ("total", "i64"), ("nx", "i32"), ("ny", "i32"), ("nz", "i32"),
     ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("split", "i32"), ("least", "i64"),
-    ("ahead", "i64"), ("alone", "i32"), ("ticks", "i64"),
+    ("ahead", "i64"), ("alone", "i32"), ("waits", "i32"),
+    ("ticks", "i64"),
 )  # fmt: skip
-"""A launch. `alone` says whether the kernel has a use for being alone. `threads` (0 until Python
+"""A launch. `alone` says whether the kernel has a use for being alone, `waits` whether it may wait
+for another one, so that the GIL must be released before it begins. `threads` (0 until Python
 was asked for it), `count` (workers to wake), `base` (the first of them), `split` (whether each
 thread has a range of its own to begin with), `least` (programs a chunk) and `ahead` (how many the
 launcher is expected to do before the others have begun) are set when it goes parallel; `ticks`

@@ -130,11 +130,14 @@ class PoolWriter(WorkWriter):
         pool, context, job, cost, entry = f.arguments
         launches = f.at(pool, POOL, "launches")
         before = f.atomic("add", launches, i32(1), "acq_rel")
-        with f.when(f.icmp("ne", f.op("and", before, i32(ALONE)), i32(0))):
+        alone = f.op("and", before, i32(ALONE))
+        waits = f.op("or", alone, f.read(job, JOB, "waits"))
+        with f.when(f.icmp("ne", waits, i32(0))):  # for whom, may need the GIL
             threads = f.call("i32", "count_threads", job, entry)
             with f.when(f.icmp("slt", threads, i32(0))):
                 f.atomic("sub", launches, i32(1), "acq_rel")
                 f.ret(const("i1", 0))
+        with f.when(f.icmp("ne", alone, i32(0))):
             self._wait_for(f, launches)
             f.ret(const("i1", 1))
         forked = f.atomic_load("i32", f.at(pool, POOL, "forked"), "monotonic")

@@ -19,10 +19,14 @@ _WAITING = (scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp)
 """What a program may wait with until another one has done something."""
 
 
+def may_wait(program: TileProgram) -> bool:
+    """Whether it is not certain that a kernel ends without another one."""
+    return any(isinstance(op, _WAITING) for op in program.module.walk())
+
+
 def has_use(program: TileProgram) -> bool:
-    """Whether a kernel gains by being alone and certainly ends without another one."""
-    ops = list(program.module.walk())
-    return any(_gains(op) for op in ops) and not any(isinstance(op, _WAITING) for op in ops)
+    """Whether a kernel gains by being alone and waits for none."""
+    return any(_gains(op) for op in program.module.walk()) and not may_wait(program)
 
 
 def gains(c: Context, nest: Nest) -> bool:

@@ -39,7 +39,7 @@ from tritium.backends.cpu.lower import (
     sort,
     special,
 )
-from tritium.backends.cpu.lower.alone import has_use
+from tritium.backends.cpu.lower.alone import has_use, may_wait
 from tritium.backends.cpu.lower.context import ALONE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
 from tritium.backends.cpu.lower.streaming import stored_bytes
@@ -61,8 +61,8 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     """LLVM IR text for a host, and what running it takes.
 
     Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "alone":
-    whether it gains by being alone (`alone`), "llvm_opt": the IR passes to run
-    (`loader.compile_ir`)}.
+    whether it gains by being alone (`alone`), "waits": whether it may wait for another kernel,
+    "llvm_opt": the IR passes to run (`loader.compile_ir`)}.
 
     Raises NotImplementedError, naming op and line, for what the backend does not support.
     """
@@ -73,7 +73,10 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     with _deep_recursion():
         body, scratch = _Functions(module, program, host, fuse, alone).lower(kernel)
     _wrapper(module, kernel, body, host, alone)
-    facts = {"name": kernel.name, "scratch_bytes": scratch, "alone": alone, "llvm_opt": None}
+    facts = {
+        "name": kernel.name, "scratch_bytes": scratch, "alone": alone, "waits": may_wait(program),
+        "llvm_opt": None,
+    }  # fmt: skip
     return module.text(), facts
 
 
