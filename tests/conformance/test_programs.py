@@ -574,3 +574,47 @@ def test_a_placeholder_does_nothing():
     lines = ("...", "if n > 1:", "    ...", "else:", "    tl.store(o, 7)")
     body = "def kernel(o, n):\n" + "\n".join(f"    {line}" for line in lines)
     assert both(body, {"o": integers(1), "n": 1}).tolist() == [7]
+
+
+BLOCK_POINTERS = """
+@jit(noinline=True)
+def doubled(p):
+    return tl.load(p, boundary_check=(0,)) * 2
+
+
+def kernel(x, y, o, n):
+    p = tl.make_block_ptr(x, (n,), (1,), (0,), (4,), (0,))
+    q = tl.make_block_ptr(o, (24,), (1,), (0,), (4,), (0,))
+    k = 0
+    while k < n:
+        if k % 8 == 0:
+            tl.store(q, tl.load(p, boundary_check=(0,)), boundary_check=(0,))
+        else:
+            tl.store(q, -tl.load(p, boundary_check=(0,)), boundary_check=(0,))
+        p = tl.advance(p, (4,))
+        q = tl.advance(q, (4,))
+        k += 4
+    if n > 8:
+        r = tl.make_block_ptr(x, (n,), (1,), (1,), (4,), (0,))
+    else:
+        r = tl.make_block_ptr(y, (n,), (2,), (0,), (4,), (0,))
+    for k in range(3):
+        if k == 1:
+            r = tl.advance(r, (2,))
+    s = tl.make_block_ptr(y, (n,), (1,), (0,), (4,), (0,))
+    for k in range(3):  # exchanges two
+        r, s = s, r
+    tl.store(o + 12 + tl.arange(0, 4), tl.load(s, boundary_check=(0,)))
+    tl.store(o + 16 + tl.arange(0, 4), tl.load(r, boundary_check=(0,)))
+    tl.store(o + 20 + tl.arange(0, 4), doubled(tl.advance(s, (1,))))
+"""
+
+
+@pytest.mark.parametrize("n", [7, 11])
+def test_block_pointers_that_are_passed_on(n):
+    x, y = np.arange(1, 25, dtype=np.int32), np.arange(100, 124, dtype=np.int32)
+    copied = np.where(np.arange(12) < n, x[:12] * [1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1], 0)
+    far = [x[i] if i < n else 0 for i in range(3, 8)] if n > 8 else \
+        [y[2 * i] if i < n else 0 for i in range(2, 7)]  # fmt: skip
+    found = both(BLOCK_POINTERS, {"x": x, "y": y, "o": integers(24), "n": n})
+    np.testing.assert_array_equal(found, [*copied, *far[:4], *y[:4], *(2 * v for v in far[1:])])

@@ -74,3 +74,35 @@ tt.func public @passed_on(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32, %c: i1) {
 tt.func private @same(%d: !tt.tensordesc<tensor<8xf32>>) -> !tt.tensordesc<tensor<8xf32>> attributes {noinline = true} {
   tt.return %d : !tt.tensordesc<tensor<8xf32>>
 }
+
+// Block pointers that meet go in parts, also through `scf.while`.
+// CHECK-LABEL: @block_pointers_meet
+// CHECK-NOT: make_tensor_ptr
+// CHECK: %{{.*}}:4 = scf.if %c -> (!tt.ptr<f32>, i64, i64, i32)
+// CHECK: %{{.*}}:5 = scf.while
+// CHECK: tt.load
+tt.func public @block_pointers_meet(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i64, %k: i32, %c: i1) {
+  %one = arith.constant 1 : i64
+  %c0 = arith.constant 0 : i32
+  %c8 = arith.constant 8 : i32
+  %p = tt.make_tensor_ptr %a, [%n], [%one], [%c0] {order = array<i32: 0>} : <tensor<8xf32>>
+  %q = tt.make_tensor_ptr %b, [%n], [%one], [%c8] {order = array<i32: 0>} : <tensor<8xf32>>
+  %r = scf.if %c -> (!tt.ptr<tensor<8xf32>>) {
+    %s = tt.advance %p, [%c8] : <tensor<8xf32>>
+    scf.yield %s : !tt.ptr<tensor<8xf32>>
+  } else {
+    scf.yield %q : !tt.ptr<tensor<8xf32>>
+  }
+  %w:2 = scf.while (%i = %c0, %t = %r) : (i32, !tt.ptr<tensor<8xf32>>) -> (i32, !tt.ptr<tensor<8xf32>>) {
+    %more = arith.cmpi slt, %i, %k : i32
+    scf.condition(%more) %i, %t : i32, !tt.ptr<tensor<8xf32>>
+  } do {
+  ^bb0(%i: i32, %t: !tt.ptr<tensor<8xf32>>):
+    %v = tt.load %t {boundaryCheck = array<i32: 0>} : !tt.ptr<tensor<8xf32>>
+    tt.store %t, %v {boundaryCheck = array<i32: 0>} : !tt.ptr<tensor<8xf32>>
+    %u = tt.advance %t, [%c8] : <tensor<8xf32>>
+    %j = arith.addi %i, %c8 : i32
+    scf.yield %j, %u : i32, !tt.ptr<tensor<8xf32>>
+  }
+  tt.return
+}

@@ -15,7 +15,7 @@ are served if
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any, TypeAlias
 
@@ -131,12 +131,15 @@ def descriptors(function: Operation) -> Iterator[Any]:
                 yield from filter(is_descriptor, block.args)
 
 
-def flow(module: ModuleOp) -> Iterator[Edge]:
-    """(from, to) of descriptors that go through loops, branches, calls and choices."""
+def flow(
+    module: ModuleOp, wanted: Callable[[SSAValue], bool] = is_descriptor
+) -> Iterator[Edge]:
+    """(from, to) of descriptors (or what else is wanted) that go through loops, branches, calls
+    and choices."""
     functions = {op.sym_name: op for op in module.walk() if isinstance(op, FuncOp)}
     for op in module.walk():
         for source, target in _edges(op, functions):
-            if is_descriptor(source):
+            if wanted(source):
                 yield source, target
 
 

@@ -33,35 +33,42 @@ from tritium.passes.ttir.descriptor_flow import Groups, flow, is_descriptor
 def split_descriptors(module: ModuleOp, kept: set[SSAValue]) -> None:
     """Take apart all descriptors but `kept` that are passed on. Those that kernels take must have
     been replaced. Raises `NotImplementedError` where such with different padding meet."""
-    _Splitter(module, kept).run(module)
+    _Descriptors(module, kept).run(module)
 
 
-class _Splitter:
-    def __init__(self, module: ModuleOp, kept: set[SSAValue]):
-        self._kept = kept
-        self._groups = Groups()
-        for source, target in flow(module):
-            self._groups.join(source, target)
-        self._padding: dict[SSAValue, PaddingOption] = {}
-        for op in module.walk():
-            if isinstance(op, MakeTensorDescOp):
-                known = self._padding.setdefault(self._groups.find(op.result), op.padding)
-                if known is not op.padding:
-                    raise NotImplementedError(
-                        "a descriptor that pads with zeros in the place of one that pads with NaN, "
-                        f"at {op.location}"
-                    )
+class Splitter:
+    """Passes some values on in parts. Subclasses say which, what their parts are, and how they are
+    made of them."""
+
+    def __init__(self) -> None:
+        self.groups = Groups()
+
+    def is_split(self, value: SSAValue) -> bool:
+        """Whether a value is passed on in parts."""
+        raise NotImplementedError
+
+    def kinds(self, value: SSAValue) -> list[ir.Type]:
+        """The types of a value's parts."""
+        raise NotImplementedError
+
+    def parts(self, value: SSAValue) -> list[SSAValue]:
+        """The parts of a value that was made of them."""
+        raise NotImplementedError
+
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+        """The op that makes a value of its parts, in place of another."""
+        raise NotImplementedError
 
     def run(self, module: ModuleOp) -> None:
-        """First all descriptors that blocks take and ops give are made there of their parts, so
-        that the operands that are passed have such."""
+        """Rewrite a module. First all such values that blocks take and ops give are made there of
+        their parts, so that the operands that are passed have such."""
         for op in list(module.walk()):
             for region in op.regions:
                 for block in region.blocks:
                     self._block(block, op)
         passing: list[Operation] = []
         for op in list(module.walk()):
-            if isinstance(op, SelectOp) and self._is_split(op.result):
+            if isinstance(op, SelectOp) and self.is_split(op.result):
                 self._select(op)
             elif op.name in _HOLDERS:
                 passing.append(self._results(op))
@@ -70,27 +77,19 @@ class _Splitter:
         for op in passing:
             self._operands(op)
 
-    def _is_split(self, value: SSAValue) -> bool:
-        return is_descriptor(value) and value not in self._kept
-
-    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> MakeTensorDescOp:
-        """The descriptor of some parts, in place of another."""
-        rank = (len(parts) - 1) // 2
-        padding = self._padding.get(self._groups.find(old), PaddingOption.PAD_ZERO)
-        made = MakeTensorDescOp.build(
-            parts[0], parts[1 : 1 + rank], parts[1 + rank :], result=old.type, padding=padding
-        )
+    def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+        made = self.build(parts, old)
         made.result.name_hint = old.name_hint
         old.replace_all_uses_with(made.result)
-        self._groups.join(made.result, old)
+        self.groups.join(made.result, old)
         return made
 
     def _block(self, block: Block, owner: Operation) -> None:
-        split = [a for a in block.args if self._is_split(a)]
+        split = [a for a in block.args if self.is_split(a)]
         for argument in split:
             index = argument.index
             parts = [
-                block.insert_arg(kind, index + 1 + i) for i, kind in enumerate(part_types(argument))
+                block.insert_arg(kind, index + 1 + i) for i, kind in enumerate(self.kinds(argument))
             ]
             made = self._made(parts, argument)
             first = block.first_op
@@ -109,17 +108,17 @@ class _Splitter:
         returns = [op for op in function.walk() if op.name == "tt.return"]
         found: list[Any] = []
         for index, kind in enumerate(outputs):
-            split = returns and self._is_split(returns[0].operands[index])
-            found += part_types(returns[0].operands[index]) if split else [kind]
+            split = returns and self.is_split(returns[0].operands[index])
+            found += self.kinds(returns[0].operands[index]) if split else [kind]
         function.properties["function_type"] = FunctionType.from_lists(
             [a.type for a in function.body.args], found
         )
 
     def _results(self, op: Operation) -> Operation:
         """The op with its results in parts; its operands stay."""
-        if not any(self._is_split(r) for r in op.results):
+        if not any(self.is_split(r) for r in op.results):
             return op
-        kinds = [part_types(r) if self._is_split(r) else [r.type] for r in op.results]
+        kinds = [self.kinds(r) if self.is_split(r) else [r.type] for r in op.results]
         create = cast(Any, type(op)).create
         new: Operation = create(
             operands=op.operands, result_types=[k for group in kinds for k in group],
@@ -133,7 +132,7 @@ class _Splitter:
         for old, group in zip(op.results, kinds, strict=True):
             parts = new.results[start : start + len(group)]
             start += len(group)
-            if self._is_split(old):
+            if self.is_split(old):
                 block.insert_op_before(self._made(parts, old), op)
             else:
                 parts[0].name_hint = old.name_hint
@@ -145,29 +144,59 @@ class _Splitter:
         block = op.parent
         assert block is not None
         chosen: list[SSAValue] = []
-        for yes, no in zip(self._parts(op.true_value), self._parts(op.false_value), strict=True):
+        for yes, no in zip(self.parts(op.true_value), self.parts(op.false_value), strict=True):
             part = SelectOp.build(op.condition, yes, no, location=op.location)
             block.insert_op_before(part, op)
             chosen.append(part.result)
         block.insert_op_before(self._made(chosen, op.result), op)
         block.erase_op(op)
 
-    def _parts(self, value: SSAValue) -> list[SSAValue]:
-        made = value.owner
-        assert isinstance(made, MakeTensorDescOp), value
-        return [made.base, *made.shape, *made.strides]
-
     def _operands(self, op: Any) -> None:
-        if not any(self._is_split(v) for v in op.operands):
+        if not any(self.is_split(v) for v in op.operands):
             return
         groups: list[list[SSAValue]] = []
         for group in op.operand_groups():
             groups.append([])
             for value in group:
-                groups[-1] += self._parts(value) if self._is_split(value) else [value]
+                groups[-1] += self.parts(value) if self.is_split(value) else [value]
         op.operands = [value for group in groups for value in group]
         if SEGMENTS in op.properties:
             op.properties[SEGMENTS] = i32_array(tuple(map(len, groups)))
+
+
+class _Descriptors(Splitter):
+    def __init__(self, module: ModuleOp, kept: set[SSAValue]):
+        super().__init__()
+        self._kept = kept
+        for source, target in flow(module):
+            self.groups.join(source, target)
+        self._padding: dict[SSAValue, PaddingOption] = {}
+        for op in module.walk():
+            if isinstance(op, MakeTensorDescOp):
+                known = self._padding.setdefault(self.groups.find(op.result), op.padding)
+                if known is not op.padding:
+                    raise NotImplementedError(
+                        "a descriptor that pads with zeros in the place of one that pads with NaN, "
+                        f"at {op.location}"
+                    )
+
+    def is_split(self, value: SSAValue) -> bool:
+        return is_descriptor(value) and value not in self._kept
+
+    def kinds(self, value: SSAValue) -> list[ir.Type]:
+        return part_types(value)
+
+    def parts(self, value: SSAValue) -> list[SSAValue]:
+        made = value.owner
+        assert isinstance(made, MakeTensorDescOp), value
+        return [made.base, *made.shape, *made.strides]
+
+    def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
+        rank = (len(parts) - 1) // 2
+        padding = self._padding.get(self.groups.find(old), PaddingOption.PAD_ZERO)
+        return MakeTensorDescOp.build(
+            parts[0], parts[1 : 1 + rank], parts[1 + rank :], result=old.type, padding=padding
+        )
 
 
 _HOLDERS = frozenset({"scf.for", "scf.while", "scf.if", "tt.call"})

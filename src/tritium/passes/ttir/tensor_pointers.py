@@ -10,8 +10,8 @@ after:
     %v = tt.load %at, %inside, 0
 
 For targets without hardware that copies blocks, and for descriptors that it does not serve. A block
-pointer that a loop carries becomes one i32 for each axis; a descriptor that a loop, a branch or a
-call passes on becomes its base, shape and strides (`descriptor_parts`).
+pointer that a `for` loop carries becomes one i32 for each axis; what goes through branches and
+calls becomes its base, shape and strides (`descriptor_parts`, `block_pointer_parts`).
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from tritium.ops.ttir.memory import (
 from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
+from tritium.passes.ttir.block_pointer_parts import split_block_pointers
 from tritium.passes.ttir.descriptor_flow import served
 from tritium.passes.ttir.descriptor_parts import split_descriptors
 
@@ -79,6 +80,7 @@ class TensorPointers(Pass):
             if function.sym_visibility != "private":
                 changed |= _plain_arguments(function, kept)
         split_descriptors(module, kept)
+        split_block_pointers(module)
         for function in functions:
             rewriter = _Rewriter(kept)
             for block in function.regions[0].blocks:
