@@ -11,6 +11,7 @@ import tritium.language as tl
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import InterpreterError
+from tritium.runtime.specialize import int_type
 
 torch = pytest.importorskip("torch")
 
@@ -237,3 +238,16 @@ def test_any_number_of_arguments():
     out = np.zeros(3, np.int32)
     InterpretedKernel(kernel)[(1,)](out, 4, 5, 6)
     assert out.tolist() == [4, 5, 6]
+
+
+@pytest.mark.parametrize("n", [-(2**31), 2**31 - 1, 2**31, 2**32 - 1, -(2**63), 2**63])
+def test_integers_have_the_dtype_of_a_signature(n):
+    def kernel(out, n):
+        tl.store(out, n)
+        tl.store(out + 1, n.dtype.int_bitwidth)
+        tl.store(out + 2, n.dtype.is_int_signed())
+
+    out = np.zeros(3, np.uint64)
+    InterpretedKernel(kernel)[(1,)](out, n)
+    name = int_type(n)
+    assert out.tolist() == [n % 2**64, int(name[1:]), name[0] == "i"]

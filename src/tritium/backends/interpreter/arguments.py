@@ -143,8 +143,10 @@ class Arguments:
 
     @staticmethod
     def _scalar(value: Any, type_name: str) -> tensor:
-        # In a signature every Python float is an fp32.
+        # In a signature every Python float is an fp32, and no integer an u32.
         found = tl_types.float32 if _is(value, float) else python_type(value)
+        if found == tl_types.uint32:
+            found = tl_types.int64
         type = str_to_ty(type_name) if type_name else found
         assert isinstance(type, dtype)
         ir_type = type.to_ir()
