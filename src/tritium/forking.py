@@ -1,4 +1,5 @@
-"""Whether memory may be shared with other processes that run kernels.
+"""What forks have to do with: memory that is shared with other processes that run kernels, and
+locks that a child needs.
 
 Processes that were forked share what was mapped as shared, and those that `multiprocessing` starts
 are given memory to share.
@@ -6,6 +7,7 @@ are given memory to share.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,3 +36,31 @@ def started_to_share() -> bool:
     """Whether this process was started by `multiprocessing`."""
     process: Any = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
+
+
+_locks: list[Any] = []
+_held: list[Any] = []
+
+
+def held_while_forking(lock: Any) -> Any:
+    """`lock`, for which forks wait: in the child, where who holds it does not exist, it is free,
+    and what it guards is not half done. Those that are taken first are to be named last."""
+    _locks.insert(0, lock)
+    return lock
+
+
+def _take() -> None:
+    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
+    locks = [*_locks, ffi.lib._lock] if ffi is not None else list(_locks)
+    for lock in locks:
+        lock.__enter__()  # llvmlite's has no `acquire`
+    _held.append(locks)
+
+
+def _release() -> None:
+    for lock in reversed(_held.pop()):
+        lock.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_take, after_in_parent=_release, after_in_child=_release)

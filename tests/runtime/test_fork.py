@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
+import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,8 @@ import pytest
 import tritium
 from tests.support.launching import add_kernel
 from tritium import knobs
+from tritium.backends.cpu import loader
+from tritium.backends.nvidia import ptx
 
 
 def _child(queue: Any) -> None:
@@ -72,3 +77,26 @@ def test_a_fork_while_a_thread_compiles(fresh_cache: Path) -> None:
     release.set()
     thread.join(60)
     assert process.exitcode == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("lock", [loader._lock, ptx._lock], ids=["cpu", "cuda"])
+def test_a_fork_while_a_thread_is_inside_llvm(lock: Any) -> None:
+    inside = threading.Event()
+
+    def compile_long() -> None:
+        with lock:
+            inside.set()
+            time.sleep(0.2)
+
+    thread = threading.Thread(target=compile_long)
+    thread.start()
+    assert inside.wait(60)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(30)
+        with lock:
+            code = loader.compile_ir("define void @f() {\n  ret void\n}")
+        os._exit(0 if code else 1)
+    thread.join()
+    assert os.waitpid(pid, 0)[1] == 0

@@ -65,7 +65,8 @@ class _Process:
             # Python 3.12 warns of threads; the child runs the compiler and kernels, whose locks
             # and threads are made for that.
             warnings.simplefilter("ignore", DeprecationWarning)
-            with _llvm_unused(), forking.private():
+            _wait_for_linker()
+            with forking.private():
                 self.pid = os.fork()
         if self.pid == 0:
             _live(life, write)
@@ -120,18 +121,11 @@ def _flush() -> None:
             stream.flush()
 
 
-@contextmanager
-def _llvm_unused() -> Generator[None]:
-    """No other thread is inside LLVM: its lock would stay taken in the child for ever."""
+def _wait_for_linker() -> None:
+    """What a thread links in advance is there in the child."""
     for thread in threading.enumerate():
-        if thread.name == "tritium-linker":  # before forking it is waited for: not with the lock
+        if thread.name == "tritium-linker":
             thread.join()
-    ffi: Any = sys.modules.get("llvmlite.binding.ffi")
-    if ffi is None:
-        yield
-        return
-    with ffi.lib._lock:
-        yield
 
 
 def _outcome(job: Callable[[], Any]) -> bytes:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
 
+from tritium import forking
 from tritium.backends.cpu import elf
 from tritium.backends.cpu.host import host
 
@@ -36,7 +37,7 @@ class ObjectStore(Protocol):
 Opt = int | Literal["light"] | None
 """Which IR passes run: see `compile_ir`."""
 
-_lock = threading.RLock()
+_lock = forking.held_while_forking(threading.RLock())
 _names = itertools.count()
 
 

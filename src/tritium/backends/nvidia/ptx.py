@@ -19,14 +19,14 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tritium import knobs
+from tritium import forking, knobs
 from tritium.backends.nvidia import libdevice
 from tritium.errors import PTXASError
 
 TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 _NEWEST_PTX = 90  # that LLVM 22 knows
-_lock = threading.RLock()
+_lock = forking.held_while_forking(threading.RLock())
 
 
 class PerformanceWarning(UserWarning):
