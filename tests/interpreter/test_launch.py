@@ -78,7 +78,7 @@ def test_types_of_scalars():
     run(kernel, 3, 1 << 31, 1 << 40, 0.5, True, 255, 1.5, C=7)
     dtypes = {n: str(v.dtype) for n, v in seen.items() if n != "C"}
     assert dtypes == {
-        "i": "int32", "j": "uint32", "k": "int64", "x": "fp32", "flag": "int1",
+        "i": "int32", "j": "int64", "k": "int64", "x": "fp32", "flag": "int1",
         "annotated": "uint8", "text": "fp16",
     }  # fmt: skip
     assert seen["annotated"].value == 255 and seen["C"] == 7
