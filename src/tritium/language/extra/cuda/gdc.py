@@ -1,4 +1,4 @@
-"""Grid dependency control: kernels of one stream that overlap (`launch_pdl=True`, sm_90 and later)."""
+"""Grid dependency control: kernels of one stream overlap (`launch_pdl=True`, from sm_90 on)."""
 
 from __future__ import annotations
 
