@@ -13,6 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tritium
+import tritium.language as tl
 from tests.runtime.kernels import image
 from tritium.backends.cpu.arguments import Param, extract_pointer, extract_scalar, float_bits
 from tritium.backends.cpu.launcher import make_launcher
@@ -187,7 +189,29 @@ def test_bad_torch_tensors(warm):
         launch(1, 1, 1, torch.zeros(4, device="meta"))
     with pytest.raises(TypeError, match=r"has elements of type i32; .* pointer to fp32"):
         launch(1, 1, 1, torch.zeros(4, dtype=torch.int32))
+    gone = torch.zeros(4)
+    gone.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match=r"of shape \[4\] whose memory is not there"):
+        launch(1, 1, 1, gone)
+    launch(1, 1, 1, torch.zeros(0))
     launch(1, 1, 1, good)
+
+
+@tritium.jit
+def nothing(x, n, N: tl.constexpr):
+    tl.store(x + tl.arange(0, N), 1.0, mask=tl.arange(0, N) < n)
+
+
+@needs_torch
+def test_tensors_whose_memory_is_gone():
+    good, gone = torch.zeros(4), torch.zeros(4)
+    gone.untyped_storage().resize_(0)
+    for _ in range(4):  # the later ones natively
+        nothing[(1,)](good, 4, N=4)
+        nothing[(1,)](torch.zeros(0), 0, N=4)
+        with pytest.raises(ValueError, match=r"of shape \[4\] whose memory is not there"):
+            nothing[(1,)](gone, 4, N=4)
+    assert good.tolist() == [1.0] * 4
 
 
 class WithPointer:

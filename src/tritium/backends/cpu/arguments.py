@@ -179,9 +179,13 @@ def _from_tensor(tensor: Any, where: str, expected: str | None) -> int:
         raise _device_error(where, tensor.device)
     _check_element(where, tensor.dtype, expected)
     try:
-        return tensor.data_ptr()
+        address = tensor.data_ptr()
     except RuntimeError as error:
         raise TypeError(f"{where} is a tensor without memory of its own: {error}") from error
+    if not address and tensor.numel():
+        kind = f"{_type_name(tensor)} of shape {list(tensor.shape)}"
+        raise ValueError(f"{where} is a {kind} whose memory is not there (its data_ptr() is 0)")
+    return address
 
 
 def _from_data_ptr(obj: Any, where: str, expected: str | None) -> int:

@@ -138,8 +138,10 @@ class LaunchWriter:
                 wanted, given = f.read(param, PARAM, "dlpack"), f.read(tensor, DLTENSOR, "dtype")
                 fits = f.op("or", f.icmp("eq", wanted, i32(0)), f.icmp("eq", wanted, given))
                 here = f.icmp("eq", f.read(tensor, DLTENSOR, "device_type"), i32(1))
-                with f.when(f.op("and", fits, here)):
-                    f.put(slot, tensor_address(f, tensor))
+                address = tensor_address(f, tensor)
+                there = f.icmp("ne", address, i64(0))  # an empty tensor's may be 0
+                with f.when(f.op("and", f.op("and", fits, here), there)):
+                    f.put(slot, address)
                     f.ret(const("i1", 1))
             f.call("void", "PyErr_Clear")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tritium import knobs
+from tritium import forking, knobs
 from tritium.backends.cpu import pool as pools
 from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
@@ -138,7 +138,7 @@ class Native:
         self.threads = ThreadCount()
 
 
-_native_lock = threading.Lock()
+_native_lock = forking.held_while_forking(threading.Lock())
 _natives: list[Native] = []
 
 

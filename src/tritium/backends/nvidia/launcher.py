@@ -43,7 +43,13 @@ def address_of(arg: Any, position: int) -> int:
     Raises: `TypeError` for anything else, `ValueError` for memory that the device cannot access.
     """
     if getattr(arg, "is_cuda", False):
-        return arg.data_ptr()
+        address = arg.data_ptr()
+        if not address and arg.numel():
+            raise ValueError(
+                f"Pointer argument (at {position}) is a {type(arg).__name__} of shape "
+                f"{list(arg.shape)} whose memory is not there (its data_ptr() is 0)"
+            )
+        return address
     if arg is None:
         return 0
     interface = getattr(arg, "__cuda_array_interface__", None)

@@ -106,6 +106,7 @@ class KernelWriter(BindWriter):
                 device = f.cast("zext", f.read(operation, OPERATION, "device"), "i64")
                 elsewhere = f.icmp("ne", f.op("lshr", flags, i64(8)), device)
                 wrong = f.icmp("ne", f.op("and", flags, refused), i64(0))
+                wrong = f.op("or", wrong, f.icmp("eq", value, i64(0)))  # is it an empty tensor?
                 with f.when(f.op("or", wrong, elsewhere)):
                     f.ret(NO)
                 f.put(slot, value)
