@@ -18,6 +18,7 @@ from tests.conformance.support import (
     promoted,
     samples,
 )
+from tests.support.device import device
 
 SIZE = 16
 ALL = ("int1", *NUMBERS)
@@ -221,7 +222,9 @@ def test_fdiv_keeps_the_dtype(name):
     batch = Batch({"x": x, "y": y})
     with np.errstate(all="ignore"):
         quotient = x.astype(np.float64) / y.astype(np.float64)
-        batch.add("tl.fdiv(x, y)", name, quotient.astype(DTYPES[name]))
+        # A GPU divides float32 to within two units in the last place unless asked.
+        rough = 3e-7 if name == "float32" and device == "cuda" else 0.0
+        batch.add("tl.fdiv(x, y)", name, quotient.astype(DTYPES[name]), rough)
         batch.add("tl.fdiv(x, y, ieee_rounding=True)", name, quotient.astype(DTYPES[name]))
     batch.run()
 

@@ -159,7 +159,8 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
 
 def is_mutable(value: Any) -> bool:
     """Whether a value is an aggregate, whose fields can be assigned."""
-    return isinstance(value, base_value) and hasattr(value, "_fork")
+    # A constexpr has the attributes of what it holds, which may be an aggregate's class.
+    return isinstance(value, base_value) and hasattr(builtins.type(value), "_fork")
 
 
 def fork(value: Any) -> Any:
