@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tritium.backends.nvidia import libcuda
+from tritium.backends.nvidia.launcher import address_of
 
 
 @pytest.fixture
@@ -96,3 +97,12 @@ def test_a_module_that_is_called_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert not libcuda.has_bindings()
     module.__path__ = [str(tmp_path / "cuda")]
     assert libcuda.has_bindings()
+
+
+def test_a_tensor_whose_memory_is_gone():
+    def tensor(size: int) -> Any:
+        return SimpleNamespace(is_cuda=True, data_ptr=lambda: 0, numel=lambda: size, shape=(size,))
+
+    assert address_of(tensor(0), 2) == 0
+    with pytest.raises(ValueError, match=r"\(at 2\) is a .* of shape \[5\] whose memory is not"):
+        address_of(tensor(5), 2)

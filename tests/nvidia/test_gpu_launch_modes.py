@@ -126,3 +126,14 @@ def test_the_pipeline_of_another_architecture(
     hopper = torch.cuda.get_device_capability()[0] == 9
     assert ("mma.sync" in ptx) == (arch is not None or not hopper)
     assert ("wgmma" in ptx) == (arch is None and hopper)
+
+
+def test_a_tensor_whose_memory_is_gone_is_named(torch: Any) -> None:
+    good, gone = (torch.zeros(256, device="cuda", dtype=torch.int32) for _ in range(2))
+    gone.untyped_storage().resize_(0)
+    for _ in range(3):  # the later ones natively
+        fill[(1,)](good, 256, BLOCK=256)
+        fill[(1,)](torch.zeros(0, device="cuda", dtype=torch.int32), 0, BLOCK=256)
+        with pytest.raises(ValueError, match=r"of shape \[256\] whose memory is not there"):
+            fill[(1,)](gone, 256, BLOCK=256)
+    assert good.tolist() == list(range(256))

@@ -302,8 +302,8 @@ class CudaLauncher:
         for position, offset, pack, name in self._packers:
             arg = args[position]
             if pack is None:
-                address = arg.data_ptr() if getattr(arg, "is_cuda", False) else \
-                    address_of(arg, position)  # fmt: skip
+                address = getattr(arg, "is_cuda", False) and arg.data_ptr()
+                address = address or address_of(arg, position)  # 0: an empty tensor's, or an error
                 _PACK_ADDRESS(values, offset, address)
             else:
                 try:
