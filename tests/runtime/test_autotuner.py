@@ -446,7 +446,11 @@ def test_results_are_kept(fresh_cache: Path) -> None:
     assert len(bench.blocks) == 3, "other configurations are measured"
 
 
-def test_results_of_configurations_that_json_does_not_know(fresh_cache: Path) -> None:
+def test_results_of_configurations_that_json_does_not_know(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITIUM_AUTOTUNE_WORKERS", "0")  # measured in their order
+
     @tritium.jit
     def fill(out, n, BLOCK: tl.constexpr, T: tl.constexpr, S: tl.constexpr):
         tl.store(out + tl.arange(0, BLOCK), tl.full((BLOCK,), S[0], T))
