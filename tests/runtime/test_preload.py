@@ -81,6 +81,16 @@ def test_of_another_kernel() -> None:
         apply.preload(data)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [("", "is not JSON"), ("{}", "has no name, signature"), ("[1]", "has no name"),
+     ('{"name": "x", "key": "y"}', "has no signature, constant_keys")],
+)  # fmt: skip
+def test_what_no_hook_was_told(data: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"preload: the specialization data {message}"):
+        apply.preload(data)
+
+
 def test_what_cannot_be_restored() -> None:
     data = json.loads(_observed(lambda: other.warmup(np.float32, None, grid=(1,))))
     for value, message in (

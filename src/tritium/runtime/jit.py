@@ -346,8 +346,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
 
     def preload(self, specialization_data: str) -> CompiledKernel:
         """Compile again what a hook was told (`specialization_data`), so that the launch it came
-        from finds it. Raises `RuntimeError` if the data is of another kernel."""
-        data = json.loads(specialization_data)
+        from finds it. Raises `RuntimeError` if the data is of another kernel, `ValueError` if it is
+        not what a hook was told."""
+        data = _parsed(specialization_data)
         if data["name"] != self.qualified_name:
             raise RuntimeError(
                 f"Specialization data is for {data['name']} but trying to preload for "
@@ -366,6 +367,21 @@ class JITFunction(JITCallable, KernelInterface[T]):
         kernel = compile(source, target=cache.target, options=options)
         self._preloaded[data["key"]] = kernel
         return kernel
+
+
+_PARTS = ("name", "signature", "constant_keys", "constant_vals", "attrs_keys", "attrs_vals",
+          "options", "key")  # fmt: skip
+
+
+def _parsed(specialization_data: str) -> dict[str, Any]:
+    try:
+        data: Any = json.loads(specialization_data)
+    except (TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"preload: the specialization data is not JSON: {error}") from None
+    missing = [p for p in _PARTS if not isinstance(data, dict) or p not in data]
+    if missing:
+        raise ValueError(f"preload: the specialization data has no {', '.join(missing)}")
+    return data  # pyright: ignore[reportUnknownVariableType]
 
 
 class _Launch(NamedTuple):
