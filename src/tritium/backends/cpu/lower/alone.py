@@ -25,8 +25,8 @@ def may_wait(program: TileProgram) -> bool:
 
 
 def has_use(program: TileProgram) -> bool:
-    """Whether a kernel gains by being alone and waits for none."""
-    return any(_gains(op) for op in program.module.walk()) and not may_wait(program)
+    """Whether a kernel that waits for none gains by being alone."""
+    return any(_gains(op) for op in program.module.walk())
 
 
 def gains(c: Context, nest: Nest) -> bool:

@@ -69,12 +69,13 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     module = Module()
     kernel = program.kernel
     fuse = getattr(program.options, "enable_fp_fusion", True)
-    alone = has_use(program)
+    waits = may_wait(program)
+    alone = not waits and has_use(program)
     with _deep_recursion():
         body, scratch = _Functions(module, program, host, fuse, alone).lower(kernel)
     _wrapper(module, kernel, body, host, alone)
     facts = {
-        "name": kernel.name, "scratch_bytes": scratch, "alone": alone, "waits": may_wait(program),
+        "name": kernel.name, "scratch_bytes": scratch, "alone": alone, "waits": waits,
         "llvm_opt": None,
     }  # fmt: skip
     return module.text(), facts
