@@ -22,7 +22,8 @@ import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver
 from tritium import knobs
-from tritium.backends.cpu.arguments import Param, extract_pointer, extract_scalar
+from tritium.backends.cpu.arguments import Param, extract_pointer
+from tritium.backends.scalars import extract_scalar
 from tritium.lowering.launching import End, Slot
 from tritium.runtime import driver
 

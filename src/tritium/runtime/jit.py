@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, cast, overload
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import LAUNCH_OPTIONS, BaseBackend, make_backend
+from tritium.backends.signature import type_canonicalisation_dict
 from tritium.compiler import ASTSource, CompiledKernel, compile
-from tritium.language.constexpr import ConstexprFunction, constexpr_function, unwrap
+from tritium.language.constexpr import ConstexprFunction, constexpr_function
 from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
 from tritium.runtime.dynamo import leave_to_python
@@ -31,7 +32,6 @@ from tritium.runtime.specialize import (
     make_binder,
     mangle_type,
     native_specialize_impl,
-    type_canonicalisation_dict,
 )
 from tritium.runtime.tensors import MockTensor, TensorWrapper, reinterpret
 from tritium.target import GPUTarget
@@ -223,8 +223,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
             kernel = self._compile(_Launch(cache, device, key, pairs, values, options, warmup))
             if kernel is None:
                 return None
-        if self.used_global_vals:
-            self._check_globals()
+        self.check_globals()
         if warmup:
             return kernel
         gx, gy, gz = self.grid_of(grid, values)
@@ -267,16 +266,6 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 raise ValueError(f"grid[{axis}] is {size}; it must be in 0 .. 2**31-1")
             sizes[axis] = size
         return sizes[0], sizes[1], sizes[2]
-
-    def _check_globals(self) -> None:
-        for (name, _), (value, namespace) in self.used_global_vals.items():
-            now = namespace.get(name, _ABSENT)
-            if now is not value and not _equal(now, value):
-                shown = "nothing (it was deleted)" if now is _ABSENT else now
-                raise RuntimeError(
-                    f"Global variable {name} has changed since we compiled this kernel, "
-                    f"from {value} to {shown}"
-                )
 
     # Compiling
 
@@ -396,17 +385,8 @@ class _Launch(NamedTuple):
     warmup: bool
 
 
-_ABSENT = object()
-
 _PRIVATE = frozenset({"_launch", "_teacher", "used_global_vals", "_hash"})
 """Attributes whose values the native launcher does not rely on, or watches itself."""
-
-
-def _equal(left: Any, right: Any) -> bool:
-    try:
-        return bool(unwrap(left) == unwrap(right))
-    except (TypeError, ValueError):
-        return False
 
 
 @overload

@@ -15,10 +15,10 @@ import sys
 from collections import namedtuple
 from typing import Any, cast
 
+from tritium.backends.signature import canonical_dtype
 from tritium.language.constexpr import unwrap
 from tritium.language.function import JITCallable
 from tritium.language.types import dtype, pointer_type, str_to_ty
-from tritium.runtime.specialize import canonical_dtype
 
 
 def to_json(value: Any) -> Any:

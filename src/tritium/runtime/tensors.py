@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tritium.runtime.specialize import canonical_dtype
+from tritium.backends.signature import canonical_dtype
 
 
 class MockTensor:

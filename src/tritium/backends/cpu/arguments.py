@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import struct
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-SCALARS = (
-    "i1", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64",
-    "fp16", "bf16", "fp32", "fp64",
-)  # fmt: skip
+from tritium.backends.scalars import SCALARS, label, type_name
 
 ELEMENT_NAMES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
@@ -74,22 +70,6 @@ class Param:
         text = self.type[1:].removeprefix("k")
         return ELEMENT_NAMES.get(text, text)
 
-    @property
-    def limits(self) -> tuple[int, int]:
-        """The least and the greatest value of an integer parameter."""
-        bits = int(self.type[1:])
-        if self.type[0] == "u" or bits == 1:
-            return 0, (1 << bits) - 1
-        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-
-
-def _label(index: int, name: str) -> str:
-    return f"argument '{name}' (number {index})"
-
-
-def _type_name(obj: object) -> str:
-    kind = type(obj)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
 
 def _device_error(where: str, device: object) -> ValueError:
@@ -133,7 +113,7 @@ def extract_pointer(
         TypeError: no array, or one of another element type.
         ValueError: in a device's memory, or read-only though written to.
     """
-    where = _label(index, name)
+    where = label(index, name)
     torch: Any = sys.modules.get("torch")
     if isinstance(obj, np.ndarray):
         return _from_array(obj, where, expected_dtype, writes)
@@ -155,7 +135,7 @@ def extract_pointer(
         view = memoryview(obj)
     except TypeError:
         raise TypeError(
-            f"{where} is {obj!r:.80} of type {_type_name(obj)}; expected an array in host memory: "
+            f"{where} is {obj!r:.80} of type {type_name(obj)}; expected an array in host memory: "
             "a NumPy array, a torch tensor, or an object with __dlpack__, __array_interface__, "
             "the buffer protocol or data_ptr()"
         ) from None
@@ -183,7 +163,7 @@ def _from_tensor(tensor: Any, where: str, expected: str | None) -> int:
     except RuntimeError as error:
         raise TypeError(f"{where} is a tensor without memory of its own: {error}") from error
     if not address and tensor.numel():
-        kind = f"{_type_name(tensor)} of shape {list(tensor.shape)}"
+        kind = f"{type_name(tensor)} of shape {list(tensor.shape)}"
         raise ValueError(f"{where} is a {kind} whose memory is not there (its data_ptr() is 0)")
     return address
 
@@ -246,68 +226,10 @@ def _from_dlpack(obj: Any, where: str, expected: str | None, writes: bool) -> in
     elif address := _capsule_pointer(capsule, b"dltensor"):
         tensor = _DLTensor.from_address(address)
     else:
-        raise TypeError(f"{where}: __dlpack__ of {_type_name(obj)} returned no DLPack capsule")
+        raise TypeError(f"{where}: __dlpack__ of {type_name(obj)} returned no DLPack capsule")
     if tensor.device_type not in HOST_DEVICES:
         raise _device_error(where, f"{tensor.device_type}:{tensor.device_id}")
     names = {number: name for name, number in DLPACK_TYPES.items()}
     _check_element(where, names.get((tensor.code, tensor.bits), ""), expected)
     _check_writable(where, not readonly, writes)
     return tensor.data + tensor.byte_offset
-
-
-def type_is_bool(value: object) -> bool:
-    """Whether this is NumPy's truth value, which is no integer to Python."""
-    return isinstance(value, np.generic) and value.dtype == np.bool_
-
-
-def extract_scalar(value: Any, index: int, name: str, type: str) -> int:
-    """The 8-byte slot (unsigned) of a number for a parameter of a scalar type.
-
-    Raises:
-        TypeError: not a number of that kind.
-        OverflowError: an integer that the type cannot hold.
-    """
-    where = _label(index, name)
-    if type[0] in "iu":
-        try:
-            number = operator.index(bool(value) if type_is_bool(value) else value)
-        except TypeError:
-            raise TypeError(
-                f"{where} is {value!r:.80} of type {_type_name(value)}; this kernel was compiled "
-                f"for an integer of type {type}"
-            ) from None
-        low, high = Param(name, type).limits
-        if not low <= number <= high:
-            raise OverflowError(f"{where} is {number}, out of range for {type} ({low} to {high})")
-        return number & 0xFFFFFFFFFFFFFFFF
-    try:
-        # float() would parse text: give it what it must refuse.
-        number = float([] if isinstance(value, (str, bytes)) else value)  # pyright: ignore
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{where} is {value!r:.80} of type {_type_name(value)}; this kernel was compiled for a "
-            f"number of type {type}"
-        ) from None
-    except OverflowError:  # an integer beyond double
-        number = float("inf") if value > 0 else float("-inf")  # pyright: ignore
-    return float_bits(number, type)
-
-
-def float_bits(value: float, type: str) -> int:
-    """The bits of a number rounded to `fp16`, `bf16`, `fp32` or `fp64` (overflow: infinity)."""
-    if type == "fp64":
-        return struct.unpack("<Q", struct.pack("<d", value))[0]
-    with np.errstate(over="ignore", invalid="ignore"):
-        if type == "fp16":
-            return int(np.float64(value).astype(np.float16).view(np.uint16))
-        single = np.float32(value)
-    bits = int(single.view(np.uint32))
-    if type == "fp32":
-        return bits
-    if np.isnan(single):
-        return (bits >> 16) | 0x40
-    # Rounded to odd first, so that rounding twice equals rounding once.
-    if float(single) != value and not np.isinf(single):
-        below = abs(float(single)) < abs(value)
-        bits = bits if bits & 1 else bits | 1 if below else bits - 1
-    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16

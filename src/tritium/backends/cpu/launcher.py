@@ -23,7 +23,6 @@ from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
     Param,
     extract_pointer,
-    extract_scalar,
 )
 from tritium.backends.cpu.launch_records import (
     API,
@@ -47,6 +46,7 @@ from tritium.backends.cpu.loader import (
     load_object,
     object_key,
 )
+from tritium.backends.scalars import extract_scalar, limits
 from tritium.fingerprint import compiler_key
 from tritium.lowering import pyobjects
 from tritium.lowering.guards import Guard, item_guard, write_guards
@@ -223,7 +223,7 @@ def _write_param(address: int, param: Param) -> None:
         flags = NUMPY_WRITEABLE if param.writes else 0
         PARAM.write(address, kind=POINTER, dlpack=dlpack, numpy_flags=flags)
     elif param.type[0] in "iu":
-        low, high = param.limits
+        low, high = limits(param.type)
         PARAM.write(address, kind=INTEGER, low=low, high=min(high, (1 << 63) - 1))
     else:
         kinds = {"fp32": FLOAT32, "fp64": FLOAT64, "constexpr": SKIP}

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tritium.errors import InterpreterError
+from tritium.backends.scalars import SCALARS, extract_scalar
+from tritium.backends.signature import canonical_dtype, int_type
 from tritium.ir.types import numpy_dtype
 from tritium.language import core
-from tritium.language import types as tl_types
 from tritium.language.base import base_type, base_value, class_of
-from tritium.language.casts import python_type
 from tritium.language.emitter import Evaluated
 from tritium.language.tensor import tensor
 from tritium.language.types import dtype, pointer_type, str_to_ty
 from tritium.ops.evaluation import EvaluationError, Memory
-
-_DTYPES: Mapping[str, dtype] = {
-    "bool": tl_types.int1, "int8": tl_types.int8, "int16": tl_types.int16,
-    "int32": tl_types.int32, "int64": tl_types.int64, "uint8": tl_types.uint8,
-    "uint16": tl_types.uint16, "uint32": tl_types.uint32, "uint64": tl_types.uint64,
-    "float16": tl_types.float16, "bfloat16": tl_types.bfloat16, "float32": tl_types.float32,
-    "float64": tl_types.float64, "float8_e5m2": tl_types.float8e5,
-    "float8_e4m3fn": tl_types.float8e4nv, "float8_e4m3fnuz": tl_types.float8e4b8,
-    "float8_e5m2fnuz": tl_types.float8e5b16,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -109,24 +98,31 @@ class Arguments:
         """The memory that the arguments give access to."""
         return Memory() if self.unknown_memory else ArgumentMemory(self.ranges)
 
-    def convert(self, name: str, value: Any, type_name: str = "", const: bool = False) -> Any:
+    def convert(
+        self, name: str, value: Any, type_name: str = "", const: bool = False, index: int = 0
+    ) -> Any:
         """An argument as the kernel sees it: arrays as pointers, numbers as scalar tensors.
 
         Args:
             name: the parameter, for messages.
             type_name: the dtype that an annotation fixes ("i8", "fp32"), or "".
             const: whether the kernel only reads through the pointer.
+            index: the parameter's position, for messages.
 
-        Raises `InterpreterError` for what a kernel cannot take.
+        Raises `TypeError` for what a kernel cannot take, `OverflowError` for an integer that the
+        parameter's type cannot hold.
         """
         if value is None or isinstance(value, (base_value, base_type, str)):
             return value
         if _is(value, np.generic):
             value = value.item()
         if _is(value, (bool, int, float)):
-            return self._scalar(value, type_name)
+            return self._scalar(name, value, type_name, index)
         if _is(value, tuple):
-            members = [self.convert(f"{name}[{i}]", v) for i, v in enumerate(value)]
+            members = [
+                self.convert(f"{name}[{i}]", v, type_name, const, index)
+                for i, v in enumerate(value)
+            ]
             fields = getattr(value, "_fields", None)
             # A named tuple keeps its class.
             kind = class_of(value)
@@ -142,31 +138,32 @@ class Arguments:
         return self._array(name, self._exported(name, value), const)
 
     @staticmethod
-    def _scalar(value: Any, type_name: str) -> tensor:
-        # In a signature every Python float is an fp32, and no integer an u32.
-        found = tl_types.float32 if _is(value, float) else python_type(value)
-        if found == tl_types.uint32:
-            found = tl_types.int64
-        type = str_to_ty(type_name) if type_name else found
+    def _scalar(name: str, value: Any, type_name: str, index: int) -> tensor:
+        # In a signature every Python float is an fp32.
+        found = type_name or ("fp32" if _is(value, float) else "u1")
+        if not type_name and not _is(value, (float, bool)):
+            try:
+                found = int_type(value)
+            except OverflowError as error:
+                raise OverflowError(f"argument '{name}': {error}") from None
+        type = str_to_ty(found)
         assert isinstance(type, dtype)
         ir_type = type.to_ir()
-        storage = numpy_dtype(ir_type)
-        if type.is_int():
-            bits = int(value) & ((1 << type.int_bitwidth) - 1)
-            if not type.is_bool() and bits >> (type.int_bitwidth - 1):
-                bits -= 1 << type.int_bitwidth
-            value = bits
-        return tensor(Evaluated(ir_type, storage.type(value)), type)
+        storage = np.dtype(numpy_dtype(ir_type))
+        if found not in SCALARS:  # an 8-bit float
+            return tensor(Evaluated(ir_type, storage.type(value)), type)
+        slot = extract_scalar(value, index, name, found).to_bytes(8, "little")
+        return tensor(Evaluated(ir_type, np.frombuffer(slot, storage, 1)[0]), type)
 
     def _pointer(self, address: int, element: dtype, const: bool) -> tensor:
         type = pointer_type(element, const=const)
         return tensor(Evaluated(type.to_ir(), np.uint64(address)), type)
 
     def _array(self, name: str, array: Any, const: bool) -> tensor:
-        element = _DTYPES.get(array.dtype.name)
-        if element is None or not array.dtype.isnative:
-            raise InterpreterError(
-                f"argument '{name}' is an array of dtype {array.dtype}, which kernels do not have"
+        element = _element(name, array.dtype)
+        if not array.dtype.isnative:
+            raise TypeError(
+                f"argument '{name}' is not in this machine's byte order (dtype {array.dtype})"
             )
         owner: Any = array
         while _is(owner.base, np.ndarray):
@@ -179,9 +176,7 @@ class Arguments:
     def _tensor(self, name: str, value: Any, const: bool) -> tensor:
         """A torch tensor, or anything else that has `data_ptr` and `dtype`."""
         kind: Any = value.dtype
-        element = kind if isinstance(kind, dtype) else _DTYPES.get(str(kind).split(".")[-1])
-        if element is None:
-            raise InterpreterError(f"argument '{name}' has dtype {kind}, which kernels do not have")
+        element = kind if isinstance(kind, dtype) else _element(name, kind)
         source: Any = getattr(value, "base", None) if isinstance(kind, dtype) else value
         if not hasattr(source, "untyped_storage"):
             self.unknown_memory = True
@@ -220,9 +215,9 @@ class Arguments:
             else:
                 array = np.asarray(memoryview(value))
         except (TypeError, BufferError, ValueError) as error:
-            raise InterpreterError(
-                f"argument '{name}' has type {type(value).__name__}; numbers, arrays, tensors, "
-                "tuples of them and descriptors can be passed to a kernel"
+            raise TypeError(
+                f"argument '{name}' has type {type(value).__name__}; a kernel takes tensors, "
+                "numbers, None, tuples of these, and compile-time values"
             ) from error
         self._keep.append(array)
         return array
@@ -234,6 +229,16 @@ class Arguments:
         return core.make_tensor_descriptor(
             base, list(value.shape), list(value.strides), list(value.block_shape), padding
         )
+
+
+def _element(name: str, kind: Any) -> dtype:
+    """The dtype of the language for one of NumPy or torch."""
+    try:
+        type = str_to_ty(canonical_dtype(kind))
+    except TypeError as error:
+        raise TypeError(f"argument '{name}': {error}") from None
+    assert isinstance(type, dtype)
+    return type
 
 
 def _is(value: object, classes: Any) -> bool:

@@ -66,17 +66,18 @@ class InterpretedKernel:
                 numbers, tuples, descriptors; launch options.
             grid: 1 to 3 sizes, or a function of the arguments by name that returns them.
 
-        Raises `InterpreterError`, chained to the cause, for anything that goes wrong in a program
-        or is wrong with the arguments; `TypeError` and `KeyError` where they do not match the
-        parameters, `ValueError` for a bad grid.
+        Raises `InterpreterError`, chained to the cause, for anything that goes wrong in a program;
+        what a compiled kernel's launch does for what is wrong with the launch itself: `TypeError`,
+        `OverflowError` or `KeyError` for its arguments, `ValueError` for a bad grid.
         """
         given = self._bind(args, kwargs)
         sizes = self._grid(grid, given)
         arguments = Arguments()
         emitter = EagerEmitter(self._target(kwargs))
+        with activate(emitter):
+            values = self._convert(arguments, given)
         try:
             with activate(emitter), np.errstate(all="ignore"):
-                values = self._convert(arguments, given)
                 emitter.memory = arguments.memory()
                 emitter.num_programs = sizes
                 self._run_programs(emitter, values, sizes)
@@ -123,13 +124,15 @@ class InterpretedKernel:
 
     def _convert(self, arguments: Arguments, given: Mapping[str, Any]) -> BoundArguments:
         values: dict[str, Any] = {}
-        for param in self.params:
+        for index, param in enumerate(self.params):
             value = given[param.name]
             if param.is_constexpr:
                 converted = wrap(unwrap(value))
             else:
                 converted = wrap(
-                    arguments.convert(param.name, value, param.annotation_type, param.is_const)
+                    arguments.convert(
+                        param.name, value, param.annotation_type, param.is_const, index
+                    )
                 )
             plain = not isinstance(converted, base_value)  # a function, say
             values[param.name] = constexpr(converted) if plain else converted

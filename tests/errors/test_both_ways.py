@@ -1,0 +1,72 @@
+"""What is wrong with a launch, or a call in a kernel, reads the same compiled and interpreted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium.language as tl
+from tritium.runtime.interpreted import InterpretedFunction
+from tritium.runtime.jit import JITFunction
+
+pytestmark = pytest.mark.parametrize("make", [JITFunction, InterpretedFunction])
+
+
+def annotated(out, n: tl.int8, m: tl.uint64 = 0, flag: tl.int1 = True, x: tl.float16 = 0.0):  # pyright: ignore
+    tl.store(out, n.to(tl.int64) + m.to(tl.int64) + flag.to(tl.int64) + x.to(tl.int64))
+
+
+def test_a_number_that_its_annotation_cannot_hold(make: Any) -> None:
+    kernel, out = make(annotated), np.zeros(1, np.int64)
+    for given, message in (
+        ({"n": 128}, r"argument 'n' \(number 1\) is 128, out of range for i8 \(-128 to 127\)"),
+        ({"n": np.int64(-129)}, r"argument 'n' .* is -129, out of range for i8"),
+        ({"n": 0, "m": -1}, r"argument 'm' \(number 2\) is -1, out of range for u64"),
+        ({"n": 0, "m": 2**64}, r"argument 'm' .* is 18446744073709551616, out of range for u64"),
+        ({"n": 0, "flag": 2}, r"argument 'flag' .* is 2, out of range for u1 \(0 to 1\)"),
+    ):
+        with pytest.raises(OverflowError, match=message):
+            kernel[(1,)](out, **given)
+    with pytest.raises(TypeError, match=r"argument 'n' .* is 1.5 of type float; .*of type i8"):
+        kernel[(1,)](out, 1.5)
+    kernel[(1,)](out, -128, 2**63, False, 2**70)  # an fp16 becomes infinite
+    kernel[(1,)](out, True, 5, 1, 2.0)
+    assert out[0] == 1 + 5 + 1 + 2
+
+
+def plain(out, n):
+    tl.store(out, n)
+
+
+def test_an_integer_of_more_than_64_bits(make: Any) -> None:
+    for value in (2**64, -(2**63) - 1, (2**70,)):
+        with pytest.raises(OverflowError, match=r"argument 'n.*': integer .* does not fit in 64"):
+            make(plain)[(1,)](np.zeros(1), value)
+
+
+def first_of(out, pair: tl.int8):
+    tl.store(out, pair[0].to(tl.int32) * 1000)
+
+
+def test_an_annotation_holds_for_the_members_of_a_tuple(make: Any) -> None:
+    out = np.zeros(1, np.int64)
+    make(first_of)[(1,)](out, (-100, 5))
+    assert out[0] == -100_000
+    with pytest.raises(OverflowError, match=r"argument 'pair\[1\]' .* is 300, out of range for i8"):
+        make(first_of)[(1,)](out, (1, 300))
+
+
+def loading(out, n):
+    tl.store(out, tl.load(n))
+
+
+def test_what_no_kernel_takes(make: Any) -> None:
+    for value, message in (
+        (object(), r"argument 'n' has type object; a kernel takes tensors, numbers, None"),
+        (np.zeros(2, np.complex64), r"argument 'n': no kernel type matches dtype complex64"),
+        (np.zeros(2, ">f4"), r"argument 'n' .*is not in this machine's byte order \(dtype >f4\)"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            make(loading)[(1,)](np.zeros(1), value)
