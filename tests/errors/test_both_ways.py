@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
+from tritium.errors import TritonError
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.jit import JITFunction
 
@@ -70,3 +71,45 @@ def test_what_no_kernel_takes(make: Any) -> None:
     ):
         with pytest.raises(TypeError, match=message):
             make(loading)[(1,)](np.zeros(1), value)
+
+
+def test_counts_of_warps_stages_and_clusters(make: Any) -> None:
+    kernel, out = make(plain), np.zeros(1)
+    for option, error, message in (
+        ({"num_warps": 3}, AssertionError, "num_warps must be a power of 2; got 3"),
+        ({"num_warps": 0}, ValueError, "num_warps is 0; an int from 1 on is required"),
+        ({"num_warps": "4"}, ValueError, "num_warps is '4'; an int from 1 on is required"),
+        ({"num_ctas": 0}, ValueError, "num_ctas is 0; an int from 1 on is required"),
+        ({"num_stages": -1}, ValueError, "num_stages is -1; an int from 0 on is required"),
+    ):
+        with pytest.raises(error, match=message):
+            kernel[(1,)](out, 2, **option)
+    kernel[(1,)](out, 2, num_warps=None, num_stages=0, num_ctas=None)
+    assert out[0] == 2
+
+
+def hinted(out, n):
+    for i in tl.range(0, 4, num_stages=n):
+        tl.store(out, i)
+
+
+def unrolled(out, n):
+    for i in tl.range(0, 4, loop_unroll_factor=n + 1):
+        tl.store(out, i)
+
+
+def flattened(out, n):
+    for i in tl.range(0, 4, flatten=n > 2):
+        tl.store(out, i)
+
+
+def test_hints_of_a_loop_are_known_at_compile_time(make: Any) -> None:
+    for kernel, hint in (
+        (hinted, "num_stages"),
+        (unrolled, "loop_unroll_factor"),
+        (flattened, "flatten"),
+    ):
+        with pytest.raises(
+            TritonError, match=rf"{hint}=(.|\n)*\^(.|\n)*range: {hint} is .*; a compile-time int"
+        ):
+            make(kernel)[(1,)](np.zeros(1, np.int32), 3)

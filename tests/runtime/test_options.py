@@ -72,7 +72,7 @@ def test_unknown_keyword(kernel: Any, name: str) -> None:
     ("options", "error", "message"),
     [
         ({"num_warps": 3}, AssertionError, "num_warps must be a power of 2; got 3"),
-        ({"num_warps": 0}, ValueError, "num_warps is 0; a positive int is required"),
+        ({"num_warps": 0}, ValueError, "num_warps is 0; an int from 1 on is required"),
         ({"num_warps": "4"}, ValueError, "num_warps is '4'"),
         ({"num_stages": -1}, ValueError, "num_stages is -1"),
     ],

@@ -154,6 +154,17 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     return known
 
 
+def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> None:
+    """Raise for numbers that no backend compiles for: `ValueError`, or `AssertionError` for warps
+    that are no power of two."""
+    given = (("num_warps", num_warps, 1), ("num_ctas", num_ctas, 1), ("num_stages", num_stages, 0))
+    for name, value, least in given:
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} is {value!r}; an int from {least} on is required")
+    if num_warps & (num_warps - 1):
+        raise AssertionError(f"num_warps must be a power of 2; got {num_warps}")
+
+
 class Benchmarker(Protocol):
     """Times `kernel_call`; returns milliseconds, one number for each quantile."""
 

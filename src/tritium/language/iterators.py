@@ -25,7 +25,8 @@ class range(base_value):
         warp_specialize: let groups of warps do different parts of the loop's work.
         disable_licm: keep loop-invariant code inside the loop.
 
-    Iterating over it outside of a kernel raises `RuntimeError`.
+    Iterating over it outside of a kernel raises `RuntimeError`; `TypeError` for a hint that is not
+    known at compile time.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class range(base_value):
     ):
         self.start, self.end = (constexpr(0), arg1) if arg2 is None else (arg1, arg2)
         self.step = constexpr(1) if step is None else step
-        self.num_stages = num_stages
-        self.loop_unroll_factor = loop_unroll_factor
-        self.disallow_acc_multi_buffer = disallow_acc_multi_buffer
-        self.flatten = flatten  # pyright: ignore[reportIncompatibleMethodOverride]
-        self.warp_specialize = warp_specialize
-        self.disable_licm = disable_licm
+        self.num_stages = _hint("num_stages", num_stages)
+        self.loop_unroll_factor = _hint("loop_unroll_factor", loop_unroll_factor)
+        self.disallow_acc_multi_buffer = _hint(
+            "disallow_acc_multi_buffer", disallow_acc_multi_buffer
+        )
+        self.flatten = _hint("flatten", flatten)  # pyright: ignore[reportIncompatibleMethodOverride]
+        self.warp_specialize = _hint("warp_specialize", warp_specialize)
+        self.disable_licm = _hint("disable_licm", disable_licm)
 
     def __iter__(self) -> Iterator[Any]:
         """Scalars of the bounds' type, as in a compiled loop."""
@@ -93,6 +96,12 @@ class condition(base_value):
 
     def __bool__(self) -> bool:
         return bool(self.condition)
+
+
+def _hint(name: str, value: Any) -> Any:
+    if unwrap(value) is not None and not isinstance(unwrap(value), int):
+        raise TypeError(f"range: {name} is {value!r}; a compile-time int is required")
+    return value
 
 
 def common_integer_type(types: list[dtype]) -> dtype:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from tritium.backends.base import BaseBackend, Language, Stage, option_values
+from tritium.backends.base import BaseBackend, Language, Stage, check_counts, option_values
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.loader import assembly, llvm_version
 from tritium.language.emitter import TargetFeatures
@@ -60,12 +60,7 @@ class CPUOptions:
     instrumentation_mode: str = field(default="")
 
     def __post_init__(self) -> None:
-        for name in ("num_warps", "num_stages", "num_ctas"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < (0 if name == "num_stages" else 1):
-                raise ValueError(f"{name} is {value!r}; a positive int is required")
-        if self.num_warps & (self.num_warps - 1):
-            raise AssertionError(f"num_warps must be a power of 2; got {self.num_warps}")
+        check_counts(self.num_warps, self.num_stages, self.num_ctas)
 
     def hash(self) -> str:
         """A digest of all options."""

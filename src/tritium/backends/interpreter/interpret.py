@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import LAUNCH_OPTIONS
+from tritium.backends.base import LAUNCH_OPTIONS, check_counts
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
@@ -32,6 +32,7 @@ from tritium.language.function import JITCallable
 
 OPTIONS = LAUNCH_OPTIONS | {"stream", "device", "grid", "warmup"}
 """Launch options of any backend; all but `debug` and `sanitize_overflow` mean nothing here."""
+_COUNTS = ("num_warps", "num_stages", "num_ctas")
 
 
 class InterpretedKernel:
@@ -68,9 +69,10 @@ class InterpretedKernel:
 
         Raises `InterpreterError`, chained to the cause, for anything that goes wrong in a program;
         what a compiled kernel's launch does for what is wrong with the launch itself: `TypeError`,
-        `OverflowError` or `KeyError` for its arguments, `ValueError` for a bad grid.
+        `OverflowError` or `KeyError` for its arguments, `ValueError` for a bad grid or option.
         """
         given = self._bind(args, kwargs)
+        check_counts(**{name: kwargs[name] for name in _COUNTS if kwargs.get(name) is not None})
         sizes = self._grid(grid, given)
         arguments = Arguments()
         emitter = EagerEmitter(self._target(kwargs))

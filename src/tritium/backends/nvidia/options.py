@@ -60,12 +60,7 @@ class CUDAOptions:
     instrumentation_mode: str = ""
 
     def __post_init__(self) -> None:
-        for name, least in (("num_warps", 1), ("num_ctas", 1), ("num_stages", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} is {value!r}; an int from {least} on is required")
-        if self.num_warps & (self.num_warps - 1):
-            raise AssertionError(f"num_warps must be a power of 2; got {self.num_warps}")
+        check_counts(self.num_warps, self.num_stages, self.num_ctas)
         if tuple(self.cluster_dims) not in ((1, 1, 1), (self.num_ctas, 1, 1)):
             raise ValueError(
                 f"cluster_dims is {self.cluster_dims!r}; with num_ctas={self.num_ctas} "
