@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tritium import knobs
-from tritium.backends.base import option_values
+from tritium.backends.base import check_counts, option_values
 
 
 @dataclass(frozen=True)
