@@ -238,9 +238,7 @@ class Expressions(Visitor):
             return wrap(owner[index])  # pyright: ignore[reportIndexIssue]
         owner, index = unwrap(owner), unwrap(index)
         if isinstance(owner, JITCallable):
-            raise self.error(
-                node, f"a kernel cannot launch another; call it: `{owner.__name__}(...)`"
-            )
+            raise self.error(node, str(owner.no_launch()))
         return wrap(owner[index])
 
     def visit_Slice(self, node: ast.Slice) -> Any:

@@ -11,6 +11,7 @@ from tritium import language as tl
 from tritium.frontend.values import is_dynamic, wrap
 from tritium.language.base import as_tuple, base_value, class_of, is_builtin
 from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.function import JITCallable
 
 _VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
 """Python builtins that look at language values themselves, not at what they stand for."""
@@ -22,6 +23,9 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     Returns a language value. Raises `TypeError` for what cannot be called, or not with values
     that are known only when the kernel runs.
     """
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, JITCallable):  # `run`, `warmup`
+        raise owner.no_launch()
     if function is min or function is max:
         return _least(function, args, kwargs)
     if function is abs and len(args) == 1 and is_dynamic(args[0]):

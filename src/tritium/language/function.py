@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tritium.language import dependencies, emitter, syntax
 from tritium.language.constexpr import constexpr_type
+from tritium.language.watched import Watched, change
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -109,8 +110,8 @@ class JITCallable:
         self.__doc__ = fn.__doc__
         self.__module__ = fn.__module__
         self.__globals__ = fn.__globals__  # pyright: ignore[reportFunctionMemberAccess]
-        self.used_global_vals: dict[tuple[str, int], tuple[Any, dict[str, Any]]] = {}
-        """Globals that the compiled code depends on: (name, id of the namespace) -> value then."""
+        self.used_global_vals: Watched = {}
+        """Globals that the compiled code depends on, and attributes of them."""
 
     def read_source(self) -> tuple[str, int, int]:
         """The dedented source from `def` on, the file's line where the decorators start (from 1)
@@ -222,6 +223,11 @@ class JITCallable:
             self._hash, self.used_global_vals = dependencies.digest(self)
         return self._hash
 
+    def check_globals(self) -> None:
+        """Raise `RuntimeError` if a global has changed since the digest was computed."""
+        if self.used_global_vals and (text := change(self.used_global_vals)) is not None:
+            raise RuntimeError(text)
+
     @property
     def hash(self) -> str | None:
         """The digest as far as it is computed; assign None after changing the source."""
@@ -244,6 +250,10 @@ class JITCallable:
         if not emitter.active():
             raise RuntimeError("Cannot call @triton.jit'd outside of the scope of a kernel")
         return emitter.current().call(self, args, kwargs)
+
+    def no_launch(self) -> TypeError:
+        """The error for a launch of this function by a kernel."""
+        return TypeError(f"a kernel cannot launch another; call it: `{self.__name__}(...)`")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._fn_name})"

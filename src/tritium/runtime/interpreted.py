@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tritium.language import emitter
 from tritium.language.function import JITCallable
 from tritium.runtime.interface import Grid, KernelInterface
 
@@ -42,6 +43,12 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
     def base_fn(self) -> InterpretedFunction:
         """The kernel below autotuners and heuristics: itself."""
         return self
+
+    def __getitem__(self, grid: Grid) -> Any:
+        """The launcher for a grid. Raises `TypeError` in a kernel."""
+        if emitter.active():
+            raise self.no_launch()
+        return super().__getitem__(grid)
 
     def rewrite(self) -> Callable[..., Any]:
         """The function as it is run: on the same lines of the same file (`rewriter` says which),
