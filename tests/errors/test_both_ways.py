@@ -9,6 +9,7 @@ import pytest
 
 import tritium.language as tl
 from tritium.errors import TritonError
+from tritium.language.function import device_function
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.jit import JITFunction
 
@@ -113,3 +114,84 @@ def test_hints_of_a_loop_are_known_at_compile_time(make: Any) -> None:
             TritonError, match=rf"{hint}=(.|\n)*\^(.|\n)*range: {hint} is .*; a compile-time int"
         ):
             make(kernel)[(1,)](np.zeros(1, np.int32), 3)
+
+
+def test_arguments_that_do_not_match_the_parameters(make: Any) -> None:
+    kernel, out = make(plain), np.zeros(1)
+    for args, kwargs, message in (
+        ((), {}, r"plain\(\) missing 2 required positional arguments: 'out' and 'n'"),
+        ((out,), {"N": 3}, r"plain\(\) missing 1 required positional argument: 'n'"),
+        ((out, 1, 2), {}, r"plain\(\) takes 2 positional arguments but 3 were given"),
+        ((out, 1), {"n": 2}, r"plain\(\) got multiple values for argument 'n'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            kernel[(1,)](*args, **kwargs)
+    for name in ("N", "stream", "grids"):
+        with pytest.raises(KeyError, match=f"argument {name} .*; the parameters of plain are out"):
+            kernel[(1,)](out, 1, **{name: 2})
+
+
+@device_function
+def add(x, y, *, scale=1):
+    return x + y * scale
+
+
+def missing(out):
+    tl.store(out, add(1))
+
+
+def too_many(out):
+    tl.store(out, add(1, 2, 3))
+
+
+def unexpected(out):
+    tl.store(out, add(1, 2, z=3))
+
+
+def twice(out):
+    tl.store(out, add(1, 2, y=3))
+
+
+def of_a_builtin(out):
+    tl.store(out)
+
+
+def unknown_to_a_builtin(out):
+    tl.store(out, 1, masks=True)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (missing, r"add\(\) missing a required argument: 'y'"),
+        (too_many, r"add\(\) too many positional arguments"),
+        (unexpected, r"add\(\) got an unexpected keyword argument 'z'"),
+        (twice, r"add\(\) multiple values for argument 'y'"),
+        (of_a_builtin, r"store\(\) missing 1 required positional argument: 'value'"),
+        (unknown_to_a_builtin, r"store\(\) got an unexpected keyword argument 'masks'"),
+    ],
+)
+def test_calls_in_a_kernel(make: Any, kernel: Any, message: str) -> None:
+    with pytest.raises(TritonError, match=rf"\^(.|\n)*{message}"):
+        make(kernel)[(1,)](np.zeros(1))
+
+
+def test_a_kernel_launches_no_other(make: Any) -> None:
+    callee = make(plain)
+
+    def launching(out):
+        callee[(1,)](out, 1)
+
+    def running(out):
+        callee.run(out, 1, grid=(1,), warmup=False)
+
+    def kept(out):
+        launch = callee[(1,)]
+        launch(out, 1)
+
+    for kernel in (launching, running, kept):
+        with pytest.raises(
+            TritonError,
+            match=r"\^(.|\n)*a kernel cannot launch another; call it: `plain\(...\)`",
+        ):
+            make(kernel)[(1,)](np.zeros(1))

@@ -61,7 +61,7 @@ def test_arguments_and_options():
     assert out[0] == 20
     with pytest.raises(KeyError, match="Keyword argument nope was specified but unrecognised"):
         run(kernel, out, 3, nope=1)
-    with pytest.raises(TypeError, match=r"kernel\(\) missing a required argument: 'n'"):
+    with pytest.raises(TypeError, match=r"kernel\(\) missing 1 required positional argument: 'n'"):
         run(kernel, out)
 
 

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import ModuleType
@@ -131,6 +131,14 @@ LAUNCH_OPTIONS = frozenset({
     "num_consumer_groups", "reg_dec_producer", "reg_inc_consumer",
 })  # fmt: skip
 """Options of some backend or release; each backend takes those that it knows."""
+
+
+def unknown_keyword(name: str, kernel: str, parameters: Iterable[str]) -> KeyError:
+    """The error for a keyword of a launch that is neither a parameter nor an option."""
+    return KeyError(
+        f"Keyword argument {name} was specified but unrecognised; the parameters of {kernel} are "
+        f"{', '.join(parameters)}"
+    )
 
 
 def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:

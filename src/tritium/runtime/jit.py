@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast, overload
 
 from tritium import knobs
 from tritium.backends.active import driver
-from tritium.backends.base import LAUNCH_OPTIONS, BaseBackend, make_backend
+from tritium.backends.base import LAUNCH_OPTIONS, BaseBackend, make_backend, unknown_keyword
 from tritium.backends.signature import type_canonicalisation_dict
 from tritium.compiler import ASTSource, CompiledKernel, compile
 from tritium.language.constexpr import ConstexprFunction, constexpr_function
@@ -331,7 +331,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         known = backend.parse_options({}).__dict__
         for name in options:
             if name not in known and name not in LAUNCH_OPTIONS:
-                raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+                raise unknown_keyword(name, self.__name__, self.arg_names)
 
     def preload(self, specialization_data: str) -> CompiledKernel:
         """Compile again what a hook was told (`specialization_data`), so that the launch it came

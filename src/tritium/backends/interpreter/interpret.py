@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import LAUNCH_OPTIONS, check_counts
+from tritium.backends.base import LAUNCH_OPTIONS, check_counts, unknown_keyword
 from tritium.backends.interpreter.arguments import Arguments
+from tritium.backends.interpreter.binding import bind
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
@@ -30,8 +31,6 @@ from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.function import JITCallable
 
-OPTIONS = LAUNCH_OPTIONS | {"stream", "device", "grid", "warmup"}
-"""Launch options of any backend; all but `debug` and `sanitize_overflow` mean nothing here."""
 _COUNTS = ("num_warps", "num_stages", "num_ctas")
 
 
@@ -110,18 +109,11 @@ class InterpretedKernel:
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         names = self.signature.parameters
-        own = {k: v for k, v in kwargs.items() if k in names or k not in OPTIONS}
-        unknown = [k for k in own if k not in names]
-        if unknown:
-            raise KeyError(
-                f"Keyword argument {unknown[0]} was specified but unrecognised; the parameters of "
-                f"{self.function.__name__} are {', '.join(names)}"
-            )
-        try:
-            bound = self.signature.bind(*args, **own)
-        except TypeError as error:
-            raise TypeError(f"{self.function.__name__}() {error}") from None
-        bound.apply_defaults()
+        own = {k: v for k, v in kwargs.items() if k in names}
+        bound = bind(self.function.__name__, self.signature, args, own)
+        for name in kwargs:
+            if name not in names and name not in LAUNCH_OPTIONS:
+                raise unknown_keyword(name, self.function.__name__, names)
         return bound.arguments
 
     def _convert(self, arguments: Arguments, given: Mapping[str, Any]) -> BoundArguments:
