@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import linecache
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.support import launching
 from tests.support.launching import module_from
 
 
@@ -454,7 +456,7 @@ def test_a_changed_value_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyP
     for _ in range(4):
         module.from_module[(1,)](out)
     module.config.SIZE = 4
-    with pytest.raises(RuntimeError, match=r"Global variable SIZE has changed .* from 3 to 4"):
+    with pytest.raises(RuntimeError, match=r"variable config\.SIZE has changed .* from 3 to 4"):
         module.from_module[(1,)](out)
 
 
@@ -524,3 +526,179 @@ def kernel(out):
     out = np.zeros(1, np.int32)
     namespace["kernel"][(1,)](out)
     assert out[0] == 3
+
+
+WATCHED = """
+import types
+from dataclasses import dataclass
+
+class Base:
+    DEPTH = 3
+
+class Cfg(Base):
+    SIZE = tl.constexpr(3)
+
+class Other:
+    SIZE = 3
+
+@dataclass
+class Options:
+    n: int
+
+config = types.ModuleType("config")
+config.Inner = Cfg
+OPTIONS = tl.constexpr(Options(3))
+SIZES = tl.constexpr([3, 4])
+TABLE = {{"a": 3}}
+
+@tritium.constexpr_function
+def computed():
+    return Cfg.SIZE.value
+
+def helper():
+    return Cfg.DEPTH
+
+@tritium.constexpr_function
+def looked_up():
+    return TABLE["a"] + helper() - 3
+
+@tl.core._aggregate
+class Pair:
+    x: tl.tensor
+    SIZE = 3
+
+    def __init__(self, x):
+        self.x = x
+
+    @tritium.jit
+    def get(self):
+        return self.x * 0 + self.SIZE
+
+@tritium.jit
+def apply(F: tl.constexpr):
+    return F()
+
+@tritium.jit
+def size():
+    return Cfg.SIZE
+
+@tritium.jit
+def kernel(out, F: tl.constexpr = None):
+    tl.store(out, {expression})
+"""
+
+CHANGES = [
+    ("Cfg.SIZE", "Cfg.SIZE = tl.constexpr(4)", "Cfg.SIZE"),
+    ("Cfg.DEPTH", "Base.DEPTH = 4", "Cfg.DEPTH"),
+    ("Cfg.DEPTH", "Cfg.DEPTH = 4", "Cfg.DEPTH"),
+    ("Cfg.DEPTH", "Cfg.DEPTH = 3.0", "Cfg.DEPTH"),
+    ("Cfg.DEPTH", "del Base.DEPTH", "Cfg.DEPTH"),
+    ("Other.SIZE", "Other = type('Other', (), {'SIZE': 4})", "Other.SIZE"),
+    ("config.Inner.DEPTH", "Base.DEPTH = 4", "config.Inner.DEPTH"),
+    ("config.Inner.DEPTH", "config.Inner = type('C', (), {'DEPTH': 4})", "config.Inner.DEPTH"),
+    ("OPTIONS.n", "OPTIONS.value.n = 4", "OPTIONS.n"),
+    ("OPTIONS.n", "OPTIONS = tl.constexpr(Options(4))", "OPTIONS.n"),
+    ("SIZES[0]", "SIZES.value[0] = 4", "SIZES"),
+    ("computed()", "Cfg.SIZE = tl.constexpr(4)", "Cfg.SIZE"),
+    ("looked_up()", "TABLE['a'] = 4", "TABLE"),
+    ("looked_up()", "Base.DEPTH = 4", "Cfg.DEPTH"),
+    ("Pair(tl.load(out)).get()", "Pair.SIZE = 4", "SIZE"),
+    ("apply(size)", "Cfg.SIZE = tl.constexpr(4)", "Cfg.SIZE"),
+]
+
+
+@pytest.mark.parametrize(("expression", "change", "name"), CHANGES)
+def test_a_changed_attribute(tmp_path: Path, expression: str, change: str, name: str) -> None:
+    module = _module(WATCHED.format(expression=expression), tmp_path)
+    out = np.zeros(1, np.int32)
+    for _ in range(4):
+        module.kernel[(1,)](out)
+    assert out[0] == 3
+    exec(change, vars(module))
+    with pytest.raises(RuntimeError, match=rf"Global variable {name} has changed since we comp"):
+        module.kernel[(1,)](out)
+    with pytest.raises(RuntimeError, match=rf"Global variable {name} has changed since we comp"):
+        module.kernel[(1,)](np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["Cfg.SIZE = tl.constexpr(3)", "Cfg = type('Cfg', (), {'SIZE': 3})", "Cfg.UNUSED = 1",
+     "Base.SIZE = 5"],
+)  # fmt: skip
+def test_an_attribute_with_the_same_value(tmp_path: Path, change: str) -> None:
+    module = _module(WATCHED.format(expression="Cfg.SIZE"), tmp_path)
+    out = np.zeros(1, np.int32)
+    for _ in range(4):
+        module.kernel[(1,)](out)
+        exec(change, vars(module))
+    assert out[0] == 3
+
+
+def test_a_changed_global_of_a_function_that_is_an_argument(tmp_path: Path) -> None:
+    module = _module(WATCHED.format(expression="apply(F)"), tmp_path)
+    out = np.zeros(1, np.int32)
+    for function in (module.size, module.computed):
+        for _ in range(4):
+            module.kernel[(1,)](out, function)
+        module.Cfg.SIZE = tl.constexpr(4)
+        with pytest.raises(RuntimeError, match=r"Global variable Cfg\.SIZE"):
+            module.kernel[(1,)](out, function)
+        module.Cfg.SIZE = tl.constexpr(3)
+
+
+def test_what_was_compiled_with_a_changed_global_is_not_kept(tmp_path: Path) -> None:
+    """Neither in memory nor on disk, where it would be found under the digest of the old value."""
+    module = _module(GLOBALS, tmp_path)
+    out = np.zeros(1, np.int32)
+    module.kernel[(1,)](out)
+    module.VALUE = tl.constexpr(7)
+    other = np.zeros(1, np.float32)
+    with pytest.raises(RuntimeError, match="Global variable VALUE has changed"):
+        module.kernel[(1,)](other)
+    module.VALUE = tl.constexpr(42)
+    module.kernel[(1,)](other)
+    assert other[0] == 43
+
+
+def test_a_captured_variable_hides_a_global(tmp_path: Path) -> None:
+    module = _module(
+        """
+N = tl.constexpr(1)
+
+def make():
+    N = tl.constexpr(2)
+
+    @tritium.jit
+    def kernel(out):
+        tl.store(out, N)
+
+    return kernel
+""",
+        tmp_path,
+    )
+    kernel, out = module.make(), np.zeros(1, np.int32)
+    for _ in range(3):
+        kernel[(1,)](out)
+    assert out[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('{{"a": 3}}', '{{"a": 5}}'), ("DEPTH = 3", "DEPTH = 5"), ("    return Cfg.DEPTH\n",
+     "    return Cfg.DEPTH + 0\n")],
+)  # fmt: skip
+def test_the_key_covers_what_functions_read_at_compile_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    keys: list[str] = []
+    for i, text in enumerate((WATCHED, WATCHED, WATCHED.replace(before, after))):
+        (tmp_path / str(i)).mkdir()
+        monkeypatch.setattr(launching, "_numbers", itertools.count())  # modules of one name
+        keys.append(_key(text.format(expression="looked_up()"), tmp_path / str(i)))
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_the_key_tells_text_from_numbers(tmp_path: Path) -> None:
+    source = "A = tl.constexpr(1)\n\n@tritium.jit\ndef kernel(out):\n    tl.store(out, A)\n"
+    assert _key(source, tmp_path) != _key(source.replace("(1)", "('1')"), tmp_path)

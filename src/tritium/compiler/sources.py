@@ -13,7 +13,9 @@ from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, make_backend
 from tritium.errors import CompilationError
 from tritium.language.constexpr import ConstexprFunction, unwrap
+from tritium.language.dependencies import digest_of_constexpr
 from tritium.language.function import JITCallable
+from tritium.language.watched import Watched
 from tritium.target import GPUTarget
 
 if TYPE_CHECKING:
@@ -22,16 +24,21 @@ if TYPE_CHECKING:
 ArgPath = tuple[int, ...]
 
 
-def _constant_key(value: Any) -> Any:
-    """What a compile-time value contributes to the digest: of functions, all they depend on."""
+def _constant_key(value: Any, watched: Watched) -> Any:
+    """What a compile-time value contributes to the digest: of functions, all they depend on, with
+    what they read put in `watched`."""
     value = unwrap(value)
     if isinstance(value, JITCallable):
-        return value.cache_key
+        key = value.cache_key
+        watched.update(value.used_global_vals)
+        return key
     if isinstance(value, ConstexprFunction):
-        return value.identity
+        key, found = digest_of_constexpr(value)
+        watched.update(found)
+        return key
     if isinstance(value, (tuple, list)):
         members = cast("Sequence[Any]", value)
-        return [type(members).__name__, *map(_constant_key, members)]
+        return [type(members).__name__, *(_constant_key(v, watched) for v in members)]
     return repr(value)
 
 
@@ -124,13 +131,17 @@ class ASTSource:
 
     def hash(self) -> str:
         """A digest of the source, the signature, the constants and the attributes."""
-        fn = self.fn
+        fn, watched = self.fn, Watched()
+        key = fn.cache_key
+        constants = [(p, _constant_key(v, watched)) for p, v in sorted(self.constants.items())]
+        if not watched.keys() <= fn.used_global_vals.keys():
+            fn.used_global_vals = {**watched, **fn.used_global_vals}
         parts = [
             self.entry,
-            fn.cache_key,
+            key,
             f"{getattr(fn, 'version', None)!r} {fn.noinline}",
             repr(list(self.signature.items())),
-            repr([(path, _constant_key(v)) for path, v in sorted(self.constants.items())]),
+            repr(constants),
             repr(self.attrs),
         ]
         return hashlib.sha256("-".join(parts).encode()).hexdigest()
@@ -147,6 +158,8 @@ class ASTSource:
             debugging=knobs.compilation.front_end_debugging,
         )
         features = backend.target_features(options)
+        # What the frontend reads now must be what the digest, under which it is kept, says.
+        self.fn.check_globals()
         try:
             return compile_function(
                 self.fn, self.signature, self.constants, self.attrs, features, frontend, self.entry

@@ -1,17 +1,20 @@
 """What a kernel's compiled code depends on beside its own source.
 
 The digest of a function covers, transitively, the kernel functions that it names (directly, as
-`module.function`, as the value of a constexpr, or as methods of an aggregate), and the values of
-the globals it reads, also those of modules and classes (`config.SIZE`). The language's own library
-is not walked: the version of the compiler stands for it.
+`module.function`, as the value of a constexpr, or as methods of an aggregate), the functions that
+it calls at compile time, and the values of the globals that they read, also those of modules,
+classes and objects (`config.SIZE`). The language's own library is not walked: the version of the
+compiler stands for it.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import dis
 import hashlib
 import inspect
+from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from types import CodeType, FunctionType, ModuleType
@@ -20,8 +23,8 @@ from typing import Any, Protocol, TypeGuard
 from tritium.language import syntax
 from tritium.language.base import base_type, is_builtin, is_sequence
 from tritium.language.constexpr import ConstexprFunction, constexpr, unwrap
+from tritium.language.watched import ABSENT, Watched, as_now, namespace_of, same, value_of
 
-Globals = dict[tuple[str, int], tuple[Any, dict[str, Any]]]
 _VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
 _OWN = __name__.rsplit(".", 1)[0]
 
@@ -33,7 +36,7 @@ class Callable(Protocol):
     noinline: bool
     __name__: str
     __module__: str
-    used_global_vals: Globals
+    used_global_vals: Watched
     _unsafe_src_changed: bool
 
     @property
@@ -63,25 +66,27 @@ def _text(function: FunctionType) -> str:
         return function.__code__.co_code.hex()
 
 
-def digest(function: Callable) -> tuple[str, Globals]:
-    """The function's digest, and the globals it depends on with their values now.
+def digest(function: Callable) -> tuple[str, Watched]:
+    """The function's digest, and the names it depends on with their values now.
 
     Raises `RuntimeError` when two functions have seen different values of one global.
     """
-    finder = _Finder(function)
+    finder = _Finder(function.__name__)
+    finder.scope, finder.namespace = function.get_capture_scope(), function.fn.__globals__
+    finder.captured = set(function.fn.__code__.co_freevars)
     if not finder.names_only_the_language(function):
         finder.visit(syntax.parse(function.src))
     finder.add_defaults(function.fn)
     finder.add_globals_of_callees()
-    text = "\n".join(
-        [
-            function.src,
-            str(function.starting_line_number),
-            *finder.parts,
-            *sorted(f"{name}={value!r}" for (name, _), (value, _) in finder.globals.items()),
-        ]
-    )
-    return hashlib.sha256(text.encode()).hexdigest(), finder.globals
+    return finder.digest(function.src, str(function.starting_line_number)), finder.globals
+
+
+def digest_of_constexpr(function: ConstexprFunction) -> tuple[str, Watched]:
+    """The same of a function that is called at compile time, given as a constant."""
+    finder = _Finder(function.__name__)
+    finder.depend_on(function)
+    finder.add_globals_of_callees()
+    return finder.digest(), finder.globals
 
 
 def _is_language(value: object) -> bool:
@@ -92,17 +97,71 @@ def _is_language(value: object) -> bool:
     return defined and (value.__module__ or "").startswith(_OWN + ".")
 
 
+def _is_value(value: object) -> bool:
+    """Whether a value is one to compare, not something that has or computes values."""
+    plain = unwrap(value)
+    if isinstance(plain, (*_VALUES, Enum)):
+        return True
+    if plain is ABSENT or isinstance(plain, (ModuleType, type)) or is_builtin(value):
+        return False
+    return not callable(plain) and not getattr(plain, "__module__", "").startswith(_OWN + ".")
+
+
+def _has_attributes(value: object) -> bool:
+    """Whether a kernel may read attributes of a global: a module, a class, a member of an
+    enumeration, or an object of a user's class."""
+    if isinstance(value, (ModuleType, type, Enum)):
+        return True
+    plain = unwrap(value)
+    return _is_value(value) and not isinstance(plain, _VALUES) and hasattr(plain, "__dict__")
+
+
+def _shown(value: object) -> str:
+    """A value as a text that is the same in each process."""
+    plain = unwrap(value)
+    if type(plain).__repr__ is object.__repr__:  # which tells the address
+        held = getattr(plain, "__dict__", "")
+        return f"{type(plain).__module__}.{type(plain).__qualname__}({held})"
+    return repr(plain)
+
+
+def _names_in(code: CodeType) -> Iterator[tuple[str, bool]]:
+    """The names, with dots, that code reads, and whether of an enclosing function's variables."""
+    parts: list[str] = []
+    free = False
+    for step in dis.get_instructions(code):
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and parts:
+            parts.append(step.argval)
+            continue
+        if parts:
+            yield ".".join(parts), free
+        parts = []
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            free = step.opname == "LOAD_DEREF"
+            parts = [step.argval]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
 class _Finder(ast.NodeVisitor):
-    def __init__(self, function: Callable):
-        self.name = function.__name__
-        self.scope = function.get_capture_scope()
-        self.namespace = function.fn.__globals__
+    def __init__(self, name: str):
+        self.name = name
+        self.scope: dict[str, Any] = {}
+        self.namespace: dict[str, Any] = {}
+        self.captured: set[str] = set()
         self.parts: list[str] = []
-        self.globals: Globals = {}
+        self.globals: Watched = {}
         self.locals: set[str] = set()
-        self.run: list[ConstexprFunction] = []
+        self.run: list[ConstexprFunction | FunctionType] = []
         self.callees: list[Callable] = []
         self.aggregates: list[Any] = []
+
+    def digest(self, *parts: str) -> str:
+        """Of everything found, and of further texts."""
+        values = [f"{name}={_shown(value)}" for (name, _), (value, _) in self.globals.items()]
+        text = "\n".join([*parts, *self.parts, *sorted(values)])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def names_only_the_language(self, function: Callable) -> bool:
         """Whether nothing is to be found in the source, by the names in its code: parsing it takes
@@ -142,39 +201,49 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Name(self, node: ast.Name) -> None:
         if isinstance(node.ctx, ast.Load) and node.id not in self.locals:
-            self._record(node.id, self.scope.get(node.id, self))
+            self._read(node.id, self._namespace(node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        owner = self._owner(node.value)
-        if owner is None:
+        name = ast.unparse(node)
+        first, *rest = name.split(".")
+        plain = all(part.isidentifier() for part in (first, *rest)) and first not in self.locals
+        if not plain or not self._read_attribute(name, self._namespace(first)):
             self.visit(node.value)
-        elif not _is_language(owner):
-            value = getattr(owner, node.attr, None)
-            if is_jit_callable(value):
-                self._call(value)
-            elif isinstance(value, ConstexprFunction):
-                self._run(value)
-            elif is_aggregate(value):
-                self._add_aggregate(value)
-            elif isinstance(unwrap(value), (*_VALUES, Enum)):
-                if isinstance(owner, ModuleType):
-                    self.globals[node.attr, id(vars(owner))] = (value, vars(owner))
-                else:
-                    name = getattr(owner, "__qualname__", owner)
-                    self.parts.append(f"{name}.{node.attr}={value!r}")
 
-    def _owner(self, node: ast.expr) -> Any:
-        """The module, class or member of an enumeration that an expression such as `a.b` names."""
-        value: Any = None
-        if isinstance(node, ast.Name) and node.id not in self.locals:
-            value = self.scope.get(node.id)
-        elif isinstance(node, ast.Attribute):
-            value = getattr(self._owner(node.value), node.attr, None)
-        return value if isinstance(value, (ModuleType, type, Enum)) else None
+    def _namespace(self, name: str) -> dict[str, Any]:
+        """Where a name of the function's is looked up."""
+        known = name in self.namespace and name not in self.captured
+        return self.namespace if known else self.scope
 
-    def _record(self, name: str, value: Any) -> None:
-        if value is self or value is getattr(builtins, name, self):
+    def _read_attribute(self, name: str, namespace: dict[str, Any]) -> bool:
+        """Depend on what a name with dots means; whether that is all that is to be known of it."""
+        owner_name = name.rpartition(".")[0]
+        owners = [value_of(owner_name, namespace)]
+        while "." in owner_name:
+            owner_name = owner_name.rpartition(".")[0]
+            owners.append(value_of(owner_name, namespace))
+        if any(map(_is_language, owners)):
+            return True
+        value = value_of(name, namespace)
+        if not all(map(_has_attributes, owners)):
+            return False
+        if self.depend_on(value):
+            return True
+        if _is_value(value):
+            self.globals[name, id(namespace)] = (as_now(value), namespace)
+            return True
+        return all(isinstance(owner, (ModuleType, type)) for owner in owners)
+
+    def _read(self, name: str, namespace: dict[str, Any]) -> None:
+        value = namespace.get(name, ABSENT)
+        if value is ABSENT or value is getattr(builtins, name, ABSENT) or _is_language(value):
             return
+        if not self.depend_on(value) and _is_value(value):
+            self.globals[name, id(namespace)] = (as_now(value), namespace)
+
+    def depend_on(self, value: Any) -> bool:
+        """Depend on what a value computes, if it is a function or a class that kernels use; whether
+        it is one."""
         if isinstance(value, constexpr) and is_jit_callable(value.value):
             value = value.value
         if is_jit_callable(value):
@@ -185,41 +254,36 @@ class _Finder(ast.NodeVisitor):
             self._add_aggregate(value)
         elif is_sequence(value) and any(is_jit_callable(v) for v in value):
             for item in value:
-                self._record(name, item)
-        elif not (
-            isinstance(value, (ModuleType, type))
-            or is_builtin(value)
-            or callable(unwrap(value))
-            or (
-                getattr(value, "__module__", "").startswith(_OWN + ".")
-                and not isinstance(value, (constexpr, base_type))
-            )
-        ):
-            namespace = self.namespace if name in self.namespace else self.scope
-            self.globals[name, id(namespace)] = (value, namespace)
+                if not self.depend_on(item):
+                    self.parts.append(_shown(item))
+        else:
+            return False
+        return True
 
-    def _run(self, function: ConstexprFunction) -> None:
+    def _run(self, function: ConstexprFunction | FunctionType) -> None:
         """Depend on what a function that is called at compile time computes: its source, the
-        constants that it names, and the functions like it that it calls."""
+        values that it reads, and the functions like it, or of its module, that it calls."""
         if (function.__module__ or "").startswith(_OWN + ".") or function in self.run:
             return
         self.run.append(function)
-        self.parts.append(function.identity)
-        if not isinstance(function.fn, FunctionType):  # written in C: it depends on nothing
+        is_marked = isinstance(function, ConstexprFunction)
+        self.parts.append(function.identity if is_marked else _text(function))
+        fn = function.fn if is_marked else function
+        if not isinstance(fn, FunctionType):  # written in C: it depends on nothing
             return
-        for cell in function.fn.__closure__ or ():
+        captured: dict[str, Any] = {}
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
             with suppress(ValueError):  # a variable that has no value yet
-                if isinstance(cell.cell_contents, ConstexprFunction):
-                    self._run(cell.cell_contents)
-                else:
-                    self.parts.append(f"closure {cell.cell_contents!r}")
-        namespace = function.fn.__globals__
-        for name in function.fn.__code__.co_names:
-            value = namespace.get(name)
-            if isinstance(value, ConstexprFunction):
+                captured[name] = cell.cell_contents
+        for name, is_captured in _names_in(fn.__code__):
+            namespace = captured if is_captured else fn.__globals__
+            while "." in name and not self._read_attribute(name, namespace):
+                name = name.rpartition(".")[0]
+            value = value_of(name, namespace)
+            if isinstance(value, FunctionType) and value.__module__ == fn.__module__:
                 self._run(value)
-            elif isinstance(value, (*_VALUES, constexpr)) and value is not None:
-                self.globals[name, id(namespace)] = (value, namespace)
+            elif "." not in name:
+                self._read(name, namespace)
 
     def _call(self, callee: Callable) -> None:
         if (callee.__module__ or "").startswith(_OWN + "."):
@@ -233,7 +297,7 @@ class _Finder(ast.NodeVisitor):
         for callee in self.callees:
             for key, (value, namespace) in callee.used_global_vals.items():
                 mine = self.globals.get(key)
-                if mine is not None and unwrap(mine[0]) != unwrap(value):
+                if mine is not None and not same(mine[0], value):
                     raise RuntimeError(
                         f"Global variable {key[0]} has value {mine[0]} when compiling {self.name}, "
                         f"but inner kernel {callee.__name__} has conflicting value {value} from "
@@ -258,5 +322,9 @@ class _Finder(ast.NodeVisitor):
                 self._run(member)
             elif isinstance(member, FunctionType):
                 self.parts.append(f"{name} {_text(member)}")
-            elif isinstance(unwrap(member), _VALUES) and not name.startswith("__"):
-                self.parts.append(f"{name}={member!r}")
+            elif _is_value(member) and not name.startswith("__"):
+                namespace = namespace_of(aggregate)
+                if namespace.get(name) is member:
+                    self.globals[name, id(namespace)] = (as_now(member), namespace)
+                else:
+                    self.parts.append(f"{name}={_shown(member)}")

@@ -8,12 +8,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tritium.lowering.launching import Slot, Store, store_for
 from tritium.runtime.launch.records import DETAIL, Tag
-
-_NO_DEFAULT = object()
 
 
 class Meaning(NamedTuple):
@@ -92,19 +88,3 @@ def stores(found: Meaning, slots: Sequence[Slot]) -> list[Store] | None:
             return None
         made.append(store)
     return made
-
-
-def is_stable(value: Any) -> bool:
-    """Whether a compile-time value cannot change while it is the same object, as far as a kernel's
-    key is concerned: hashable values promise that."""
-    if isinstance(value, (list, dict, set, bytearray, np.ndarray)):
-        return False
-    if isinstance(value, tuple):
-        return all(map(is_stable, value))  # pyright: ignore[reportUnknownArgumentType]
-    if (inner := getattr(value, "value", _NO_DEFAULT)) is not _NO_DEFAULT and inner is not value:
-        return is_stable(inner)  # a `constexpr`
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True

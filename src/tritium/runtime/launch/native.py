@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 from tritium.backends.cpu.loader import Image, cached_object, compile_ir, load_object, object_key
 from tritium.cache import CachedObjects
 from tritium.fingerprint import compiler_key
+from tritium.language.watched import Watched, change, is_stable, places
 from tritium.lowering import pyobjects
-from tritium.lowering.guards import Guard, write_guards
+from tritium.lowering.guards import Guard, holds, item_guard, write_guards
 from tritium.lowering.launching import End, Store
 from tritium.lowering.pyobjects import METH_FASTCALL, METH_KEYWORDS, MethodDef, builtin
 from tritium.lowering.records import allocate
 from tritium.runtime.launch.context import context
-from tritium.runtime.launch.keys import is_stable, meaning, stores
+from tritium.runtime.launch.keys import meaning, stores
 from tritium.runtime.launch.records import (
     API,
     CAPSULE,
@@ -183,7 +184,8 @@ class NativeKernel:
         if any(name is not self._names.get(name, name) for name in launched.kwargs):
             return False  # the same name in another string object
         self._context.refresh(device)
-        self._write_globals()
+        if not self._write_globals():
+            return False
         key = self._key(*launched.args, **launched.kwargs)
         if key is None:
             return False
@@ -210,20 +212,22 @@ class NativeKernel:
             self._insert(entry)
         return True
 
-    def _write_globals(self) -> None:
-        """Guard what the function reads of other modules' state."""
+    def _write_globals(self) -> bool:
+        """Guard what the function reads of the program's state; whether that can be done."""
         used = self._function.used_global_vals
         if self._globals is not None and self._globals[0] is used:
-            return
-        guards: list[Guard] = [
-            (namespace, name, value) for (name, _), (value, namespace) in used.items()
-        ]
-        address, memory = write_guards(guards)
-        self._globals, before = (used, memory), self._globals
+            known = self._globals[1]
+            if known is not None and all(map(holds, known)):
+                return True
+        guards = _global_guards(used)
+        # Where nothing can be guarded, a guard that never holds.
+        address, memory = write_guards([({}, "", None)] if guards is None else guards)
+        self._globals, before = (used, guards, memory), self._globals
         PLAN.write(self._plan, global_count=0)
         PLAN.write(self._plan, globals=address)
-        PLAN.write(self._plan, global_count=len(guards))
+        PLAN.write(self._plan, global_count=1 if guards is None else len(guards))
         del before
+        return guards is not None
 
     def _write_table(self) -> None:
         size = 8
@@ -245,6 +249,18 @@ class NativeKernel:
         while table[1 + at]:
             at = (at + 1) & mask
         table[1 + at] = entry.address
+
+
+def _global_guards(used: Watched) -> list[Guard] | None:
+    """Guards on the values of names; None where a value may change and still be the same object,
+    or is computed each time."""
+    guards: list[Guard] = []
+    for (name, _), (value, namespace) in used.items():
+        where = places(name, namespace) if is_stable(value) else None
+        if where is None:
+            return None
+        guards += [item_guard(*place) for place in where]
+    return None if change(used) else guards  # after the guards: what changes meanwhile breaks them
 
 
 def _hash(key: bytes) -> int:
