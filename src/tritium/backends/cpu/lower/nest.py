@@ -333,7 +333,7 @@ class _Loops:
             for i, reduction in enumerate(self.reductions):
                 new = reduction.elements(e, at)
                 if state is not None:
-                    new = reduction.combine(state[i][number], new)
+                    new = reduction.accumulate(state[i][number], new)
                 elif reduction.quick:
                     new = reduction.combine(reduction.identity(e.width) or [], new)
                 following[i].append(new)

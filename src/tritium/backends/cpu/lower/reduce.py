@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, nan
+from types import MappingProxyType
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
@@ -12,6 +13,7 @@ from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context, as_tuple
 from tritium.backends.cpu.lower.elementwise import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.order import known_in_order
 from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform, Vec
@@ -32,6 +34,8 @@ _EXTREMES = {"arith.maxnumf": ("ogt", -inf), "arith.minnumf": ("olt", inf)}
 """How a larger (smaller) number than the accumulator is known, and what the accumulator is at
 first, where NaN needs no test: see `versions`."""
 
+NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
+
 
 def _integer_identity(name: str, bits: int) -> int | None:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
@@ -44,13 +48,17 @@ def _integer_identity(name: str, bits: int) -> int | None:
 
 
 def combine_region(
-    context: Context, root: Root, arguments: Sequence[Value], why: str
+    context: Context,
+    root: Root,
+    arguments: Sequence[Value],
+    why: str,
+    settled: Mapping[SSAValue, bool] = NOTHING_SETTLED,
 ) -> list[Value]:
     """Write the combine region of a reduction or scan on scalars or vectors; returns what it
     returns.
 
-    Scalars from outside the region are spread over the lanes. Raises NotImplementedError for ops
-    that do not act on each element alone.
+    Scalars from outside the region are spread over the lanes; `settled` are conditions whose values
+    are known. Raises NotImplementedError for ops that do not act on each element alone.
     """
     block: Block = root.op.regions[0].block  # pyright: ignore
     if root.body is not None:
@@ -76,6 +84,9 @@ def combine_region(
         if isinstance(op, ConstantOp):
             held = scalar_constant(attr_value(op.value), op.results[0].type)
             known[op.results[0]] = context.f.splat(held, width)
+            continue
+        if op.results[0] in settled:
+            known[op.results[0]] = const(vector("i1", width), int(settled[op.results[0]]))
             continue
         rule = table.get(type(op))  # pyright: ignore
         if rule is None:
@@ -111,6 +122,7 @@ class Reduction:
         self.extreme = _EXTREMES[self.name][1] if wide and self.name in _EXTREMES else None
         """The first accumulator of a quick reduction; None if there is no such thing."""
         self.quick = quick and self.extreme is not None
+        self._in_order = known_in_order(op)
 
     def identity(self, width: int) -> list[Value] | None:
         """Values that change nothing when combined, if the region is known to have some."""
@@ -138,6 +150,13 @@ class Reduction:
             f, (old,), (new,) = self.context.f, left, right
             return [f.select(f.fcmp(_EXTREMES[self.name][0], new, old), new, old)]
         return combine_region(self.context, self.root, [*left, *right], "a reduction")
+
+    def accumulate(self, total: Sequence[Value], new: Sequence[Value]) -> list[Value]:
+        """The region on what has been accumulated and elements that come after it."""
+        if self.quick or not self._in_order:
+            return self.combine(total, new)
+        operands = [*total, *new]
+        return combine_region(self.context, self.root, operands, "a reduction", self._in_order)
 
     def fold(self, e: Emitter, chunks: list[list[Value]]) -> list[Value]:
         """The accumulators of several chunks in one."""

@@ -1,0 +1,87 @@
+"""What a combine function's comparisons of indices give, where elements are met in their order.
+
+A reduction that also returns an index compares the indices of equal elements: the first of them is
+wanted, in whatever order they come. An accumulator meets them in their order, so that its index is
+the smaller one, and the comparison need not be computed.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import CmpIOp
+from tritium.ops.arith.compare import CmpIPredicate
+
+_OF_SMALLER = {
+    CmpIPredicate.SLT: True, CmpIPredicate.SLE: True, CmpIPredicate.NE: True,
+    CmpIPredicate.SGT: False, CmpIPredicate.SGE: False, CmpIPredicate.EQ: False,
+}  # fmt: skip
+"""Comparisons of an index with a larger one."""
+_SWAPPED = {
+    CmpIPredicate.SLT: CmpIPredicate.SGT, CmpIPredicate.SLE: CmpIPredicate.SGE,
+    CmpIPredicate.SGT: CmpIPredicate.SLT, CmpIPredicate.SGE: CmpIPredicate.SLE,
+}  # fmt: skip
+
+_CHOOSING = {"arith.select": 1, "arith.minsi": 0, "arith.maxsi": 0}
+"""Ops that give one of their operands, from this one on."""
+
+
+def known_in_order(op: Any) -> dict[SSAValue, bool]:
+    """The comparisons in the combine region of a `tt.reduce` whose results are known when its first
+    arguments come from elements further left, along the axis, than the second ones."""
+    block = op.regions[0].block
+    half = len(op.operands)
+    left, right = block.args[:half], block.args[half:]
+    ordered = {
+        (a, b)
+        for a, b, operand, result in zip(
+            left, right, op.operands, block.last_op.operands, strict=True
+        )
+        if _increases(operand, op.axis) and _is_one_of(result, (a, b))
+    }
+    known: dict[SSAValue, bool] = {}
+    for inner in block.ops:
+        if not isinstance(inner, CmpIOp):
+            continue
+        a, b, how = *inner.operands, inner.predicate
+        if (b, a) in ordered:
+            a, b, how = b, a, _SWAPPED.get(how, how)
+        if (a, b) in ordered and how in _OF_SMALLER:
+            known[inner.results[0]] = _OF_SMALLER[how]
+    return known
+
+
+def _increases(value: SSAValue, axis: int) -> bool:
+    """Whether each element of a tile is, as a signed number, larger than the one before it along an
+    axis. Sums are not looked into: they may wrap."""
+    op: Any = value.owner
+    name = getattr(op, "name", "")
+    if name == "tt.make_range":
+        return True
+    if name == "arith.extsi":
+        return _increases(op.operands[0], axis)
+    if name not in ("tt.expand_dims", "tt.broadcast", "tt.reshape"):
+        return False
+    source = op.operands[0]
+    before, after = ir.shape_of(source.type), ir.shape_of(value.type)
+    if name == "tt.expand_dims":
+        new = op.axis
+        return axis != new and _increases(source, axis - (axis > new))
+    if name == "tt.broadcast":
+        return before[axis] == after[axis] and _increases(source, axis)
+    if op.allow_reorder:
+        return False
+    return len(before) == 1 and prod(before) == after[axis] and _increases(source, 0)
+
+
+def _is_one_of(value: SSAValue, arguments: tuple[SSAValue, SSAValue]) -> bool:
+    """Whether a region's result is always one of two arguments."""
+    if value in arguments:
+        return True
+    op: Any = value.owner
+    first = _CHOOSING.get(getattr(op, "name", ""))
+    return first is not None and all(_is_one_of(v, arguments) for v in op.operands[first:])
