@@ -8,7 +8,7 @@ the smaller one, and the comparison need not be computed.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
@@ -47,7 +47,7 @@ def known_in_order(op: Any) -> dict[SSAValue, bool]:
     for inner in block.ops:
         if not isinstance(inner, CmpIOp):
             continue
-        a, b, how = *inner.operands, inner.predicate
+        (a, b), how = inner.operands, cast(CmpIPredicate, inner.predicate)
         if (b, a) in ordered:
             a, b, how = b, a, _SWAPPED.get(how, how)
         if (a, b) in ordered and how in _OF_SMALLER:
