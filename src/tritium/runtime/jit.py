@@ -343,19 +343,31 @@ class JITFunction(JITCallable, KernelInterface[T]):
                 f"Specialization data is for {data['name']} but trying to preload for "
                 f"{self.qualified_name}"
             )
+        if list(data["signature"]) != self.arg_names:
+            raise RuntimeError(
+                f"Specialization data is for the parameters ({', '.join(data['signature'])}) but "
+                f"{self.qualified_name} has ({', '.join(self.arg_names)})"
+            )
         cache = self.device_caches[driver.active.get_current_device()]
-        constants = {
-            tuple(path): from_json(value)
-            for path, value in zip(data["constant_keys"], data["constant_vals"], strict=True)
-        }
+        constants: dict[tuple[int, ...], Any] = {}
+        for path, value in zip(data["constant_keys"], data["constant_vals"], strict=True):
+            what = f"argument {self.arg_names[path[0]]}"
+            constants[tuple(path)] = self._restored(value, what)
         paths: list[tuple[int, ...]] = [tuple(path) for path in data["attrs_keys"]]
         attrs = dict(zip(paths, data["attrs_vals"], strict=True))
         signature = {name: from_json(t) for name, t in data["signature"].items()}
         source = self.ASTSource(self, signature, constants, attrs)
-        options = {k: from_json(v) for k, v in data["options"].items()}
+        options = {k: self._restored(v, f"option {k}") for k, v in data["options"].items()}
         kernel = compile(source, target=cache.target, options=options)
         self._preloaded[data["key"]] = kernel
         return kernel
+
+
+    def _restored(self, value: Any, what: str) -> Any:
+        try:
+            return from_json(value)
+        except RuntimeError as error:
+            raise RuntimeError(f"preload of {self.__name__}, {what}: {error}") from None
 
 
 _PARTS = ("name", "signature", "constant_keys", "constant_vals", "attrs_keys", "attrs_vals",
