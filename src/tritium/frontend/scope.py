@@ -88,7 +88,7 @@ class Scope:
             f"Cannot access global variable {name} from within @jit'ed function. Kernels can only "
             f"read globals that are compile-time constants, functions, types or modules: define "
             f"it as `{name} = tl.constexpr(...)`, pass it as an argument, or set "
-            "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1 (then a later change goes unnoticed)"
+            "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS=1 (then its value is compiled in as well)"
         )
 
     @staticmethod
