@@ -168,8 +168,9 @@ class UIToFPOp(CastOp):
 
 
 def _truncated(operand: Any, bits: int) -> Any:
-    """Floats as integers of 32 bits (64, if so many are wanted), toward zero. What does not fit,
-    NaN too, gives the smallest integer, as NumPy's conversion and the processor's do on x86-64."""
+    """Floats as signed integers of 32 bits (64, if so many are wanted), toward zero. What does not
+    fit, NaN too, gives the smallest integer, as NumPy's conversion and the processor's do on
+    x86-64."""
     wide = np.trunc(np.asarray(operand).astype(np.float64))
     dtype, limit = (np.int64, 2.0**63) if bits == 64 else (np.int32, 2.0**31)
     fits = (wide >= -limit) & (wide < limit)
@@ -182,7 +183,8 @@ def _low_bits(wide: Any, op: Op) -> Any:
 
 
 class FPToSIOp(CastOp):
-    """To a signed integer, toward zero; undefined where it does not fit."""
+    """To a signed integer, toward zero; the smallest one where it does not fit (the low bits of
+    that of 32 bits, where the type has fewer). A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptosi"
     source, target = "float", "integer"
@@ -192,18 +194,21 @@ class FPToSIOp(CastOp):
 
 
 class FPToUIOp(CastOp):
-    """To an unsigned integer, toward zero; undefined where it does not fit."""
+    """To an unsigned integer, toward zero. Negative numbers and NaN become what they are as signed
+    integers of the same width, with the same bits; what is too large becomes 0. Fewer than 32 bits
+    are the low ones of a signed integer of 32. A GPU saturates, and gives 0 for NaN."""
 
     name = "arith.fptoui"
     source, target = "float", "integer"
 
     def evaluate(self, context: Context, operand: Any) -> Any:
-        if ir.bit_width(self.result_types[0]) < 32:
+        bits = ir.bit_width(self.result_types[0])
+        if bits < 32:
             return _low_bits(_truncated(operand, 32), self)
-        value = np.trunc(np.asarray(operand).astype(np.float64))
-        high = value >= 2.0**63
-        wide = np.where(high, value - 2.0**63, value).astype(np.int64).view(np.uint64)
-        return _low_bits(wide + np.where(high, np.uint64(1 << 63), np.uint64(0)), self)
+        value, half = np.asarray(operand).astype(np.float64), 2.0 ** (bits - 1)
+        high = value >= half
+        low = _truncated(np.where(high, value - half, value), bits)
+        return low ^ np.where(high, np.iinfo(low.dtype).min, low.dtype.type(0))
 
 
 class BitcastOp(CastOp):

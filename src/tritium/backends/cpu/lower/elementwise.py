@@ -250,16 +250,33 @@ def to_float(c: Context, op: Op, a: Value) -> Value:
 
 @lowers("cpu", arith.FPToSIOp, arith.FPToUIOp)
 def to_integer(c: Context, op: Op, a: Value) -> Value:
-    """Toward zero; undefined where it does not fit, but, in fewer than 32 bits, some number of the
-    type: LLVM's own conversion may leave one that is none."""
+    """Toward zero; where it does not fit as the op says, which LLVM leaves undefined."""
     source = FORMATS[ir.element_type(op.operands[0].type)]
     if source not in ("fp32", "fp64"):
         a = fp(c.f, a, source, "fp32", features=c.features)
     to = vector(value_type(op.results[0].type), lanes(a.type))
-    if int(scalar(to)[1:]) < 32:
-        return c.f.cast("trunc", c.f.cast("fptosi", a, vector("i32", lanes(a.type))), to)
-    name = "fptosi" if isinstance(op, arith.FPToSIOp) else "fptoui"
-    return c.f.cast(name, a, to)
+    bits = int(scalar(to)[1:])
+    if bits < 32:
+        return c.f.cast("trunc", _to_signed(c, a, 32), to)
+    if isinstance(op, arith.FPToSIOp):
+        return _to_signed(c, a, bits)
+    half = const(a.type, 2.0 ** (bits - 1))
+    high = c.f.fcmp("oge", a, half)
+    low = _to_signed(c, c.f.select(high, c.f.op("fsub", a, half), a), bits)
+    return c.f.op("xor", low, c.f.select(high, const(to, -(1 << (bits - 1))), const(to, 0)))
+
+
+def _to_signed(c: Context, a: Value, bits: int) -> Value:
+    """The smallest integer for what does not fit."""
+    limit = 2.0 ** (bits - 1)
+    if "sse2" in c.features:
+        # So does the instruction; the fence, which costs nothing, keeps LLVM from folding what is
+        # undefined to it where it knows the number.
+        inside = c.f.intrinsic("arithmetic.fence", a)
+    else:
+        fits = c.f.fcmp("olt", c.f.intrinsic("fabs", a), const(a.type, limit))
+        inside = c.f.select(fits, a, const(a.type, -limit))
+    return c.f.cast("fptosi", inside, vector(f"i{bits}", lanes(a.type)))
 
 
 @lowers("cpu", arith.ExtFOp, arith.TruncFOp)
