@@ -108,5 +108,9 @@ class PTXASError(TritonError):
         return f"PTXAS error: {self.error_message}"
 
 
+class StageFileError(TritonError, RuntimeError):
+    """A file that stands in for a stage of the compilation cannot be used; the cause is chained."""
+
+
 class AutotunerError(TritonError):
     """Autotuning could not choose a configuration."""

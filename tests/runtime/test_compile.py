@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.cli.opt import optimize
 from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend
-from tritium.errors import TritonError
+from tritium.errors import StageFileError, TritonError
 from tritium.passes import PassError
 from tritium.passes.ttir import CSE
 from tritium.runtime import driver
@@ -452,9 +453,9 @@ def test_what_is_no_text_of_the_tile_stage(tile_file: Path) -> None:
     text = tile_file.read_text()
     line = text[: text.index("tt.store")].count("\n") + 1
     for changed, error, message in (
-        (text.replace("loops [16]", "loops [8]"), ValueError, r"loops .* have been changed, which"),
-        (text.split("// ops")[0], ValueError, r"ops, which this text has not: take the file tha"),
-        (text.replace("tt.store", "tt.stor"), TritonError, rf"<tile>:{line}:\d+: .*tt\.stor"),
+        (text.replace("loops [16]", "loops [8]"), StageFileError, r"loops .* have been changed, w"),
+        (text.split("// ops")[0], StageFileError, r"ops, which this text has not: take the file"),
+        (text.replace("tt.store", "tt.stor"), TritonError, rf"kernel\.tile:{line}:\d+: .*tt\.stor"),
     ):  # fmt: skip
         assert changed != text
         tile_file.write_text(changed)
@@ -495,6 +496,58 @@ def test_bad_overrides(tmp_path: Path) -> None:
         tritium.compile(source(), options={"ir_override": str(tmp_path / "k.spv")})
     with pytest.raises(FileNotFoundError, match=r"ir_override: there is no file .*none\.ttir"):
         tritium.compile(source(), options={"ir_override": str(tmp_path / "none.ttir")})
+
+
+CUDA = GPUTarget("cuda", 90, 32)
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "bytes": lambda data: b"\xff\xfe" + data,
+    "an end": lambda data: data[: len(data) // 2],
+    "nothing": lambda data: b"",
+    "words": lambda data: data[: len(data) // 2] + b"\n%%% words\n" + data[len(data) // 2 :],
+}
+WHERE = {"ttir": r":\d+:\d+: ", "ttgir": r":\d+:\d+: ", "llir": r":\d+:\d+: "}
+
+
+@pytest.mark.parametrize("how", ["ir_override", "TRITON_KERNEL_OVERRIDE"])
+@pytest.mark.parametrize("target", [None, CUDA], ids=["cpu", "cuda"])
+def test_a_damaged_override_is_named(
+    fresh_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Any, how: str
+) -> None:
+    monkeypatch.setenv("TRITON_OVERRIDE_DIR", str(tmp_path))
+    folder = tmp_path / _source_folder(source())
+    folder.mkdir()
+    (folder / "notes").mkdir()  # which is nobody's stage
+    texts = {k: v for k, v in tritium.compile(source(), target).asm.items() if k != "source"}
+    texts.pop("cubin", None)  # only the driver can tell
+    options = None
+    if how == "TRITON_KERNEL_OVERRIDE":
+        monkeypatch.setenv("TRITON_KERNEL_OVERRIDE", "1")
+    for stage, text in texts.items():
+        path = folder / f"add_kernel.{stage}"
+        if how == "ir_override":
+            options = {"ir_override": str(path)}
+        for kind, damage in DAMAGE.items():
+            path.write_bytes(damage(text if isinstance(text, bytes) else text.encode()))
+            place = WHERE.get(stage, "") if kind == "words" else ""
+            with pytest.raises(TritonError, match=re.escape(str(path)) + place):
+                tritium.compile(source(), target, options)
+        path.unlink()
+
+
+def test_an_override_that_is_wrong_in_itself(tmp_path: Path) -> None:
+    text = tritium.compile(source()).asm["ttir"]
+    path = tmp_path / "wrong.ttir"
+    path.write_text(re.sub(r"arith\.addf (%\w+), %\w+", r"arith.addf \1, %x_ptr", text))
+    assert path.read_text() != text
+    with pytest.raises(TritonError, match=re.escape(str(path))):
+        tritium.compile(source(), options={"ir_override": str(path)})
+
+
+def test_what_is_no_cubin(tmp_path: Path) -> None:
+    path = tmp_path / "k.cubin"
+    path.write_bytes(b"damaged")
+    with pytest.raises(TritonError, match=rf"{path}: this is no cubin"):
+        tritium.compile(source(), CUDA, {"ir_override": str(path)})
 
 
 def test_an_override_of_another_name(tmp_path: Path, fresh_cache: Path) -> None:
@@ -658,7 +711,6 @@ def test_the_module_of_a_file(tmp_path: Path) -> None:
     assert view.verify() and "@nothing" in view.str_nodebug()
 
 
-CUDA = GPUTarget("cuda", 90, 32)
 
 
 @pytest.mark.parametrize("stage", ["ttir", "ttgir"])

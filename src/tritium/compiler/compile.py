@@ -17,9 +17,10 @@ from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend, make_backend
 from tritium.compiler.kernel import CompiledKernel
 from tritium.compiler.key import cache_invalidating_env_vars, get_cache_key
+from tritium.compiler.overrides import replacements
 from tritium.compiler.sources import ASTSource, IRSource
-from tritium.compiler.stages import Files, Timer, replacements, run_stages
-from tritium.errors import TritonError
+from tritium.compiler.stages import Files, Timer, run_stages
+from tritium.errors import StageFileError, TritonError
 from tritium.target import GPUTarget
 from tritium.version import REFERENCE_VERSION, __version__
 
@@ -88,8 +89,8 @@ class Compilation:
             from tritium.passes import PassError
 
             # Once more for what the failing pass was given: to keep it always would take longer.
-            if isinstance(error, PassError):
-                with reproducing(), suppress(PassError):
+            if isinstance(error, PassError) or isinstance(error.__cause__, PassError):
+                with reproducing(), suppress(PassError, StageFileError):
                     run_stages(*arguments, dict(metadata), self.name, Timer())
             raise
         return Compiled(files, metadata, timer.ir_initialization, timer.stages)

@@ -202,7 +202,7 @@ _BLOCKS = {
 }
 """How they say how many blocks a program has."""
 _POINTER = re.compile(r"^!tt\.ptr<(.*?)(?:, \d+)?>$")
-_ENTRY = {
+ENTRY = {
     "llir": re.compile(r"^define (?!internal|private)[^@]*@\"?([\w$.]+)\"?\(", re.MULTILINE),
     "ptx": re.compile(r"\.(?:visible|weak|extern)\s+\.entry\s+([\w$.]+)\s*\("),
 }
@@ -255,7 +255,7 @@ class IRSource:
             self._signature = entry_signature(self.module)
             self.name = self._entry_name()
         else:
-            pattern = _ENTRY.get(self.ext)
+            pattern = ENTRY.get(self.ext)
             match = pattern.search(self.src) if pattern else None
             if pattern and match is None:
                 raise ValueError(f"{self.path}: no kernel is defined in this {self.ext} text")

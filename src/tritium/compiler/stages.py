@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Stage
-from tritium.cache import get_cache_manager, get_dump_manager, get_override_manager
+from tritium.cache import get_cache_manager, get_dump_manager
+from tritium.compiler.overrides import blaming, read, replacer, source_hash
 from tritium.compiler.sources import COMMENT, ASTSource, IRSource, entry_signature, with_facts
 
 Files = dict[str, "str | bytes"]
@@ -47,19 +47,6 @@ class Timer:
         if hit:
             return knobs.CompileTimes(last, [], 0)
         return knobs.CompileTimes(self.ir_initialization, self.stages, last)
-
-
-def replacements(src: ASTSource | IRSource, options: Any) -> str:
-    """What tells apart compilations with files in place of stages: those files' contents."""
-    paths: list[Path] = []
-    if getattr(options, "ir_override", None):
-        paths.append(Path(options.ir_override))
-        if not paths[0].is_file():
-            raise FileNotFoundError(f"ir_override: there is no file {options.ir_override}")
-    if knobs.compilation.override:
-        folder = get_override_manager(_source_hash(src)).get_file("")
-        paths += sorted(Path(folder).iterdir()) if folder is not None else []
-    return "".join(f"-{p.name}:{hashlib.sha256(p.read_bytes()).hexdigest()}" for p in paths)
 
 
 def run_stages(
@@ -110,16 +97,15 @@ def run_stages(
     keep("source" if isinstance(src, ASTSource) else src.ext, module)
     if knobs.compilation.use_ir_loc and isinstance(src, IRSource) and isinstance(module, ModuleOp):
         module = located_in(src.path, src.src)
-    replacement = _replacer(src, name, options)
+    replacement = replacer(src, name, options)
+    given: str | None = None
     signature = src.signature if isinstance(src, IRSource) and src.is_launchable else None
     for stage in order[first:]:
-        with llvm_times():
+        with blaming(given), llvm_times():
             module = stages[stage](module, metadata)
         path = replacement(stage)
         if path is not None:
-            data = Path(path).read_bytes()
-            text: Any = data if stage == backend.binary_ext else data.decode()
-            module = backend.parse_stage(stage, text, options)
+            module, given = read(path, stage, backend, options), path
         if stage == "ttir":
             signature = entry_signature(module)
         if knobs.compilation.use_ir_loc == stage:
@@ -159,7 +145,7 @@ class _Keeper:
     def __init__(self, src: ASTSource | IRSource, backend: BaseBackend, name: str):
         self.binary, self.name = backend.binary_ext, name
         self.results: Files = {}
-        self.dump = get_dump_manager(_source_hash(src)) if knobs.compilation.dump_ir else None
+        self.dump = get_dump_manager(source_hash(src)) if knobs.compilation.dump_ir else None
 
     def __call__(self, stage: str, value: Any, note: str = "") -> None:
         filename, text = f"{self.name}.{stage}", _as_text(value)
@@ -185,27 +171,6 @@ def located_in(path: Path, text: str) -> ModuleOp:
 
     print(f"Creating new locations for {path}")
     return parse_module(text, str(path), here=True)
-
-
-def _replacer(src: ASTSource | IRSource, name: str, options: Any) -> Callable[[str], str | None]:
-    """A function from a stage to the file that replaces its result, if the user has put one in
-    place."""
-    override = get_override_manager(_source_hash(src)) if knobs.compilation.override else None
-    chosen = getattr(options, "ir_override", None)
-
-    def replacement(stage: str) -> str | None:
-        if chosen is not None and str(chosen).endswith(f".{stage}"):
-            return str(chosen)
-        if override is not None and (path := override.get_file(f"{name}.{stage}")) is not None:
-            print(f"\nOverriding kernel with file {path}")
-            return path
-        return None
-
-    return replacement
-
-
-def _source_hash(src: ASTSource | IRSource) -> str:
-    return hashlib.sha256(src.hash().encode()).hexdigest()
 
 
 def _as_text(value: Any) -> str | bytes:

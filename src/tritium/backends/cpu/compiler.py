@@ -14,11 +14,11 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from tritium.backends.base import BaseBackend, Language, Stage, check_counts, option_values
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import assembly, llvm_version
+from tritium.backends.cpu.loader import assembly, check_object, llvm_version
 from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget
 
@@ -130,6 +130,8 @@ class CPUBackend(BaseBackend):
             from tritium.backends.cpu.tiles.program import parse_program
 
             return parse_program(text, lambda module: lower_to_tiles(module, options))
+        if stage == self.binary_ext:
+            check_object(cast("bytes", text))
         return text
 
     def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:

@@ -15,7 +15,8 @@ import ctypes
 import functools
 import mmap
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,8 @@ _NOBITS, _RELA, _SYMTAB = 8, 4, 2
 _WRITE, _ALLOC, _TLS = 1, 2, 0x400
 _ABS64, _PC32, _PLT32, _GOTPCREL, _PC64 = 1, 2, 4, 9, 24
 _GOT = {_GOTPCREL, 41, 42}  # and its relaxable forms
-_HEADER = b"\x7fELF\x02\x01"
+MAGIC = b"\x7fELF"
+_HEADER = MAGIC + b"\x02\x01"
 _RELOCATABLE, _X86_64 = 1, 62
 _SECTIONS, _SYMBOLS, _RELOCATIONS = (
     struct.Struct(layout) for layout in ("<IIQQQQIIQQ", "<IBBHQQ", "<QQq")
@@ -74,6 +76,9 @@ class _Object:
         start, _, _, _, _, size, count = struct.unpack_from("<QIHHHHH", code, 40)
         table = code[start : start + size * count]
         self.sections: list[tuple[int, ...]] = list(_SECTIONS.iter_unpack(table))
+        inside = all(s[4] + s[5] <= len(code) for s in self.sections if s[1] != _NOBITS)
+        if len(self.sections) != count or not inside:
+            raise ValueError("the file ends before its sections do")
         self.symbols: list[tuple[str, int, int]] = []
         """Name, section (0: elsewhere) and offset."""
         for _, type, _, _, offset, size, strings, *_ in self.sections:
@@ -96,7 +101,7 @@ class _Object:
                 found.append(number)
         return found
 
-    def relocations(self, sections: Mapping[int, int]) -> list[tuple[int, int, int, int, int]]:
+    def relocations(self, sections: Container[int]) -> list[tuple[int, int, int, int, int]]:
         """Section, offset in it, kind, symbol and addend of each place to fill in."""
         found: list[tuple[int, int, int, int, int]] = []
         for _, type, _, _, offset, size, _, target, *_ in self.sections:
@@ -119,13 +124,29 @@ def link(
 
     Raises:
         Unsupported: see the module.
-        RuntimeError: a symbol is missing.
+        RuntimeError: a symbol is missing, or the object is damaged.
     """
-    try:
+    with _reading():
         parts = _Object(code)
         return _link(parts, symbols, lambda name: (imports or {}).get(name) or resolve(name))
-    except (struct.error, IndexError, ValueError, OverflowError, OSError) as error:
-        raise Unsupported("a damaged object") from error
+
+
+def check(code: bytes) -> None:
+    """Raise `RuntimeError` if the object is damaged, `Unsupported` if it is not known here."""
+    with _reading():
+        parts = _Object(code)
+        _lay_out(parts)
+        _entries(parts, parts.relocations(range(len(parts.sections))))
+
+
+@contextmanager
+def _reading() -> Generator[None]:
+    try:
+        yield
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise RuntimeError("this object code is damaged") from error
+    except OSError as error:
+        raise Unsupported("memory of this kind") from error
 
 
 def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int]) -> Linked:

@@ -11,8 +11,10 @@ import ctypes
 import functools
 import hashlib
 import itertools
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
@@ -174,6 +176,14 @@ def cached_object(key: str, store: ObjectStore | None, make: Callable[[], bytes]
     return code
 
 
+def check_object(code: bytes) -> None:
+    """Raise `RuntimeError` if this is not object code for the host, as far as can be told."""
+    if not code or (sys.platform == "linux" and not code.startswith(elf.MAGIC)):
+        raise RuntimeError("this is no object code for this machine")
+    with suppress(elf.Unsupported):
+        elf.check(code)
+
+
 class Image:
     """Object code in memory. Its addresses are valid as long as the object lives."""
 
@@ -210,6 +220,7 @@ def load_object(
 def _load_by_llvm(
     code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None
 ) -> Image:
+    check_object(code)  # LLVM ends the process where it meets others
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in symbols:
         builder.export_symbol(name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, Stage
@@ -91,6 +91,8 @@ class NvidiaBackend(BaseBackend):
             from tritium.ir.parsing import parse_module  # as in add_stages
 
             return parse_module(text, "<override>")
+        if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):
+            raise ValueError("this is no cubin, which begins as all ELF files do")
         return text
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
