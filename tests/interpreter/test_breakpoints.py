@@ -104,3 +104,22 @@ def test_quitting_the_debugger_ends_the_launch():
     finally:
         debugger.clear_all_breaks()
     assert raised == [bdb.BdbQuit] and out.tolist() == [0, 0, 0, 0]
+
+
+def stops(x, out):
+    v = tl.load(x)
+    breakpoint()
+    tl.store(out, v + 1)
+
+
+def test_a_breakpoint_in_the_source_stops_in_the_kernel(monkeypatch):
+    stopped = []
+
+    def hook():
+        frame = sys._getframe(1)
+        stopped.append((frame.f_code.co_name, frame.f_lineno, frame.f_locals["v"].value))
+
+    monkeypatch.setattr(sys, "breakpointhook", hook)
+    out = np.zeros(1, np.float32)
+    InterpretedKernel(stops)[(1,)](np.ones(1, np.float32), out)
+    assert stopped == [("stops", stops.__code__.co_firstlineno + 2, 1)] and out[0] == 2

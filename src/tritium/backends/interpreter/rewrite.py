@@ -126,7 +126,11 @@ class _Rewriter(ast.NodeTransformer):
             n for n in ast.walk(definition)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         ]  # fmt: skip
-        self.locals = self.parameters | {n.id for n in stores}
+        imported = {
+            (n.asname or n.name).split(".")[0]
+            for n in ast.walk(definition) if isinstance(n, ast.alias)
+        }  # fmt: skip
+        self.locals = self.parameters | imported | {n.id for n in stores}
         self.loops = 0
         self.count = 0
 
@@ -243,13 +247,16 @@ class _Rewriter(ast.NodeTransformer):
         return self._k("chosen", node, ast.Name(flag, ast.Load()), at=node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        return self._call(node, "callee")
+
+    def _call(self, node: ast.Call, callee: str) -> ast.expr:
         for keyword in node.keywords:
             if keyword.arg is None:
                 return self._refusal(
                     keyword.value, "`**kwargs` is not supported in a kernel; name the arguments"
                 )
         self.generic_visit(node)
-        node.func = self._k("callee", node.func, at=node.func)
+        node.func = self._k(callee, node.func, at=node.func)
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
@@ -291,7 +298,7 @@ class _Rewriter(ast.NodeTransformer):
             return node
         if isinstance(node.value, ast.Call):
             call, name = node.value, ast.unparse(node.value.func)
-            new = self.visit_Call(call)
+            new = self._call(call, "callee" if call.args or call.keywords else "effect")
             if new is call:
                 call.func = self._k("dropping", call.func, ast.Constant(name), at=call.func)
             node.value = new

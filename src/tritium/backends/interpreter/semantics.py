@@ -4,6 +4,7 @@ on values that are known."""
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -176,6 +177,13 @@ class Semantics:
             return call_python(function, args, kwargs)
 
         return call
+
+    def effect(self, function: Any) -> Any:
+        """What to call for `function()` as a statement. There is no value to convert, and a
+        debugger that the call starts (`breakpoint()`) stops in the frame that it comes from."""
+        function = unwrap(function)
+        of_kernel = isinstance(getattr(function, "__self__", None), JITCallable)
+        return function if inspect.isroutine(function) and not of_kernel else self.callee(function)
 
     def dropping(self, function: Any, name: str) -> Any:
         """The same for a call whose result is not used. Raises `ValueError` if it has to be."""
