@@ -52,14 +52,15 @@ class CodeGenerator(ControlFlow):
         self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Emit a call (the builder's `handle_call`). Errors inside the callee are chained below
-        an error that shows this call."""
+        an error that shows this call and repeats what was wrong."""
         try:
             bound = self.bind_arguments(function, args, kwargs)
             return self.module.call(function, bound)
         except CompilationError as error:
             if self.module.options.debugging:
                 raise
-            raise CompilationError(self.function.src, self.node, None) from error
+            message = f"{function.__name__}: {error.error_message}"
+            raise CompilationError(self.function.src, self.node, message) from error
 
     @staticmethod
     def bind_arguments(
