@@ -123,6 +123,12 @@ class env_base(Generic[T]):
         """The error for a value that does not fit."""
         return RuntimeError(f"Unable to use {self.key}={value}: expected {allowed}")
 
+    def text(self, value: Any) -> str:
+        """An assigned string or path, as a string."""
+        if not isinstance(value, (str, os.PathLike)):
+            raise self.bad(repr(value), "str")
+        return str(cast("str | os.PathLike[str]", value))
+
 
 class env_str(env_base[str]):
     """A string; unset gives `default`."""
@@ -133,6 +139,9 @@ class env_str(env_base[str]):
 
     def get(self) -> str:
         return getenv(self.key, self.default) or ""
+
+    def check(self, value: Any) -> str:
+        return self.text(value)
 
 
 class env_choice(env_base["str | None"]):
@@ -180,12 +189,18 @@ class env_str_callable_default(env_base[str]):
         value = getenv(self.key)
         return self.default_factory() if value is None else value
 
+    def check(self, value: Any) -> str:
+        return self.text(value)
+
 
 class env_opt_str(env_base["str | None"]):
     """A string, or None when unset."""
 
     def get(self) -> str | None:
         return getenv(self.key)
+
+    def check(self, value: Any) -> str | None:
+        return None if value is None else self.text(value)
 
 
 class env_bool(env_base[bool]):
@@ -609,8 +624,8 @@ class runtime_knobs(base_knobs):
     )  # fmt: skip
     launch_enter_hook: HookChain[LaunchHook] | LaunchHook | None
     launch_exit_hook: HookChain[LaunchHook] | LaunchHook | None
-    kernel_load_start_hook: HookChain[InitHandleHook]
-    kernel_load_end_hook: HookChain[InitHandleHook]
+    kernel_load_start_hook: HookChain[InitHandleHook] | InitHandleHook | None
+    kernel_load_end_hook: HookChain[InitHandleHook] | InitHandleHook | None
     jit_cache_hook: JITHook | None = None
     jit_post_compile_hook: JITHook | None = None
     add_stages_inspection_hook: PipelineStagesHook | None = None

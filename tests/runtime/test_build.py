@@ -97,3 +97,27 @@ def test_another_implementation(fresh_cache: Path) -> None:
         with pytest.raises(ImportError):
             compile_module_from_src("int x = 1;", "k", ["/l"], ["/i"], ["m"])
     assert calls == [("k", "int x = 1;", (["/l"], ["/i"], ["m"]))]
+
+
+@pytest.mark.parametrize("made", [None, 3, "/nowhere/hello.so", "/"])
+def test_an_implementation_that_builds_nothing(
+    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, made: Any
+) -> None:
+    monkeypatch.setitem(knobs.build.__dict__, "impl", lambda *arguments: made)
+    message = rf"knobs\.build\.impl returned {made!r} for hello; the path of the module"
+    with pytest.raises(RuntimeError, match=message):
+        compile_module_from_src(SOURCE, "hello")
+
+
+def test_a_command_that_cannot_be_split(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", 'gcc "')
+    message = r'CC=gcc " \(knobs\.build\.cc\) is no command line: no closing quotation'
+    with pytest.raises(RuntimeError, match=message):
+        compile_module_from_src(SOURCE, "hello")
+
+
+def test_arguments_of_the_wrong_kind(fresh_cache: Path) -> None:
+    with pytest.raises(TypeError, match=r"src is .*a\.c.*; C source, a str, is required"):
+        compile_module_from_src(Path("a.c"), "hello")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="libraries is 'm'; a list is required"):
+        compile_module_from_src(SOURCE, "hello", libraries="m")

@@ -82,6 +82,14 @@ def test_set_and_reset() -> None:
     assert driver.active is before
 
 
+@pytest.mark.parametrize("wrong", [3, None, "cpu", CPUDriver], ids=repr)
+def test_what_is_no_driver(wrong: Any) -> None:
+    before = driver.active
+    with pytest.raises(TypeError, match=r"set_active: .* is no driver; an? .* is required"):
+        driver.set_active(wrong)
+    assert driver.active is before
+
+
 def test_questions() -> None:
     current = driver.active
     target = current.get_current_target()

@@ -200,3 +200,16 @@ def test_load_hooks(kernel: Any) -> None:
     assert seen == [
         ("start", None, None, "fill", compiled.hash), ("end", True, True, "fill", compiled.hash)
     ]  # fmt: skip
+
+
+def test_load_hooks_may_be_switched_off() -> None:
+    with knobs.runtime.scope():
+        knobs.runtime.kernel_load_start_hook = knobs.runtime.kernel_load_end_hook = None
+        out = np.zeros(1, np.int32)
+
+        @tritium.jit
+        def kernel(out):
+            tl.store(out, 3)
+
+        kernel[(1,)](out)
+        assert out[0] == 3

@@ -206,6 +206,19 @@ def test_hooks_are_functions(group: Any, name: str) -> None:
         knobs.runtime.launch_enter_hook.add(3)  # pyright: ignore
 
 
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [(knobs.redis, "host"), (knobs.cache, "dir"), (knobs.build, "cc"),
+     (knobs.runtime, "override_arch")],
+)  # fmt: skip
+def test_texts(group: Any, name: str) -> None:
+    key = group.knob_descriptors[name].key
+    with pytest.raises(RuntimeError, match=rf"Unable to use {key}=\['x'\]: expected str"):
+        setattr(group, name, ["x"])
+    setattr(group, name, Path("x"))
+    assert getattr(group, name) == os.environ[key] == "x"
+
+
 def test_hook_chain_order():
     seen: list[str] = []
     first, second = (lambda: seen.append("1")), (lambda: seen.append("2"))

@@ -42,7 +42,10 @@ class DriverConfig:
         return self._active
 
     def set_active(self, driver: DriverBase) -> None:
-        """Launch through `driver` from now on."""
+        """Launch through `driver` from now on. Raises `TypeError` for what is none."""
+        if isinstance(driver, type) or not hasattr(driver, "get_current_target"):
+            hint = "an object of this class" if isinstance(driver, type) else "a DriverBase"
+            raise TypeError(f"set_active: {driver!r} is no driver; {hint} is required")
         self._active = driver
 
     def reset_active(self) -> None:

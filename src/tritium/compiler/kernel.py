@@ -161,18 +161,18 @@ class CompiledKernel:
             return
         active = driver.active
         device = active.get_current_device()
-        knobs.runtime.kernel_load_start_hook(
-            self.module, self.function, self.name, self.metadata_group, self.hash
-        )
+        self._tell(knobs.runtime.kernel_load_start_hook)
         loaded = active.utils.load_binary(
             self.name, self.kernel, getattr(self.metadata, "shared", 0), device
         )
         self.module, self.function, self.n_regs, self.n_spills, self.n_max_threads = loaded
         # Last: another thread that sees it launches.
         self._run = active.launcher_cls(self.src, self.metadata, self.function)
-        knobs.runtime.kernel_load_end_hook(
-            self.module, self.function, self.name, self.metadata_group, self.hash
-        )
+        self._tell(knobs.runtime.kernel_load_end_hook)
+
+    def _tell(self, hook: Any) -> None:
+        if hook:
+            hook(self.module, self.function, self.name, self.metadata_group, self.hash)
 
     @property
     def run(self) -> Any:

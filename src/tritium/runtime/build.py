@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tritium import cache, knobs
 
@@ -35,7 +36,12 @@ def _suffix() -> str:
 
 def _compiler() -> list[str]:
     if chosen := knobs.build.cc:
-        return shlex.split(chosen)
+        try:
+            return shlex.split(chosen)
+        except ValueError as error:
+            raise RuntimeError(
+                f"CC={chosen} (knobs.build.cc) is no command line: {str(error).lower()}"
+            ) from None
     for name in ("gcc", "clang"):
         if path := shutil.which(name):
             return [path]
@@ -58,9 +64,16 @@ def _build(
     Raises `RuntimeError` with the compiler's messages.
     """
     if knobs.build.impl is not None:
-        return knobs.build.impl(
+        made: Any = knobs.build.impl(
             name, src, srcdir, list(library_dirs), list(include_dirs), list(libraries)
         )
+        is_path = isinstance(made, (str, os.PathLike))
+        if not is_path or not os.path.isfile(made):
+            raise RuntimeError(
+                f"knobs.build.impl returned {made!r} for {name}; the path of the module that it "
+                "has built is required"
+            )
+        return str(made)
     target = os.path.join(srcdir, f"{name}{_suffix()}")
     cuda = sorted(knobs.build.backend_dirs)
     paths = [sysconfig.get_path("include"), srcdir, *include_dirs, *cuda]
@@ -99,9 +112,19 @@ def compile_module_from_src(
     """The Python extension module `name` of this C source, built once and kept in the cache.
 
     It is built by `$CC`, gcc or clang, or by `knobs.build.impl`. What is cached and cannot be
-    imported is built again, with a warning. Raises `RuntimeError` if building fails.
+    imported is built again, with a warning. Raises `RuntimeError` if building fails, `TypeError`
+    for arguments.
     """
-    lists = [list(part or ()) for part in (library_dirs, include_dirs, libraries, ccflags)]
+    if not isinstance(src, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"compile_module_from_src: src is {src!r}; C source, a str, is required")
+    given = {
+        "library_dirs": library_dirs, "include_dirs": include_dirs, "libraries": libraries,
+        "ccflags": ccflags,
+    }  # fmt: skip
+    for part, value in given.items():
+        if isinstance(value, str):
+            raise TypeError(f"compile_module_from_src: {part} is {value!r}; a list is required")
+    lists = [list(value or ()) for value in given.values()]
     key = hashlib.sha256("\0".join([src, platform_key(), repr(lists[2:])]).encode()).hexdigest()
     filename = f"{name}{_suffix()}"
     path = (cache.find(key, filename) or {}).get(filename)
