@@ -67,8 +67,7 @@ def _build(
         made: Any = knobs.build.impl(
             name, src, srcdir, list(library_dirs), list(include_dirs), list(libraries)
         )
-        is_path = isinstance(made, (str, os.PathLike))
-        if not is_path or not os.path.isfile(made):
+        if not isinstance(made, (str, Path)) or not os.path.isfile(made):
             raise RuntimeError(
                 f"knobs.build.impl returned {made!r} for {name}; the path of the module that it "
                 "has built is required"
