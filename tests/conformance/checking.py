@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from tests.conformance.support import build, copies, is_float
+from tritium.backends.cpu import loader
 from tritium.backends.cpu.compiler import CPUBackend
 from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import Opt, compile_unless, load_object
+from tritium.backends.cpu.loader import Opt, load_object
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.pool import CONTEXT
 from tritium.backends.cpu.tiles.build import lower_to_tiles
@@ -38,6 +39,18 @@ GUARD = 256
 """Bytes before and after each array."""
 
 Arrays = dict[str, np.ndarray]
+
+
+def compile_unless(ir_text: str, opt: Opt, done: set[str]) -> bytes | None:
+    """`loader.compile_ir`, or None where `done` has the IR that instructions would be selected for;
+    it is added to it. Many levels leave the same."""
+    with loader._lock:
+        module = loader._prepare(ir_text, opt)
+        text = str(module)
+        if text in done:
+            return None
+        done.add(text)
+        return loader._machine().emit_object(module)
 
 
 class Divergence(Exception):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from tests.support.launching import StubDriver
 from tritium import knobs
@@ -35,6 +37,19 @@ def stub() -> Iterator[StubDriver]:
         yield stub
     finally:
         driver.reset_active()
+
+
+@pytest.fixture
+def crashing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Children are meant to crash: pytest's handler, which they inherit, prints no stack."""
+    if not faulthandler.is_enabled():
+        yield
+        return
+    faulthandler.disable()
+    try:
+        yield
+    finally:
+        faulthandler.enable(file=request.config.stash[fault_handler_stderr_fd_key])
 
 
 @pytest.fixture(autouse=True)

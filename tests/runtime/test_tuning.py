@@ -181,6 +181,7 @@ def test_workers_run_side_by_side() -> None:
     assert most == 3 and len({pid for *_, pid in results}) == 3, "they live on"
 
 
+@pytest.mark.usefixtures("crashing")
 def test_a_worker_that_crashes_or_hangs_is_replaced() -> None:
     jobs: dict[Any, Any] = {n: partial(int, n) for n in range(6)}
     jobs[1], jobs[2] = os.abort, partial(time.sleep, 100)
@@ -341,6 +342,7 @@ def double(x, out, n, BLOCK: tl.constexpr):
 """
 
 
+@pytest.mark.usefixtures("crashing")
 @pytest.mark.parametrize(
     ("what", "error", "message"),
     [("time.sleep(100)", ChildTimeout, "took longer than 2 s"),
@@ -374,6 +376,7 @@ def test_a_kernel_that_hangs(fresh_cache: Path) -> None:
     assert [c.kwargs["BLOCK"] for c in tuner.failures] == [32]
 
 
+@pytest.mark.usefixtures("crashing")
 def test_a_kernel_that_crashes(fresh_cache: Path) -> None:
     @tritium.jit
     def kernel(x, out, n, BLOCK: tl.constexpr):

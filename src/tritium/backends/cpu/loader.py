@@ -142,18 +142,6 @@ def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
         return _machine().emit_object(_prepare(ir_text, opt))
 
 
-def compile_unless(ir_text: str, opt: Opt, done: set[str]) -> bytes | None:
-    """`compile_ir`, or None where `done` has the IR that instructions would be selected for; it is
-    added to it. For comparing levels, many of which leave the same."""
-    with _lock:
-        module = _prepare(ir_text, opt)
-        text = str(module)
-        if text in done:
-            return None
-        done.add(text)
-        return _machine().emit_object(module)
-
-
 def assembly(ir_text: str, *, opt: Opt = None) -> str:
     """What `compile_ir` would make, as assembly text."""
     with _lock:
