@@ -80,3 +80,27 @@ def test_a_million_floats(source):
 def test_a_million_integers(source):
     # float64 holds 32-bit integers, and rounds wider ones by itself.
     check(source, ["float16", "bfloat16", "float32"], COUNT, WAYS)
+
+
+def near_halfway(name, count):
+    """Integers at, and by one or a few beside, the points halfway between two floats of 8, 11 and
+    24 digits, and beside powers of two."""
+    info = np.iinfo(DTYPES[name])
+    rng = np.random.default_rng([13, *name.encode()])
+    found = []
+    for _ in range(count):
+        exponent = int(rng.integers(1, info.bits))
+        digits = int(rng.choice([1, 8, 11, 24]))
+        unit = 1 << max(exponent - digits, 0)
+        number = (1 << exponent) + int(rng.integers(0, 1 << (digits - 1))) * 2 * unit + unit
+        number += int(rng.integers(-2, 3))
+        number = -number if rng.random() < 0.5 else number
+        found.append(max(min(number, info.max), info.min))
+    return np.array(found, DTYPES[name])
+
+
+@pytest.mark.parametrize("source", ["int32", "uint32", "int64", "uint64"])
+def test_integers_near_halfway(source, monkeypatch):
+    """They are rounded once, where a first rounding to a wider float would hide the last digits."""
+    monkeypatch.setattr(f"{__name__}.values_of", near_halfway)
+    check(source, ["float16", "bfloat16", "float32"], BLOCK, WAYS)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tritium
+import tritium.language as tl
 from tests.cpu.support import Kernel, run_reference
 
 SIZE = 256
@@ -136,3 +138,24 @@ def test_reading_back_what_was_stored() -> None:
     x, y, total = np.zeros(SIZE, np.int32), np.zeros(SIZE, np.int32), np.zeros(1, np.int32)
     Kernel(text).run([x, y, total])
     assert total[0] == SIZE and (x == 1).all()
+
+
+@tritium.jit
+def compares(x, y, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at) > tl.load(y + at))
+
+
+@pytest.mark.parametrize("offset", [None, -64, 0, 1, 3, 64, 255])
+def test_booleans_over_bytes(offset: int | None) -> None:
+    """Booleans are stored as bytes, through pointers that are given another type: in one nest with
+    the loads, unless what is stored overlaps what is still to be read."""
+    memory = np.random.default_rng(0).integers(-3, 3, 4 * SIZE).astype(np.int8)
+    expected = memory[SIZE : 2 * SIZE] > 0
+    zeros = np.zeros(SIZE, np.int8)
+    out = np.zeros(SIZE, bool)
+    if offset is not None:
+        out = memory[SIZE + offset : 2 * SIZE + offset].view(bool)
+    kernel = compares[(1,)](memory[SIZE:], zeros, out, SIZE)
+    np.testing.assert_array_equal(out, expected)
+    assert "buffer" not in kernel.asm["tile"]

@@ -15,7 +15,7 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import value_type
 from tritium.ir import types as ir
 from tritium.lowering import elementwise as table
-from tritium.lowering.llvm import Value, const, lanes, scalar, vector
+from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
 from tritium.lowering.registry import lowers
 from tritium.lowering.vmath import call
 from tritium.lowering.vmath.convert import fp
@@ -238,14 +238,33 @@ def index_cast(c: Context, op: Op, a: Value) -> Value:
 
 @lowers("cpu", arith.SIToFPOp, arith.UIToFPOp)
 def to_float(c: Context, op: Op, a: Value) -> Value:
-    """Integers to floats. Sixteen-bit results go by way of double where float would round."""
+    """Integers to floats. Floats below 32 bits go by way of one that holds the integer, or of those
+    that it cannot hold the odd neighbour (`odd_multiple`): they are rounded once."""
     result = ir.element_type(op.results[0].type)
-    opcode = "sitofp" if isinstance(op, arith.SIToFPOp) else "uitofp"
-    exact = int(scalar(a.type)[1:]) <= 16
+    signed = isinstance(op, arith.SIToFPOp)
+    bits = int(scalar(a.type)[1:])
     name = FORMATS[result]
-    wide = name if name in ("fp32", "fp64") else "fp32" if exact else "fp64"
-    held = c.f.cast(opcode, a, vector("float" if wide == "fp32" else "double", lanes(a.type)))
-    return fp(c.f, held, wide, name, features=c.features)
+    wide = name if name in ("fp32", "fp64") else "fp32" if bits <= 32 else "fp64"
+    if name != wide and bits >= 32:
+        a = odd_multiple(c.f, a, 8 if bits == 32 else 11, signed)
+    held = vector("float" if wide == "fp32" else "double", lanes(a.type))
+    return fp(
+        c.f, c.f.cast("sitofp" if signed else "uitofp", a, held), wide, name, features=c.features
+    )
+
+
+def odd_multiple(f: Function, a: Value, drop: int, signed: bool) -> Value:
+    """Integers that `drop` bits less can tell, and for others, which have so many digits that they
+    are near no float of 16 bits, the odd one of the neighbouring multiples of 2**drop: rounding
+    that to a float of fewer digits rounds the integer (Boldo and Melquiond 2008)."""
+    kept = int(scalar(a.type)[1:]) - drop
+    mask, unit = (1 << drop) - 1, 1 << drop
+    lost = f.op("add", f.op("and", a, const(a.type, mask)), const(a.type, mask))
+    odd = f.op("or", f.op("and", a, const(a.type, -unit)), f.op("and", lost, const(a.type, unit)))
+    if signed:
+        moved = f.op("add", a, const(a.type, 1 << kept))
+        return f.select(f.icmp("ult", moved, const(a.type, 2 << kept)), a, odd)
+    return f.select(f.icmp("ult", a, const(a.type, 1 << kept)), a, odd)
 
 
 @lowers("cpu", arith.FPToSIOp, arith.FPToUIOp)

@@ -13,6 +13,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.dot.operand import Step, add, as_value, static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.tiles.alias import retypes_pointers
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import constant_value
@@ -78,7 +79,7 @@ class Steps:
             if op.name == "arith.subi":
                 right = self._negative(right)
             return add(self.f, left, right)
-        if op.name in _KEEP:
+        if op.name in _KEEP or retypes_pointers(op):
             return steps[0]
         if op.name == "arith.muli":
             return self._product(op, steps, dim)

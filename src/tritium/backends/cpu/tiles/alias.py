@@ -7,10 +7,12 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
+from tritium.lowering.types import memory_bytes
 from tritium.ops.base import Effects, Op
 
 _THROUGH = frozenset({
     "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape",
+    "tt.bitcast",
 })  # fmt: skip
 _REGULAR = frozenset({
     "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.make_range",
@@ -65,10 +67,21 @@ def is_regular(pointer: SSAValue) -> bool:
         seen.add(value)
         if not isinstance(value.type, ir.TensorType):
             continue
-        if owner.name not in _REGULAR:
+        if owner.name not in _REGULAR and not retypes_pointers(owner):
             return False
         stack.extend(owner.operands)
     return True
+
+
+def retypes_pointers(op: Any) -> bool:
+    """Whether the op gives pointers another type of elements of the same size, as it takes to
+    store booleans: the same tile of memory."""
+    if op.name != "tt.bitcast":
+        return False
+    before, after = ir.element_type(op.operands[0].type), ir.element_type(op.results[0].type)
+    if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):
+        return False
+    return memory_bytes(before.pointee) == memory_bytes(after.pointee)
 
 
 def writes(op: Op) -> bool:
