@@ -47,6 +47,25 @@ def _integer_identity(name: str, bits: int) -> int | None:
     }.get(name)  # fmt: skip
 
 
+def single_op(block: Block) -> str:
+    """The name of the op that a combine region of two arguments consists of, or ""."""
+    ops = list(block.ops)
+    single = (
+        len(ops) == 2
+        and len(block.args) == 2
+        and set(ops[0].operands) == set(block.args)
+        and ops[1].operands[0] is ops[0].results[0]
+    )
+    return ops[0].name if single else ""
+
+
+def identity_of(name: str, type: ir.Type) -> float | int | None:
+    """The number that changes none of `type` when combined with it by an op, if it has one."""
+    if ir.is_float(type):
+        return _FLOAT_IDENTITY.get(name)
+    return _integer_identity(name, ir.bit_width(type))
+
+
 def combine_region(
     context: Context,
     root: Root,
@@ -108,11 +127,7 @@ class Reduction:
         if len(op.regions[0].blocks) != 1:
             raise context.unsupported(op, " (branches in the combine function)")
         self.block: Block = op.regions[0].block
-        ops = list(self.block.ops)
-        single = len(ops) == 2 and len(root.values) == 1 and set(ops[0].operands) == set(
-            self.block.args
-        ) and ops[1].operands[0] is ops[0].results[0]  # fmt: skip
-        self.name = ops[0].name if single else ""
+        self.name = single_op(self.block)
         self.type = ir.element_type(root.values[0].type)
         # Sixteen-bit floats would be converted there and back for each element; in float, a sum is
         # rounded once.
@@ -126,13 +141,7 @@ class Reduction:
 
     def identity(self, width: int) -> list[Value] | None:
         """Values that change nothing when combined, if the region is known to have some."""
-        number: float | int | None
-        if self.quick:
-            number = self.extreme
-        elif ir.is_float(self.type):
-            number = _FLOAT_IDENTITY.get(self.name)
-        else:
-            number = _integer_identity(self.name, ir.bit_width(self.type))
+        number = self.extreme if self.quick else identity_of(self.name, self.type)
         held = "float" if self.narrow else value_type(self.type)
         return None if number is None else [const(vector(held, width), number)]
 

@@ -8,9 +8,10 @@ from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.reduce import combine_region
+from tritium.backends.cpu.lower.reduce import combine_region, identity_of, single_op
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, lanes
 from tritium.lowering.types import memory_bytes
 
@@ -34,6 +35,8 @@ class _Scan:
         self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
         if self.root.body is not None:
             self.width = 1
+        element = ir.element_type(self.root.values[0].type)
+        self.neutral = identity_of(single_op(op.regions[0].block), element)
         self.e = Emitter(c, self.width, inlined(c, nest.roots))
         self.at: list[Index] = [ZERO] * len(self.domain)
 
@@ -94,7 +97,7 @@ class _Scan:
 
     def _along(self) -> None:
         """The axis of the lanes: scan each vector, then combine with what came before it."""
-        e, f = self.e, self.e.f
+        e = self.e
         size, width = self.domain[self.lane], self.width
         kind = Kind.LANES if width > 1 else Kind.SCALAR
         first = size - width if self.op.reverse else 0
@@ -103,36 +106,40 @@ class _Scan:
         self._keep(start, tuple(self.at))
         if size == width:
             return
-        carried = self._last(start)
-        with e.loop(size, width, carried, start=width) as loop:
+        with e.loop(size, width, self._last(start), start=width) as loop:
             place = self._position(loop.index, size - width)
             self.at[self.lane] = Index(kind, place, 0, e.depth)
             at = tuple(self.at)
             inner = self._within(self._values(at))
-            before = [f.splat(v, width) for v in loop.carried]
-            values = self._combine(before, inner)
+            values = self._combine(loop.carried, inner)
             self._keep(values, at)
             loop.next = self._last(values)
 
     def _last(self, values: list[Value]) -> list[Value]:
-        """The lane that has seen all others, as scalars."""
+        """The lane that has seen all others, in every lane: sooner there than by way of a scalar."""
         if self.width == 1:
             return values
         lane = 0 if self.op.reverse else self.width - 1
-        return [self.e.f.extract(v, lane) for v in values]
+        return [self.e.f.shuffle(v, None, [lane] * self.width) for v in values]
 
     def _within(self, values: list[Value]) -> list[Value]:
         """Scan the lanes of vectors, in log2(width) steps (Hillis and Steele)."""
         f, width, distance = self.e.f, self.width, 1
+        neutral = [const(v.type, self.neutral) for v in values] if self.neutral is not None else []
         while distance < width:
             step = -distance if self.op.reverse else distance
-            source = [min(max(i - step, 0), width - 1) for i in range(width)]
-            shifted = [f.shuffle(v, None, source) for v in values]
-            combined = self._combine(shifted, values)
             valid = [0 <= i - step < width for i in range(width)]
-            picks = [i if ok else width + i for i, ok in enumerate(valid)]
-            pairs = zip(combined, values, strict=True)
-            values = [f.shuffle(new, old, picks) for new, old in pairs]
+            if neutral:  # comes in from the side, and needs no blending afterwards
+                source = [i - step if ok else width for i, ok in enumerate(valid)]
+                shifted = [f.shuffle(v, n, source) for v, n in zip(values, neutral, strict=True)]
+                values = self._combine(shifted, values)
+            else:
+                source = [i - step if ok else i for i, ok in enumerate(valid)]
+                shifted = [f.shuffle(v, None, source) for v in values]
+                combined = self._combine(shifted, values)
+                picks = [i if ok else width + i for i, ok in enumerate(valid)]
+                pairs = zip(combined, values, strict=True)
+                values = [f.shuffle(new, old, picks) for new, old in pairs]
             assert lanes(values[0].type) == width
             distance *= 2
         return values
