@@ -116,7 +116,7 @@ class _Scan:
             loop.next = self._last(values)
 
     def _last(self, values: list[Value]) -> list[Value]:
-        """The lane that has seen all others, in every lane: sooner there than by way of a scalar."""
+        """The lane that has seen all others, in every lane: quicker than by way of a scalar."""
         if self.width == 1:
             return values
         lane = 0 if self.op.reverse else self.width - 1
