@@ -360,6 +360,7 @@ class ControlFlow(Statements):
             flatten(inits),
             regions=[Region(body)],
             location=position,
+            unsignedCmp=not lower.dtype.is_int_signed(),
             attributes=loop_attributes(iterator),
         )
         self.builder.insert(op)

@@ -61,7 +61,8 @@ class range(base_value):
             described = ", ".join(str(b.type) for b in bounds)
             raise TypeError(f"For loop bounds and step must all be ints, are ({described})")
         type = common_integer_type([b.dtype for b in bounds])
-        for i in builtins.range(*(int(b) for b in bounds)):
+        start, end = (int(casts.cast(b, type)) for b in bounds[:2])
+        for i in builtins.range(start, end, int(bounds[2])):
             yield casts.constant(i, type)
 
     def __repr__(self) -> str:

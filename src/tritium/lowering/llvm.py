@@ -256,13 +256,15 @@ class Function:
         *,
         at_least_once: bool = False,
         signed: bool = True,
+        wraps: bool = False,
         metadata: str = "",
     ) -> Generator[Loop]:
         """`for (i = start; i < stop; i += step)` with loop-carried values.
 
         Inside, `loop.index` and `loop.carried` are the phis; set `loop.next` to the values for the
         next iteration. Afterwards `loop.results` are the final values. With `at_least_once` the
-        first test is left out (for trip counts known to be positive).
+        first test is left out (for trip counts known to be positive). `wraps`: the last index and
+        the step may add up to more than the type holds.
         """
         body, exit_ = self.new_label("loop"), self.new_label("exit")
         pred = "slt" if signed else "ult"
@@ -283,7 +285,11 @@ class Function:
         index.add(following, self.block)
         for phi, value in zip(phis, loop.next, strict=True):
             phi.add(value, self.block)
-        again, last = self.icmp(pred, following, stop), self.block
+        if wraps:  # what is left to go fits, as an unsigned number
+            again = self.icmp("ugt", self.op("sub", stop, index.value), step)
+        else:
+            again = self.icmp(pred, following, stop)
+        last = self.block
         self.branch_if(again, body, exit_, metadata)
         self.label(exit_)
         if at_least_once:

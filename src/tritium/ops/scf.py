@@ -160,8 +160,9 @@ class ForOp(Op):
     """`for i in range(lower, upper, step)`, with values carried from one turn to the next.
 
     The region's one block takes (i, *carried) and ends in `scf.yield` of the next carried values;
-    the results are the last ones. The step must be positive. Bounds are compared as signed
-    numbers unless `unsignedCmp`. `ForOp.build(lower, upper, step, inits, regions=[region])`.
+    the results are the last ones. The step is an unsigned number; bounds are compared as signed
+    ones unless `unsignedCmp`. As in Python, the counter never passes the upper bound, so that it
+    does not wrap around. `ForOp.build(lower, upper, step, inits, regions=[region])`.
     """
 
     name = "scf.for"
@@ -196,7 +197,7 @@ class ForOp(Op):
     ) -> tuple[Any, ...] | Any:
         dtype, view = lower.dtype, unsigned if self.unsignedCmp else signed
         carried = inits
-        for i in range(int(view(lower)), int(view(upper)), int(step)):
+        for i in range(int(view(lower)), int(view(upper)), int(unsigned(step))):
             counter = np.asarray(i).astype(dtype)[()]
             carried = context.run_region(self.regions[0], counter, *carried)
         return carried[0] if len(carried) == 1 else carried

@@ -24,11 +24,27 @@ def trip_count(loop: ForOp) -> int | None:
     """How often the loop runs, if its bounds tell."""
     if loop.lower is loop.upper:
         return 0
-    bounds = [constant_int(v) for v in loop.operands[:3]]
-    lower, upper, step = bounds
-    if lower is None or upper is None or step is None:
+    lower, upper, step = _bounds(loop)
+    if lower is None or upper is None or not step:
         return None
+    return max(0, -((lower - upper) // step))
+
+
+def may_wrap(loop: ForOp) -> bool:
+    """Whether the last counter and the step may add up to more than their type holds."""
+    _, upper, step = _bounds(loop)
+    if step == 1:
+        return False
+    if step is None or upper is None:
+        return True
+    width = ir.bit_width(loop.lower.type)
+    return upper + step > 1 << (width if loop.unsignedCmp else width - 1)
+
+
+def _bounds(loop: ForOp) -> tuple[int | None, int | None, int | None]:
+    """Lower and upper bound and step where they are known; the step is an unsigned number."""
+    lower, upper, step = (constant_int(v) for v in loop.operands[:3])
+    size = 1 << ir.bit_width(loop.lower.type)
     if loop.unsignedCmp:
-        width = ir.bit_width(loop.lower.type)
-        lower, upper = lower % (1 << width), upper % (1 << width)
-    return max(0, -((lower - upper) // step)) if step > 0 else None
+        lower, upper = (None if v is None else v % size for v in (lower, upper))
+    return lower, upper, None if step is None else step % size

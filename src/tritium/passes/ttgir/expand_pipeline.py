@@ -20,6 +20,7 @@ from tritium.ops.arith import (
     ConstantOp,
     MulIOp,
     SelectOp,
+    SubIOp,
     XOrIOp,
 )
 from tritium.ops.base import Op
@@ -45,6 +46,7 @@ from tritium.ops.ttgir import (
     bytes_of,
     memdesc_of,
 )
+from tritium.passes.loops import may_wrap
 from tritium.passes.rewriting import copy_op, erase, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.clusters import in_block
@@ -111,6 +113,7 @@ class _Expansion:
     def __init__(self, loop: ForOp, plan: Sequence[Stage], stages: int):
         self.loop, self.plan, self.stages = loop, plan, stages
         self.kind = loop.lower.type
+        self.wraps = may_wrap(loop)
         #: The ops that the copies ahead need, and the carried values: these get companions that
         #: run ahead.
         self.ahead, self.carried = _needed(loop, [s.load for s in plan])
@@ -127,8 +130,12 @@ class _Expansion:
             self.barriers = _barriers(before, self.bulk[0].buffers)
         state: list[SSAValue] = [self.loop.inits[a.index - 1] for a in self.carried]
         for turn in range(self.stages - 1):
-            counter = self._counter(before, self.loop.lower, turn)
-            going = before.value(CmpIOp, counter, self.loop.upper, predicate=self._less())
+            counter, going = self._later(before, self.loop.lower, turn)
+            if turn and self.wraps:
+                some = before.value(
+                    CmpIOp, self.loop.lower, self.loop.upper, predicate=self._less()
+                )
+                going = before.value(AndIOp, going, some)
             slots = {n: before.constant(turn % n, ir.i32) for n in self.sizes}
             state = self._copies(before, rings, slots, counter, going, state)
         new = self._new_loop(before, state)
@@ -139,14 +146,18 @@ class _Expansion:
     def _less(self) -> CmpIPredicate:
         return CmpIPredicate.ULT if self.loop.unsignedCmp else CmpIPredicate.SLT
 
-    def _counter(self, at: Builder, start: SSAValue, turns: int) -> SSAValue:
-        """start + turns * step."""
+    def _later(self, at: Builder, start: SSAValue, turns: int) -> tuple[SSAValue, SSAValue]:
+        """start + turns * step, and whether the loop gets there from `start`, where it is."""
+        upper, step = self.loop.upper, self.loop.step
         if turns == 0:
-            return start
-        step = self.loop.step
+            return start, at.value(CmpIOp, start, upper, predicate=self._less())
         if turns > 1:
             step = at.value(MulIOp, step, at.constant(turns, self.kind))
-        return at.value(AddIOp, start, step)
+        counter = at.value(AddIOp, start, step)
+        if not self.wraps:
+            return counter, at.value(CmpIOp, counter, upper, predicate=self._less())
+        left = at.value(SubIOp, upper, start)
+        return counter, at.value(CmpIOp, left, step, predicate=CmpIPredicate.UGT)
 
     def _copies(
         self, at: Builder, rings: Sequence[SSAValue], slots: Mapping[int, SSAValue],
@@ -223,8 +234,7 @@ class _Expansion:
         last: list[SSAValue] = list(terminator(old.body).operands)
         yields = [values.get(v, v) for v in last]
         flying = self._fly(body, yields, set(views.values()))
-        counter = self._counter(at, body.args[0], self.stages - 1)
-        going = at.value(CmpIOp, counter, new.upper, predicate=self._less())
+        counter, going = self._later(at, body.args[0], self.stages - 1)
         filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
         state = self._copies(at, rings, filling, counter, going, state)
         at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values(), *phase])

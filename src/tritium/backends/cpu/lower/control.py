@@ -16,6 +16,7 @@ from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Spec
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import rules
+from tritium.passes.loops import may_wrap
 
 
 def lower_function(c: Context) -> None:
@@ -70,7 +71,7 @@ def _for(c: Context, step: For) -> None:
     lower, upper, by = (c.scalars[v] for v in (op.lower, op.upper, op.step))
     carried = [c.scalars[v] for v in _scalars(op.inits)]
     _fill(c, op.body.args)
-    with f.loop(lower, upper, by, carried, signed=not op.unsignedCmp) as loop:
+    with f.loop(lower, upper, by, carried, signed=not op.unsignedCmp, wraps=may_wrap(op)) as loop:
         c.scalars[op.body.args[0]] = loop.index
         c.scalars.update(zip(_scalars(op.body.args[1:]), loop.carried, strict=True))
         lower_steps(c, step.body)

@@ -29,6 +29,7 @@ from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Value, const
 from tritium.lowering.types import memory_bytes
 from tritium.lowering.vmath.convert import fp
+from tritium.passes.loops import trip_count
 
 Operand = View | Chunks
 
@@ -286,7 +287,7 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop) -> None:
     loop: Any = step.op
     shape_a, shape_b = ir.shape_of(op.operands[0].type), ir.shape_of(op.operands[1].type)
     shape = (shape_a[0], shape_b[1], shape_a[1])
-    trips = _trips(f, *(c.scalars[v] for v in (loop.lower, loop.upper, loop.step)))
+    trips = _trips(f, loop, *(c.scalars[v] for v in (loop.lower, loop.upper, loop.step)))
     tail = None
     if found.extent is not None:
         depth = const("i64", shape[2])
@@ -306,16 +307,18 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop) -> None:
         )  # fmt: skip
 
 
-def _trips(f: Function, lower: Value, upper: Value, by: Value) -> Value:
+def _trips(f: Function, loop: Any, lower: Value, upper: Value, by: Value) -> Value:
     """How often a loop turns, i64, not negative."""
-    known = [static(v) for v in (lower, upper, by)]
-    if None not in known:
-        return const("i64", max(0, -(-(known[1] - known[0]) // known[2])))  # pyright: ignore
-    wide = [f.cast("sext", v, "i64") if static(v) is None else const("i64", static(v) or 0)
-            for v in (lower, upper, by)]  # fmt: skip
-    distance = f.intrinsic("smax", f.op("sub", wide[1], wide[0]), const("i64", 0))
-    if known[2] == 1:
+    known = trip_count(loop)
+    if known is not None:
+        return const("i64", known)
+    runs = f.icmp("sgt", upper, lower)
+    distance = f.select(runs, f.op("sub", upper, lower), const(lower.type, 0))
+    distance = f.cast("zext", distance, "i64") if lower.type != "i64" else distance
+    if static(by) == 1:
         return distance
-    one = const("i64", 1)
-    return f.op("udiv", f.op("add", distance, f.op("sub", wide[2], one)), wide[2])
-
+    by = f.cast("zext", by, "i64") if by.type != "i64" else by
+    by = f.intrinsic("umax", by, const("i64", 1))  # a division by 0 would end the process
+    before = f.op("sub", distance, const("i64", 1))
+    steps = f.op("add", f.op("udiv", before, by), const("i64", 1))
+    return f.select(runs, steps, const("i64", 0))

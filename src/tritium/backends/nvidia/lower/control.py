@@ -16,6 +16,7 @@ from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import lowers, rules
 from tritium.ops import scf
+from tritium.passes.loops import may_wrap
 
 NVIDIA = "nvidia"
 
@@ -79,7 +80,7 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
         for i in range(len(c.flat(init)))
     ]
     first = list(compress(_flat(c, inits), used))
-    with c.f.loop(lower, upper, step, first, signed=not op.unsignedCmp) as loop:
+    with c.f.loop(lower, upper, step, first, signed=not op.unsignedCmp, wraps=may_wrap(op)) as loop:
         c.set(op.body.args[0], loop.index)
         _define(c, carried, _spread(loop.carried, used), forms)
         lower_block(c, op.body)

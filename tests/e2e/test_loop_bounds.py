@@ -1,0 +1,115 @@
+"""Loops whose bounds lie where the next counter does not fit its type: as Python's `range`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium.language as tl
+from tests.support.agreement import run_all
+
+I32, I64 = 2**31, 2**63
+SIGNED = [
+    (I32 - 3, I32 - 1, 5),
+    (I32 - 65, I32 - 1, 32),
+    (I32 - 65, I32 - 1, 31),
+    (-I32 + 2, -I32, -5),
+    (-I32, I32 - 1, 2**30),
+    (I32 - 1, -I32, -(2**30)),
+    (-I32, I32 - 1, I32 - 1),
+    (I64 - 3, I64 - 1, 5),
+    (-I64 + 2, -I64, -5),
+    (-I64, I64 - 1, 2**62),
+    (0, 10, 3),
+    (10, 0, -3),
+    (5, 5, 1),
+    (3, -3, 4),
+    (-3, 3, -4),
+]
+UNSIGNED = [
+    (3, 10, 2),
+    (I32 + 1, I32 + 8, 3),
+    (2 * I32 - 3, 2 * I32 - 1, 5),
+    (5, I32 + 5, I32),
+    (I32 + 9, I32, -4),
+    (10, 3, 1),
+]
+
+
+def constant_step(out, start, stop, STEP: tl.constexpr):
+    count = 0
+    for i in tl.range(start, stop, STEP):
+        tl.store(out + 1 + count, i)
+        count += 1
+    tl.store(out, count)
+
+
+def step_at_run_time(out, start, stop, STEP):
+    count = 0
+    for i in tl.range(start, stop, STEP):
+        tl.store(out + 1 + count, i)
+        count += 1
+    tl.store(out, count)
+
+
+def unrolled(out, start, stop, STEP: tl.constexpr):
+    count = 0
+    for i in tl.range(start, stop, STEP, loop_unroll_factor=2):
+        tl.store(out + 1 + count, i)
+        count += 1
+    tl.store(out, count)
+
+
+def tile(out, start, stop, STEP: tl.constexpr):
+    k = tl.arange(0, 16)
+    total = tl.zeros([16], tl.int64)
+    for i in tl.range(start, stop, STEP):
+        tl.store(out + 1 + tl.sum(total) // 16, i)
+        total += 1
+    tl.store(out, tl.max(total * (k >= 0)))
+
+
+def unsigned(out, start: tl.uint32, stop: tl.uint32, STEP: tl.constexpr):
+    count = 0
+    for i in tl.range(start, stop, STEP):
+        tl.store(out + 1 + count, i.to(tl.int64))
+        count += 1
+    tl.store(out, count)
+
+
+def check(kernel: Any, bounds: tuple[int, int, int]) -> None:
+    start, stop, step = bounds
+    found = run_all(kernel, out=np.zeros(8, np.int64), start=start, stop=stop, STEP=step)["out"]
+    turns = list(range(*bounds))
+    assert found.tolist() == [len(turns), *turns, *[0] * (7 - len(turns))]
+
+
+@pytest.mark.parametrize("bounds", SIGNED, ids=str)
+@pytest.mark.parametrize("kernel", [constant_step, step_at_run_time, unrolled, tile])
+def test_signed(kernel: Any, bounds: tuple[int, int, int]) -> None:
+    if kernel is not step_at_run_time or bounds[2] > 0:
+        check(kernel, bounds)
+
+
+@pytest.mark.parametrize("bounds", UNSIGNED, ids=str)
+def test_unsigned(bounds: tuple[int, int, int]) -> None:
+    check(unsigned, bounds)
+
+
+def product(out, x, start, stop, STEP: tl.constexpr):
+    k = tl.arange(0, 16)
+    total = tl.zeros([16, 16], tl.float32)
+    for _ in range(start, stop, STEP):
+        block = tl.load(x + k[:, None] * 16 + k[None, :])
+        total = tl.dot(block, block, total)
+    tl.store(out + k, tl.sum(total, 0))
+
+
+@pytest.mark.parametrize("bounds", SIGNED, ids=str)
+def test_a_matrix_product(bounds: tuple[int, int, int]) -> None:
+    x, (start, stop, step) = np.ones((16, 16), np.float32), bounds
+    out = np.zeros(16, np.float32)
+    out = run_all(product, out=out, x=x, start=start, stop=stop, STEP=step)["out"]
+    assert out.tolist() == [256.0 * len(range(*bounds))] * 16
