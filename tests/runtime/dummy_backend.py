@@ -88,7 +88,7 @@ class DummyDriver(DriverBase):
     def get_current_stream(self, device):
         return 0
 
-    def launcher_cls(self, src, metadata, function):
+    def launcher_cls(self, src, metadata):
         return lambda gx, gy, gz, stream, function, packed, data, enter, exit_, *args: (
             launches.append((gx * gy * gz, function, args))
         )

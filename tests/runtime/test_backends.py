@@ -20,6 +20,8 @@ from tritium.backends import base
 from tritium.backends.base import Backends, BaseBackend, DriverBase, concrete_subclass, make_backend
 from tritium.backends.compiler import GPUTarget
 from tritium.compiler import ASTSource
+from tritium.language.extra import libdevice
+from tritium.language.extra.libdevice import cos
 from tritium.runtime import driver
 
 OWN = dict(base._OWN)  # pyright: ignore[reportPrivateUsage]
@@ -172,3 +174,92 @@ def test_a_usable_third_party_driver_is_chosen(install: Install) -> None:
     dummy: Any = importlib.import_module("pkg_one.driver")
     dummy.DummyDriver.usable = True
     assert type(type(driver)().active).__name__ == "DummyDriver"
+
+
+DECIDING = COMPILER.replace("        return {}\n", '''
+        import importlib
+        library = importlib.import_module(__package__ + ".library")
+        return {"triton.language.extra.libdevice": library}
+
+    supports_native_tensor_specialization = False
+
+    @staticmethod
+    def get_tensor_specialization(arg, **kwargs):
+        few = "S" if arg.size < 64 else ""
+        return BaseBackend.get_tensor_specialization(arg, **kwargs) + few
+
+    @staticmethod
+    def parse_attr(desc):
+        return BaseBackend.parse_attr(desc) + ([["dummy.small", 1]] if "S" in desc else [])
+
+    def get_codegen_implementation(self, options):
+        return {"min_dot_size": lambda lhs, rhs: (32, 32, lhs.scalar.primitive_bitwidth)}
+''').replace("debug: bool = False", '''debug: bool = False
+    allowed_dot_input_precisions: tuple = ("ieee",)
+    default_dot_input_precision: str = "ieee"''')
+
+LIBRARY = '''
+from tritium.language import core
+
+def _call(name, x):
+    table = {(core.dtype("fp32"),): (name, core.dtype("fp32"))}
+    return core.extern_elementwise("", "", [x], table, is_pure=True)
+
+@core.extern
+def sin(arg0, _semantic=None):
+    return _call("dummy_sin", arg0)
+
+@core.extern
+def cos(arg0, _semantic=None):
+    return _call("dummy_cos", arg0)
+'''
+
+
+@tritium.jit
+def functions(out, x):
+    v = tl.load(x)
+    tl.store(out, libdevice.sin(v) + cos(v) + tl.extra.libdevice.sin(v))
+
+
+@tritium.jit
+def product(out, N: tl.constexpr, PRECISION: tl.constexpr):
+    x = tl.full((N, N), 1, tl.float32)
+    tl.store(out + tl.arange(0, N), tl.sum(tl.dot(x, x, input_precision=PRECISION), 0))
+
+
+def test_what_a_backend_decides(install: Install, tmp_path: Path) -> None:
+    install("pkg_one", DECIDING)
+    (tmp_path / "pkg_one" / "library.py").write_text(LIBRARY)
+    target = GPUTarget("dummy", "v1", 1)
+    source = ASTSource(functions, {"out": "*fp32", "x": "*fp32"})
+    text = tritium.compile(source, target).asm["ttir"]
+    assert text.count('"dummy_sin"') == 2 and text.count('"dummy_cos"') == 1 and "__nv" not in text
+
+    def dot(size: int, precision: Any) -> Any:
+        constants = {"N": size, "PRECISION": precision}
+        return tritium.compile(ASTSource(product, {"out": "*fp32"}, constants), target)
+
+    assert "tt.dot" in dot(32, None).asm["ttir"]
+    with pytest.raises(tritium.CompilationError, match="M >= 32, N >= 32 and K >= 32; got M = 16"):
+        dot(16, None)
+    with pytest.raises(tritium.CompilationError, match="input_precision"):
+        dot(32, "tf32")
+
+
+def test_tensors_specialized_by_a_backend(install: Install, tmp_path: Path) -> None:
+    install("pkg_one", DECIDING)
+    (tmp_path / "pkg_one" / "library.py").write_text(LIBRARY)
+    dummy: Any = importlib.import_module("pkg_one.driver")
+    driver.set_active(dummy.DummyDriver())
+    try:
+        kernel = tritium.jit(fill.fn)
+        for size, small in ((8, True), (128, False)):
+            out = torch_like(np.zeros(size, np.int32))
+            assert ("dummy.small" in kernel[(1,)](out, 7, 8).asm["ttir"]) == small
+    finally:
+        driver.reset_active()
+
+
+def torch_like(array: np.ndarray) -> Any:
+    address = array.ctypes.data
+    return SimpleNamespace(data_ptr=lambda: address, dtype=array.dtype, size=array.size, base=array)

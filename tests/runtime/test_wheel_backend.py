@@ -39,7 +39,7 @@ PyMODINIT_FUNC PyInit_launch_counter(void) { return PyModule_Create(&definition)
 class Launcher:
     """Built when a kernel is launched first; C from there on."""
 
-    def __init__(self, src, metadata, function):
+    def __init__(self, src, metadata):
         self.native = compile_module_from_src(SOURCE, "launch_counter")
         self.launch = self.native.launch
 

@@ -17,7 +17,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from types import ModuleType
 from typing import Any, ClassVar, Protocol, cast
@@ -43,7 +43,8 @@ class BaseBackend(ABC):
     `binary_ext` names the last stage, whose result is bytes; the others are text or IR.
     """
 
-    supports_native_tensor_specialization = False
+    supports_native_tensor_specialization = True
+    """Whether tensors are specialized for alignment, without asking `get_tensor_specialization`."""
     binary_ext: ClassVar[str] = "bin"
 
     def __init__(self, target: GPUTarget):
@@ -82,12 +83,22 @@ class BaseBackend(ABC):
         """Replacements of modules of the language (`triton.language.extra.libdevice`)."""
 
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:
-        """What the reference's code generator asks of a backend; ours asks `target_features`."""
+        """Functions that decide for the target: `min_dot_size(lhs type, rhs type)`."""
         return {}
 
     def target_features(self, options: Any) -> TargetFeatures:
-        """What the language may use on this target."""
-        return TargetFeatures(name=self.target.backend, target=self.target)
+        """What the language may use on this target: by default what the options say that have the
+        names of its fields, and the methods above."""
+        names = {f.name for f in fields(TargetFeatures)} - {"name", "target", "modules"}
+        found = {name: getattr(options, name) for name in names if hasattr(options, name)}
+        if "min_dot_size" in (decided := self.get_codegen_implementation(options)):
+            found["min_dot_size"] = decided["min_dot_size"]
+        modules = {
+            name.replace("triton.", "tritium.", 1) if name.startswith("triton.") else name: module
+            for name, module in self.get_module_map().items()
+        }
+        target = self.target
+        return TargetFeatures(name=target.backend, target=target, modules=modules, **found)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         """What a stage's stored text stands for, to go on compiling from it."""
@@ -188,6 +199,9 @@ class DriverBase(ABC):
     """Kernels run on the processors that Python runs on: beside compilations they are slower, and
     a forked child process can launch them."""
 
+    launcher_cls: Callable[..., Any]
+    """Makes a kernel's launcher: (source, metadata)."""
+
     @classmethod
     @abstractmethod
     def is_active(cls) -> bool:
@@ -208,6 +222,12 @@ class DriverBase(ABC):
     @abstractmethod
     def get_benchmarker(self) -> Benchmarker:
         """How to time launches on this device."""
+
+    def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
+        """What launches a compiled kernel: called with the grid's three sizes, the stream, the
+        function that `utils.load_binary` gave, the packed metadata, the launch's metadata, the two
+        hooks, and the arguments."""
+        return self.launcher_cls(src, metadata)
 
 
 class GPUDriver(DriverBase):

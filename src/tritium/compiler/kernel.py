@@ -167,7 +167,7 @@ class CompiledKernel:
         )
         self.module, self.function, self.n_regs, self.n_spills, self.n_max_threads = loaded
         # Last: another thread that sees it launches.
-        self._run = active.launcher_cls(self.src, self.metadata, self.function)
+        self._run = active.make_launcher(self.src, self.metadata, self.function)
         self._tell(knobs.runtime.kernel_load_end_hook)
 
     def _tell(self, hook: Any) -> None:

@@ -215,7 +215,7 @@ class Expressions(Visitor):
     # Access
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        owner = self.visit(node.value)
+        owner = owner_of(self.visit(node.value), node.attr)
         if isinstance(owner, tl.tensor) and node.attr == "T":
             return tl.trans(owner)
         if isinstance(owner, constexpr) and node.attr != "value" and not hasattr(owner, node.attr):
@@ -228,7 +228,7 @@ class Expressions(Visitor):
             if name is not None and not isinstance(owner, base_value):
                 kind = f"`{name}`"
             raise self.error(node, f"{kind} has no attribute '{node.attr}'")
-        return getattr(owner, node.attr)
+        return self.scope.replaced(getattr(owner, node.attr))
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         owner, index = self.visit(node.value), self.visit(node.slice)

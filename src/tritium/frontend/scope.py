@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from tritium import language as tl
@@ -50,8 +50,12 @@ class Scope:
     modules, because a kernel is compiled once and a plain global could change afterwards.
     """
 
-    def __init__(self, function: JITCallable, allow_any_global: bool):
+    def __init__(
+        self, function: JITCallable, allow_any_global: bool,
+        modules: Mapping[str, ModuleType] = MappingProxyType({}),
+    ):  # fmt: skip
         self.function = function
+        self._modules = modules
         self.locals: dict[str, Any] = {}
         self._globals = function.__globals__
         self._captured = function.get_capture_scope()
@@ -70,13 +74,24 @@ class Scope:
             if name in BUILTINS and value is getattr(builtins, name, None):
                 return BUILTINS[name]
             if self._allow_any_global or self._readable(value):
-                return value
+                return self.replaced(value)
             self._refuse(name)
         if name in BUILTINS:
             return BUILTINS[name]
         if hasattr(builtins, name):
             return getattr(builtins, name)
         raise NameError(f"{name} is not defined")
+
+    def replaced(self, value: Any) -> Any:
+        """What the backend puts in place of a module, or of a function of one."""
+        if not self._modules or not hasattr(value, "__name__"):
+            return value
+        seen: set[str] = set()
+        while isinstance(value, ModuleType) and value.__name__ not in seen:
+            seen.add(value.__name__)
+            value = self._modules.get(value.__name__, value)
+        module = self._modules.get(getattr(value, "__module__", None) or "")
+        return value if module is None else getattr(module, value.__name__)
 
     def _refuse(self, name: str) -> None:
         if name not in self._globals:

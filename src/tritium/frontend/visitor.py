@@ -46,7 +46,8 @@ class Visitor:
         self.module = module
         self.builder: IRBuilder = module.builder
         self.function = function
-        self.scope = Scope(function, module.options.allow_non_constexpr_globals)
+        allow = module.options.allow_non_constexpr_globals
+        self.scope = Scope(function, allow, self.builder.features.modules)
         self.node: ast.AST = ast.Pass()
         self.loops: list[LoopContext] = []
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tritium.ir.types import Type
@@ -64,8 +65,7 @@ class TargetFeatures:
         sanitize_overflow: whether integer arithmetic is checked for overflow (with `debug`).
         num_warps: the launch's option, which kernels can ask for.
         sorts: whether the backend takes `tt.sort`; else sorting is a network of other ops.
-        codegen: names of target-specific implementations that a backend supplies to the language
-            (custom fp8 conversions, say).
+        modules: what a backend puts in place of modules of the language, by their names.
     """
 
     name: str = "cpu"
@@ -82,7 +82,7 @@ class TargetFeatures:
     sanitize_overflow: bool = True
     num_warps: int = 4
     sorts: bool = False
-    codegen: Mapping[str, Callable[..., Any]] | None = None
+    modules: Mapping[str, ModuleType] = field(default_factory=dict[str, ModuleType])
 
 
 class Emitter(Protocol):

@@ -86,7 +86,11 @@ class Specializer:
     def _handler(self, kind: type) -> Callable[[Any], tuple[Any, Any]]:
         if kind.__name__ == "FakeTensor":
             return lambda arg: (self._pointer(arg.dtype), "D")  # as a mock tensor: no address
-        return self._tensor if hasattr(kind, "data_ptr") else self._other
+        return self._tensor_handler() if hasattr(kind, "data_ptr") else self._other
+
+    def _tensor_handler(self) -> Callable[[Any], tuple[Any, Any]]:
+        native = self.backend.supports_native_tensor_specialization
+        return self._tensor if native else self._tensor_of_backend
 
     def _float(self, arg: float) -> tuple[Any, Any]:
         return self.fixed or "fp32", ""
@@ -118,6 +122,10 @@ class Specializer:
         except (RuntimeError, AttributeError) as error:  # a sparse one of torch; no dtype
             raise TypeError(f"argument '{self.name}': {error}") from error
         return pair[0], ""
+
+    def _tensor_of_backend(self, arg: Any) -> tuple[Any, Any]:
+        found = self.backend.get_tensor_specialization(arg, align=self.by_alignment)
+        return self._pointer(arg.dtype), found
 
     def _array(self, arg: np.ndarray) -> tuple[Any, Any]:
         dtype = arg.dtype
@@ -163,7 +171,7 @@ class Specializer:
 
     def _foreign(self, arg: Any) -> tuple[Any, Any]:
         if hasattr(arg, "data_ptr"):  # an attribute of this object alone
-            return self._tensor(arg)
+            return self._tensor_handler()(arg)
         dtype = getattr(arg, "dtype", None)
         if dtype is None:
             dtype = np.from_dlpack(arg).dtype

@@ -199,6 +199,9 @@ class CPUDriver(DriverBase):
         self.utils = CPUUtils()
         self.launcher_cls = CPULauncher
 
+    def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
+        return self.launcher_cls(src, metadata, function)  # which it is bound to
+
     @classmethod
     def is_active(cls) -> bool:
         return True

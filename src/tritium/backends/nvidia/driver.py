@@ -97,6 +97,9 @@ class CudaDriver(DriverBase):
         self._raw_stream: Callable[[int], int] | None = None
         self._torch_device: Callable[[], int] | None = None
 
+    def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
+        return self.launcher_cls(src, metadata, function)  # which it is bound to
+
     @classmethod
     def is_active(cls) -> bool:
         # The bindings first: looking for a library that is not there takes longer.
