@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from tritium.backends.cpu.dot.operand import Step, as_value, static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
-from tritium.backends.cpu.lower.reach import computed
+from tritium.backends.cpu.lower.reach import computed, rearranged
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.ir import Nest
@@ -52,6 +52,7 @@ def apart(c: Context, nest: Nest) -> Value | None:
     steps, extents = Steps(c), dict[SSAValue, Extent | None]()
     result: Value | None = None
     tested: set[tuple[SSAValue, SSAValue]] = set()
+    moved = rearranged(c, nest)
     for number, store in enumerate(stores):
         for access in others[: len(others) - len(stores) + number]:
             pair = (access.ptr, store.ptr)
@@ -61,7 +62,8 @@ def apart(c: Context, nest: Nest) -> Value | None:
             for pointer in pair:
                 if pointer not in extents:
                     extents[pointer] = _extent(c, steps, pointer)
-            holds = _pair(c.f, extents[pair[0]], extents[pair[1]])
+            in_order = access in stores or access.results[0] not in moved
+            holds = _pair(c.f, extents[pair[0]], extents[pair[1]], in_order)
             result = holds if result is None else c.f.op("and", result, holds)
     return result
 
@@ -95,12 +97,13 @@ def _extent(c: Context, steps: Steps, pointer: SSAValue) -> Extent | None:
     return Extent(first, low, end, tuple(distances), size)
 
 
-def _pair(f: Function, a: Extent | None, b: Extent | None) -> Value:
-    """Whether two tiles are apart, or the same element by element."""
+def _pair(f: Function, a: Extent | None, b: Extent | None, in_order: bool) -> Value:
+    """Whether two tiles are apart, or the same element by element, which will do where each is read
+    `in_order`: when the same one is written."""
     if a is None or b is None:
         return const("i1", False)
     holds = f.op("or", f.icmp("ule", a.end, b.low), f.icmp("ule", b.end, a.low))
-    if a.size != b.size or len(a.steps) != len(b.steps):
+    if not in_order or a.size != b.size or len(a.steps) != len(b.steps):
         return holds
     same = f.icmp("eq", a.first, b.first)
     for left, right in zip(a.steps, b.steps, strict=True):

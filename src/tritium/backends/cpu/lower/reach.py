@@ -8,8 +8,23 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.tiles.alias import REARRANGES
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
+
+
+def rearranged(c: Context, nest: Nest) -> set[SSAValue]:
+    """Those of the values that are put into another order before they get to where the nest stores
+    them or what they become."""
+    ops = dict(computed(c, nest))
+    stack = [v for op in ops.values() if op.name in REARRANGES for v in op.operands]
+    found: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        if value not in found:
+            found.add(value)
+            stack.extend(ops[value].operands if value in ops else ())
+    return found
 
 
 def computed(c: Context, nest: Nest) -> Iterator[tuple[SSAValue, Any]]:

@@ -18,6 +18,8 @@ _REGULAR = frozenset({
     "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.make_range",
     "arith.addi", "arith.subi", "arith.muli", "arith.extsi", "arith.index_cast", "arith.constant",
 })  # fmt: skip
+REARRANGES = frozenset({"tt.trans", "tt.gather", "tt.cat", "tt.join", "tt.split"})
+"""Ops whose result has an operand's elements in another order."""
 _CHANGES = frozenset({Effects.WRITE, Effects.OTHER})
 
 
@@ -36,19 +38,20 @@ def _is_argument(value: SSAValue) -> bool:
     return parent is not None and parent.name == "tt.func"
 
 
-def in_step(load: Any, store: Any) -> bool:
+def in_step(load: Any, store: Any, rearranged: bool = False) -> bool:
     """Whether load and store may be done chunk by chunk instead of one whole after the other.
 
     They may if both go through the same pointers, so that each element is read before it is
-    written. Pointers that come from different arguments of the kernel are taken to be either
-    equal, element by element, or disjoint (an output may overwrite its input in place); that is
-    tested when the program runs (`lower/overlap.py`). Addresses of no regular form may be equal in
-    several places of a tile, and their extent is not known.
+    written; unless what is loaded is `rearranged` on its way to where it is stored, so that a chunk
+    takes elements of others. Pointers that come from different arguments of the kernel are taken to
+    be either equal, element by element, or disjoint (an output may overwrite its input in place);
+    that is tested when the program runs (`lower/overlap.py`). Addresses of no regular form may be
+    equal in several places of a tile, and their extent is not known.
     """
     if not (is_regular(load.ptr) and is_regular(store.ptr)):
         return False
     if load.ptr is store.ptr:
-        return True
+        return not rearranged
     first, second = base_of(load.ptr), base_of(store.ptr)
     if first is second:
         return False

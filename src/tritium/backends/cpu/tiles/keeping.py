@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import changes_memory, in_step, writes
+from tritium.backends.cpu.tiles.alias import REARRANGES, changes_memory, in_step, writes
 from tritium.backends.cpu.tiles.cost import HEAVY
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
@@ -36,6 +36,7 @@ class _Keeping:
     def __init__(self, function: TileFunction, grouping: Grouping):
         self.function, self.grouping = function, grouping
         self.demand: dict[SSAValue, dict[User, bool]] = {}
+        self.rearranged: dict[SSAValue, set[User]] = {}
         self.joined: set[SSAValue] = set()
         self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
 
@@ -83,10 +84,18 @@ class _Keeping:
             self.joined.update(op.operands)
         keeps_place = op.name not in _MOVES
         for user, identity in users.items():
+            if op.name in REARRANGES or user in self._rearranging(op):
+                for operand in op.operands:
+                    self.rearranged.setdefault(operand, set()).add(user)
             viewed = isinstance(user, Dot) and op.name == "tt.load"
             for operand in op.operands:
                 same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)
                 self.need(operand, user, identity and keeps_place and same and not viewed)
+
+    def _rearranging(self, op: Any) -> set[User]:
+        """The users for which the op's results are put into another order."""
+        found = [self.rearranged.get(result, set[User]()) for result in op.results]
+        return set[User]().union(*found)
 
     def _home(self, op: Any, users: dict[User, bool]) -> Nest | None:
         """The nest that fills a buffer for the op's result; None to compute it where needed."""
@@ -154,7 +163,8 @@ class _Keeping:
             if isinstance(user, Nest):
                 own = {r.op for r in user.roots}
                 stores = [r.op for r in user.roots if r.kind == "store"]
-                if any(not in_step(load, s) for s in stores):
+                rearranged = user in self._rearranging(load)
+                if any(not in_step(load, s, rearranged) for s in stores):
                     return True
                 # Atomics go element by element, also where addresses are equal.
                 if any(r.kind == "each" and r.op is not None and writes(r.op) for r in user.roots):
