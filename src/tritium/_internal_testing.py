@@ -6,7 +6,8 @@ torch and pytest are imported by the functions that need them; neither is requir
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from typing import Any, cast
 
 import numpy as np
@@ -230,6 +231,27 @@ def default_alloc_fn(size: int, align: int, _: Any) -> Any:
     import torch  # as above
 
     return torch.empty(size, dtype=torch.int8, device=driver.active.get_active_torch_device())
+
+
+def _fresh_knobs_impl(  # pyright: ignore[reportUnusedFunction]  (the reference's name)
+    skipped_attr: Collection[str] | None = None,
+) -> tuple[Callable[[], Any], Callable[[], None]]:
+    """Two functions: one gives `knobs` with all settings but those of the named groups at their
+    defaults, the other puts everything back."""
+    stack = ExitStack()
+
+    def fresh() -> Any:
+        stack.callback(setattr, knobs, "propagate_env", knobs.propagate_env)
+        knobs.propagate_env = True
+        for name, group in vars(knobs).items():
+            if isinstance(group, knobs.base_knobs) and name not in (skipped_attr or ()):
+                stack.enter_context(group.scope())
+                group.reset()
+                for knob in group.knob_descriptors.values():
+                    knobs.setenv(knob.key, None)
+        return knobs
+
+    return fresh, stack.close
 
 
 def unwrap_tensor(t: Any) -> Any:

@@ -10,6 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from tritium import language as tl
+from tritium.backends.signature import canonical_dtype as canonicalize_dtype
+from tritium.backends.signature import type_canonicalisation_dict
+
+__all__ = [
+    "ObjPath",
+    "canonicalize_dtype",
+    "find_paths_if",
+    "get_iterable_path",
+    "type_canonicalisation_dict",
+]
 
 ObjPath = tuple[int, ...]
 

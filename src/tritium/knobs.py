@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, cast, overload
 
 T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")
@@ -506,6 +506,23 @@ class CompilationListener(Protocol):
         self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str],
         times: CompileTimes, cache_hit: bool,
     ) -> None: ...  # fmt: skip
+
+
+class JITHookCompileInfo(TypedDict, total=False):
+    """What `jit_cache_hook` is given as `compile`, besides the backend's options."""
+
+    key: str
+    signature: dict[Any, Any]
+    device: Any
+    constants: Any
+    num_warps: int
+    num_ctas: int
+    num_stages: int
+    enable_fp_fusion: bool
+    extern_libs: tuple[tuple[str, str], ...] | None
+    configs: list[dict[tuple[int, ...], Any]]
+    specialization_data: str
+    is_warmup: bool
 
 
 JITHook = Callable[..., "bool | None"]

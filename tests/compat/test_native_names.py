@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,16 @@ def test_products_to_compare_with():
     assert torch.allclose(out, 2 * a @ b.T + c / 2, atol=1e-5)
     with pytest.raises(ValueError, match=r"b \(4, 5\) and the result \(3, 3\) do not fit"):
         cublas.matmul(a, b, torch.empty(3, 3))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["backends.nvidia.compiler.CUDABackend", "backends.nvidia.driver.CudaLauncher",
+     "runtime._async_compile.AsyncCompileMode", "runtime._allocation._allocator",
+     "knobs.JITHookCompileInfo", "_utils.canonicalize_dtype", "_utils.type_canonicalisation_dict",
+     "_internal_testing._fresh_knobs_impl"],
+)  # fmt: skip
+def test_names_below(path):
+    module, _, name = path.rpartition(".")
+    assert hasattr(importlib.import_module(f"tritium.{module}"), name)
+    assert not hasattr(importlib.import_module(f"tritium.{module}"), "no_such_name")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 
 import numpy as np
 import pytest
 
 import tritium.language as tl
 from tritium import _internal_testing as it
+from tritium import knobs
 from tritium.backends.active import driver
 from tritium.target import GPUTarget
 
@@ -106,3 +108,18 @@ def test_bfloat16_through_torch():
     tensor = it.to_triton(x, device="cpu", dst_type="bfloat16")
     assert tensor.dtype == torch.bfloat16 and it.torch_dtype_name(tensor.dtype) == "bfloat16"
     assert np.array_equal(it.to_numpy(tensor), x)
+
+
+def test_fresh_settings(monkeypatch):
+    monkeypatch.setenv("TRITON_REDIS_PORT", "5")
+    monkeypatch.setenv("TRITON_LIBCUDA_PATH", "/cuda")
+    monkeypatch.setattr(knobs, "propagate_env", False)
+    fresh, reset = it._fresh_knobs_impl({"nvidia"})
+    found = fresh()
+    assert found is knobs and knobs.propagate_env
+    assert knobs.redis.port == 6379 and knobs.nvidia.libcuda_path == "/cuda"
+    knobs.redis.host = "far"
+    assert os.environ["TRITON_REDIS_HOST"] == "far"
+    reset()
+    assert knobs.redis.port == 5 and knobs.redis.host == "localhost" and not knobs.propagate_env
+    assert "TRITON_REDIS_HOST" not in os.environ

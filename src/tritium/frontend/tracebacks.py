@@ -9,7 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-_HERE = str(Path(__file__).parent)
+from tritium.language import function
+
+_HERE = str(Path(__file__).parent), function.__file__  # which hands calls back to the visitors
 
 
 def hide_frontend_frames(error: BaseException) -> None:

@@ -29,7 +29,7 @@ def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
     return 1, 1, 32 if bits == 8 else 16
 
 
-class NvidiaBackend(BaseBackend):
+class CUDABackend(BaseBackend):
     """Compiles for NVIDIA GPUs of capability 8.0 and later; no GPU is needed for that."""
 
     binary_ext = "cubin"

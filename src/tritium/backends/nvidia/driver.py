@@ -231,3 +231,11 @@ class CudaDriver(DriverBase):
     def clear_cache(self, cache: Any) -> None:
         """Evict all data from the caches."""
         cache.zero_()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CudaLauncher":  # a process without a GPU looks at this module and needs none
+        from tritium.backends.nvidia.launcher import CudaLauncher
+
+        return CudaLauncher
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
