@@ -121,6 +121,8 @@ What holds everywhere:
 - A number that a kernel assigns to a name (one not declared `tl.constexpr`) promotes with the dtype
   that it has alone, as the scalar tensor that it is in the reference; but its value stays known at
   compile time, so that it may be a shape or a condition, and is exact in float64.
+  An argument that is compiled in because it is 1 likewise: it computes, and has the attributes, as
+  any other number given for that parameter.
 - Arithmetic and comparisons of 8-bit floats are done in float32; results are rounded to the type as
   conversions are.
 - `num_warps`, `num_stages`, `num_ctas` and `maxnreg` are accepted on the CPU and have no effect.

@@ -15,7 +15,9 @@ from tritium.frontend.values import (
     formatted,
     identical,
     is_dynamic,
+    owner_of,
     scalar_condition,
+    spread,
     unflatten,
     wrap,
 )
@@ -77,18 +79,13 @@ class Expressions(Visitor):
         values: list[Any] = []
         for item in nodes:
             if isinstance(item, ast.Starred):
-                values.extend(self._sequence(item.value))
+                values.extend(self.visit(item))
             else:
                 values.append(self.visit(item))
         return values
 
-    def _sequence(self, node: ast.expr) -> list[Any]:
-        value = self.visit(node)
-        if isinstance(value, constexpr):
-            value = wrap(value.value)
-        if not isinstance(value, tl.tuple) and not is_sequence(value):
-            raise self.error(node, f"only a tuple can be unpacked with `*`; got {value!r}")
-        return [wrap(v) for v in value]
+    def visit_Starred(self, node: ast.Starred) -> list[Any]:
+        return spread(self.visit(node.value))
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
         if len(node.generators) != 1 or node.generators[0].is_async:

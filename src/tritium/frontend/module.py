@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Block, Region
 from tritium.errors import CompilationError
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.calls import CodeGenerator
-from tritium.frontend.values import ir_types, unflatten, wrap
+from tritium.frontend.values import assigned, ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
 from tritium.language import emitter
@@ -201,13 +201,22 @@ def to_attribute(value: Any) -> Attribute:
     return IntegerAttr(value, i32) if isinstance(value, int) else StringAttr(str(value))
 
 
-def argument_type(signature: Any, constants: Mapping[Path, Any], path: Path) -> base_type:
-    """The language type of an argument from its signature ("*fp32", "constexpr", a tuple)."""
+def argument_type(
+    signature: Any, constants: Mapping[Path, Any], path: Path, is_declared: bool
+) -> base_type:
+    """The language type of an argument from its signature ("*fp32", "constexpr", a tuple).
+
+    A number that is a constant without being declared one (1, mostly) is to compute as the scalar
+    does that it is for other values: it is not weak (see `AssignedInt`)."""
     if is_sequence(signature):
-        members = [argument_type(k, constants, (*path, i)) for i, k in enumerate(signature)]
+        members = [
+            argument_type(kind, constants, (*path, i), is_declared)
+            for i, kind in enumerate(signature)
+        ]
         return tuple_type(members, getattr(signature, "_fields", None))
     if signature == "constexpr" or path in constants:
-        return type_of(wrap(constants.get(path)))
+        value = wrap(constants.get(path))
+        return type_of(value if is_declared else assigned(value))
     return str_to_ty(signature)
 
 
@@ -234,8 +243,9 @@ def compile_function(
 
     Raises: `CompilationError` (or a subclass) at the user's line.
     """
+    declared = {p.name for p in function.params if p.is_constexpr}
     types = {
-        parameter: argument_type(kind, constants, (i,))
+        parameter: argument_type(kind, constants, (i,), parameter in declared)
         for i, (parameter, kind) in enumerate(signature.items())
     }
     generator = ModuleGenerator(features, options)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tritium import language as tl
-from tritium.frontend.values import is_dynamic, wrap
+from tritium.frontend.values import is_dynamic, owner_of, wrap
 from tritium.language.base import as_tuple, base_value, class_of, is_builtin
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.function import JITCallable
@@ -74,6 +74,8 @@ def _least(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 def _look_at(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
+    if function is hasattr or function is getattr:
+        args[0] = owner_of(args[0], args[1])
     if function is isinstance and isinstance(args[0], constexpr):
         classes = tuple(c for c in as_tuple(args[1]) if inspect.isclass(c))
         plain = isinstance(args[0].value, classes)

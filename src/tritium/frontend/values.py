@@ -8,7 +8,7 @@ from typing import Any
 from tritium import language as tl
 from tritium.language.base import base_type, base_value, is_sequence
 from tritium.language.casts import constant, to_tensor
-from tritium.language.constexpr import as_assigned, constexpr, unassigned, unwrap
+from tritium.language.constexpr import as_assigned, constexpr, is_assigned, unassigned, unwrap
 from tritium.language.tuples import tuple_type, type_of
 from tritium.language.types import dtype
 
@@ -36,6 +36,20 @@ def assigned(value: Any) -> Any:
     if isinstance(value, tl.tuple) and any(isinstance(v, constexpr) for v in value.values):
         values = [assigned(v) for v in value.values]
         return tl.tuple(values, tuple_type(map(type_of, values), value.type.fields))
+    return value
+
+
+TENSOR_ATTRIBUTES = frozenset(
+    name for name in dir(tl.tensor) if not name.startswith("_") and not hasattr(constexpr(0), name)
+) | {"type"}
+"""What scalars have by name, and numbers do not."""
+
+
+def owner_of(value: Any, attribute: str) -> Any:
+    """What `value.attribute` is looked up on: for a number that stands for a scalar, that scalar
+    where tensors have the attribute."""
+    if isinstance(value, constexpr) and attribute in TENSOR_ATTRIBUTES and is_assigned(value.value):
+        return to_tensor(value)
     return value
 
 
@@ -191,6 +205,16 @@ def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
         rest = len(values) - after
         values = [*values[:star], tl.tuple(values[star:rest]), *values[rest:]]
     return values
+
+
+def spread(value: Any) -> list[Any]:
+    """The values that `*value` stands for in a display or call. Raises `TypeError` for what is no
+    tuple."""
+    if isinstance(value, constexpr):
+        value = wrap(value.value)
+    if not isinstance(value, tl.tuple) and not is_sequence(value):
+        raise TypeError(f"only a tuple can be unpacked with `*`; got {value!r}")
+    return [wrap(v) for v in value]
 
 
 def formatted(value: Any, conversion: str, spec: str) -> str:

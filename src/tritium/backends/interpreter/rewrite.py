@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 from tritium.backends.interpreter.semantics import Semantics
 from tritium.frontend.control import assigned_names, contains_return
 from tritium.frontend.statements import HINTS, is_constexpr_annotation, is_placeholder
+from tritium.frontend.values import TENSOR_ATTRIBUTES
 from tritium.language.function import JITCallable
 
 _K = "_tritium"
@@ -204,6 +205,12 @@ class _Rewriter(ast.NodeTransformer):
     def visit_List(self, node: ast.List) -> ast.expr:
         return self.visit_Tuple(node)  # pyright: ignore[reportArgumentType]
 
+    def visit_Starred(self, node: ast.Starred) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = self._k("spread", node.value, at=node.value)
+        return node
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         node.value = self.visit(node.value)
         index = node.slice
@@ -309,6 +316,8 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.ctx, ast.Store):
             node.value = self._k("mutable", node.value, at=node)
+        elif node.attr in TENSOR_ATTRIBUTES and isinstance(node.ctx, ast.Load):
+            node.value = self._k("owner", node.value, ast.Constant(node.attr), at=node.value)
         return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:

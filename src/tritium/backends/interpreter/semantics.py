@@ -25,7 +25,9 @@ from tritium.frontend.values import (
     is_number,
     make_dynamic,
     mismatch,
+    owner_of,
     scalar_condition,
+    spread,
     unpacked,
     wrap,
 )
@@ -232,11 +234,21 @@ class Semantics:
         return assigned(value)
 
     @staticmethod
+    def owner(value: Any, attribute: str) -> Any:
+        """What `value.attribute` is looked up on."""
+        return owner_of(value, attribute)
+
+    @staticmethod
     def mutable(owner: Any) -> Any:
         """What a field of is assigned."""
         if not is_mutable(owner):
             raise TypeError("only the fields of an aggregate can be assigned")
         return owner
+
+    @staticmethod
+    def spread(value: Any) -> list[Any]:
+        """What `*value` stands for in a display or a call."""
+        return spread(value)
 
     @staticmethod
     def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
