@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -53,6 +54,14 @@ def compile_unless(ir_text: str, opt: Opt, done: set[str]) -> bytes | None:
         return loader._machine().emit_object(module)
 
 
+@dataclass(frozen=True)
+class View:
+    """An argument that is a part of the array that another one is, from an element on."""
+
+    of: str
+    start: int
+
+
 class Divergence(Exception):
     """Two ways that should agree do not."""
 
@@ -66,7 +75,7 @@ class Check:
 
     Args:
         source: a module's text, with a function `kernel`.
-        args: arrays and numbers by parameter.
+        args: arrays, views of these and numbers by parameter.
         inexact: the arrays that need to agree roughly only (native code against the rest).
         levels: of `LEVELS`, those to compile for.
         aligned: specialize on arrays that are aligned to 16 bytes, as launches do.
@@ -126,8 +135,15 @@ class Check:
         helpers, _, kernel = self.source.rpartition("def kernel(")
         return build(f"def kernel({kernel}", **_functions(helpers))
 
-    def _interpreted(self) -> Arrays:
+    def _given(self) -> dict[str, Any]:
         given = copies(self.args)
+        for name, view in self.args.items():
+            if isinstance(view, View):
+                given[name] = given[view.of].reshape(-1)[view.start :]
+        return given
+
+    def _interpreted(self) -> Arrays:
+        given = self._given()
         InterpretedFunction(self._built())[(self.grid,)](**given)
         return _arrays(given)
 
@@ -141,9 +157,11 @@ class Check:
             if param.is_constexpr:
                 signature[param.name] = "constexpr"
                 constants[(i,)] = value
-            elif isinstance(value, np.ndarray):
-                signature[param.name] = "*" + canonical_dtype(value.dtype)
-                if self.aligned:
+            elif isinstance(value, (np.ndarray, View)):
+                start = value.start if isinstance(value, View) else 0
+                dtype = (self.args[value.of] if isinstance(value, View) else value).dtype
+                signature[param.name] = "*" + canonical_dtype(dtype)
+                if self.aligned and start * dtype.itemsize % 16 == 0:
                     attributes[(i,)] = [["tt.divisibility", 16]]
             else:
                 signature[param.name] = "fp32" if isinstance(value, float) else int_type(value)
@@ -157,7 +175,7 @@ class Check:
         return module
 
     def _evaluated(self, module: Any) -> Arrays:
-        given = copies(self.args)
+        given = self._given()
         values: list[Any] = []
         ranges: list[tuple[int, int]] = []
         for name in self.names:
@@ -222,6 +240,8 @@ class Check:
             value = self.args[key]
             if key in guarded:
                 slots[i] = guarded[key].array.ctypes.data
+            elif isinstance(value, View):
+                slots[i] = guarded[value.of].array[value.start :].ctypes.data
             elif isinstance(value, float):
                 slots[i] = np.float32(value).view(np.uint32)
             else:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.checking import Check, Divergence, Invalid
+from tests.conformance.checking import Check, Divergence, Invalid, View
 from tests.conformance.nodes import Assign, Block, Shape, Store, Var
 from tests.conformance.statements import Statements
 from tests.conformance.support import DTYPES, FLOATS, INTEGERS, SIGNED, promoted, samples
@@ -28,7 +28,7 @@ Pick = Callable[[Sequence[Any]], Any]
 MORE = (
     "order", "gather", "histogram", "scan_by", "reduce_by", "pair_up", "spread", "fp8", "bits",
     "number", "dot", "strided", "by_index", "block_pointer", "descriptor", "atomic", "store",
-    "call_more", "leave",
+    "call_more", "leave", "over",
 )  # fmt: skip
 """The kinds of statement that `Statements` has."""
 
@@ -109,7 +109,7 @@ class Program:
     """A kernel and its arguments."""
 
     nodes: list[Any]
-    inputs: dict[str, np.ndarray]
+    inputs: dict[str, np.ndarray | View]
     scalars: dict[str, Any]
     grid: int
     how: dict[str, Any] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class Generator(Statements):
         self.count = 0
         self.m, self.n = pick([1, 2, 4, 8, 16]), pick([2, 8, 16, 32, 64, 128])
         self.pool: list[Var] = []
-        self.arrays: dict[str, np.ndarray] = {}
+        self.arrays: dict[str, np.ndarray | View] = {}
         self.how: dict[str, Any] = {}
 
     def program(self, size: int) -> Program:
@@ -563,13 +563,18 @@ def ready_to_run(program: Program) -> str:
         for name, array in program.arguments().items()
         if isinstance(array, np.ndarray)
     )
+    arrays += "".join(
+        f"    {name}={value!r},\n"
+        for name, value in program.arguments().items()
+        if isinstance(value, View)
+    )
     numbers = "".join(f"    {name}={value!r},\n" for name, value in program.scalars.items())
     inexact = sorted(program.check().inexact)
     how = "".join(f", {name}={value!r}" for name, value in program.how.items())
     return (
         '"""Run from the root of the repository: PYTHONPATH=src:. python THIS_FILE."""\n\n'
         "from math import inf, nan\n\nimport numpy as np\n\n"
-        "from tests.conformance.checking import Check\n"
+        "from tests.conformance.checking import Check, View\n"
         "from tests.conformance.support import DTYPES\n\n"
         f"SOURCE = \'\'\'{program.source()}\'\'\'\n"
         f"args = dict(\n{arrays}{numbers})\n"

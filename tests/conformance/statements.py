@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.conformance.checking import View
 from tests.conformance.nodes import Assign, Block, Effect, Shape, Store, Var
 from tests.conformance.support import DTYPES, FLOATS, FP8, INTEGERS, SIGNED, UNSIGNED, samples
 
@@ -29,7 +30,7 @@ class Statements:
         new: Callable[..., Var]
         _result: Callable[..., Assign]
         pool: list[Var]
-        arrays: dict[str, np.ndarray]
+        arrays: dict[str, np.ndarray | View]
         how: dict[str, Any]
         count: int
         m: int
@@ -319,6 +320,72 @@ class Statements:
         self.arrays[f"t{name[1:]}"] = self.arrays.pop(name)
         at = f"pid * {size * stride} + tl.reshape(tl.arange(0, {size}), {list(a.shape)}) * {stride}"
         return Effect([f"tl.store(t{name[1:]} + {at}, {a.name})"])
+
+    def _over(self, depth: int) -> Effect:
+        """Memory that is read, and written over in another order and place, also by way of another
+        argument; twice or more."""
+        dtype = self.pick([*INTEGERS, *FLOATS])
+        shape: Shape = self.pick([(self.n,), (self.m, self.n), (8, 8), (32, 16)])
+        size = int(np.prod(shape))
+        name = self.array(dtype, 4 * size + 64)
+        names = [f"t{name[1:]}"] * 2
+        self.arrays[names[0]] = self.arrays.pop(name)
+        if self.pick([True, False]):
+            names[1] = f"w{name[1:]}"
+            self.arrays[names[1]] = View(names[0], self.pick([0, 0, 0, 1, 4, size // 2, size]))
+        lines: list[str] = []
+        for turn in range(self.pick([1, 2, 2, 3])):
+            value = f"a{name[1:]}_{turn}"
+            place = self._place(shape)
+            lines.append(f"{value} = tl.load({self.pick(names)} + {place}{self._edge(shape)})")
+            text, result = self._rearranged(value, shape)
+            to = self._place(result) if result != shape or self.pick([True, False]) else place
+            edge = self._edge(result).removesuffix(", other=0")
+            lines.append(f"tl.store({self.pick(names)} + {to}, {text}{edge})")
+        return Effect(lines)
+
+    def _place(self, shape: Shape) -> str:
+        """Different places within the first 4 * size + 64 elements of an array, for each program
+        others or the same."""
+        *_, last = shape
+        size = int(np.prod(shape))
+        start = self.pick(["0", "0", "k & 3", "pid * 3", f"{last}", f"pid * {size // 2}"])
+        flat = [f"tl.reshape(tl.arange(0, {size}), {list(shape)})"] * 2
+        flat.append(f"{size - 1} - {flat[0]}")
+        if len(shape) == 2:
+            rows, columns = (f"tl.arange(0, {e})" for e in shape)
+            flat.append(f"({rows}[:, None] * {last} + {columns}[None, :])")
+            flat.append(f"({rows}[:, None] * {last + 1} + {columns}[None, :])")
+            flat.append(f"({rows}[:, None] + {columns}[None, :] * {shape[0]})")
+        return f"({start}) + {self.pick(flat)}"
+
+    def _edge(self, shape: Shape) -> str:
+        """A mask, or none."""
+        size = int(np.prod(shape))
+        flat = f"tl.reshape(tl.arange(0, {size}), {list(shape)})"
+        return self.pick(["", "", f", {flat} < n * 2 + 1, other=0", f", {flat} % 3 != 1, other=0"])
+
+    def _rearranged(self, value: str, shape: Shape) -> tuple[str, Shape]:
+        """Text for the elements of a tile in another order or shape, or as they are."""
+        size, (*_, last) = int(np.prod(shape)), shape
+        choices: list[tuple[str, Shape]] = [(value, shape), (f"{value} + 1", shape)]
+        choices.append((f"tl.flip({value}, {len(shape) - 1})", shape))
+        ones = [1] * (len(shape) - 1)
+        index = f"tl.reshape((tl.arange(0, {last}) * 3 + 1) & {last - 1}, {[*ones, last]})"
+        index = f"tl.broadcast_to({index}, {list(shape)})"
+        choices.append((f"tl.gather({value}, {index}, {len(shape) - 1})", shape))
+        choices.append((f"tl.reshape({value}, [{size}])", (size,)))
+        if last > 1:
+            halves = f"tl.split(tl.reshape({value}, [{size // 2}, 2]))"
+            swapped = f"tl.join({halves}[1], {halves}[0])"
+            choices.append((f"tl.reshape({swapped}, {list(shape)})", shape))
+        if len(shape) == 2:
+            turned = shape[::-1]
+            choices += [(f"tl.trans({value})", turned)] * 2
+            choices.append((f"tl.reshape(tl.trans({value}), {list(shape)})", shape))
+            if shape[0] == last:
+                choices.append((f"{value} + tl.trans({value})", shape))
+        return self.pick(choices)
 
     # Calls and control
 
