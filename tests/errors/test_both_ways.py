@@ -195,3 +195,21 @@ def test_a_kernel_launches_no_other(make: Any) -> None:
             match=r"\^(.|\n)*a kernel cannot launch another; call it: `plain\(...\)`",
         ):
             make(kernel)[(1,)](np.zeros(1))
+
+
+def scaled(out, x, scales, K: tl.constexpr):
+    m, k = tl.arange(0, 16), tl.arange(0, K)
+    a = tl.load(x + m[:, None] * K + k[None, :])
+    s = tl.load(scales + m[:, None])
+    product = tl.dot_scaled(a, s, "e5m2", a.T, None, "e5m2")
+    tl.store(out + m[:, None] * 16 + m[None, :], product)
+
+
+def test_dot_scaled_of_less_than_a_run_of_scales(make: Any) -> None:
+    out, x = np.zeros((16, 16), np.float32), np.zeros((16, 32), np.uint8)
+    with pytest.raises(
+        TritonError,
+        match=r"\^(.|\n)*dot_scaled: K is 16, and lhs_scale \(uint8\) .*; K must be at least 32",
+    ):
+        make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=16)
+    make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=32)

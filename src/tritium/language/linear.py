@@ -194,7 +194,13 @@ def _scale(value: Any, name: str, shape: tuple[int, ...]) -> Any:
     scale = casts.to_tensor(value)
     if scale.dtype not in (uint8, int8, float8e4nv):
         raise TypeError(f"dot_scaled: {name} has dtype {scale.dtype}; uint8 (E8M0) is required")
-    wanted = (*shape[:-1], shape[-1] // (16 if scale.dtype.is_fp8e4nv() else 32))
+    run = 16 if scale.dtype.is_fp8e4nv() else 32
+    if shape[-1] < run:
+        raise ValueError(
+            f"dot_scaled: K is {shape[-1]}, and {name} ({scale.dtype}) has one scale for each {run} "
+            f"along K; K must be at least {run}"
+        )
+    wanted = (*shape[:-1], shape[-1] // run)
     if not scale.type.is_block() or scale.type.shape != wanted:
         got = list(scale.type.shape) if scale.type.is_block() else "a scalar"
         raise ValueError(f"dot_scaled: {name} must be a tensor of shape {list(wanted)}. Got {got}")
