@@ -144,10 +144,19 @@ def test_really_measured() -> None:
     assert all(0 < t[0] < 1e3 for t in kernel.configs_timings.values())
 
 
+@pytest.mark.parametrize("name", ["pre_hook", "post_hook", "do_bench"])
+def test_what_is_no_function(name: str) -> None:
+    with pytest.raises(TypeError, match=f"autotune: {name} is 3; a function is required"):
+        tritium.autotune(configs=BLOCKS, key=[], **{name: 3})(tritium.jit(add_one.fn))  # pyright: ignore
+    with pytest.raises(TypeError, match="Config: pre_hook is 3; a function is required"):
+        Config({}, pre_hook=3)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize("option", ["warmup", "rep", "use_cuda_graph"])
 def test_deprecated_options(option: str) -> None:
-    with pytest.warns(DeprecationWarning, match=r"deprecated"):
+    with pytest.warns(DeprecationWarning, match=r"deprecated") as seen:
         kernel = tritium.autotune(configs=BLOCKS, key=["n"], **{option: 1})(tritium.jit(add_one.fn))
+    assert seen[0].filename == __file__
     x, out = arrays()
     kernel[grid](x, out, 200)
     assert (out == x + 1).all()

@@ -123,9 +123,11 @@ def test_make_backend(install: Install) -> None:
     assert type(make_backend(target)).__name__ == "DummyBackend"
     assert make_backend(target).target == target
     with pytest.raises(
-        RuntimeError, match=r"0 compatible backends for target \(foo\) \(\[\]\). There"
+        RuntimeError, match=r"0 compatible backends for target \(foo\) \(\[\]\). There .*: dummy, cpu"
     ):
         make_backend(GPUTarget("foo", 0, 1))
+    with pytest.raises(TypeError, match="make_backend: 'cuda' is no GPUTarget"):
+        make_backend("cuda")  # pyright: ignore[reportArgumentType]
     install("pkg_two", name="other")
     tritium.backends.backends._packages = None  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(

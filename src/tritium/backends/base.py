@@ -371,13 +371,17 @@ backends = Backends()
 
 
 def make_backend(target: GPUTarget) -> BaseBackend:
-    """The backend for a target. Raises `RuntimeError` unless exactly one supports it."""
+    """The backend for a target. Raises `RuntimeError` unless exactly one supports it, `TypeError`
+    for what is no target."""
+    if not isinstance(target, GPUTarget):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"make_backend: {target!r} is no GPUTarget(backend, arch, warp_size)")
     # Our own are asked by name, so that no other backend's modules are loaded.
     names = [n for n in backends if _TARGETS.get(n, target.backend) == target.backend]
     found = [c for c in (backends[n].compiler for n in names) if c.supports_target(target)]
     if len(found) != 1:
         raise RuntimeError(
             f"{len(found)} compatible backends for target ({target.backend}) "
-            f"({[c.__name__ for c in found]}). There should only be one."
+            f"({[c.__name__ for c in found]}). There should only be one. Installed are: "
+            f"{', '.join(backends)}"
         )
     return found[0](target)

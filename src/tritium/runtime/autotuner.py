@@ -18,7 +18,14 @@ from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfRes
 from tritium.runtime.children import ChildError
 from tritium.runtime.compile_ahead import Ahead
 from tritium.runtime.computed import Heuristics, heuristics
-from tritium.runtime.configs import Config, Hook, checked, checked_pruning, with_config
+from tritium.runtime.configs import (
+    Config,
+    Hook,
+    check_functions,
+    checked,
+    checked_pruning,
+    with_config,
+)
 from tritium.runtime.interface import KernelInterface, names_of_parameters
 from tritium.runtime.jit import JITFunction
 from tritium.runtime.locks import ForkSafeLock
@@ -87,6 +94,7 @@ class Autotuner(KernelInterface[Any]):
         self._tried: dict[tuple[Any, ...], Timings] = {}
         self._check_names()
         self._saved: dict[str, Any] = {}
+        check_functions("autotune", pre_hook=pre_hook, post_hook=post_hook, do_bench=do_bench)
         self.user_defined_pre_hook = pre_hook is not None
         self.pre_hook: Hook = pre_hook or self._prepare
         self.user_defined_post_hook = post_hook is not None
@@ -100,7 +108,7 @@ class Autotuner(KernelInterface[Any]):
             warnings.warn(
                 "warmup, rep, and use_cuda_graph parameters are deprecated; pass `do_bench`",
                 DeprecationWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         self._do_bench = do_bench
 

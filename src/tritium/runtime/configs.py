@@ -34,6 +34,7 @@ class Config:
     ):
         if not isinstance(cast(Any, kwargs), Mapping):
             raise TypeError(f"Config: kwargs is {kwargs!r}; a dict of meta-parameters is required")
+        check_functions("Config", pre_hook=pre_hook)
         self.kwargs = kwargs
         self.num_warps = num_warps
         self.num_ctas = num_ctas
@@ -112,9 +113,16 @@ def checked_pruning(given: Mapping[str, Any] | None) -> dict[str, Any]:
         if name not in _PRUNING:
             names = ", ".join(_PRUNING)
             _warn(f"autotune: prune_configs_by has '{name}', which is not one of {names}")
-        elif name != "top_k" and value is not None and not callable(value):
-            raise TypeError(f"autotune: {name} is {value!r}; a function is required")
+        elif name != "top_k":
+            check_functions("autotune", **{name: value})
     return pruning
+
+
+def check_functions(where: str, **given: Any) -> None:
+    """Raise `TypeError` for what is neither None nor a function, by the name it was given as."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise TypeError(f"{where}: {name} is {value!r}; a function is required")
 
 
 def _warn(message: str) -> None:
