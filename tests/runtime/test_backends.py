@@ -123,7 +123,7 @@ def test_make_backend(install: Install) -> None:
     assert type(make_backend(target)).__name__ == "DummyBackend"
     assert make_backend(target).target == target
     with pytest.raises(
-        RuntimeError, match=r"0 compatible backends for target \(foo\) \(\[\]\). There .*: dummy, cpu"
+        RuntimeError, match=r"0 compatible backends for target \(foo\) \(\[\]\). .*: dummy, cpu"
     ):
         make_backend(GPUTarget("foo", 0, 1))
     with pytest.raises(TypeError, match="make_backend: 'cuda' is no GPUTarget"):
