@@ -197,8 +197,8 @@ def _scale(value: Any, name: str, shape: tuple[int, ...]) -> Any:
     run = 16 if scale.dtype.is_fp8e4nv() else 32
     if shape[-1] < run:
         raise ValueError(
-            f"dot_scaled: K is {shape[-1]}, and {name} ({scale.dtype}) has one scale for each {run} "
-            f"along K; K must be at least {run}"
+            f"dot_scaled: K is {shape[-1]}, and {name} ({scale.dtype}) has one scale for "
+            f"each {run} along K; K must be at least {run}"
         )
     wanted = (*shape[:-1], shape[-1] // run)
     if not scale.type.is_block() or scale.type.shape != wanted:
