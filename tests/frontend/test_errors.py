@@ -67,7 +67,7 @@ def test_nested_calls_show_each_frame():
     innermost = error.__cause__.__cause__
     assert "NameError('undefined_name is not defined')" in str(innermost)
     assert isinstance(innermost.__cause__, NameError)
-    assert str(error).endswith("\n    ^\nouter: inner: NameError('undefined_name is not defined')")
+    assert str(error).endswith("\n    ^\ninner: NameError('undefined_name is not defined')")
 
 
 def test_errors_pickle():

@@ -59,7 +59,9 @@ class CodeGenerator(ControlFlow):
         except CompilationError as error:
             if self.module.options.debugging:
                 raise
-            message = f"{function.__name__}: {error.error_message}"
+            message = error.error_message
+            if not isinstance(error.__cause__, CompilationError):  # the innermost function's
+                message = f"{function.__name__}: {message}"
             raise CompilationError(self.function.src, self.node, message) from error
 
     @staticmethod

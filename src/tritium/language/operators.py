@@ -27,18 +27,21 @@ class slice(base_value):
         return f"slice({self.start}, {self.stop}, {self.step})"
 
 
-def _binary(name: str, function: Callable[[Any, Any], tensor]) -> None:
+def _binary(name: str, symbol: str, function: Callable[[Any, Any], tensor]) -> None:
     def operator(self: tensor, other: Any) -> Any:
-        other = unwrap(other)
-        if not _is_operand(other):
-            return NotImplemented
-        return function(self, other)
+        return function(self, unwrap(other)) if accepts(other) else NotImplemented
 
     def reflected(self: tensor, other: Any) -> Any:
-        other = unwrap(other)
-        if not _is_operand(other):
-            return NotImplemented
-        return function(other, self)
+        return function(unwrap(other), self) if accepts(other) else NotImplemented
+
+    def accepts(other: Any) -> bool:
+        value = unwrap(other)
+        if _is_operand(value):
+            return True
+        if isinstance(other, constexpr) and name not in ("eq", "ne"):
+            # Python would name the class, which hides that it is a None, say.
+            raise TypeError(f"{symbol} of a tensor and {value!r}: tensors and numbers are needed")
+        return False
 
     operator.__name__, reflected.__name__ = f"__{name}__", f"__r{name}__"
     setattr(tensor, f"__{name}__", mark_builtin(operator))
@@ -54,15 +57,26 @@ def _comparison(kind: str) -> Callable[[Any, Any], tensor]:
     return lambda a, b: arithmetic.compare(kind, a, b)
 
 
-for _name, _function in {
-    "add": arithmetic.add, "sub": arithmetic.sub, "mul": arithmetic.mul,
-    "truediv": arithmetic.truediv, "floordiv": arithmetic.floordiv, "mod": arithmetic.mod,
-    "and": arithmetic.and_, "or": arithmetic.or_, "xor": arithmetic.xor,
-    "lshift": arithmetic.lshift, "rshift": arithmetic.rshift,
-    "lt": _comparison("lt"), "le": _comparison("le"), "gt": _comparison("gt"),
-    "ge": _comparison("ge"), "eq": _comparison("eq"), "ne": _comparison("ne"),
+def _missing(symbol: str, instead: str) -> Callable[[Any, Any], tensor]:
+    def refused(left: Any, right: Any) -> tensor:
+        raise TypeError(f"tensors have no {symbol}; {instead}")
+
+    return refused
+
+
+for _name, (_symbol, _function) in {
+    "add": ("+", arithmetic.add), "sub": ("-", arithmetic.sub), "mul": ("*", arithmetic.mul),
+    "truediv": ("/", arithmetic.truediv), "floordiv": ("//", arithmetic.floordiv),
+    "mod": ("%", arithmetic.mod), "and": ("&", arithmetic.and_), "or": ("|", arithmetic.or_),
+    "xor": ("^", arithmetic.xor), "lshift": ("<<", arithmetic.lshift),
+    "rshift": (">>", arithmetic.rshift), "lt": ("<", _comparison("lt")),
+    "le": ("<=", _comparison("le")), "gt": (">", _comparison("gt")),
+    "ge": (">=", _comparison("ge")), "eq": ("==", _comparison("eq")),
+    "ne": ("!=", _comparison("ne")),
+    "pow": ("**", _missing("**", "multiply, or use `libdevice.pow`")),
+    "matmul": ("@", _missing("@", "use `tl.dot`")),
 }.items():  # fmt: skip
-    _binary(_name, _function)
+    _binary(_name, _symbol, _function)
 
 
 def _member(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from tritium.ir.types import Type
 from tritium.language import arithmetic, casts, emitter
-from tritium.language.base import is_sequence
+from tritium.language.base import is_builtin, is_sequence
 from tritium.language.constexpr import constexpr
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import Evaluated
@@ -39,13 +40,21 @@ def wrap_axis(axis: Any, rank: int) -> int:
     return axis % rank
 
 
+def _check_function(name: str, parameter: str, function: Any) -> None:
+    """Raises `TypeError` for what is no function of kernels: Python's own (`max`) would run while
+    the kernel is compiled, on values that it does not know."""
+    of_python = isinstance(function, (FunctionType, BuiltinFunctionType))
+    if not callable(function) or (of_python and not is_builtin(function)):
+        shown = getattr(function, "__name__", repr(function))
+        raise TypeError(f"{name}: {parameter} is {shown}; a @triton.jit function is needed")
+
+
 def _combiner(
     name: str, combine_fn: Callable[..., Any], types: Sequence[dtype]
 ) -> Callable[..., list[Any]]:
     """The body of a region that calls `combine_fn` with scalars of the given types, twice."""
     count = len(types)
-    if not callable(combine_fn):
-        raise TypeError(f"{name}: combine_fn is {combine_fn!r}; a @triton.jit function is needed")
+    _check_function(name, "combine_fn", combine_fn)
 
     def body(*handles: Any) -> list[Any]:
         arguments = [tensor(h, types[i % count]) for i, h in enumerate(handles)]
@@ -154,10 +163,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
 
     Returns a tensor, or a tuple of them.
     """
-    if not callable(scalar_fn):
-        raise TypeError(
-            f"map_elementwise: scalar_fn is {scalar_fn!r}; a @triton.jit function is needed"
-        )
+    _check_function("map_elementwise", "scalar_fn", scalar_fn)
     tensors = [casts.to_tensor(a) for a in args]
     if not tensors or not isinstance(pack, int) or pack < 1:
         raise ValueError(f"map_elementwise of {len(tensors)} tensors with pack={pack}")
