@@ -47,6 +47,17 @@ def test_options_are_in_the_metadata(kernel: Any) -> None:
     assert metadata.maxnreg == 64
 
 
+@pytest.mark.parametrize("four", [np.int64(4), np.uint8(4), tl.constexpr(4)], ids=repr)
+def test_integers_of_other_types(kernel: Any, four: Any) -> None:
+    metadata = kernel[(1,)](np.zeros(1), 3, num_warps=four, num_stages=four).metadata
+    assert type(metadata.num_warps) is int and (metadata.num_warps, metadata.num_stages) == (4, 4)
+
+
+def test_libraries_that_are_none(kernel: Any) -> None:
+    with pytest.raises(TypeError, match="extern_libs is 3; a dict of names and paths is required"):
+        kernel[(1,)](np.zeros(1), 3, extern_libs=3)
+
+
 def test_none_is_the_default(kernel: Any) -> None:
     assert kernel[(1,)](np.zeros(1), 3, num_warps=None).metadata.num_warps == 4
 

@@ -13,6 +13,7 @@ import importlib
 import importlib.metadata
 import inspect
 import json
+import operator
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -155,9 +156,9 @@ def unknown_keyword(name: str, kernel: str, parameters: Iterable[str]) -> KeyErr
 def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Values for the fields of a frozen options class from a launch's keywords.
 
-    Unknown names are left out, and counts that are None, so that their defaults hold. Lists become
-    tuples, and linked libraries (name -> path) sorted pairs. The knob decides on `enable_fp_fusion`
-    where the launch does not.
+    Unknown names are left out, and counts that are None, so that their defaults hold. Integers of
+    other types (NumPy's) become ints, lists tuples, and linked libraries (name -> path) sorted
+    pairs. The knob decides on `enable_fp_fusion` where the launch does not. Raises `TypeError`.
     """
     known: dict[str, Any] = {
         name: tuple(cast("list[Any]", value)) if isinstance(value, list) else value
@@ -167,8 +168,15 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     for name in ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion"):
         if known.get(name, 0) is None:
             del known[name]
+    for name in ("num_warps", "num_stages", "num_ctas", "maxnreg"):
+        if name in known and hasattr(known[name], "__index__"):
+            known[name] = operator.index(known[name])
     known.setdefault("enable_fp_fusion", knobs.language.default_fp_fusion)
-    libraries: dict[str, str] = dict(known.get("extern_libs") or ())
+    try:
+        libraries: dict[str, str] = dict(known.get("extern_libs") or ())
+    except (TypeError, ValueError):
+        wrong = f"extern_libs is {known['extern_libs']!r}"
+        raise TypeError(f"{wrong}; a dict of names and paths is required") from None
     known["extern_libs"] = tuple(sorted(libraries.items()))
     return known
 
