@@ -125,6 +125,10 @@ What holds everywhere:
   any other number given for that parameter.
 - Arithmetic and comparisons of 8-bit floats are done in float32; results are rounded to the type as
   conversions are.
+- An aggregate with several names is one, as in Python. Where a loop or a condition known at run
+  time makes it uncertain which one a name stands for, assigning a field is an error.
+- The interpreter runs a kernel as Python: of branches and returns it sees the ones that are taken,
+  and so accepts different types in those that are not, and code there that does not compile.
 - `num_warps`, `num_stages`, `num_ctas` and `maxnreg` are accepted on the CPU and have no effect.
 """
 

@@ -21,7 +21,7 @@ from xdsl.ir import Attribute, Block, Region
 
 from tritium import language as tl
 from tritium.frontend.builder import value_name
-from tritium.frontend.scope import Undefined
+from tritium.frontend.scope import SHARED, Undefined
 from tritium.frontend.statements import Statements, is_constexpr_annotation
 from tritium.frontend.values import (
     carriable,
@@ -35,6 +35,7 @@ from tritium.frontend.values import (
     unflatten,
     wrap,
 )
+from tritium.language.aggregate import is_mutable
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.iterators import common_integer_type
@@ -146,11 +147,33 @@ class ControlFlow(Statements):
                 self.visit_block(branch)
             scopes.append(self.scope.locals)
         self.scope.locals = before
-        names, merged = self._merge_branches(node, blocks, scopes)
+        names, merged, same_as = self._merge_branches(node, blocks, scopes)
+        shared = [self._conflicts(scope, [*names, *same_as], same_as) for scope in scopes]
         results = self._emit_if(condition, blocks, merged, position)
         values = unflatten([v.type for v in merged[0]], results)
         for name, value in zip(names, values, strict=True):
             self.scope.locals[name] = self.named(name, value)
+        for name, first in same_as.items():
+            self.scope.locals[name] = self.scope.locals[first]
+        for name, other in [pair for conflicts in shared for pair in conflicts]:
+            line = self.function.first_line + node.lineno - 1
+            for one in (name, other):
+                self.scope.fix(self.scope.locals.get(one), SHARED.format(
+                    name, other, f"since the `if` at line {line}"
+                ))  # fmt: skip
+
+    def _conflicts(
+        self, scope: dict[str, Any], names: Sequence[str], same_as: dict[str, str]
+    ) -> list[tuple[str, str]]:
+        """Of the names that an `if` gives new aggregates, those that share one with another name
+        at the end of a branch, which is not the same in both."""
+        self.scope.locals, outer = scope, self.scope.locals
+        try:
+            shared = self.scope.sharing(names)
+        finally:
+            self.scope.locals = outer
+        root = {name: same_as.get(name, name) for name in scope}
+        return [(name, other) for name, other in shared if root[name] != root[other]]
 
     def _emit_if(
         self,
@@ -173,9 +196,12 @@ class ControlFlow(Statements):
 
     def _merge_branches(
         self, node: ast.If, blocks: Sequence[Block], scopes: list[dict[str, Any]]
-    ) -> tuple[list[str], list[list[Any]]]:
-        """Which names the branches leave with different values, and these values."""
+    ) -> tuple[list[str], list[list[Any]], dict[str, str]]:
+        """Which names the branches leave with different values, and these values; and the names
+        that are another one's aggregate in both, with that other name."""
         names: list[str] = []
+        first: dict[tuple[int, int], str] = {}
+        same_as: dict[str, str] = {}
         merged: list[list[Any]] = [[], []]
         line = self.function.first_line + node.lineno - 1
         for name in dict.fromkeys([*scopes[0], *scopes[1]]):
@@ -188,13 +214,18 @@ class ControlFlow(Statements):
             if same(pair[0], pair[1]):
                 self.scope.locals[name] = pair[0]
                 continue
+            if all(is_mutable(v) for v in pair):
+                leader = first.setdefault((id(pair[0]), id(pair[1])), name)
+                if leader != name:
+                    same_as[name] = leader
+                    continue
             pair = self._unify(node, name, pair, blocks)
             if pair is None:
                 continue
             names.append(name)
             for values, value in zip(merged, pair, strict=True):
                 values.append(value)
-        return names, merged
+        return names, merged, same_as
 
     def _unify(
         self, node: ast.If, name: str, pair: list[Any], blocks: Sequence[Block]
@@ -227,9 +258,27 @@ class ControlFlow(Statements):
             names.append(name)
         return names
 
-    def _rebind(self, names: Sequence[str], types: Sequence[Any], handles: Sequence[Any]) -> None:
+    def _rebind(
+        self, names: Sequence[str], types: Sequence[Any], handles: Sequence[Any],
+        shared: Sequence[tuple[str, str]] = (),
+    ) -> None:  # fmt: skip
         for name, value in zip(names, unflatten(types, handles), strict=True):
             self.scope.locals[name] = self.named(name, value)
+        for name, other in shared:
+            for one in (name, other):
+                self.scope.fix(
+                    self.scope.locals.get(one), SHARED.format(name, other, "before the loop")
+                )
+
+    def _fix_outside(self, node: ast.For | ast.While) -> dict[int, Any]:
+        """Have fields of aggregates from outside a loop be assigned only through names that the
+        loop carries (which it gives new ones); returns what to go back to after it."""
+        before = dict(self.scope.fixed)
+        line = self.function.first_line + node.lineno - 1
+        for name, value in self.scope.locals.items():
+            where = f"outside the loop at line {line}"
+            self.scope.fix(value, SHARED.format("this value", name, where))
+        return before
 
     def _next_values(
         self, node: ast.For | ast.While, names: Sequence[str], types: Sequence[Any]
@@ -267,13 +316,14 @@ class ControlFlow(Statements):
         if node.orelse:
             raise self.unsupported(node, "`else` after a loop is not supported")
         names = self._carried(node)
+        shared, fixed = self.scope.sharing(names), self._fix_outside(node)
         before, position = dict(self.scope.locals), self.builder.location
         inits = [before[name] for name in names]
         types = [v.type for v in inits]
         test_block, body = (Block(arg_types=ir_types(types)) for _ in range(2))
         with self.in_loop("while", node):
             with self.builder.inserting_into(test_block):
-                self._rebind(names, types, test_block.args)
+                self._rebind(names, types, test_block.args, shared)
                 test = self.visit(node.test)
                 disable_licm = isinstance(test, tl.condition) and bool(unwrap(test.disable_licm))
                 test = test.condition if isinstance(test, tl.condition) else test
@@ -283,7 +333,7 @@ class ControlFlow(Statements):
                     ConditionOp, self.condition(test, node.test).handle, tuple(test_block.args)
                 )
             with self.builder.inserting_into(body):
-                self._rebind(names, types, body.args)
+                self._rebind(names, types, body.args, shared)
                 self.visit_block(node.body)
                 self.builder.emit(YieldOp, tuple(self._next_values(node, names, types)))
         self.builder.location = position
@@ -297,7 +347,8 @@ class ControlFlow(Statements):
             op.attributes["tt.disable_licm"] = UnitAttr()
         self.builder.insert(op)
         self._after_loop(node, before)
-        self._rebind(names, types, op.results)
+        self.scope.fixed = fixed
+        self._rebind(names, types, op.results, shared)
 
     def _constant_while(self, node: ast.While, test: Any, before: dict[str, Any]) -> None:
         if unwrap(test):
@@ -339,12 +390,13 @@ class ControlFlow(Statements):
         lower, upper, step = self._bounds(node, iterator, backwards)
         names = self._carried(node)
         names = [n for n in names if n != node.target.id]
+        shared, fixed = self.scope.sharing(names), self._fix_outside(node)
         before, position = dict(self.scope.locals), self.builder.location
         inits = [before[name] for name in names]
         types = [v.type for v in inits]
         body = Block(arg_types=[lower.handle.type, *ir_types(types)])
         with self.in_loop("for", node), self.builder.inserting_into(body):
-            self._rebind(names, types, body.args[1:])
+            self._rebind(names, types, body.args[1:], shared)
             index = body.args[0]
             index.name_hint = value_name(node.target.id)
             if backwards:
@@ -366,7 +418,8 @@ class ControlFlow(Statements):
         self.builder.insert(op)
         before.setdefault(node.target.id, Undefined("it is the variable of a loop that has ended"))
         self._after_loop(node, before)
-        self._rebind(names, types, op.results)
+        self.scope.fixed = fixed
+        self._rebind(names, types, op.results, shared)
 
     def _bounds(
         self, node: ast.For, iterator: Any, backwards: bool

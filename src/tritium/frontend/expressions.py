@@ -195,7 +195,9 @@ class Expressions(Visitor):
             result=values[0].type.flatten_types(),
             regions=[Region(block) for block in blocks],
         )
-        return unflatten([values[0].type], results)[0]
+        chosen = unflatten([values[0].type], results)[0]
+        self.scope.fix_either(values, chosen)
+        return chosen
 
     def condition(self, value: Any, node: ast.AST) -> tl.tensor:
         """A run-time condition as a scalar i1."""

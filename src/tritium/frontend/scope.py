@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 from tritium import language as tl
-from tritium.language.aggregate import fork
+from tritium.language.aggregate import aggregates_in, fork
 from tritium.language.base import base_type, base_value, is_builtin
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
@@ -36,6 +36,12 @@ BUILTINS: Mapping[str, Any] = {
 """Python builtins that may be used in kernels, and what they stand for there."""
 
 
+SHARED = (
+    "{} and {} may be the same aggregate {}, and an assignment to a field here could be missed "
+    "under one of the names: use one of them only, or make a new aggregate for the other"
+)
+
+
 class Undefined:
     """Marks a local name that is defined on some paths only; `why` explains it to the user."""
 
@@ -61,6 +67,8 @@ class Scope:
         self._captured = function.get_capture_scope()
         self._allow_any_global = allow_any_global
         self.used_globals: dict[str, Any] = {}
+        self.fixed: dict[int, tuple[Any, str]] = {}
+        """Aggregates (by `id`) whose fields cannot be assigned, and why."""
 
     def lookup(self, name: str) -> Any:
         """The value of a name. Raises `NameError` with the reason where there is none."""
@@ -116,4 +124,40 @@ class Scope:
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the local variables; values that a branch may mutate are copied too."""
-        return {name: fork(value) for name, value in self.locals.items()}
+        copies: dict[int, Any] = {}
+        result = {name: fork(value, copies) for name, value in self.locals.items()}
+        for old, copy in copies.items():
+            if old in self.fixed:
+                self.fixed[id(copy)] = copy, self.fixed[old][1]
+        return result
+
+    # Aggregates that have several names. A branch or loop makes a new one for each name, so that
+    # an assignment to a field could be missed under the other names.
+
+    def fix(self, value: Any, why: str) -> None:
+        """Have assignments to fields of the aggregates in a value refused from here on."""
+        for aggregate in aggregates_in(value):
+            self.fixed.setdefault(id(aggregate), (aggregate, why))
+
+    def fix_either(self, values: Sequence[Any], chosen: Any) -> None:
+        """The same for `chosen`, one of the values, and for these, if one of them has a name."""
+        aggregates = {id(aggregate) for value in values for aggregate in aggregates_in(value)}
+        for name, known in self.locals.items():
+            if aggregates.intersection(map(id, aggregates_in(known))):
+                why = SHARED.format(name, "the value of `... if ... else ...`", "here")
+                for value in (*values, chosen):
+                    self.fix(value, why)
+
+    def sharing(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Of these names, those of which an aggregate has another name too, with that name."""
+        reached: dict[int, list[str]] = {}
+        for name, value in self.locals.items():
+            for aggregate in aggregates_in(value):
+                reached.setdefault(id(aggregate), []).append(name)
+        return [
+            (name, other)
+            for name in names
+            for aggregate in aggregates_in(self.locals.get(name))
+            for other in reached[id(aggregate)]
+            if other != name
+        ]

@@ -166,6 +166,8 @@ class Statements(Expressions):
         owner = self.visit(target.value)
         if not is_mutable(owner):
             raise self.error(target, "only the fields of an aggregate can be assigned")
+        if id(owner) in self.scope.fixed:
+            raise self.error(target, self.scope.fixed[id(owner)][1])
         setattr(owner, target.attr, wrap(value))
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Any) -> None:

@@ -140,10 +140,12 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
         def flatten(self) -> list[Any]:
             return [h for n in annotations for h in getattr(self, n).flatten()]
 
-        def _fork(self) -> Any:
+        def _fork(self, copies: dict[int, Any]) -> Any:
             """A copy whose fields can be assigned without changing this one."""
-            copy = object.__new__(builtins.type(self))
-            copy.__dict__.update({n: fork(v) for n, v in self.__dict__.items()})
+            copy = copies.get(id(self))
+            if copy is None:
+                copy = copies[id(self)] = object.__new__(builtins.type(self))
+                copy.__dict__.update({n: fork(v, copies) for n, v in self.__dict__.items()})
             return copy
 
     for name, member in vars(cls).items():
@@ -163,16 +165,27 @@ def is_mutable(value: Any) -> bool:
     return isinstance(value, base_value) and hasattr(builtins.type(value), "_fork")
 
 
-def fork(value: Any) -> Any:
+def fork(value: Any, copies: dict[int, Any] | None = None) -> Any:
     """A copy of a value that can be mutated in place, an aggregate or a tuple with one in it;
-    others as they are."""
+    others as they are. `copies` are those made so far, by the `id` of what was copied: what is one
+    aggregate stays one."""
+    copies = {} if copies is None else copies
     if is_mutable(value):
-        return value._fork()
+        return value._fork(copies)
     if isinstance(value, tuple):
-        members = [fork(v) for v in value.values]
+        members = [fork(v, copies) for v in value.values]
         if any(new is not old for new, old in zip(members, value.values, strict=True)):
             return tuple(members, value.type)
     return value
+
+
+def aggregates_in(value: Any) -> list[Any]:
+    """The aggregates that a value is made of."""
+    if is_mutable(value):
+        return [value, *(a for v in value.__dict__.values() for a in aggregates_in(v))]
+    if isinstance(value, tuple):
+        return [a for v in value.values for a in aggregates_in(v)]
+    return []
 
 
 def _bound(function: JITCallable) -> property:
