@@ -635,6 +635,22 @@ def test_an_attribute_with_the_same_value(tmp_path: Path, change: str) -> None:
     assert out[0] == 3
 
 
+@pytest.mark.parametrize(
+    "expression", ["Cfg.SIZE", "Cfg.DEPTH", "config.Inner.DEPTH", "OPTIONS.n", "computed()"]
+)
+def test_attributes_leave_launches_native(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str
+) -> None:
+    module = _module(WATCHED.format(expression=expression), tmp_path)
+    out = np.zeros(1, np.int32)
+    for _ in range(4):
+        module.kernel[(1,)](out)
+    monkeypatch.setattr(tritium.JITFunction, "launch_in_python", None)
+    out[0] = 0
+    module.kernel[(1,)](out)
+    assert out[0] == 3
+
+
 def test_a_changed_global_of_a_function_that_is_an_argument(tmp_path: Path) -> None:
     module = _module(WATCHED.format(expression="apply(F)"), tmp_path)
     out = np.zeros(1, np.int32)

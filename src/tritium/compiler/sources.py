@@ -39,6 +39,8 @@ def _constant_key(value: Any, watched: Watched) -> Any:
     if isinstance(value, (tuple, list)):
         members = cast("Sequence[Any]", value)
         return [type(members).__name__, *(_constant_key(v, watched) for v in members)]
+    if isinstance(value, frozenset):  # whose order is each process's own
+        return ["frozenset", *sorted(repr(_constant_key(v, watched)) for v in cast(Any, value))]
     return repr(value)
 
 

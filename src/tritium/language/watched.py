@@ -71,7 +71,7 @@ def same(left: Any, right: Any) -> bool:
 def _holder(owner: Any, attribute: str) -> Any:
     """What the attribute is asked of: of a constexpr's value, where it has none of its own."""
     wrapped = isinstance(owner, constexpr) and attribute != "value"
-    return owner.value if wrapped and not hasattr(owner, attribute) else owner
+    return owner.value if wrapped and not hasattr(type(owner), attribute) else owner
 
 
 def value_of(name: str, namespace: Mapping[str, Any]) -> Any:
