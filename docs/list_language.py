@@ -80,7 +80,9 @@ them for sm_90. All fp8 types can be converted on every target.",
     "atomic_max": f"On the CPU {_ATOMIC}.",
     "atomic_min": f"On the CPU {_ATOMIC}.", "atomic_and": f"On the CPU {_ATOMIC}.",
     "atomic_or": f"On the CPU {_ATOMIC}.", "atomic_xor": f"On the CPU {_ATOMIC}.",
-    "atomic_xchg": f"On the CPU {_ATOMIC}.", "atomic_cas": f"On the CPU {_ATOMIC}.",
+    "atomic_xchg": f"On the CPU {_ATOMIC}.",
+    "atomic_cas": f"Numbers are of the element type, and the result is (there both are of the \
+number's own type, and most element types refused). On the CPU {_ATOMIC}.",
     "dot": "On the CPU any M, N and K of at least 1 are allowed, `input_precision` is ieee unless \
 said otherwise, and `max_num_imprecise_acc` has no effect: sums are float32 throughout.",
     "reduce": "The function is taken to be commutative as well as associative.",
