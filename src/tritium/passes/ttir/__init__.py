@@ -9,6 +9,7 @@ from tritium.passes.ttir.dce import DCE
 from tritium.passes.ttir.inline import Inline
 from tritium.passes.ttir.licm import LICM
 from tritium.passes.ttir.reorder_broadcast import ReorderBroadcast
+from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
 from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.symbol_dce import SymbolDCE
@@ -18,12 +19,12 @@ from tritium.passes.ttir.uniform_atomics import UniformAtomics
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
-    CallFacts, Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ScaledDot,
-    Structure, SymbolDCE, TensorPointers, UniformAdvance, UniformAtomics, Unroll,
+    CallFacts, Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ReshapeAccesses,
+    ScaledDot, Structure, SymbolDCE, TensorPointers, UniformAdvance, UniformAtomics, Unroll,
 )  # fmt: skip
 
 __all__ = [
     "CSE", "DCE", "LICM", "PASSES", "CallFacts", "Canonicalize", "Combine", "Inline",
-    "ReorderBroadcast", "ScaledDot", "Structure", "SymbolDCE", "TensorPointers", "UniformAdvance",
-    "UniformAtomics", "Unroll",
+    "ReorderBroadcast", "ReshapeAccesses", "ScaledDot", "Structure", "SymbolDCE", "TensorPointers",
+    "UniformAdvance", "UniformAtomics", "Unroll",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
+from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
 from tritium.passes.ttir.scaled_dot import ScaledDot
 from tritium.passes.ttir.structure import Structure
 from tritium.passes.ttir.tensor_pointers import TensorPointers
@@ -67,6 +68,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
     UniformAtomics().run(module)
     ScaledDot().run(module)
     Structure(bodies=False).run(module)
+    ReshapeAccesses().run(module)
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:
         if len(functions) != 1:
