@@ -194,7 +194,8 @@ class _Unfolding:
         if type(op).takes_result:
             attrs["result"] = kind
         computed = cast(Op, op)
-        return self.add(type(computed).build(*(self(v, groups) for v in computed.operands), **attrs))
+        operands = [self(v, groups) for v in computed.operands]
+        return self.add(type(computed).build(*operands, **attrs))
 
     def _range(self, start: int, group: tuple[int, ...]) -> SSAValue:
         """start, start + 1, ... in row-major order."""
