@@ -83,3 +83,13 @@ def test_it_is_still_known_at_compile_time() -> None:
     out = run_all(compile_time, out=np.zeros(4, np.int32), n=1, N=4)["out"]
     assert out.tolist() == [4, 5, 6, 7]
     assert run_all(still_known, out=np.zeros(4), n=1, ways=("native",))["out"].tolist() == [7] * 4
+
+
+def too_large(out):
+    tl.store(out, tl.sum(tl.full([4], 2**40, tl.float16)))
+    tl.store(out + 1, tl.load(out + 1) + 1e300)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_number_too_large_for_its_float_is_infinite() -> None:
+    assert run_all(too_large, out=np.zeros(2, np.float16))["out"].tolist() == [np.inf, np.inf]

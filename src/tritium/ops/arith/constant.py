@@ -84,7 +84,8 @@ def _make_attr(value: Any, type: ir.Type) -> Attribute:
         width = ir.bit_width(type)
         low = int(value) & ((1 << width) - 1)
         value = low if width == 1 or low < 1 << (width - 1) else low - (1 << width)
-    array = np.asarray(value).astype(dtype)
+    with np.errstate(over="ignore"):  # a number too large for the type is infinite there
+        array = np.asarray(value).astype(dtype)
     if not isinstance(type, TensorType):
         if ir.is_integer(type):
             return integer_attr(int(array), type)
