@@ -251,7 +251,7 @@ def test_images_are_released_and_errors_are_clear():
     assert load_object(code, ["f"])["f"] != 0
     with pytest.raises(RuntimeError, match=r"not found.*\bg\b"):
         load_object(code, ["g"])
-    with pytest.raises(RuntimeError, match=r"object file|section header"):
+    with pytest.raises(RuntimeError, match="object code is damaged"):
         load_object(code[:100], ["f"])
     with pytest.raises(RuntimeError, match="invalid LLVM IR"):
         compile_ir("nonsense")
