@@ -286,3 +286,28 @@ def test_how_precisely_fp8_products_are_summed(limit: int | None, wgmma: bool, a
     text = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert ("wgmma.mma_async" in text, "mma.sync" in text) == (wgmma, not wgmma)
     assert bool(re.search(r"add(\.rn)?\.f32", text)) == adds
+
+
+@tritium.jit
+def product_of_bytes(a, b, out, k):
+    rows = tl.arange(0, 64)
+    depth = tl.arange(0, 32)
+    sums = tl.zeros((64, 64), tl.int32)
+    for i in range(0, k, 32):
+        x = tl.load(a + rows[:, None] * 1024 + (i + depth)[None, :])
+        y = tl.load(b + (i + depth)[:, None] * 1024 + rows[None, :])
+        sums = tl.dot(x, y, sums)
+    tl.store(out + rows[:, None] * 64 + rows[None, :], sums)
+
+
+def test_bytes_that_change_places_are_not_copied_ahead():
+    """A wgmma of bytes reads the right operand by columns; it is stored by rows here, and a copy
+    that the program does not wait for moves four bytes at least."""
+    source = ASTSource(
+        product_of_bytes, {"a": "*i8", "b": "*i8", "out": "*i32", "k": "i32"}, {},
+        {(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]},
+    )  # fmt: skip
+    text = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    assert "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8" in text
+    copies = re.findall(r"cp\.async\.c[ag]\.shared.*", text)
+    assert copies and all(", 16" in line for line in copies)

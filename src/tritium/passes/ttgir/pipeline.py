@@ -39,7 +39,7 @@ from xdsl.ir import Operation
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SwizzledSharedEncoding, part_of
+from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
 from tritium.ops import ttir
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
@@ -93,9 +93,9 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
             continue
         width = copy_width(op, analysis)
         size = ir.bit_width(op.results[0].type) // 8
-        if width * size < 4:
-            continue
         encoding, buffered = _memory_for(op, stages)
+        if size * (width if _along_rows(op, encoding) else 1) < 4:
+            continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
     return ahead
@@ -149,6 +149,15 @@ def copy_width(load: Any, analysis: AxisAnalysis) -> int:
         width = min(width, analysis.of(load.mask).constancy[axis])
     per_thread = encoding.get("sizePerThread")[axis] if "sizePerThread" in encoding.KEYS else 1
     return min(width, per_thread)
+
+
+def _along_rows(load: Any, encoding: Any) -> bool:
+    """Whether what lies together in global memory does in shared memory too: a wgmma of 8-bit
+    numbers reads its right operand by columns."""
+    kind = load.results[0].type
+    shape = ir.shape_of(kind)
+    first = linear(encoding, shape).bases("offset")[0]
+    return first[order_of(encoding_of(kind), shape)[0]] != 0
 
 
 def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
