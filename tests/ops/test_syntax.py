@@ -109,6 +109,7 @@ def test_a_value_may_be_defined_in_a_later_block() -> None:
     [
         ("%0 = arith.addi %i, %nope : i32", 3, 25, "%nope is not defined"),
         ("%0 = arith.frob %i : i32", 3, 10, "arith.frob is not registered"),
+        ("%0 = arith.addi %i, %j : i64", 3, 22, "arith.addi gives i32; the text says i64"),
         ("%0 = tt.load %p evictionPolicy = often : !tt.ptr<f32>", 3, 38, "often.*evict_last"),
         ("%0 = arith.extsi %l : i64 to i32", 3, 22, "the result must be wider"),
         ("%0 = arith.cmpi eq, %i, %l : i32", 3, 25, "i32, i64; they must be the same"),
@@ -126,6 +127,13 @@ def test_errors_name_the_place(body: str, line: int, column: int, message: str) 
     assert abs(error.column - column) <= 12, error.column
     assert str(error).startswith(f"k.ttir:{line}:{error.column}: ")
     assert str(error).split("\n")[1] == "    " + body
+
+
+def test_the_name_of_an_unknown_operation_is_pointed_at() -> None:
+    for text, line, column in (("garbage", 1, 1), ("module {\n  %0 = tt.nonsense\n}", 2, 8)):
+        with pytest.raises(ParseError, match="is not registered") as caught:
+            parse_module(text + "\n")
+        assert (caught.value.line, caught.value.column) == (line, column)
 
 
 def test_a_location_alias_that_contains_itself_is_an_error() -> None:

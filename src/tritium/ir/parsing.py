@@ -114,6 +114,15 @@ class IRParser(Parser):
             return _BitsElement(False, element.value, element.span)
         return element
 
+    def _get_op_by_name(self, name: str) -> type[Operation]:
+        try:
+            return super()._get_op_by_name(name)
+        except xdsl_errors.ParseError as error:
+            # The parser is behind the name already.
+            here = self._current_token.span
+            start = here.input.content.rfind(name, 0, here.start)
+            self.raise_error(error.msg, start, start)
+
     def _parse_location(self) -> LocationAttr:
         if self._current_token.kind != MLIRTokenKind.HASH_IDENT:
             return super()._parse_location()

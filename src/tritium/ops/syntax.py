@@ -244,9 +244,22 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
         # One type written for all results.
         result = found.types.get(cls.result_names[0])
     try:
-        return cls.build(*operands, result=result, attributes=extra, **attrs)
+        op = cls.build(*operands, result=result, attributes=extra, **attrs)
     except OpError as error:
         parser.raise_error(str(error), start, start)
+    _check_results(op, found, parser, start)
+    return op
+
+
+def _check_results(op: Op, found: _Parsed, parser: Parser, start: int) -> None:
+    """Result types that are both written and inferred are the same."""
+    for name in ({"results", "result", *op.result_names} - set(op.operand_names())):
+        written = found.types.get(name, ())
+        for given, result in zip(written, op.results, strict=False):
+            if given != result.type:
+                parser.raise_error(
+                    f"{op.name} gives {result.type}; the text says {given}", start, start
+                )
 
 
 def _resolve(field: OperandField, found: _Parsed, parser: Parser) -> Any:
