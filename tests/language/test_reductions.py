@@ -157,15 +157,32 @@ def test_linear_recurrence_as_custom_scan():
     np.testing.assert_allclose(out, expected, rtol=1e-5)
 
 
+@jit
+def returns_both(a, b):
+    return a, b
+
+
+@jit
+def returns_a_comparison(a, b):
+    return a < b
+
+
+@jit
+def returns_two_of_four(a, b, c, d):
+    return a, b
+
+
 def test_wrong_combine_functions():
     with eager():
         x = block([1.0, 2.0], tl.float32)
         with pytest.raises(ValueError, match="returns 2 values; 1 needed"):
-            tl.reduce(x, 0, lambda a, b: (a, b))
+            tl.reduce(x, 0, returns_both)
         with pytest.raises(TypeError, match="returns int1 for an element of type fp32"):
-            tl.reduce(x, 0, lambda a, b: a < b)
+            tl.reduce(x, 0, returns_a_comparison)
         with pytest.raises(ValueError, match="one is required"):
-            tl.reduce((x, block([1])), 0, lambda a, b, c, d: (a, b))
+            tl.reduce((x, block([1])), 0, returns_two_of_four)
+        with pytest.raises(TypeError, match="combine_fn is <lambda>; a @triton.jit function"):
+            tl.reduce(x, 0, lambda a, b: a)
 
 
 @pytest.mark.parametrize("dtype", [tl.int32, tl.float16, tl.float32, tl.bfloat16], ids=str)
