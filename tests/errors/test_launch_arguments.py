@@ -9,6 +9,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tritium.backends.interpreter.interpret import InterpretedKernel
 
 
 @tritium.jit
@@ -167,6 +168,23 @@ def test_errors_leave_the_kernel_usable() -> None:
     x, out = arrays()
     copy[(1,)](x, out, 8, BLOCK=8)
     assert (out == x).all()
+
+
+@pytest.mark.parametrize(
+    ("grid", "error", "message"),
+    [
+        ((), TypeError, r"1 to 3 ints or a function; got \(\)"),
+        ((1, 2, 3, 4), TypeError, "1 to 3 ints"),
+        ("ab", TypeError, "got 'ab'"),
+        ((1.5,), TypeError, r"grid\[0\] is 1.5; an int is required"),
+        ((1, -1), ValueError, r"grid\[1\] is -1; it must be in 0 .. 2\*\*31-1"),
+        (lambda meta: None, TypeError, "got None"),
+    ],
+)
+def test_bad_grids_interpreted_and_compiled(grid: Any, error: Any, message: str) -> None:
+    for kernel in (copy, InterpretedKernel(copy)):
+        with pytest.raises(error, match=message):
+            kernel[grid](*arrays(), 8, BLOCK=8)
 
 
 def test_a_grid_that_is_missing():

@@ -4,6 +4,7 @@ import collections
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 import tritium
@@ -148,3 +149,12 @@ def test_sizes():
     assert [tritium.next_power_of_2(n) for n in (0, 1, 2, 3, 64, 2**40 + 1)] == [
         *(0, 1, 2, 4, 64, 2**41)
     ]
+
+
+def test_sizes_of_numpys_integers() -> None:
+    for n, power in ((1, 1), (5, 8), (8, 8), (1000, 1024)):
+        for kind in (int, np.int32, np.int64):
+            assert tritium.next_power_of_2(kind(n)) == power
+    assert tritium.next_power_of_2(0) == 0
+    with pytest.raises(TypeError, match="float"):
+        tritium.next_power_of_2(3.5)

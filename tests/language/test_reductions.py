@@ -181,7 +181,7 @@ def test_wrong_combine_functions():
             tl.reduce(x, 0, returns_a_comparison)
         with pytest.raises(ValueError, match="one is required"):
             tl.reduce((x, block([1])), 0, returns_two_of_four)
-        with pytest.raises(TypeError, match="combine_fn is <lambda>; a @triton.jit function"):
+        with pytest.raises(TypeError, match=r"combine_fn is <lambda>; a @triton.jit function"):
             tl.reduce(x, 0, lambda a, b: a)
 
 

@@ -99,7 +99,7 @@ def test_views_of_the_binary() -> None:
     assert list(asm) == ["bin"] and not calls
     assert asm["sass"] == "listing" and asm["sass"] == "listing" and calls == [b"\x01\x02"]
     assert asm.get("ptx", 5) == 5
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="no stage is called 'ptx'; this kernel has bin, sass"):
         asm["ptx"]
 
 

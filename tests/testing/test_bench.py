@@ -123,6 +123,13 @@ def test_an_unknown_return_mode(device):
     assert not device.log
 
 
+@pytest.mark.parametrize("bench", [testing.do_bench, testing.do_bench_cudagraph])
+def test_what_cannot_be_called(device, bench):
+    with pytest.raises(TypeError, match=rf"{bench.__name__}: fn is 3; a function"):
+        bench(3)
+    assert not device.log
+
+
 def test_without_graphs_calls_are_timed_in_a_row(device):
     assert testing.do_bench_cudagraph(device.kernel, rep=50) == 10.0
     assert device.log.count("record") == 2 * 11  # one estimate and ten measurements

@@ -192,6 +192,25 @@ def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> 
         raise AssertionError(f"num_warps must be a power of 2; got {num_warps}")
 
 
+def grid_sizes(grid: Any) -> tuple[int, int, int]:
+    """The three sizes of a grid of 1 to 3 ints. Raises `TypeError` or `ValueError`."""
+    if hasattr(grid, "__index__"):
+        grid = (grid,)
+    if not isinstance(grid, (tuple, list)) or not 1 <= len(cast("list[Any]", grid)) <= 3:
+        raise TypeError(f"the grid must be a tuple of 1 to 3 ints or a function; got {grid!r}")
+    sizes = [1, 1, 1]
+    for axis, size in enumerate(cast("list[Any]", grid)):
+        if type(size) is not int:
+            try:
+                size = operator.index(size)
+            except TypeError:
+                raise TypeError(f"grid[{axis}] is {size!r}; an int is required") from None
+        if not 0 <= size < 2**31:
+            raise ValueError(f"grid[{axis}] is {size}; it must be in 0 .. 2**31-1")
+        sizes[axis] = size
+    return sizes[0], sizes[1], sizes[2]
+
+
 class Benchmarker(Protocol):
     """Times `kernel_call`; returns milliseconds, one number for each quantile."""
 

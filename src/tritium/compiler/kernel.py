@@ -94,7 +94,8 @@ class AsmDict(dict[str, Any]):
             return content if stage == self._binary else content.decode()
         if stage in self._views:
             return self._views[stage](self)
-        raise KeyError(stage)
+        known = ", ".join([*self._files, *self._views])
+        raise KeyError(f"no stage is called {stage!r}; this kernel has {known}")
 
     def get(self, stage: str, default: Any = None) -> Any:
         return self[stage] if stage in self or stage in self._views else default

@@ -69,7 +69,10 @@ def check_pointer(name: str, value: Any) -> tensor:
     """The pointer argument of a memory operation. Raises `ValueError` for anything else."""
     pointer = casts.to_tensor(value)
     if not pointer.dtype.is_ptr():
-        raise ValueError(f"Unsupported ptr type {pointer.type!r} in `tl.{name}`")
+        raise ValueError(
+            f"Unsupported ptr type {pointer.type} in `tl.{name}`; a pointer, or a block of "
+            "pointers, is required"
+        )
     return pointer
 
 

@@ -14,4 +14,5 @@ def cdiv(x: int, y: int):
 @constexpr_function
 def next_power_of_2(n: int):
     """The smallest power of two that is at least `n`, for `n` of 1 or more; 0 for 0."""
-    return 1 << (n - 1).bit_length() if n > 0 else 0
+    # `| 0`: integers of any kind, no floats.
+    return 1 << int((n - 1) | 0).bit_length() if n > 0 else 0

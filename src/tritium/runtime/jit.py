@@ -5,14 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MethodType
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, overload
 
 from tritium import knobs
 from tritium.backends.active import driver
-from tritium.backends.base import LAUNCH_OPTIONS, BaseBackend, make_backend, unknown_keyword
+from tritium.backends.base import (
+    LAUNCH_OPTIONS,
+    BaseBackend,
+    grid_sizes,
+    make_backend,
+    unknown_keyword,
+)
 from tritium.backends.signature import type_canonicalisation_dict
 from tritium.compiler import ASTSource, CompiledKernel, compile
 from tritium.language.constexpr import ConstexprFunction, constexpr_function
@@ -251,21 +256,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         """The three sizes of the grid. Raises `TypeError` or `ValueError` for a bad one."""
         if callable(grid):
             grid = grid(dict(zip(self.arg_names, values, strict=True)))
-        if hasattr(grid, "__index__"):
-            grid = (grid,)
-        if not isinstance(grid, (tuple, list)) or not 1 <= len(cast("Sequence[Any]", grid)) <= 3:
-            raise TypeError(f"the grid must be a tuple of 1 to 3 ints or a function; got {grid!r}")
-        sizes = [1, 1, 1]
-        for axis, size in enumerate(cast("Sequence[Any]", grid)):
-            if type(size) is not int:
-                try:
-                    size = operator.index(size)
-                except TypeError:
-                    raise TypeError(f"grid[{axis}] is {size!r}; an int is required") from None
-            if not 0 <= size < 2**31:
-                raise ValueError(f"grid[{axis}] is {size}; it must be in 0 .. 2**31-1")
-            sizes[axis] = size
-        return sizes[0], sizes[1], sizes[2]
+        return grid_sizes(grid)
 
     # Compiling
 

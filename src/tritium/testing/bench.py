@@ -61,6 +61,11 @@ def summarize(
     return statistics.fmean(times) if return_mode == "mean" else statistics.median(times)
 
 
+def _check_callable(name: str, fn: object) -> None:
+    if not callable(fn):
+        raise TypeError(f"{name}: fn is {fn!r}; a function without parameters is required")
+
+
 def _check_mode(return_mode: str) -> None:
     if return_mode not in RETURN_MODES:
         raise ValueError(f"return_mode is {return_mode!r}; expected one of {RETURN_MODES}")
@@ -88,6 +93,7 @@ def do_bench(
         Milliseconds.
     """
     _check_mode(return_mode)
+    _check_callable("do_bench", fn)
     clock = _Clock()
     gradients = list(grad_to_none or ())
     cache = clock.device.get_empty_cache_for_benchmark()
@@ -130,6 +136,7 @@ def do_bench_cudagraph(
     which there are ten.
     """
     _check_mode(return_mode)
+    _check_callable("do_bench_cudagraph", fn)
     clock = _Clock()
     gradients = list(grad_to_none or ())
     for tensor in gradients:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import bdb
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from inspect import BoundArguments
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import LAUNCH_OPTIONS, check_counts, unknown_keyword
+from tritium.backends.base import LAUNCH_OPTIONS, check_counts, grid_sizes, unknown_keyword
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.binding import bind
 from tritium.backends.interpreter.emitter import EagerEmitter
@@ -26,7 +25,7 @@ from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
 from tritium.errors import CompilationError, InterpreterError
 from tritium.frontend.values import wrap
-from tritium.language.base import as_tuple, base_value
+from tritium.language.base import base_value
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.function import JITCallable
@@ -68,7 +67,8 @@ class InterpretedKernel:
 
         Raises `InterpreterError`, chained to the cause, for anything that goes wrong in a program;
         what a compiled kernel's launch does for what is wrong with the launch itself: `TypeError`,
-        `OverflowError` or `KeyError` for its arguments, `ValueError` for a bad grid or option.
+        `OverflowError` or `KeyError` for its arguments, `TypeError` or `ValueError` for a bad grid,
+        `ValueError` for a bad option.
         """
         given = self._bind(args, kwargs)
         check_counts(**{name: kwargs[name] for name in _COUNTS if kwargs.get(name) is not None})
@@ -135,14 +135,7 @@ class InterpretedKernel:
     def _grid(self, grid: Any, given: Mapping[str, Any]) -> tuple[int, int, int]:
         if callable(grid):
             grid = grid(dict(given))
-        try:
-            sizes = [operator.index(n) for n in as_tuple(grid)]
-        except TypeError:
-            sizes = []
-        if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-            raise ValueError(f"grid is {grid!r}; 1 to 3 non-negative integers are required")
-        x, y, z = (*sizes, 1, 1)[:3]
-        return x, y, z
+        return grid_sizes(grid)
 
     def _target(self, kwargs: Mapping[str, Any]) -> TargetFeatures:
         if self._features is not None:
