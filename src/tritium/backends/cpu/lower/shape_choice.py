@@ -26,9 +26,15 @@ class Shape:
     unroll: int
     block: int | None = None
 
+    def in_order(self, nest: Nest) -> bool:
+        """Whether chunks come in the row-major order of their elements."""
+        last = max(len(nest.domain) - 1, 0)
+        return self.lane == last and self.block is None and nest.axis in (None, last)
 
-def choose(context: Context, nest: Nest) -> Shape:
-    """The shape of a nest of pointwise roots and reductions."""
+
+def choose(context: Context, nest: Nest, in_order: bool = False) -> Shape:
+    """The shape of a nest of pointwise roots and reductions; `in_order` if chunks must be (of a
+    nest that does not reduce)."""
     domain = nest.domain
     if not domain:
         return Shape(0, 1, 1)
@@ -50,14 +56,14 @@ def choose(context: Context, nest: Nest) -> Shape:
         weight += ir.is_float(value.type)
         if not isinstance(owner, Block) and (not leaf or value in values):
             stack.extend(owner.operands)
-    lane = store_dimension(context, nest)
+    lane = len(domain) - 1 if in_order else store_dimension(context, nest)
     lane = _lane_dimension(domain) if lane is None else lane
     if any(root.body is not None for root in nest.roots):
         return Shape(lane, 1, 1)
     size = domain[lane]
     width = min(context.host.bits // max(bits, 8), size)
     block = block_dimension(context, nest, lane, min(width, context.host.registers))
-    if block is not None:
+    if block is not None and not in_order:
         return Shape(lane, min(width, context.host.registers), 1, block)
     unroll = 4 if weight < _HEAVY else 2
     return Shape(lane, width, max(1, min(unroll, size // width)))

@@ -44,9 +44,9 @@ def in_step(load: Any, store: Any, rearranged: bool = False) -> bool:
     They may if both go through the same pointers, so that each element is read before it is
     written; unless what is loaded is `rearranged` on its way to where it is stored, so that a chunk
     takes elements of others. Pointers that come from different arguments of the kernel are taken to
-    be either equal, element by element, or disjoint (an output may overwrite its input in place);
-    that is tested when the program runs (`lower/overlap.py`). Addresses of no regular form may be
-    equal in several places of a tile, and their extent is not known.
+    be either equal, element by element, or disjoint (an output may overwrite its input in place).
+    That is tested when the program runs, and that no two pointers of a tile are equal
+    (`lower/overlap.py`). Addresses of no regular form are not known well enough for that.
     """
     if not (is_regular(load.ptr) and is_regular(store.ptr)):
         return False

@@ -310,7 +310,9 @@ class Builder:
         value = op.c
         while not isinstance(value.owner, Block):
             owner: Any = value.owner
-            if owner.parent is not block or len(list(value.uses)) != 1 or owner.regions:
+            if owner.parent is not block or len(list(value.uses)) != 1:
+                return None
+            if not carried.keeps_places(owner):
                 return None
             same = [v for v in owner.operands if v.type == value.type]
             carriers = [v for v in same if self._leads_to_carried(v, block)]

@@ -64,7 +64,12 @@ def _reads(
     if isinstance(value.owner, Block) or not isinstance(value.type, ir.TensorType):
         return found
     op: Any = value.owner
-    same = op.name.startswith(_ELEMENTWISE) or op.name in _ALSO
+    same = keeps_places(op)
     for operand in op.operands:
         _reads(function, operand, identity and same, found)
     return found
+
+
+def keeps_places(op: Any) -> bool:
+    """Whether each element of an op's result depends on those at the same position only."""
+    return op.name.startswith(_ELEMENTWISE) or op.name in _ALSO

@@ -211,7 +211,9 @@ class Grouping:
     # Dots
 
     def uses(self, step: Dot) -> None:
-        """A dot step of the current block."""
+        """A dot step of the current block. What it reads in place it reads where it stands."""
         self.dots.append(step)
+        if step.a_is_view or step.b_is_view:
+            self._scopes[-1].effects.append((step.position, step.op))
         self.nest_block[step] = self.block
 

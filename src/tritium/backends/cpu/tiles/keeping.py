@@ -39,10 +39,14 @@ class _Keeping:
         self.rearranged: dict[SSAValue, set[User]] = {}
         self.joined: set[SSAValue] = set()
         self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
+        self.stored: dict[Any, float] = {}
+        """Where stores are done that have joined the loops of what comes before them."""
 
     def run(self) -> None:
         for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
             for root in nest.roots:
+                if root.kind == "store":
+                    self.stored[root.op] = nest.position
                 for value in root.values:
                     self.need(value, nest, ir.shape_of(value.type) == nest.domain)
         for dot in self.grouping.dots:
@@ -170,7 +174,9 @@ class _Keeping:
                 if any(r.kind == "each" and r.op is not None and writes(r.op) for r in user.roots):
                     return True
             for position, op in grouping.effects_of[block]:
-                if start < position < user.position and changes_memory(op) and op not in own:
+                if position < start or op in own or not changes_memory(op):
+                    continue
+                if self.stored.get(op, position) < user.position:
                     return True
         return load.isVolatile
 
