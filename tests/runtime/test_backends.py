@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,6 +177,25 @@ def test_a_usable_third_party_driver_is_chosen(install: Install) -> None:
     dummy: Any = importlib.import_module("pkg_one.driver")
     dummy.DummyDriver.usable = True
     assert type(type(driver)().active).__name__ == "DummyDriver"
+
+
+def test_the_backend_of_the_documentation(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "adding-a-backend.md").read_text()
+    compiler, driver_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    install("pkg_page", compiler, driver_, name="mydevice")
+    module: Any = importlib.import_module("pkg_page.driver")
+    driver.set_active(module.MyDriver())
+    try:
+        compiled = tritium.jit(fill.fn)[(3, 2)](np.zeros(8, np.int32), 7, 8, num_warps=2)
+        assert driver.active.get_benchmarker()(lambda: None, quantiles=[0.5, 0.8])[1] >= 0
+    finally:
+        driver.reset_active()
+    assert list(compiled.asm) == ["source", "ttir", "asm", "bin"]
+    printed = f"3 x 2 x 1 programs of {len(compiled.asm['bin'])} bytes, 3 arguments"
+    assert capsys.readouterr().out.strip() == printed
+    assert "tt.store" in compiled.asm["asm"] and compiled.metadata.num_warps == 2
 
 
 DECIDING = COMPILER.replace("        return {}\n", '''
