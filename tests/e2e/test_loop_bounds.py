@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tritium.language as tl
+from tests.support import device
 from tests.support.agreement import run_all
 
 I32, I64 = 2**31, 2**63
@@ -86,9 +87,17 @@ def check(kernel: Any, bounds: tuple[int, int, int]) -> None:
     assert found.tolist() == [len(turns), *turns, *[0] * (7 - len(turns))]
 
 
+def _far_apart(bounds: tuple[int, int, int]) -> bool:
+    """Whether the distance is no signed number of the counter's type."""
+    start, stop, _ = bounds
+    return abs(stop - start) >= (I32 if -I32 <= min(start, stop) <= max(start, stop) < I32 else I64)
+
+
 @pytest.mark.parametrize("bounds", SIGNED, ids=str)
 @pytest.mark.parametrize("kernel", [constant_step, step_at_run_time, unrolled, tile])
 def test_signed(kernel: Any, bounds: tuple[int, int, int]) -> None:
+    if device.device == "cuda" and _far_apart(bounds):
+        pytest.skip("ptxas counts such turns as if signed numbers did not wrap (docs/language.md)")
     if kernel is not step_at_run_time or bounds[2] > 0:
         check(kernel, bounds)
 

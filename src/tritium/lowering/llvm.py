@@ -268,7 +268,6 @@ class Function:
         """
         body, exit_ = self.new_label("loop"), self.new_label("exit")
         pred = "slt" if signed else "ult"
-        limit = self._last_to_go_on(stop, step, signed) if wraps else None
         before = self.block
         if not at_least_once:
             guard = self.icmp(pred, start, stop)
@@ -286,10 +285,10 @@ class Function:
         index.add(following, self.block)
         for phi, value in zip(phis, loop.next, strict=True):
             phi.add(value, self.block)
-        if limit is None:
-            again = self.icmp(pred, following, stop)
+        if wraps:  # what is left to go fits, as an unsigned number
+            again = self.icmp("ugt", self.op("sub", stop, index.value), step)
         else:
-            again = self.icmp(pred, index.value, limit)
+            again = self.icmp(pred, following, stop)
         last = self.block
         self.branch_if(again, body, exit_, metadata)
         self.label(exit_)
@@ -301,21 +300,6 @@ class Function:
                 for v, n in zip(carried, loop.next, strict=True)
             ]
             loop.results = [p.value for p in merged]
-
-    def _last_to_go_on(self, stop: Value, step: Value, signed: bool) -> Value:
-        """The index below which another one follows: `stop - step`, or the least number, where
-        none does. The step is an unsigned number; one of 0 is as good as one too large.
-
-        (That the difference of index and stop, an unsigned number, is larger than the step says
-        the same, but ptxas takes what counts down to it for a signed number that never wraps.)
-        """
-        least = const(stop.type, -(1 << (int(stop.type[1:]) - 1)) if signed else 0)
-        room = self.op("xor", stop, least) if signed else stop
-        left = self.intrinsic("usub.sat", room, step)
-        limit = self.op("xor", left, least) if signed else left
-        if not step.ref.startswith("%"):
-            return limit
-        return self.select(self.icmp("eq", step, const(step.type, 0)), least, limit)
 
     def section(self) -> Section:
         """Mark the current position as a place where code can be put later."""
