@@ -95,8 +95,8 @@ those outside undefined).",
 the CPU. The interpreter cannot run it.",
     "range": "The hints are accepted; `num_stages`, `warp_specialize` and `flatten` have no effect \
 on the CPU. Counts as Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
-GPUs only while the bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes wrong \
-numbers of turns.",
+GPUs only while the bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes \
+wrong numbers of turns.",
     "debug_barrier": "Nothing to wait for on the CPU: a program is one thread's work.",
     "multiple_of": f"A hint: {_HINT}.", "max_contiguous": f"A hint: {_HINT}.",
     "max_constancy": f"A hint: {_HINT}.",

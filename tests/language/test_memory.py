@@ -75,7 +75,7 @@ def test_messages_of_loads_and_stores():
         p, mask = pointer(count=2), block([True, False], tl.int1)
         for call, text in (
             (lambda: tl.load(p, other=0.0), "`other` cannot be provided without `mask`"),
-            (lambda: tl.load(block([1, 2])), "Unsupported ptr type .* in `tl.load`; a pointer, or a block"),
+            (lambda: tl.load(block([1, 2])), "Unsupported ptr type .* in `tl.load`; a pointer, or"),
             (lambda: tl.store(block([1, 2]), 0), "Unsupported ptr type .* in `tl.store`"),
             (lambda: tl.load(pointer(), mask), "Mask argument cannot be block type if pointer"),
             (lambda: tl.load(p, block([1, 0])), "Mask must have boolean scalar type; got int32"),
