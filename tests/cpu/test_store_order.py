@@ -69,6 +69,88 @@ def test_a_store_stays_behind_a_product_of_what_it_overwrites(size: int) -> None
 
 
 @tritium.jit
+def sorted_after(x, z, N: tl.constexpr):
+    at = tl.arange(0, N)
+    v = tl.load(x + at)
+    tl.store(x + N - 1 - at, at)
+    tl.store(z + at, tl.sort(v))
+
+
+@pytest.mark.parametrize("size", [8, 64, 512])
+def test_what_is_sorted_was_read_before_its_place_was_written(size: int) -> None:
+    x = np.random.default_rng(0).integers(0, 1000, size).astype(np.int32)
+    z, expected = np.zeros_like(x), np.sort(x)
+    sorted_after[(1,)](x, z, size)
+    np.testing.assert_array_equal(z, expected)
+    np.testing.assert_array_equal(x, np.arange(size)[::-1])
+
+
+@tritium.jit
+def flipped_and_sorted(x, z, N: tl.constexpr):
+    at = tl.arange(0, N)
+    v = tl.load(x + at)
+    tl.store(x + at, tl.flip(v, 0))
+    tl.store(z + at, tl.sort(v))
+
+
+@pytest.mark.parametrize("size", [8, 64, 512])
+def test_what_is_sorted_is_also_written_back_in_another_order(size: int) -> None:
+    x = np.random.default_rng(0).integers(0, 1000, size).astype(np.int32)
+    z, before = np.zeros_like(x), x.copy()
+    flipped_and_sorted[(1,)](x, z, size)
+    np.testing.assert_array_equal(z, np.sort(before))
+    np.testing.assert_array_equal(x, before[::-1])
+
+
+@tritium.jit
+def multiplied_after(x, y, z, N: tl.constexpr):
+    row, column = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    a, b = tl.load(x + row * N + column), tl.load(y + row * N + column)
+    tl.store(x + column * N + row, b)
+    tl.store(z + row * N + column, tl.dot(a, b))
+
+
+@tritium.jit
+def turned_and_multiplied(x, y, z, N: tl.constexpr):
+    row, column = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    a, b = tl.load(x + row * N + column), tl.load(y + row * N + column)
+    turned = tl.trans(a)
+    tl.store(x + row * N + column, turned)
+    tl.store(z + row * N + column, tl.dot(turned, b))
+
+
+@pytest.mark.parametrize("size", [16, 64])
+def test_what_is_multiplied_was_read_before_its_place_was_written(size: int) -> None:
+    source = np.random.default_rng(0)
+    a, y = (source.integers(-4, 4, (size, size)).astype(np.float32) for _ in range(2))
+    x, z = a.copy(), np.zeros_like(a)
+    multiplied_after[(1,)](x, y, z, size)
+    np.testing.assert_array_equal(z, a @ y)
+    np.testing.assert_array_equal(x, y.T)
+    x = a.copy()
+    turned_and_multiplied[(1,)](x, y, z, size)
+    np.testing.assert_array_equal(z, a.T @ y)
+    np.testing.assert_array_equal(x, a.T)
+
+
+@tritium.jit
+def squared(x, z, columns, N: tl.constexpr):
+    row, column = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    mask = tl.broadcast_to(column < columns, [N, N])
+    a = tl.load(x + row * N + column, mask, other=0.0)
+    tl.store(z + row * N + column, tl.dot(a, a))
+
+
+@pytest.mark.parametrize("columns", [5, 16, 32])
+def test_both_operands_are_one_tile_with_a_mask(columns: int) -> None:
+    x = np.random.default_rng(0).integers(-4, 4, (32, 32)).astype(np.float32)
+    z, masked = np.zeros_like(x), x.copy()
+    masked[:, columns:] = 0
+    squared[(1,)](x, z, columns, 32)
+    np.testing.assert_array_equal(z, masked @ masked)
+
+
+@tritium.jit
 def turned(v, N: tl.constexpr):
     return tl.trans(v)
 

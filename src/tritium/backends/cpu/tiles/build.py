@@ -254,17 +254,17 @@ class Builder:
         masks = [load is not None and load.mask is not None for load in (a, b)]
         if any(masks):
             prefixes = [
-                load is not None and load.mask is not None and self._prefix(load, op, value)
-                for load, value in ((a, op.a), (b, op.b))
+                load is not None and load.mask is not None and self._prefix(load, value, axis)
+                for load, value, axis in ((a, op.a, 1), (b, op.b, 0))
             ]
             if not all(prefixes):
                 return a is not None and not masks[0], b is not None and not masks[1]
         return a is not None, b is not None
 
-    def _prefix(self, load: Any, op: DotOp, value: SSAValue) -> bool:
+    def _prefix(self, load: Any, value: SSAValue, axis: int) -> bool:
+        """Whether the mask of an operand's load cuts off the end of K, the operand's `axis`."""
         swapped = peel(value, self.function.buffers)[1]
-        axis = int(value is op.a) ^ int(swapped)
-        return prefix_mask(load, axis) is not None
+        return prefix_mask(load, 1 - axis if swapped else axis) is not None
 
     def _viewed(self, value: SSAValue, op: DotOp) -> Any:
         """The load that an operand comes from, if it can be delayed until the dot."""

@@ -173,6 +173,10 @@ class Grouping:
         self.nest_block[nest] = block
         return nest
 
+    def remove(self, nest: Nest) -> None:
+        """Take away a nest that has nothing left to do."""
+        self.body_of[self.nest_block.pop(nest)].steps.remove(nest)
+
     def _joins(self, scope: _Scope, nest: Nest, root: Root, loads: frozenset[Any]) -> bool:
         if nest.domain != root.domain:
             return False

@@ -41,12 +41,18 @@ class _Keeping:
         self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
         self.stored: dict[Any, float] = {}
         """Where stores are done that have joined the loops of what comes before them."""
+        self.filler: dict[SSAValue, Nest] = {}
+        """The nests that fill the buffers of what something needs whole (a sort, a product)."""
 
     def run(self) -> None:
         for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
             for root in nest.roots:
                 if root.kind == "store":
                     self.stored[root.op] = nest.position
+                elif root.kind == "copy" and self._fills(root):
+                    self.filler[root.values[0]] = nest
+        for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
+            for root in nest.roots:
                 for value in root.values:
                     self.need(value, nest, ir.shape_of(value.type) == nest.domain)
         for dot in self.grouping.dots:
@@ -61,8 +67,7 @@ class _Keeping:
         """State that `user` needs the value, element for element of its domain or otherwise."""
         if not isinstance(value.type, ir.TensorType):
             return
-        held = self.function.buffers.get(value)
-        if held is not None and not _fills(user, value, held):
+        if value in self.function.buffers and not self._computes(user, value):
             return
         users = self.demand.setdefault(value, {})
         users[user] = users.get(user, False) or identity
@@ -80,10 +85,8 @@ class _Keeping:
             if home is not None:
                 self._keep(op, home)
                 users = {home: True}
-        elif op.results[0] in self.function.buffers:
-            held = self.function.buffers[op.results[0]]
-            fillers = {u: i for u, i in users.items() if _fills(u, op.results[0], held)}
-            users = fillers or users
+        elif op.name == "tt.load" and op.results[0] in self.filler and self._pinned(op, users):
+            users = {self._refill(op, users): True}
         if op.name == "tt.join":
             self.joined.update(op.operands)
         keeps_place = op.name not in _MOVES
@@ -95,6 +98,29 @@ class _Keeping:
             for operand in op.operands:
                 same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)
                 self.need(operand, user, identity and keeps_place and same and not viewed)
+
+    def _fills(self, root: Root) -> bool:
+        """Whether a copy writes a value to the buffer where others find it."""
+        return self.function.buffers.get(root.values[0]) is root.buffers[0]
+
+    def _computes(self, user: User, value: SSAValue) -> bool:
+        """Whether `user` computes a value that has a buffer: the nest that fills it, or one that
+        comes earlier."""
+        filler = self.filler.get(value)
+        return filler is not None and (user is filler or user.position < filler.position)
+
+    def _refill(self, load: Any, users: dict[User, bool]) -> Nest:
+        """Have the buffer of a load filled at the load's own place."""
+        value, late = load.results[0], self.filler[load.results[0]]
+        (root,) = (r for r in late.roots if r.kind == "copy" and r.values == (value,)
+                   and self._fills(r))  # fmt: skip
+        late.roots.remove(root)
+        if not late.roots:
+            self.grouping.remove(late)
+        first = min(u.position for u in users)
+        root.position = min(self.grouping.positions[load] + 0.25, first - _SLIGHTLY)
+        self.filler[value] = nest = self.grouping.insert(root, load.parent)
+        return nest
 
     def _rearranging(self, op: Any) -> set[User]:
         """The users for which the op's results are put into another order."""
@@ -193,14 +219,6 @@ def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:
     """Whether a value is index arithmetic that is better computed than read: what is known of its
     form would be lost."""
     return ir.is_pointer(value.type) and not loads
-
-
-def _fills(user: User, value: SSAValue, held: Any) -> bool:
-    """Whether `user` is the nest that writes the value to its buffer."""
-    return isinstance(user, Nest) and any(
-        r.kind == "copy" and r.values == (value,) and r.buffers and r.buffers[0] is held
-        for r in user.roots
-    )
 
 
 def _views(dot: Dot) -> list[SSAValue]:
