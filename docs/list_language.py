@@ -93,10 +93,11 @@ those outside undefined).",
     "histogram": "Values outside of 0 to `num_bins` - 1 are not counted (undefined there).",
     "inline_asm_elementwise": "The assembly is that of the target: PTX for NVIDIA, the host's on \
 the CPU. The interpreter cannot run it.",
-    "range": "The hints are accepted; `num_stages`, `warp_specialize` and `flatten` have no effect \
-on the CPU. Counts as Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA \
-GPUs only while the bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes \
-wrong numbers of turns.",
+    "range": "The hints are accepted; `flatten`, `warp_specialize` and \
+`disallow_acc_multi_buffer` have no effect, on the CPU `num_stages` has none either. Counts as \
+Python's does up to the ends of its type, unsigned bounds as such; on NVIDIA GPUs only while the \
+bounds are less than 2**31 (of int64 2**63) apart, beyond which ptxas takes wrong numbers of \
+turns.",
     "debug_barrier": "Nothing to wait for on the CPU: a program is one thread's work.",
     "multiple_of": f"A hint: {_HINT}.", "max_contiguous": f"A hint: {_HINT}.",
     "max_constancy": f"A hint: {_HINT}.",
@@ -136,6 +137,16 @@ What holds everywhere:
 - `num_warps`, `num_stages`, `num_ctas` and `maxnreg` are accepted on the CPU and have no effect.
 """
 
+CUDA = """
+## What only NVIDIA GPUs have: `tl.extra.cuda`
+
+On the CPU `num_warps` and `num_threads` say what the launch asked for; the others, which are PTX,
+are errors there and in the interpreter.
+
+| | |
+|---|---|
+"""
+
 SPEED = """
 ## Speed on the CPU
 
@@ -168,6 +179,14 @@ def public_names() -> list[str]:
 def listed() -> dict[str, list[str]]:
     """The names of each group."""
     return {title: names.split() for title, names in GROUPS.items()}
+
+
+def cuda_rows() -> str:
+    """The functions of `tl.extra.cuda`."""
+    cuda = importlib.import_module("tritium.language.extra.cuda")
+    names = [n for n in cuda.__all__ if n != "libdevice"]
+    found = ((n, getattr(cuda, n)) for n in names)
+    return "".join(f"| `extra.cuda.{n}{parameters(f)}` | {summary(n, f)} |\n" for n, f in found)
 
 
 def row(name: str) -> str:
@@ -218,7 +237,7 @@ def text() -> str:
     for title, names in listed().items():
         parts.append(f"\n## {title}\n\n| | | differs |\n|---|---|---|\n")
         parts.append("".join(row(name) + "\n" for name in names))
-    return "".join(parts) + SPEED
+    return "".join(parts) + CUDA + cuda_rows() + SPEED
 
 
 if __name__ == "__main__":

@@ -54,6 +54,12 @@ def test_the_result_reads_in_again(file, tmp_path):
     assert again.exit_code == 0 and again.stdout.count("arith.addi") == 1
 
 
+def test_files_that_cannot_be_read(tmp_path):
+    done = opt(str(tmp_path / "none.ttir"))
+    assert done.exit_code == 1 and done.stderr.endswith("none.ttir: No such file or directory\n")
+    assert f"{tmp_path}: Is a directory" in opt(str(tmp_path)).stderr
+
+
 def test_standard_input(file):
     assert "arith.subi" not in opt("-", "--pass", "dce", stdin=TEXT).stdout
 

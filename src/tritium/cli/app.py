@@ -96,7 +96,10 @@ def opt(
     ] = None,
     passes: Annotated[
         list[str] | None,
-        typer.Option("--pass", "-p", metavar="NAME", help="A pass to run; repeat, in order."),
+        typer.Option(
+            "--pass", "-p", metavar="NAME",
+            help="A pass to run, with its options if any (unroll{factor=4}); repeat, in order.",
+        ),
     ] = None,
     print_after_all: Annotated[
         bool, typer.Option("--print-after-all", help="Print the IR after each pass, to stderr.")
@@ -116,7 +119,9 @@ def opt(
         raise fail("opt needs a FILE (or - for standard input); --list shows the passes")
     try:
         text = command.optimize(file, passes or [], print_after_all=print_after_all)
-    except (TritonError, OSError) as error:
+    except OSError as error:
+        raise fail(f"{error.filename}: {error.strerror}") from None
+    except TritonError as error:
         raise fail(error) from None
     if output is None:
         sys.stdout.write(text)

@@ -135,7 +135,8 @@ def dot(
         input, other: blocks (M, K) and (K, N), or with batch axes in front, of one dtype (fp8
             types may be mixed).
         acc: the block (M, N) to add to; zeros when None.
-        input_precision: how float32 operands may be rounded: "tf32", "tf32x3" or "ieee".
+        input_precision: how float32 operands may be rounded: "tf32", "tf32x3", "bf16x3", "bf16x6",
+            or "ieee" for not at all; None for the target's choice.
         allow_tf32: deprecated; True for "tf32" where the target has it, False for "ieee". The
             setting `TRITON_F32_DEFAULT` goes before it, but not before `input_precision`.
         max_num_imprecise_acc: for fp8: how many products may be summed at reduced precision.

@@ -62,10 +62,12 @@ _ACCESSES = (
 
 @dataclass(frozen=True)
 class TensorPointers(Pass):
-    """Block pointers and tensor descriptors as plain addresses. With `bulk_copies` those that
-    the bulk copy engine serves (`descriptor_flow`) are left to the target, with `rows` gathers and
-    scatters of rows as well. The attribute `tt.plain_descriptors` says which arguments of a kernel
-    stand for descriptors."""
+    """Block pointers and tensor descriptors as plain addresses.
+
+    With `bulk_copies` those that the bulk copy engine serves (`descriptor_flow`) are left to the
+    target, with `rows` gathers and scatters of rows as well. The attribute `tt.plain_descriptors`
+    says which arguments of a kernel stand for descriptors.
+    """
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
