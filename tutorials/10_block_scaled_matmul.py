@@ -3,8 +3,8 @@
 Formats of 8 or 4 bits halve or quarter the memory that matrices take, but 4 bits distinguish only
 16 values. *Microscaling* (OCP Microscaling Formats, 2023) gives every 32 neighbours along K a
 common scale: a power of two, in one byte (E8M0: the exponent plus 127). NVIDIA's nvfp4 takes runs
-of 16 and scales in fp8. `tl.dot_scaled` multiplies such operands: on GPUs that have instructions
-for it by these, elsewhere by converting first. The meaning is the same.
+of 16 and scales in fp8. `tl.dot_scaled` multiplies such operands. Some GPUs have instructions for
+it; Tritium converts first, to float32 (tf32 on GPUs), in which all of these numbers are exact.
 
 | format | numbers | scales |
 |---|---|---|

@@ -98,6 +98,8 @@ def test_two_dimensions_and_scalars():
         ("movl $1, $0", "=r", "not valid on this processor"),
         ("add.s32 $0, $1, 1;", "=r,r", "this is PTX"),
         ("mov.u32 $0, %tid.x;", "=r,r", "this is PTX"),
+        ("griddepcontrol.wait; // $0", "=r,r", "this is PTX"),
+        ("membar.gl; mov $0, $1;", "=r,r", "this is PTX"),
     ],
 )
 def test_what_is_refused(text: str, constraints: str, message: str):
