@@ -16,7 +16,7 @@ from tritium.backends.cpu.lower.blocks import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Value, const, lanes, mangle, vector
+from tritium.lowering.llvm import Function, Value, const, lanes, mangle, scalar, vector
 from tritium.lowering.types import memory_bytes
 
 if TYPE_CHECKING:
@@ -339,6 +339,7 @@ def store(
             return
         on = e.vec(mask)
         on = _reversed(e, on) if descending else on
+        _use(f, data)
         name = f"llvm.masked.store.{mangle(data.type)}.p0"
         f.call("void", name, data, start, const("i32", align), on)
         return
@@ -346,6 +347,15 @@ def store(
     addresses = e.vec(pointer)
     name = f"llvm.masked.scatter.{mangle(data.type)}.{mangle(addresses.type)}"
     f.call("void", name, data, addresses, const("i32", align), on)
+
+
+def _use(f: Function, data: Value) -> None:
+    """A use of integers that are stored under a mask, which keeps LLVM from making one of the store
+    and of the truncation that they may come from: with AVX-512, where one lane of a constant mask
+    is on, LLVM 22 stores that lane as wide as it was before."""
+    if scalar(data.type) in ("i8", "i16", "i32"):
+        f.module.declare("llvm.fake.use", "void", ["..."])
+        f.line(f"call void (...) @llvm.fake.use({data})")
 
 
 def _stream(e: Emitter, data: Value, start: Value, size: int, mask: Lanes | None) -> None:
