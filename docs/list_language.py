@@ -132,6 +132,9 @@ What holds everywhere:
   conversions are.
 - An aggregate with several names is one, as in Python. Where a loop or a condition known at run
   time makes it uncertain which one a name stands for, assigning a field is an error.
+- A kernel is compiled with the values of the globals that it reads, of attributes of modules,
+  classes and objects in a `constexpr`, and of what functions that it calls at compile time read.
+  Where one has changed, the next launch raises; the reference notices globals alone.
 - The interpreter runs a kernel as Python: of branches and returns it sees the ones that are taken,
   and so accepts different types in those that are not, and code there that does not compile.
 - `num_warps`, `num_stages`, `num_ctas` and `maxnreg` are accepted on the CPU and have no effect.

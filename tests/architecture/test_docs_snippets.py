@@ -287,3 +287,41 @@ def test_modules_and_names_that_the_pages_import_exist():
                 if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tritium"):
                     module = __import__(node.module or "", fromlist=["x"])
                     assert all(hasattr(module, name.name) for name in node.names), text
+
+
+EDITED = """
+import numpy as np
+import tritium
+import tritium.language as tl
+
+@tritium.jit
+def kernel(out):
+    tl.store(out, 12345)
+
+out = np.zeros(1, np.int32)
+kernel[(1,)](out)
+print(out[0])
+"""
+
+
+def test_a_dumped_stage_is_edited_and_taken_as_the_readme_says(tmp_path: Path):
+    text = (ROOT / "README.md").read_text()
+    settings = dict(re.findall(r"\b(TRITON_\w+)=(\w+)", text[text.index("`TRITON_KERNEL_DUMP") :]))
+    (tmp_path / "edited.py").write_text(EDITED)
+
+    def printed(*names: str) -> str:
+        chosen = {name: settings[name] for name in names}
+        done = subprocess.run(
+            [sys.executable, "edited.py"], cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), **chosen},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[-1]
+
+    assert printed("TRITON_KERNEL_DUMP", "TRITON_DUMP_DIR") == "12345"
+    (file,) = (tmp_path / settings["TRITON_DUMP_DIR"]).glob("*/kernel.ttir")
+    copied = tmp_path / settings["TRITON_OVERRIDE_DIR"] / file.parent.name / file.name
+    copied.parent.mkdir(parents=True)
+    copied.write_text(file.read_text().replace("12345", "54321"))
+    names = "TRITON_KERNEL_OVERRIDE", "TRITON_OVERRIDE_DIR", "TRITON_ALWAYS_COMPILE"
+    assert printed(*names) == "54321"

@@ -1,0 +1,1 @@
+"""Tools beside the compiler: descriptors for hosts, microscaled formats, disassembly."""
