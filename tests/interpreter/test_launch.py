@@ -45,9 +45,11 @@ def test_grid_forms():
         out = np.zeros(8, np.int32)
         run(kernel, out, 10, BLOCK=2, grid=grid)
         assert out.tolist() == [count] * count + [0] * (8 - count)
-    for grid in ((), (1, 1, 1, 1), (1.5,), (-1,), "x", None):
-        with pytest.raises(ValueError, match="1 to 3 non-negative integers"):
+    for grid in ((), (1, 1, 1, 1), (1.5,), "x", None):
+        with pytest.raises(TypeError, match=r"the grid must be a tuple of 1 to 3|grid\[0\] is 1.5"):
             run(kernel, out, 10, BLOCK=2, grid=grid)
+    with pytest.raises(ValueError, match=r"grid\[0\] is -1; it must be in 0"):
+        run(kernel, out, 10, BLOCK=2, grid=(-1,))
 
 
 def test_arguments_and_options():
