@@ -122,6 +122,8 @@ class BindWriter:
         with f.when(f.icmp("slt", nargs, i64(1))):
             f.ret(NO)
         context = f.get("ptr", f.read(plan, PLAN, "context"))
+        with f.when(f.icmp("eq", context, NULL)):  # no launch has been learned yet
+            f.ret(NO)
         guards, count = f.read(context, CONTEXT, "guards"), f.read(context, CONTEXT, "count")
         with f.when(self._unless(f, f.call("i1", "unchanged", guards, count))):
             f.ret(NO)
