@@ -21,6 +21,7 @@ import numpy as np
 
 from tests.conformance.checking import Check, Divergence, Invalid, View
 from tests.conformance.nodes import Assign, Block, Shape, Store, Var
+from tests.conformance.shared import SharedMemory
 from tests.conformance.statements import Statements
 from tests.conformance.support import DTYPES, FLOATS, INTEGERS, SIGNED, promoted, samples
 
@@ -31,6 +32,8 @@ MORE = (
     "call_more", "leave", "over",
 )  # fmt: skip
 """The kinds of statement that `Statements` has."""
+MEETING = ("read_shared", "write_shared", "change_shared", "count_shared", "exchange")
+"""Those of `SharedMemory`."""
 
 HELPERS = """
 @jit
@@ -159,7 +162,7 @@ class Program:
         return ""
 
 
-class Generator(Statements):
+class Generator(Statements, SharedMemory):
     """Makes one program."""
 
     def __init__(self, pick: Pick):
@@ -169,6 +172,9 @@ class Generator(Statements):
         self.pool: list[Var] = []
         self.arrays: dict[str, np.ndarray | View] = {}
         self.how: dict[str, Any] = {}
+        self.shared: dict[str, str] = {}
+        self.meets = pick([0, 0, 3])
+        """How many times as often as usual statements meet in memory."""
 
     def program(self, size: int) -> Program:
         inputs, nodes = self._inputs()
@@ -225,6 +231,7 @@ class Generator(Statements):
     def statement(self, depth: int) -> Any:
         kinds = ["binary"] * 6 + ["unary", "cast", "compare", "where", "minmax", "shape", "reduce"]
         kinds += ["reduce", "scan", "inexact", "call", "weak", *MORE]
+        kinds += MEETING * self.meets
         if depth < 2:
             kinds += ["for", "while", "if", "for", "if"]
         node = getattr(self, "_" + self.pick(kinds))(depth)
