@@ -150,7 +150,7 @@ class SharedMemory:
         far, near = self.pick([
             (f"{columns}", "1"), (f"{columns}", "1"), ("1", f"{rows}"), ("1", f"{rows}"),
             (f"{columns // 2}", "1"), ("(k + 1)", "1"), ("1", "(k & 3)"), ("1", "2"), ("0", "1"),
-            (f"({columns} + k)", "1"), ("1", f"({rows} - k)"), ("1", "0"), ("2", "-1"),
+            (f"({columns} + k)", "1"), ("1", f"({max(rows, 4)} - k)"), ("1", "0"), ("2", "-1"),
         ])  # fmt: skip
         return (
             f"({start}) + {size} + tl.arange(0, {rows})[:, None] * {far} "

@@ -70,8 +70,9 @@ def same(left: Any, right: Any) -> bool:
 
 def _holder(owner: Any, attribute: str) -> Any:
     """What the attribute is asked of: of a constexpr's value, where it has none of its own."""
-    wrapped = isinstance(owner, constexpr) and attribute != "value"
-    return owner.value if wrapped and not hasattr(type(owner), attribute) else owner
+    if isinstance(owner, constexpr) and attribute != "value" and not hasattr(constexpr, attribute):
+        return owner.value
+    return owner
 
 
 def value_of(name: str, namespace: Mapping[str, Any]) -> Any:
