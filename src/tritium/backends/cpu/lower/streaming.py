@@ -19,13 +19,14 @@ from tritium.backends.cpu.lower.reach import computed
 from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.lower.values import Index, Kind
+from tritium.backends.cpu.tiles.alias import REARRANGES
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, const_vector
 from tritium.lowering.types import memory_bytes
 
-_MOVING = frozenset({"tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat", "tt.gather"})
+_MOVING = REARRANGES | {"tt.reshape"}
 
 LINE = 64
 """Bytes of a line of the caches; a store of part of one must not pass its end."""

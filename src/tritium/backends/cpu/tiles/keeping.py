@@ -13,10 +13,9 @@ from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
 
-_MOVES = frozenset({
-    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape", "tt.split", "tt.join",
-    "tt.cat", "tt.gather", "tt.unsplat",
-})  # fmt: skip
+_MOVES = REARRANGES | {
+    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.unsplat",
+}  # fmt: skip
 
 _VIEWS = frozenset({"tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.split"})
 """What is never kept itself, only what it is a view of: a copy would have less of a form."""
