@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
@@ -51,18 +51,29 @@ def _ends_block(cls: type[Operation]) -> bool:
 
 def is_removable(op: Operation) -> bool:
     """Whether the op may go when nothing uses its results."""
-    return (
-        not is_terminator(op)
-        and isinstance(op, Op)
-        and is_repeatable(op)
-        and "sym_name" not in op.properties
-    )
+    return _may_go(op) and is_repeatable(op)
+
+
+def _may_go(op: Operation) -> TypeGuard[Op]:
+    """Whether the op may go, as far as its kind tells."""
+    return isinstance(op, Op) and not is_terminator(op) and "sym_name" not in op.properties
 
 
 def is_repeatable(op: Op) -> bool:
     """Whether the op neither changes anything nor must run exactly as often as it does."""
-    effects = op.memory_effects()
-    return not effects or (effects == READ_ONLY and not is_volatile(op))
+    return obstacle(op) is None
+
+
+def obstacle(op: Op) -> Op | None:
+    """What keeps an op from being repeatable: itself or an op in its regions; None if it is."""
+    if Effects.RECURSIVE not in op.effects:
+        effects = op.memory_effects()
+        return None if not effects or (effects == READ_ONLY and not is_volatile(op)) else op
+    if op.effects - {Effects.RECURSIVE, Effects.READ}:
+        return op
+    nested = (inner for region in op.regions for block in region.blocks for inner in block.ops)
+    found = (obstacle(inner) for inner in nested if isinstance(inner, Op))
+    return next((inner for inner in found if inner is not None), None)
 
 
 def is_volatile(op: Operation) -> bool:
@@ -81,6 +92,16 @@ def defined_inside(value: SSAValue, op: Operation) -> bool:
             return True
         block = None if parent is None else parent.parent
     return False
+
+
+def _is_inside(op: Operation, outer: Operation) -> bool:
+    """Whether `op` is `outer` or in its regions."""
+    while op is not outer:
+        parent = op.parent_op()
+        if parent is None:
+            return False
+        op = parent
+    return True
 
 
 def outside_values(op: Operation) -> Iterator[SSAValue]:
@@ -267,6 +288,7 @@ class Rewriter:
         self._stack: list[Operation] = []
         # Ids, because ops hash in Python; the stack keeps them alive.
         self._waiting: set[int] = set()
+        self._obstacles: dict[int, Op] = {}
         self.changed = False
 
     def run(self) -> bool:
@@ -297,12 +319,21 @@ class Rewriter:
         self.constants.unname()
         return self.changed
 
-    @staticmethod
-    def _is_dead(op: Operation) -> bool:
+    def _is_dead(self, op: Operation) -> bool:
         for result in op.results:
             if result.first_use is not None:
                 return False
-        return is_removable(op)
+        if not _may_go(op):
+            return False
+        # A large branch without results is asked for whenever an op in it goes: what has kept it
+        # before is looked for first.
+        known = self._obstacles.get(id(op))
+        if known is not None and _is_inside(known, op):
+            return False
+        found = obstacle(op)
+        if found is not None and found is not op:
+            self._obstacles[id(op)] = found
+        return found is None
 
     def visit(self, *ops: Operation | Block) -> None:
         """Look at ops (again), soon."""
