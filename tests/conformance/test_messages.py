@@ -320,7 +320,6 @@ def test_errors_in_called_functions_show_each_frame():
         ("v = «endless(i)", r"calls itself"),
         ("v = «LIMIT", r"Cannot access global variable LIMIT from within @jit'ed function"),
         ("v = «ANNOTATED", r"Cannot access global variable ANNOTATED"),
-        ("«never(i, i)", r"parameter 'N' is declared constexpr"),
         ("«never(i, 8)", r"N is too large"),
         ("X: tl.constexpr = 1\n«X: tl.constexpr = 2", r"X is already defined. constexpr cannot be reassigned"),
         ("X: tl.constexpr = i", r"X is declared constexpr"),

@@ -99,6 +99,7 @@ def test_two_dimensions_and_scalars():
         ("add.s32 $0, $1, 1;", "=r,r", "this is PTX"),
         ("mov.u32 $0, %tid.x;", "=r,r", "this is PTX"),
         ("griddepcontrol.wait; // $0", "=r,r", "this is PTX"),
+        ("fence.proxy.alias; // $0", "=r,r", "this is PTX"),
         ("membar.gl; mov $0, $1;", "=r,r", "this is PTX"),
     ],
 )

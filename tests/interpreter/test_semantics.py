@@ -44,6 +44,11 @@ def cubed(a: tl.constexpr):
     return a * b
 
 
+@jit
+def doubled(x, factor: tl.constexpr = 2):
+    return x * factor
+
+
 @tritium.must_use_result("use it")
 @jit
 def fresh(a):
@@ -112,6 +117,9 @@ EQUAL = {
     "isinstance": "tl.store(out, (1 if isinstance(C, int) else 2) + (10 if isinstance(i, tl.tensor) else 20))",
     "getattr": "tl.store(out, 1 if getattr(i, 'dtype') == tl.int32 and hasattr(i, 'to') else 2)",
     "constexpr arguments": "tl.store(out, cubed(C) + cubed(2))",
+    "run-time values where a constexpr is declared": "tl.store(out, doubled(i, i) + doubled(3, factor=tl.load(out)))",
+    "a scalar is indexed": "tl.store(out + (i % 2)[:, None] + (i % 2)[None, :], i[None])",
+    "no policy": "tl.store(out, tl.load(out, eviction_policy=False) + 1, cache_modifier=None)",
     "globals": "tl.store(out, CONSTANT + tl.zeros([2], tl.int32).numel)",
     "walrus": "tl.store(out, (t := i * 2) + t)",
     "assert": "assert C == 4, 'C'\ntl.store(out, 1)",
@@ -176,7 +184,6 @@ ERRORS = {
     "assert C == 5, 'C must be 5'": "C must be 5",
     "fresh(i)": "The result of fresh is not being used. use it",
     "v = endless(i)": "endless calls itself",
-    "v = cubed(i)": "parameter 'a' is declared constexpr",
     "return i": "a kernel cannot return a value",
     "v = C()": "is not callable",
     "v = (1, 2)[i]": "tuple index must be a compile-time integer",

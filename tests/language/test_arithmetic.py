@@ -304,7 +304,11 @@ def test_index_syntax():
         assert x[None].type.shape == (1, 4) and x[:].type.shape == (4,)
         assert x[:, None, None].type.shape == (4, 1, 1)
         assert x[tl.slice(None, None, None), None].type.shape == (4, 1)
-        for index in (0, slice(0, 2), (slice(None), slice(None)), "a"):
+        assert x[:, :].type.shape == (4,)
+        scalar = x.sum()
+        assert scalar[:].type.shape == () and scalar[None, :].type.shape == (1,)
+        assert scalar[:, None].type.shape == (1,)
+        for index in (0, slice(0, 2), "a"):
             with pytest.raises(ValueError, match="unsupported tensor index"):
                 x[index]
 

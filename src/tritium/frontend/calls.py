@@ -9,7 +9,7 @@ from typing import Any
 from tritium.errors import CompilationError
 from tritium.frontend.control import ControlFlow
 from tritium.frontend.python_calls import call_python
-from tritium.frontend.values import is_dynamic, wrap
+from tritium.frontend.values import wrap
 from tritium.language.base import base_value
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
@@ -68,7 +68,11 @@ class CodeGenerator(ControlFlow):
     def bind_arguments(
         function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Arguments by parameter name, defaults filled in. Raises `TypeError` as Python does."""
+        """Arguments by parameter name, defaults filled in. Raises `TypeError` as Python does.
+
+        What is known only at run time may be given where a parameter is declared constexpr, as
+        many programs do: it stays a run-time value.
+        """
         try:
             bound = function.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -80,13 +84,6 @@ class CodeGenerator(ControlFlow):
         for name, value in values.items():
             if not hasattr(value, "type"):
                 raise TypeError(f"{function.__name__}() parameter '{name}' cannot be {value!r}")
-        for param in function.params:
-            value = values[param.name]
-            if param.is_constexpr and is_dynamic(value):
-                raise TypeError(
-                    f"{function.__name__}() parameter '{param.name}' is declared constexpr; "
-                    f"got a value known only at run time ({value!r})"
-                )
         return values
 
     # The function itself

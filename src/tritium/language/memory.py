@@ -43,8 +43,9 @@ _STORE_CACHE = {
 
 
 def choose(what: str, value: Any, allowed: Mapping[str, V]) -> V:
-    """The meaning of a word. Raises `ValueError` naming those that are allowed."""
-    key = "" if value is None else value
+    """The meaning of a word; None, False and 0 are no word. Raises `ValueError` naming those that
+    are allowed."""
+    key = value or ""
     if key not in allowed:
         words = ", ".join(repr(k) for k in allowed)
         raise ValueError(f"{what} {value} not supported; allowed: {words}")

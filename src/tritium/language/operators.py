@@ -141,8 +141,10 @@ def _getitem(self: tensor, index: Any) -> tensor:
     for axis, entry in enumerate(entries):
         entry = unwrap(entry)
         if entry is None:
-            result = arithmetic.expand_dims(result, axis)
-        elif not _is_whole_axis(entry) or axis >= len(result.type.shape):
+            # As in the reference there may be more indices than axes: programs write `s[:, None]`
+            # for a scalar s.
+            result = arithmetic.expand_dims(result, min(axis, len(result.type.shape)))
+        elif not _is_whole_axis(entry):
             raise ValueError(
                 f"unsupported tensor index: {entry!r} at position {axis} of a tensor of shape "
                 f"{list(self.type.shape)}; only `None` (a new axis) and `:` are allowed"

@@ -13,7 +13,7 @@ from xdsl.ir import Block, Region
 
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
-from tritium.frontend.values import is_dynamic, wrap
+from tritium.frontend.values import wrap
 from tritium.ir.types import TensorType, Type, is_pointer, shape_of
 from tritium.language.aggregate import fork
 from tritium.language.base import as_tuple, base_value
@@ -219,8 +219,7 @@ def bind_arguments(
 ) -> inspect.BoundArguments:
     """Arguments by parameter, defaults filled in, as language values.
 
-    Raises `TypeError` as Python does for wrong arguments, and for a value known only at run time
-    where a parameter is declared constexpr.
+    Raises `TypeError` as Python does for wrong arguments.
     """
     try:
         bound = function.signature.bind(*args, **kwargs)
@@ -229,11 +228,6 @@ def bind_arguments(
     bound.apply_defaults()
     for param in function.params:
         value = wrap(bound.arguments[param.name])
-        if param.is_constexpr and is_dynamic(value):
-            raise TypeError(
-                f"{function.__name__}() parameter '{param.name}' is declared constexpr; "
-                f"got a value known only at run time ({value!r})"
-            )
         bound.arguments[param.name] = value if isinstance(value, base_value) else constexpr(value)
     return bound
 

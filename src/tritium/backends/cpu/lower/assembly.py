@@ -27,7 +27,7 @@ from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _PTX = re.compile(
     r"\.reg\b|@%?p\d|%(?:tid|ctaid|laneid|smid|globaltimer)\b"
-    r"|\b(?:griddepcontrol|membar|bar|cp|mma|wgmma|ld|st)\.\w"
+    r"|\b(?:griddepcontrol|membar|fence|bar|barrier|mbarrier|cp|mma|wgmma|ld|st|red|atom|elect)\.\w"
     r"|\.(?:[bfsu](?:8|16|32|64)|f16x2|bf16x2|bf16|pred)\b"
 )
 # LLVM takes x86 assembly to leave the flags as they are unless it is told; any arithmetic does not.

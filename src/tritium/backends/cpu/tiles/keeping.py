@@ -40,6 +40,7 @@ class _Keeping:
         self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
         self.stored: dict[Any, float] = {}
         """Where stores are done that have joined the loops of what comes before them."""
+        self._changes: dict[Any, list[tuple[float, float, Any]]] = {}
         self.filler: dict[SSAValue, Nest] = {}
         """The nests that fill the buffers of what something needs whole (a sort, a product)."""
 
@@ -198,12 +199,22 @@ class _Keeping:
                 # Atomics go element by element, also where addresses are equal.
                 if any(r.kind == "each" and r.op is not None and writes(r.op) for r in user.roots):
                     return True
-            for position, op in grouping.effects_of[block]:
-                if position < start or op in own or not changes_memory(op):
-                    continue
-                if self.stored.get(op, position) < user.position:
+            end = user.position
+            for position, done, op in self._changes_in(block):
+                if position >= start and done < end and op not in own:
                     return True
         return load.isVolatile
+
+    def _changes_in(self, block: Block) -> list[tuple[float, float, Any]]:
+        """The ops of a block that change memory: where each is in the text, where it is done."""
+        found = self._changes.get(block)
+        if found is None:
+            found = self._changes[block] = [
+                (position, self.stored.get(op, position), op)
+                for position, op in self.grouping.effects_of[block]
+                if changes_memory(op)
+            ]
+        return found
 
     def _keep(self, op: Any, home: Nest) -> None:
         value = op.results[0]

@@ -39,15 +39,18 @@ class _Names:
     def __init__(self) -> None:
         self.names: dict[SSAValue, str] = {}
         self.used: set[str] = set()
+        self.numbers: dict[str, int] = {}
+        """The last number that a hint was given."""
 
     def __call__(self, value: SSAValue) -> str:
         name = self.names.get(value)
         if name is None:
             hint = value.name_hint or str(len(self.names))
-            name, number = hint, 0
+            name, number = hint, self.numbers.get(hint, 0)
             while name in self.used:
                 number += 1
                 name = f"{hint}_{number}"
+            self.numbers[hint] = number
             self.used.add(name)
             self.names[value] = name
         return f"%{name}"
