@@ -401,7 +401,11 @@ def _use_buffer(
     here = Builder(at.before, op.location)
     if op.results and op.results[0] in views:
         load = op.results[0]
-        direct = any(not _reads_buffer(u.operation, views[load].type) for u in load.uses)
+        # Users in branches are copied as they are, with what they read.
+        direct = any(
+            u.operation.parent is not op.parent or not _reads_buffer(u.operation, views[load].type)
+            for u in load.uses
+        )
         if direct:
             values[load] = here.value(LocalLoadOp, views[load], None, result=load.type)
             values[load].name_hint = load.name_hint

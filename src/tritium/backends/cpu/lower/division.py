@@ -8,7 +8,8 @@ it. With r = 1 / d, rounded, the quotient is
 which rounds correctly: in double after two corrections (Markstein, "Computation of elementary
 functions on the IBM RISC System/6000", 1990: the last one starts from a q that is off by less than
 an ulp), in float after one (shown by trying the 10^8 quotients closest to where rounding changes;
-tests/cpu/test_division.py tries some). Only results that are subnormal may differ from those of a
+tests/cpu/test_division.py tries some). Only where the result is subnormal, or the dividend so small
+that the remainder is (below 2^-102 in float, 2^-969 in double), may it differ from that of a
 division, by one unit in the last place.
 """
 
