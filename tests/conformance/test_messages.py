@@ -322,7 +322,6 @@ def test_errors_in_called_functions_show_each_frame():
         ("v = «ANNOTATED", r"Cannot access global variable ANNOTATED"),
         ("«never(i, 8)", r"N is too large"),
         ("X: tl.constexpr = 1\n«X: tl.constexpr = 2", r"X is already defined. constexpr cannot be reassigned"),
-        ("X: tl.constexpr = i", r"X is declared constexpr"),
     ],
 )  # fmt: skip
 def test_messages_of_calls_and_globals(body, message):

@@ -15,6 +15,7 @@ import tritium.language as tl
 from tests.nvidia.support import in_order
 from tritium.backends.nvidia import libdevice, ptx
 from tritium.compiler import ASTSource
+from tritium.errors import CompilationError
 from tritium.ir.layouts.encodings import LinearEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.tensor_maps import box
@@ -311,3 +312,35 @@ def test_bytes_that_change_places_are_not_copied_ahead():
     assert "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8" in text
     copies = re.findall(r"cp\.async\.c[ag]\.shared.*", text)
     assert copies and all(", 16" in line for line in copies)
+
+
+@tritium.jit
+def assembly(o, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr):
+    i = tl.arange(0, 512)
+    y = tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", CONSTRAINTS, [tl.load(o + i)], dtype=tl.int32, is_pure=True, pack=PACK
+    )
+    tl.store(o + i, y)
+
+
+@pytest.mark.parametrize(
+    "constraints,pack,message",
+    [
+        ("=v,v", 1, "the constraint '=v' in '=v,v' is none of PTX: letters of registers are b"),
+        ("=r,n", 1, "the constraint 'n' in"),
+        ("=r,1", 1, "the constraint '1' in"),
+        ("=r,r,r", 1, "'=r,r,r' has 1 outputs and 2 inputs; the operands .* are 1 .* and 1 of arg"),
+        ("=r,r", 2, r"the operands \(pack=2\) are 2 registers of results and 2 of arguments"),
+        ("r", 1, "'r' has 0 outputs and 1 inputs"),
+    ],
+)
+def test_assembly_that_does_not_fit(constraints: str, pack: int, message: str):
+    """LLVM would end the process, or show its own IR."""
+    source = ASTSource(
+        assembly,
+        {"o": "*i32", "CONSTRAINTS": "constexpr", "PACK": "constexpr"},
+        {"CONSTRAINTS": constraints, "PACK": pack},
+    )
+    with pytest.raises(CompilationError, match=message) as caught:
+        tritium.compile(source, target=GPUTarget("cuda", 90, 32))
+    assert "test_language_lowering.py" in str(caught.value)

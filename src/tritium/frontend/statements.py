@@ -116,9 +116,9 @@ class Statements(Expressions):
                 raise self.error(
                     node, f"{name} is already defined. constexpr cannot be reassigned."
                 )
-            if is_dynamic(value):
-                raise self.error(node, f"{name} is declared constexpr; its value {value!r} is not")
-            value = declared(value)
+            # As in the reference, and as some programs have it, what is known only at run time may
+            # be declared so, and stays what it is.
+            value = assigned(value) if is_dynamic(value) else declared(value)
         else:
             value = assigned(value)
         self.bind(node.target, value)

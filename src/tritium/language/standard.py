@@ -16,6 +16,7 @@ from tritium.language import core
 from tritium.language import math as tl_math
 from tritium.language.constexpr import constexpr_function
 from tritium.language.core import constexpr
+from tritium.language.core import zeros_like as zeros_like
 from tritium.language.decorators import tensor_member
 from tritium.language.function import device_function
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.active import driver
+from tritium.cache import get_cache_manager as get_cache_manager
 from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
 from tritium.runtime.children import ChildError
 from tritium.runtime.compile_ahead import Ahead

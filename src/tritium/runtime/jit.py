@@ -29,6 +29,8 @@ from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.launching import Teacher
 from tritium.runtime.locks import ForkSafeLock
+from tritium.runtime.paths import find_paths_if as find_paths_if
+from tritium.runtime.paths import get_iterable_path as get_iterable_path
 from tritium.runtime.serialize import from_json
 from tritium.runtime.specialize import (
     attributes_of,

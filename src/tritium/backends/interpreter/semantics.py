@@ -220,13 +220,11 @@ class Semantics:
         return tl.tuple([wrap(v) for v in values])
 
     @staticmethod
-    def declared(name: str, value: Any) -> constexpr:
+    def declared(name: str, value: Any) -> Any:
         """`name: tl.constexpr = value` in the calling function."""
         if name in sys._getframe(1).f_locals:  # pyright: ignore[reportPrivateUsage]
             raise ValueError(f"{name} is already defined. constexpr cannot be reassigned.")
-        if is_dynamic(value):
-            raise ValueError(f"{name} is declared constexpr; its value {value!r} is not")
-        return declared(value)
+        return assigned(value) if is_dynamic(value) else declared(value)
 
     @staticmethod
     def assigned(value: Any) -> Any:

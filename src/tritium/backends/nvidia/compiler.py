@@ -29,6 +29,11 @@ def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
     return 1, 1, 32 if bits == 8 else 16
 
 
+def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
+    """What gives the smallest (M, N, K) of a product for the types of its operands."""
+    return _min_dot_size
+
+
 class CUDABackend(BaseBackend):
     """Compiles for NVIDIA GPUs of capability 8.0 and later; no GPU is needed for that."""
 

@@ -18,9 +18,8 @@ from tritium.backends.cpu.lower.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Special
-from tritium.errors import CompilationError
 from tritium.ir import types as ir
-from tritium.ir.locations import source_position
+from tritium.lowering.assembly import assembly_error, quoted
 from tritium.lowering.llvm import Function, Value, const
 from tritium.lowering.registry import lowers
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
@@ -96,7 +95,7 @@ class _Snippet:
         several = f"{{ {', '.join(self.results)} }}"
         self.returned = self.results[0] if len(self.results) == 1 else several
         flags = "" if op.pure else "sideeffect "
-        text = f'"{_quoted(op.asm_string)}", "{_quoted(self.constraints)}"'
+        text = f'"{quoted(op.asm_string)}", "{quoted(self.constraints)}"'
         self.callee = f"call {self.returned} asm {flags}{text}"
         self._check()
 
@@ -116,10 +115,11 @@ class _Snippet:
     def _check(self) -> None:
         """Raise `CompilationError` for assembly that this processor does not have."""
         if _PTX.search(self.op.asm_string):
-            raise self._error(
+            raise assembly_error(
+                self.op,
                 f"this is PTX, which a CPU cannot run: {self.op.asm_string!r}; give assembly of "
                 f"this processor ({platform.machine()}, in AT&T syntax), or use the language's own "
-                "functions"
+                "functions",
             )
         kinds = [value_type(v.type) for v in self.op.arguments]
         inputs = [k for kind in kinds for k, n in [_word(kind, self.pack)] for _ in range(n)]
@@ -130,12 +130,7 @@ class _Snippet:
             f"  %r = {self.callee}({arguments})\n  ret {self.returned} %r\n}}\n"
         )
         if message := _trial(trial):
-            raise self._error(f"not valid on this processor: {message}")
-
-    def _error(self, why: str) -> CompilationError:
-        found = source_position(self.op.location)
-        place = "" if found is None else ' at "{}":{}:{}'.format(*found)
-        return CompilationError(None, None, f"inline_asm_elementwise{place}: {why}")
+            raise assembly_error(self.op, f"not valid on this processor: {message}")
 
 
 @functools.cache
@@ -193,10 +188,3 @@ def _unpacked(f: Function, kind: str, words: Iterator[Value], pack: int) -> list
             number = f.cast("trunc", shifted, f"i{bits}")
             values.append(number if kind.startswith("i") else f.cast("bitcast", number, kind))
     return values
-
-
-def _quoted(text: str) -> str:
-    """Text between quotes in LLVM IR."""
-    return "".join(
-        ch if 32 <= ord(ch) < 127 and ch not in '"\\' else f"\\{ord(ch):02X}" for ch in text
-    )

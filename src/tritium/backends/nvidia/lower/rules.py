@@ -6,6 +6,7 @@ from types import ModuleType
 
 from tritium.backends.nvidia.lower import (
     access,
+    assembly,
     async_copy,
     atomic,
     bulk_copy,
@@ -29,8 +30,8 @@ from tritium.backends.nvidia.lower import (
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, bulk_copy, bulk_rows, calls, casts, control, debug, elementwise,
-    functions, gather, mma, reduce, regions, scan, shape, shared, tensor_maps, wgmma,
+    access, assembly, async_copy, atomic, bulk_copy, bulk_rows, calls, casts, control, debug,
+    elementwise, functions, gather, mma, reduce, regions, scan, shape, shared, tensor_maps, wgmma,
 )  # fmt: skip
 
 

@@ -1,0 +1,22 @@
+"""What lowering inline assembly to LLVM has in common on all backends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.errors import CompilationError
+from tritium.ir.locations import source_position
+
+
+def quoted(text: str) -> str:
+    """Text between quotes in LLVM IR."""
+    return "".join(
+        ch if 32 <= ord(ch) < 127 and ch not in '"\\' else f"\\{ord(ch):02X}" for ch in text
+    )
+
+
+def assembly_error(op: Any, why: str) -> CompilationError:
+    """What is wrong with an op's assembly, at the place in the user's program."""
+    found = source_position(op.location)
+    place = "" if found is None else ' at "{}":{}:{}'.format(*found)
+    return CompilationError(None, None, f"inline_asm_elementwise{place}: {why}")
