@@ -21,6 +21,7 @@ import llvmlite.binding as llvm
 
 from tritium import forking, knobs
 from tritium.backends.nvidia import libdevice
+from tritium.backends.nvidia.ptx_products import shift_factors
 from tritium.errors import PTXASError
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -84,7 +85,8 @@ def emit_ptx(
             packing = optimize and _PACKABLE.search(text) is not None
             _optimize(module, machine, 1 if optimize else 0, packing)
         ptx = machine.emit_assembly(module)
-    return re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
+    ptx = re.sub(r"^\.version .*$", f".version {version // 10}.{version % 10}", ptx, flags=re.M)
+    return shift_factors(ptx) if optimize else ptx
 
 
 @contextmanager
