@@ -1,0 +1,126 @@
+"""Run what `find` found, natively and interpreted, on the same numbers.
+
+    python -m tools.libraries.agree FOLDER FOUND.jsonl
+
+Prints a line for each launch that differs, and at the end how many launches were the same, how many
+the interpreter refused (accesses outside of the arguments, mostly) and how many did not compile.
+Programs that write where others do may differ with reason. Exits with 1 if any differed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import signal
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools.libraries import loading
+
+_SIZE = 1 << 17
+_TYPES = {
+    "fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "i1": "bool", "u8": "uint8",
+    "i8": "int8", "i32": "int32", "i64": "int64",
+}  # fmt: skip
+_TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-3}
+_SECONDS = 10
+
+
+def _values(fn: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    import triton.language as tl
+
+    rng, found = np.random.default_rng(0), dict[str, Any]()
+    for name in fn.arg_names:
+        kind, value = arguments[name]
+        if kind == "pointer":
+            dtype = getattr(torch, _TYPES[value])
+            real = dtype.is_floating_point
+            numbers = rng.standard_normal(_SIZE) if real else rng.integers(0, 5, _SIZE)
+            found[name] = torch.from_numpy(numbers).to(dtype)
+        else:
+            found[name] = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
+    return found
+
+
+def _differs(a: Any, b: Any) -> bool:
+    tolerance = _TOLERANCE.get(str(a.dtype).split(".")[1], 0.0)
+    x, y = a.double(), b.double()
+    near = (x - y).abs() <= tolerance * (0.1 + x.abs())
+    return not bool(((x == y) | near | (x.isnan() & y.isnan())).all())
+
+
+def _compare(fn: Any, arguments: dict[str, Any]) -> tuple[str, str]:
+    import torch
+
+    from tritium.runtime.interpreted import InterpretedFunction
+
+    wanted, found = _values(fn, arguments), _values(fn, arguments)
+    try:
+        signal.alarm(_SECONDS)
+        InterpretedFunction(fn.fn)[2, 2](**wanted)
+    except Exception as error:
+        return "refused", str(error)[-200:]
+    finally:
+        signal.alarm(0)
+    try:
+        signal.alarm(_SECONDS)
+        fn[2, 2](**found)
+    except Exception as error:
+        return "did not compile or run", str(error)[-300:]
+    finally:
+        signal.alarm(0)
+    tensors = [name for name, value in wanted.items() if isinstance(value, torch.Tensor)]
+    wrong = [name for name in tensors if _differs(wanted[name], found[name])]
+    return ("different", ", ".join(wrong)) if wrong else ("same", "")
+
+
+def _too_late(*_: Any) -> None:
+    raise TimeoutError(f"it takes longer than {_SECONDS} s")
+
+
+def _module(name: str, lines: list[dict[str, Any]], results: str) -> None:
+    known = {kernel.name: kernel.fn for kernel in loading.kernels(name)}
+    with open(results, "a") as out:
+        for line in lines:
+            for number, arguments in enumerate(line["arguments"]):
+                outcome, why = _compare(known[line["kernel"]], arguments)
+                row = [f"{name}.{line['kernel']} ({number})", outcome, why]
+                print(json.dumps(row), file=out, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("found", type=Path)
+    options = parser.parse_args()
+    from tritium.compat import alias
+
+    alias.install()
+    loading.install(options.folder.resolve())
+    signal.signal(signal.SIGALRM, _too_late)
+    by_module = collections.defaultdict[str, list[dict[str, Any]]](list)
+    for line in map(json.loads, options.found.read_text().splitlines()):
+        by_module[line["module"]].append(line)
+    counts = collections.Counter[str]()
+    with tempfile.NamedTemporaryFile("r") as results:
+        for name, lines in by_module.items():
+            if status := loading.in_child(partial(_module, name, lines, results.name)):
+                counts["crashed"] += 1
+                print(f"crashed: {name}: exit status {status}")
+        for kernel, outcome, why in map(json.loads, results):
+            counts[outcome] += 1
+            if outcome != "same":
+                print(f"{outcome}: {kernel}: {why}")
+    print(dict(counts))
+    sys.exit(1 if counts["different"] or counts["crashed"] else 0)
+
+
+if __name__ == "__main__":
+    main()
