@@ -8,6 +8,7 @@ error. The arguments are `out` (int32), `x` (float32 0, 1, 2, ...), the number i
 # ruff: noqa: E501
 
 import ast
+import linecache
 import re
 import warnings
 
@@ -18,6 +19,7 @@ import tritium
 import tritium.language as tl
 from tests.conformance.support import WAYS, build
 from tritium.errors import CompilationError, InterpreterError
+from tritium.runtime.interpreted import InterpretedFunction
 
 HELPERS = """
 import collections
@@ -274,3 +276,20 @@ def test_a_change_of_the_source_is_seen():
     function._unsafe_update_src("def unused(out):\n    tl.store(out, 2)\n")
     function[(1,)](out)
     assert out[0] == 2
+
+
+def test_an_error_in_a_function_of_no_module():
+    """As `exec` makes it in a namespace without `__name__`."""
+    source = "def half(x):\n    return x.no_such_attribute\n"
+    namespace = {}
+    file = "<a function of no module>"
+    linecache.cache[file] = len(source), None, source.splitlines(True), file
+    exec(compile(source, file, "exec"), namespace)
+    assert namespace["half"].__module__ is None
+    half = tritium.jit(namespace["half"])
+
+    def kernel(out):
+        tl.store(out, half(tl.load(out)))
+
+    with pytest.raises(InterpreterError, match="no_such_attribute"):
+        InterpretedFunction(kernel)[(1,)](np.zeros(1, np.int32))

@@ -79,7 +79,7 @@ class _StandInLoader(importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         module = ModuleType(spec.name)
         module.__path__ = []
-        module.__getattr__ = _missing  # type: ignore[method-assign]
+        vars(module)["__getattr__"] = _missing
         return module
 
     def exec_module(self, module: ModuleType) -> None:
@@ -119,7 +119,7 @@ class _PackageLoader(importlib.abc.Loader):
             except ImportError:
                 return StandIn
 
-        module.__getattr__ = look_up  # type: ignore[method-assign]
+        vars(module)["__getattr__"] = look_up
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -41,7 +41,7 @@ def _innermost(
 ) -> tuple[Rewritten, int, int] | None:
     """The last place in one of the user's functions that a traceback passes: the function, the line
     of the file, the column of the function's dedented source."""
-    users = [r for r in functions if not r.function.__module__.startswith(_LANGUAGE)]
+    users = [r for r in functions if not (r.function.__module__ or "").startswith(_LANGUAGE)]
     owners = {code: r for r in users for code in _codes(r.fn.__code__)}
     found = None
     while traceback is not None:

@@ -23,15 +23,15 @@ from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget
 
 
-def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
-    """The smallest (M, N, K): K fills one instruction, M and N are padded."""
-    bits = getattr(lhs, "primitive_bitwidth", 16)
-    return 1, 1, 32 if bits == 8 else 16
-
-
 def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
-    """What gives the smallest (M, N, K) of a product for the types of its operands."""
-    return _min_dot_size
+    """What gives the smallest (M, N, K) of a product for the types of its operands: K fills one
+    instruction, M and N are padded."""
+
+    def smallest(lhs: Any, rhs: Any) -> tuple[int, int, int]:
+        bits = getattr(lhs, "primitive_bitwidth", 16)
+        return 1, 1, 32 if bits == 8 else 16
+
+    return smallest
 
 
 class CUDABackend(BaseBackend):
@@ -65,7 +65,7 @@ class CUDABackend(BaseBackend):
         return TargetFeatures(
             name="cuda",
             target=self.target,
-            min_dot_size=_min_dot_size,
+            min_dot_size=min_dot_size(self.target),
             supported_fp8_dtypes=options.supported_fp8_dtypes,
             deprecated_fp8_dot_operand_dtypes=options.deprecated_fp8_dot_operand_dtypes,
             allowed_dot_input_precisions=options.allowed_dot_input_precisions,

@@ -16,13 +16,18 @@ leaves nothing to turn round:
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import NamedTuple
 
 _FUNCTION = re.compile(r"^(?=(?:\.(?:visible|weak|extern)\s+)*\.(?:entry|func)\b)", re.M)
 _PRODUCT = re.compile(
     r"^\tmul\.lo\.[su](?P<bits>32|64) \t(?P<to>%rd?\d+), (?P<a>%rd?\d+), (?P<b>%rd?\d+);$", re.M
 )
+_SHIFT = re.compile(
+    r"^\tshl\.b(?P<bits>32|64) \t(?P<to>%rd?\d+), (?P<of>%rd?\d+), (?P<k>\d+);$", re.M
+)
+_REGISTER = re.compile(r"%rd?\d+")
+_WRITTEN = re.compile(r"^\s*(?:@\S+\s+)?[a-z][\w.:]*\s+(\{[^}]*|%rd?\d+)", re.M)
 
 
 class _Shifted(NamedTuple):
@@ -31,10 +36,6 @@ class _Shifted(NamedTuple):
     product: re.Match[str]
     shift: re.Match[str]
 
-    @property
-    def factors(self) -> tuple[str, str]:
-        return self.product["a"], self.product["b"]
-
 
 def shift_factors(ptx: str) -> str:
     """The PTX with factors shifted that are shared by products with different shifts."""
@@ -42,11 +43,11 @@ def shift_factors(ptx: str) -> str:
 
 
 def _in_function(text: str) -> str:
+    found = _shifted_products(text)
     amounts: defaultdict[str, set[str]] = defaultdict(set)
-    found = [s for p in _PRODUCT.finditer(text) if (s := _shifted(text, p)) is not None]
-    for one in found:
-        for factor in one.factors:
-            amounts[factor].add(one.shift["k"])
+    for product, shift in found:
+        amounts[product["a"]].add(shift["k"])
+        amounts[product["b"]].add(shift["k"])
     edits: list[tuple[int, int, str]] = []
     for product, shift in found:
         a, b = product["a"], product["b"]
@@ -60,19 +61,23 @@ def _in_function(text: str) -> str:
             f"\tmul.lo.s{bits} \t{shift['to']}, {a}, {middle};"
         )
         edits += [(*product.span(), lines), (*shift.span(), "")]
-    for start, end, lines in sorted(edits, reverse=True):
-        text = text[:start] + lines + text[end:]
-    return text
+    parts, at = list[str](), 0
+    for start, end, lines in sorted(edits):
+        parts += text[at:start], lines
+        at = end
+    return "".join([*parts, text[at:]])
 
 
-def _shifted(text: str, product: re.Match[str]) -> _Shifted | None:
-    """The product with its shift, if nothing else uses it and nothing else writes the result."""
-    to, bits = re.escape(product["to"]), product["bits"]
-    if len(re.findall(rf"{to}\b", text)) != 2:
-        return None
-    shift = re.compile(rf"^\tshl\.b{bits} \t(?P<to>%rd?\d+), {to}, (?P<k>\d+);$", re.M).search(text)
-    if shift is None:
-        return None
-    result = re.escape(shift["to"])
-    writes = re.findall(rf"^\s*(?:@\S+\s+)?[a-z][\w.:]*\s+(?:\{{[^}}]*)?{result}\b", text, re.M)
-    return _Shifted(product, shift) if len(writes) == 1 else None
+def _shifted_products(text: str) -> list[_Shifted]:
+    """Products of which nothing but a shift is used, whose result nothing else writes."""
+    shifts = {shift["of"]: shift for shift in _SHIFT.finditer(text)}
+    products = [p for p in _PRODUCT.finditer(text) if p["to"] in shifts]
+    if len(products) < 2:
+        return []
+    named = Counter(_REGISTER.findall(text))
+    written = Counter(r for to in _WRITTEN.findall(text) for r in _REGISTER.findall(to))
+    pairs = [_Shifted(p, shifts[p["to"]]) for p in products if named[p["to"]] == 2]
+    return [
+        pair for pair in pairs
+        if written[pair.shift["to"]] == 1 and pair.product["bits"] == pair.shift["bits"]
+    ]  # fmt: skip
