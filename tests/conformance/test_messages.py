@@ -218,7 +218,6 @@ def test_message_of_the_interpreter(body):
 
 
 UNSUPPORTED = {
-    "v = «1 < i < 3": "simultaneous multiple comparison is not supported",
     "for k in range(3):\n    «break": "Break",
     "for k in range(3):\n    «continue": "Continue",
     "«def inner():\n    pass": "nested function definition is not supported",

@@ -149,7 +149,7 @@ ERRORS = {
     "for k in range(i):\n    t = k\ntl.store(out, t)": "t is not defined here",
     "if i > 9:\n    t = 1\ntl.store(out, t)": "t is not defined here",
     "while True:\n    pass": "this condition is always true",
-    "if 0 < i < 3:\n    pass": "simultaneous multiple comparison is not supported",
+    "if 0 < i < 'a':\n    pass": "< of a tensor and 'a': tensors and numbers are needed",
     "v = i ** 2": "tensors have no \\*\\*; multiply, or use `libdevice.pow`",
     "v = 2 ** x": "tensors have no \\*\\*",
     "v = x @ x": "tensors have no @; use `tl.dot`",

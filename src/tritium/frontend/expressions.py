@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from xdsl.ir import Block, Region
@@ -26,6 +26,7 @@ from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.function import JITCallable
+from tritium.language.operators import both_hold
 from tritium.ops.scf import IfOp, YieldOp
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -140,28 +141,35 @@ class Expressions(Visitor):
         return wrap(_UNARY[type(node.op)](unwrap(value)))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        if len(node.ops) != 1:
-            raise self.unsupported(
-                node,
-                "simultaneous multiple comparison is not supported; write `(a < b) & (b < c)`",
-            )
-        left, right = self.visit(node.left), self.visit(node.comparators[0])
-        op = node.ops[0]
-        if isinstance(op, (ast.Is, ast.IsNot)):
-            return constexpr(identical(left, right) is isinstance(op, ast.Is))
-        if isinstance(op, (ast.In, ast.NotIn)):
-            return constexpr(contains(right, left) is isinstance(op, ast.In))
-        return wrap(_COMPARE[type(op)](left, right))
+        values = self._comparisons(node)
+        return next(values) if len(node.ops) == 1 else self._combined(values, True, both_hold)
+
+    def _comparisons(self, node: ast.Compare) -> Iterator[Any]:
+        """The comparisons of a chain, each made when asked for; `a < b < c` visits `b` once."""
+        left = self.visit(node.left)
+        for op, operand in zip(node.ops, node.comparators, strict=True):
+            right = self.visit(operand)
+            if isinstance(op, (ast.Is, ast.IsNot)):
+                yield constexpr(identical(left, right) is isinstance(op, ast.Is))
+            elif isinstance(op, (ast.In, ast.NotIn)):
+                yield constexpr(contains(right, left) is isinstance(op, ast.In))
+            else:
+                yield wrap(_COMPARE[type(op)](left, right))
+            left = right
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         is_and = isinstance(node.op, ast.And)
-        combine = tl.logical_and if is_and else tl.logical_or
+        values = (self.visit(operand) for operand in node.values)
+        return self._combined(values, is_and, tl.logical_and if is_and else tl.logical_or)
+
+    @staticmethod
+    def _combined(values: Iterator[Any], is_and: bool, combine: Callable[[Any, Any], Any]) -> Any:
+        """`and` or `or` of values, each made when it is asked for: as in Python, none is made
+        after one that is known at compile time to decide."""
         last: Any = None
         dynamic: Any = None
-        for operand in node.values:
-            value = self.visit(operand)
+        for value in values:
             if not is_dynamic(value):
-                # Python's short circuit, on what is known at compile time.
                 if bool(unwrap(value)) != is_and:
                     return wrap(value)
                 last = value

@@ -124,6 +124,12 @@ def logical_and(self: Any, other: Any) -> tensor:
     return arithmetic.logical_and(a, b)
 
 
+@builtin
+def both_hold(left: Any, right: Any) -> tensor:
+    """`left and right` of the two comparisons of `a < b < c`, elementwise for blocks."""
+    return arithmetic.logical_and(casts.to_tensor(left), casts.to_tensor(right))
+
+
 @tensor_member
 @builtin
 def logical_or(self: Any, other: Any) -> tensor:

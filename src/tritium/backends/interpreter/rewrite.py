@@ -221,15 +221,21 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        name = "both" if isinstance(node.op, ast.And) else "either"
-        stop = "is_false" if isinstance(node.op, ast.And) else "is_true"
-        result: ast.expr = self.visit(node.values[0])
-        for value in node.values[1:]:
+        name, stop = ("both", "is_false") if isinstance(node.op, ast.And) else ("either", "is_true")
+        return self._combined([self.visit(value) for value in node.values], name, stop, node)
+
+    def _combined(
+        self, values: Sequence[ast.expr], name: str, stop: str, at: ast.AST
+    ) -> ast.expr:
+        """Rewritten expressions combined by `_tritium.name`; none is evaluated after one for
+        which `_tritium.stop` is true."""
+        result = values[0]
+        for value in values[1:]:
             kept = self._fresh("v")
-            store = _located(ast.NamedExpr(ast.Name(kept, ast.Store()), result), node)
-            decided = self._k(stop, store, at=node)
-            more = self._k(name, ast.Name(kept, ast.Load()), self.visit(value), at=node)
-            result = _located(ast.IfExp(decided, ast.Name(kept, ast.Load()), more), node)
+            store = _located(ast.NamedExpr(ast.Name(kept, ast.Store()), result), at)
+            decided = self._k(stop, store, at=at)
+            more = self._k(name, ast.Name(kept, ast.Load()), value, at=at)
+            result = _located(ast.IfExp(decided, ast.Name(kept, ast.Load()), more), at)
         return result
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
@@ -237,14 +243,22 @@ class _Rewriter(ast.NodeTransformer):
         return self._k("negated", node.operand, at=node) if isinstance(node.op, ast.Not) else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        if len(node.ops) != 1:
-            return self._refusal(
-                node, "simultaneous multiple comparison is not supported; "
-                "write `(a < b) & (b < c)`",
-            )  # fmt: skip
+        """A chain becomes `and` of its comparisons, whose inner operands are kept in variables."""
         self.generic_visit(node)
-        name = _COMPARISONS.get(type(node.ops[0]).__name__)
-        return node if name is None else self._k(name, node.left, node.comparators[0], at=node)
+        left, values = node.left, list[ast.expr]()
+        for op, operand in zip(node.ops, node.comparators, strict=True):
+            right = operand
+            if operand is not node.comparators[-1]:
+                kept = self._fresh("v")
+                right = _located(ast.NamedExpr(ast.Name(kept, ast.Store()), operand), operand)
+            name = _COMPARISONS.get(type(op).__name__)
+            if name is None:
+                values.append(_located(ast.Compare(left, [op], [right]), node))
+            else:
+                values.append(self._k(name, left, right, at=node))
+            if isinstance(right, ast.NamedExpr):
+                left = _located(ast.Name(right.target.id, ast.Load()), operand)
+        return self._combined(values, "chained", "is_false", node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         flag = self._fresh("c")

@@ -36,6 +36,7 @@ from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.function import JITCallable
+from tritium.language.operators import both_hold
 
 
 class Truth:
@@ -317,6 +318,11 @@ class Semantics:
     def both(left: Any, right: Any) -> Any:
         """`left and right`, where `left` does not decide it at compile time."""
         return _combined(tl.logical_and, left, right, decides=False)
+
+    @staticmethod
+    def chained(left: Any, right: Any) -> Any:
+        """`left and right` of two comparisons of a chain, where `left` does not decide it."""
+        return _combined(both_hold, left, right, decides=False)
 
     @staticmethod
     def either(left: Any, right: Any) -> Any:
