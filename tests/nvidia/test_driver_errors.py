@@ -28,14 +28,15 @@ NAMES = {
     1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY",
     209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
     222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 700: "CUDA_ERROR_ILLEGAL_ADDRESS",
-    710: "CUDA_ERROR_ASSERT",
+    201: "CUDA_ERROR_INVALID_CONTEXT", 710: "CUDA_ERROR_ASSERT",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
     [(1, "65535 x 65535 programs"), (209, "another architecture"), (222, "update the driver"),
-     (700, "cannot use the device any more"), (710, "assertion in a kernel failed")],
+     (201, "make the kernel's device current"), (700, "cannot use the device any more"),
+     (710, "assertion in a kernel failed")],
 )  # fmt: skip
 def test_an_error_says_what_to_do(driver: Any, status: int, words: str):
     with pytest.raises(RuntimeError) as caught:

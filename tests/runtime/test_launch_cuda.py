@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -43,12 +44,17 @@ class FakeCuda(StubDriver):
         self.allocated: list[tuple[int, int]] = []
         self.alive: list[bool] = []
         self.sizes: list[int] = []
+        self.contexts = threading.local()
+        """Of each thread: `status`, what calls return until `enter` is called, and `entered`."""
+        self.enters = True
         self._launch, self._encode = LAUNCH(self._record), ENCODE(self._map)
 
     def native_device(self) -> Callable[[], int]:
         return self.get_current_device
 
     def _record(self, config: int, function: int, parameters: Any, extra: Any) -> int:
+        if status := getattr(self.contexts, "status", 0):
+            return status
         fields = ("x", "y", "z", "block_x", "block_y", "block_z", "shared", "attribute_count")
         values = {name: CONFIG.read(config, name) for name in fields}
         values["stream"] = CONFIG.read(config, "stream")
@@ -70,6 +76,8 @@ class FakeCuda(StubDriver):
         self, out: int, kind: int, rank: int, address: int, sizes: Any, strides: Any, box: Any,
         ones: Any, interleave: int, swizzle: int, promotion: int, fill: int,
     ) -> int:  # fmt: skip
+        if status := getattr(self.contexts, "status", 0):
+            return status
         ctypes.memset(out, 0x40 + len(self.encoded), 128)
         assert out % 64 == 0 and list(ones[:rank]) == [1] * rank
         listed = tuple(tuple(v[:n]) for v, n in ((sizes, rank), (strides, rank - 1), (box, rank)))
@@ -84,6 +92,12 @@ class FakeCuda(StubDriver):
         if programs == 13:
             raise RuntimeError("no allocator")
         return memory, 1 << 40
+
+    def _enter(self) -> bool:
+        self.contexts.entered = getattr(self.contexts, "entered", 0) + 1
+        if self.enters:
+            self.contexts.status = 0
+        return self.enters
 
     def _failed(self, status: int) -> None:
         raise RuntimeError(f"status {status}")
@@ -109,7 +123,7 @@ class FakeCuda(StubDriver):
             ctypes.cast(self._launch, ctypes.c_void_p).value or 0,
             ctypes.cast(self._encode, ctypes.c_void_p).value or 0,
             lambda device: self.stream + device, self.device, self._failed,
-            self._allocate,
+            self._enter, self._allocate,
         )  # fmt: skip
 
         class Launcher:
@@ -253,3 +267,71 @@ def test_descriptors(fake: FakeCuda) -> None:
     for _ in range(3):
         described[(1,)](tensor, 3)
     assert len(fake.launches) == before + 4, "padding with NaN is done in Python"
+
+
+def _in_a_thread(work: Callable[[], None]) -> list[BaseException]:
+    """What `work` raised in a thread of its own."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return raised
+
+
+@pytest.mark.parametrize("status", [201, 400])
+def test_a_thread_without_the_kernels_context(fake: FakeCuda, status: int) -> None:
+    """The native launch makes the context current and launches; the next one does not ask."""
+    x = np.zeros(64, np.float32)
+    for _ in range(3):
+        plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    native, careful = len(fake.recorded), len(fake.launches)
+    assert native and not hasattr(fake.contexts, "entered")
+
+    def work() -> None:
+        fake.contexts.status = status
+        for _ in range(3):
+            plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+        assert fake.contexts.entered == 1
+
+    assert not _in_a_thread(work)
+    assert len(fake.recorded) == native + 3 and len(fake.launches) == careful
+
+
+def test_a_thread_whose_context_cannot_be_had(fake: FakeCuda) -> None:
+    x = np.zeros(64, np.float32)
+    for _ in range(3):
+        plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+    fake.enters = False
+
+    def work(status: int, asked: int) -> None:
+        fake.contexts.status = status
+        with pytest.raises(RuntimeError, match=f"status {status}"):
+            plain[(1,)](x, 5, 2**40, 1.5, True, 1)
+        assert getattr(fake.contexts, "entered", 0) == asked
+
+    assert not _in_a_thread(lambda: work(201, 1))
+    assert not _in_a_thread(lambda: work(700, 0)), "other errors have nothing to do with contexts"
+
+
+def test_tensor_maps_in_a_thread_without_a_context(fake: FakeCuda) -> None:
+    room = np.zeros(2 * 128 * 256 + 16, np.uint8)
+    x = room[-room.ctypes.data % 16 :][: 2 * 128 * 256].view(np.float16).reshape(128, 256)
+    tensor = TensorDescriptor.from_tensor(x, [16, 64])
+    for _ in range(3):
+        described[(1,)](tensor, 3)
+    before = len(fake.encoded)
+
+    def work() -> None:
+        fake.contexts.status = 201
+        described[(1,)](tensor, 3)
+        assert fake.contexts.entered == 1
+
+    assert not _in_a_thread(work)
+    assert len(fake.encoded) == before + 1

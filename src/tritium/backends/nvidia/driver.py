@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium.backends.base import DriverBase
+from tritium.backends.nvidia.contexts import cuda_torch, ensure_context, enter_device
 from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
 from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
@@ -71,20 +72,6 @@ class CudaUtils:
         return int(module), int(function), registers, spilled // 4, threads
 
 
-def ensure_context(device: int) -> None:
-    """Make the device's primary context (the one that torch uses) current, if none is."""
-    driver = library()
-    if int(check(driver.cuCtxGetCurrent())) == 0:
-        context = check(driver.cuDevicePrimaryCtxRetain(check(driver.cuDeviceGet(device))))
-        check(driver.cuCtxSetCurrent(context))
-
-
-def _torch() -> Any:
-    """torch, if the program uses its GPU support."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and torch.cuda.is_available() else None
-
-
 class CudaDriver(DriverBase):
     """Launches kernels on NVIDIA GPUs."""
 
@@ -109,7 +96,7 @@ class CudaDriver(DriverBase):
         """The number of the current device."""
         if self._torch_device is not None:
             return self._torch_device()
-        torch = _torch()
+        torch = cuda_torch()
         if torch is not None:
             self._torch_device = torch.cuda.current_device
             return torch.cuda.current_device()
@@ -120,24 +107,22 @@ class CudaDriver(DriverBase):
 
     def native_device(self) -> Callable[[], int]:
         """What native launches ask for the current device."""
-        torch = _torch()
+        torch = cuda_torch()
         return self.get_current_device if torch is None else torch._C._cuda_getDevice
 
     def set_current_device(self, device: int) -> None:
         """Work on another device from now on."""
-        torch = _torch()
+        torch = cuda_torch()
         if torch is not None:
             torch.cuda.set_device(device)
             return
-        driver = library()
-        context = check(driver.cuDevicePrimaryCtxRetain(check(driver.cuDeviceGet(device))))
-        check(driver.cuCtxSetCurrent(context))
+        enter_device(device)
 
     def get_current_stream(self, device: int | None = None) -> int:
         """The stream that launches go to: torch's current one, else the default stream 0."""
         raw = self._raw_stream
         if raw is None:
-            torch = _torch()
+            torch = cuda_torch()
             if torch is None:
                 return 0
 
@@ -187,7 +172,7 @@ class CudaDriver(DriverBase):
 
     @staticmethod
     def _torch_cuda(what: str) -> Any:
-        torch = _torch()
+        torch = cuda_torch()
         if torch is None:
             raise RuntimeError(f"{what} on a GPU needs torch with CUDA; `import torch` first")
         return torch

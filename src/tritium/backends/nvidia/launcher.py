@@ -17,6 +17,7 @@ import numpy as np
 
 from tritium.backends.allocation import allocate
 from tritium.backends.nvidia import tensormap
+from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
 from tritium.lowering.launching import End, Link
@@ -176,6 +177,7 @@ class CudaLauncher:
         self._driver = library()
         self._name, self._metadata = metadata.name, metadata
         self._function = self._driver.CUfunction(function)
+        self._context = KernelContext()
         signature = getattr(src, "signature", {})
         if not hasattr(src, "fn"):  # a file of IR: the types of the kernel's own parameters
             signature = {f"arg{i}": t for i, t in enumerate(_arguments(metadata))}
@@ -213,7 +215,7 @@ class CudaLauncher:
                 attributes[int(names.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)] = dims
             params = [param for param in self._params if param is not None]
             handle = int(self._function)
-            calls = driver_calls()._replace(allocate=self._allocate)
+            calls = driver_calls(self._context.enter)._replace(allocate=self._allocate)
             self._end = make_end(link, calls, handle, params, metadata, attributes)
             self._asked = True
         return self._end
@@ -297,6 +299,7 @@ class CudaLauncher:
             raise TypeError(
                 f"kernel '{self._name}' takes {len(self._params)} arguments; got {len(args)}"
             )
+        self._context.enter()  # first: addresses and tensor maps are asked of the driver as well
         slot = self._slots.pop() if self._slots else self._new_slot()
         values = slot.values
         for position, offset, pack, name in self._packers:

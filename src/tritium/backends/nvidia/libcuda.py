@@ -63,6 +63,8 @@ _HINTS = {
     "NO_BINARY_FOR_GPU": "the kernel was compiled for another architecture than this GPU's",
     "JIT_COMPILER_NOT_FOUND": "without ptxas the driver must assemble kernels, and its assembler "
     "is missing; pip install 'tritium[cuda]' brings ptxas",
+    "INVALID_CONTEXT": "this thread works on another device than the kernel's, or on none: make "
+    "the kernel's device current (torch.cuda.device) before the launch",
     "INVALID_VALUE": "a launch may have 2147483647 x 65535 x 65535 programs",
     "ILLEGAL_ADDRESS": _LOST, "MISALIGNED_ADDRESS": _LOST, "ILLEGAL_INSTRUCTION": _LOST,
     "LAUNCH_FAILED": _LOST, "HARDWARE_STACK_ERROR": _LOST, "INVALID_ADDRESS_SPACE": _LOST,

@@ -29,12 +29,14 @@ STATE = Record(
     ("attributes", "ptr"), ("attribute_count", "i32"), ("blocks", "i32"),
     ("parameter_count", "i64"),
     ("parameters", "ptr"), ("map_count", "i64"), ("maps", "ptr"), ("allocate", "ptr"),
+    ("enter", "ptr"),
 )  # fmt: skip
 """`stream`: a Python function from `device` to the current stream, or null for the default stream;
 `failed`: one that raises for a status; `parameters`: for each of the kernel's parameters its slot
 (i64), or -1 - m for the tensor map m; `blocks`: of a program; `allocate`: null, or a Python
 function from the number of programs and the stream to the scratch memory that the kernel needs, an
-int that is its address: the kernel's last parameter, which has no entry."""
+int that is its address: the kernel's last parameter, which has no entry; `enter`: a Python function
+that makes the kernel's context current in this thread, and returns whether it has done so."""
 
 MAP = Record(
     ("base", "i64"), ("rank", "i32"), ("type", "i32"), ("size", "i64"), ("swizzle", "i32"),
@@ -57,9 +59,11 @@ ATTRIBUTE = Record(("id", "i32"), ("align 8", "align 8"), ("value", "i32"), ("va
 API = (
     "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsVoidPtr", "PyLong_FromLong",
     "PyLong_FromVoidPtr",
-    "PyObject_CallFunctionObjArgs", "PyErr_Occurred", "Py_DecRef",
+    "PyObject_CallFunctionObjArgs", "PyObject_IsTrue", "PyErr_Clear", "PyErr_Occurred", "Py_DecRef",
 )  # fmt: skip
 YES, NO = const("i1", 1), const("i1", 0)
+INVALID_CONTEXT, INVALID_HANDLE = 201, 400
+"""Statuses of a call in a thread that has no current context, or another than the kernel's."""
 
 
 class _EndWriter:
@@ -70,7 +74,10 @@ class _EndWriter:
 
     def write(self) -> None:
         self._fail()
+        self._entered()
         self._encode()
+        self._launch()
+        self._launch_again()
         self._end()
 
     def _fail(self) -> None:
@@ -85,6 +92,46 @@ class _EndWriter:
         with f.when(f.icmp("ne", answer, NULL)):
             f.call("void", "Py_DecRef", answer)
         f.ret(NO)
+
+    def _entered(self) -> None:
+        """i1 entered(state, status): after a status that may mean that the kernel's context is not
+        current in this thread, make it current; whether that has changed the thread's context."""
+        arguments = [("ptr", "state"), ("i32", "status")]
+        f = Code(self.module, "entered", arguments, "i1", cold=True)
+        state, status = f.arguments
+        missing = f.icmp("eq", status, i32(INVALID_CONTEXT))
+        other = f.icmp("eq", status, i32(INVALID_HANDLE))
+        with f.when(f.icmp("eq", f.op("or", missing, other), NO)):
+            f.ret(NO)
+        answer = call_object(f, f.read(state, STATE, "enter"))
+        with f.when(is_null(f, answer)):  # the status is what is reported
+            f.call("void", "PyErr_Clear")
+            f.ret(NO)
+        changed = f.call("i32", "PyObject_IsTrue", answer)
+        f.call("void", "Py_DecRef", answer)
+        f.ret(f.icmp("eq", changed, i32(1)))
+
+    def _launch(self) -> None:
+        """i32 launch(state, config, parameters): `cuLaunchKernelEx` without the GIL; the status."""
+        arguments = [("ptr", "state"), ("ptr", "config"), ("ptr", "parameters")]
+        f = Code(self.module, "launch", arguments, "i32")
+        state, config, parameters = f.arguments
+        # The driver waits where its queue is full, maybe for host functions that are Python's.
+        thread = f.call("ptr", "PyEval_SaveThread")
+        launch, function = f.read(state, STATE, "launch"), f.read(state, STATE, "function")
+        status = f.invoke("i32", launch, config, function, parameters, NULL)
+        f.call("void", "PyEval_RestoreThread", thread)
+        f.ret(status)
+
+    def _launch_again(self) -> None:
+        """i32 launch_again(state, status, config, parameters): the same after a failure, once the
+        kernel's context is current; the status, which is the given one where it was."""
+        arguments = [("ptr", "state"), ("i32", "status"), ("ptr", "config"), ("ptr", "parameters")]
+        f = Code(self.module, "launch_again", arguments, "i32", cold=True)
+        state, status, config, parameters = f.arguments
+        with f.when(f.call("i1", "entered", state, status)):
+            f.ret(f.call("i32", "launch", state, config, parameters))
+        f.ret(status)
 
     def _encode(self) -> None:
         """i32 encode(state, map, slots, out): encode a tensor map at `out`; the status."""
@@ -136,14 +183,14 @@ class _EndWriter:
         stream = self._stream(f, state)
         f.write(config, CONFIG, "stream", stream)
         memory = self._scratch(f, state, total, stream, parameters)
-        # The driver waits where its queue is full, maybe for host functions that are Python's.
-        thread = f.call("ptr", "PyEval_SaveThread")
-        launch, function = f.read(state, STATE, "launch"), f.read(state, STATE, "function")
-        status = f.invoke("i32", launch, config, function, parameters, NULL)
-        f.call("void", "PyEval_RestoreThread", thread)
+        result = f.variable("i32", f.call("i32", "launch", state, config, parameters))
+        failed = f.get("i32", result)
+        with f.when(f.icmp("ne", failed, i32(0))):
+            f.put(result, f.call("i32", "launch_again", state, failed, config, parameters))
         held = f.get("ptr", memory)
         with f.when(f.icmp("ne", held, NULL)):
             f.call("void", "Py_DecRef", held)
+        status = f.get("i32", result)
         with f.when(f.icmp("ne", status, i32(0))):
             f.ret(f.call("i1", "fail", state, status))
         f.ret(YES)
@@ -187,9 +234,14 @@ class _EndWriter:
             f.put(index, f.add(i, i64(1)))
             record = f.gep("i8", f.read(state, STATE, "maps"), f.op("mul", i, i64(MAP.size)))
             out = f.gep("i8", maps, f.op("mul", i, i64(MAP_BYTES)))
-            status = f.call("i32", "encode", state, record, slots, out)
-            with f.when(f.icmp("ne", status, i32(0))):
-                f.ret(f.call("i1", "fail", state, status))
+            result = f.variable("i32", f.call("i32", "encode", state, record, slots, out))
+            failed = f.get("i32", result)
+            with f.when(f.icmp("ne", failed, i32(0))):
+                with f.when(f.call("i1", "entered", state, failed)):
+                    f.put(result, f.call("i32", "encode", state, record, slots, out))
+                status = f.get("i32", result)
+                with f.when(f.icmp("ne", status, i32(0))):
+                    f.ret(f.call("i1", "fail", state, status))
         return maps
 
     def _parameters(self, f: Code, state: Value, slots: Value, maps: Value) -> Value:
@@ -236,13 +288,15 @@ def native_ir() -> str:
 
 class Calls(NamedTuple):
     """What the end calls: two functions of the driver by address, and Python functions.
-    `allocate` gives scratch memory for so many programs on a stream, and its address."""
+    `enter` makes the kernel's context current (see `KernelContext.enter`); `allocate` gives scratch
+    memory for so many programs on a stream, and its address."""
 
     launch: int
     encode: int
     stream: Callable[[int], int] | None
     device: int
     failed: Callable[[int], None]
+    enter: Callable[[], bool]
     allocate: Callable[[int, int], tuple[Any, int]] | None = None
 
 
@@ -277,14 +331,14 @@ def _driver_addresses() -> tuple[int, int]:
     return launch, encode
 
 
-def driver_calls() -> Calls:
+def driver_calls(enter: Callable[[], bool]) -> Calls:
     """The driver's functions, and the stream that torch has made current (else the default)."""
     torch: Any = sys.modules.get("torch")
     launch, encode = _driver_addresses()
     if torch is None or not torch.cuda.is_available():
-        return Calls(launch, encode, None, 0, _failed)
+        return Calls(launch, encode, None, 0, _failed, enter)
     stream = torch._C._cuda_getCurrentRawStream
-    return Calls(launch, encode, stream, torch.cuda.current_device(), _failed)
+    return Calls(launch, encode, stream, torch.cuda.current_device(), _failed, enter)
 
 
 _links: dict[Any, int] = {}
@@ -370,7 +424,8 @@ def _write(
     STATE.write(
         state, function=function, launch=calls.launch, encode=calls.encode,
         stream=0 if calls.stream is None else id(calls.stream), device=id(device),
-        failed=id(calls.failed), threads=32 * metadata.num_warps, shared=metadata.shared,
+        failed=id(calls.failed), enter=id(calls.enter), threads=32 * metadata.num_warps,
+        shared=metadata.shared,
         attributes=chosen if attributes else 0, attribute_count=len(attributes),
         blocks=metadata.num_ctas,
         parameter_count=len(parameters), parameters=listed, map_count=len(maps), maps=table,
