@@ -27,6 +27,11 @@ Dims = tuple[int | None, ...]
 """For each axis of a value the dimension of the nest that it runs along."""
 
 
+def differs_by_lane(at: At) -> bool:
+    """Whether a position has a number of its own for each lane: no other chunk's will do."""
+    return any(index.kind == Kind.VECTOR for index in at)
+
+
 def store_dimension(context: Context, nest: Nest) -> int | None:
     """The dimension along which all stores of a nest are consecutive; None for the last."""
     last = len(nest.domain) - 1
@@ -98,7 +103,7 @@ def _operands(op: Any, dims: Dims) -> Iterator[tuple[SSAValue, Dims]]:
 def blocked(e: Emitter, key: Any, at: At, read: Callable[[At], Lanes | None]) -> Lanes | None:
     """The elements at `at` from a transposed block, where the nest has a block dimension and
     `read(positions along that)` finds them consecutive; else None."""
-    if e.block is None:
+    if e.block is None or differs_by_lane(at):
         return None
     lane = next((d for d, i in enumerate(at) if i.kind == Kind.LANES), None)
     axis = next((d for d, i in enumerate(at) if i.kind == Kind.SCALAR and i.value == e.block), None)

@@ -25,6 +25,7 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.access import load_buffer
+from tritium.backends.cpu.lower.blocks import differs_by_lane
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
 from tritium.backends.cpu.lower.values import (
     NOTHING,
@@ -271,7 +272,7 @@ class Emitter:
         Consecutive ones are trusted for addresses only (see `AxisAnalysis`); whoever wants the
         numbers computes them."""
         dim = next((d for d, i in enumerate(at) if i.kind == Kind.LANES), None)
-        if dim is None or not self.aligned:
+        if dim is None or not self.aligned or differs_by_lane(at):
             return None
         index = at[dim]
         info = self.context.axis_info(value)
@@ -312,10 +313,9 @@ class Emitter:
         if opcode == "lanes":
             return sources[0]()
         level = max(value.level, value.index_level)
-        operands = [
-            self.vec(s._replace(shift=value.shift) if isinstance(s, Linear) else s)
-            for s in sources
-        ]
+        if not value.pinned:  # its sources may be those of another chunk
+            sources = _shifted(sources, value.shift)
+        operands = [self.vec(source) for source in sources]
         if len(operands) == 1:
             to = vector(scalar(value.base.type), self.width)
             key = (opcode, operands[0], to)
@@ -351,9 +351,10 @@ class Emitter:
         if value.index is None and value.shift == 0:
             return value
         level = max(value.level, value.index_level)
-        return Linear(
-            self.moved(value), value.stride, None, 0, level, level, value.exact, pinned=True
-        )
+        exact = value.exact
+        if exact is not None and exact[0] != "lanes" and not value.pinned:
+            exact = (exact[0], *_shifted(exact[1:], value.shift))
+        return Linear(self.moved(value), value.stride, None, 0, level, level, exact, pinned=True)
 
     def moved(self, value: Linear) -> Value:
         """The scalar in the first lane: base + stride * (index + shift)."""
@@ -429,6 +430,11 @@ class Emitter:
             key = ("trunc", value, type)
             value = self.once(key, index.level, f.cast, "trunc", value, type)
         return Uniform(self.add(value, const(type, index.shift), index.level), index.level)
+
+
+def _shifted(sources: Sequence[Lanes], shift: int) -> list[Lanes]:
+    """The values as seen from the chunk at `shift`."""
+    return [s._replace(shift=shift) if isinstance(s, Linear) else s for s in sources]
 
 
 def _level(at: At) -> int:

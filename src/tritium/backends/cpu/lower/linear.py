@@ -128,7 +128,8 @@ def _scaled(e: Emitter, a: Lanes, b: Lanes) -> Linear | None:
     base = combine(e, "mul", a.base, b.value, level)
     factor = b.value if number is None else number
     stride = _strides(e, "mul", a.stride, factor, a.base.type, level)
-    return a._replace(base=base, stride=stride, level=level, exact=None)
+    pinned = a.pinned or b.pinned
+    return a._replace(base=base, stride=stride, level=level, exact=None, pinned=pinned)
 
 
 def _exact(result: Linear | None, opcode: str, arguments: Sequence[Lanes]) -> Linear | None:

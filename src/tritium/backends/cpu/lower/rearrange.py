@@ -71,11 +71,13 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     axis: int = op.axis
     size = ir.shape_of(op.src.type)[axis]
     shape = ir.shape_of(op.indices.type)
-    reverse = _reversed(e, where, at, shape[axis], size)
+    reverse = None
+    if at[axis].kind == Kind.LANES:
+        reverse = _reversed(e, where, shape[axis], size)
     if reverse is not None:
-        found = e.emit(op.src, (*at[:axis], reverse, *at[axis + 1 :]))
-        mirrored = e.f.shuffle(e.vec(found), None, list(range(e.width - 1, -1, -1)))
-        return Vec(mirrored, e.depth, True)
+        place = [_mirrored_position(e, index) for index in at]
+        place[axis] = reverse
+        return Vec(_mirrored(e, e.vec(e.emit(op.src, tuple(place)))), e.depth, True)
     if isinstance(where, Uniform):
         value, kind = where.value, Kind.SCALAR
     else:
@@ -89,7 +91,18 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     return found._replace(pinned=True) if where.pinned else found
 
 
-def _reversed(e: Emitter, where: Lanes, at: At, count: int, size: int) -> Index | None:
+def _mirrored(e: Emitter, value: Value) -> Value:
+    return e.f.shuffle(value, None, list(range(e.width - 1, -1, -1)))
+
+
+def _mirrored_position(e: Emitter, index: Index) -> Index:
+    """A position as seen by lanes in reverse order, unless it runs over the lanes."""
+    if index.kind != Kind.VECTOR or index.value is None:
+        return index
+    return index._replace(value=_mirrored(e, index.value), level=e.depth)
+
+
+def _reversed(e: Emitter, where: Lanes, count: int, size: int) -> Index | None:
     """Where a chunk of indices that fall by one each ends: its place as one of rising positions.
 
     The first of all `count` indices and the last are known, and inside of the axis of `size`.

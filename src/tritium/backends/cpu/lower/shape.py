@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import Block
 
 from tritium.backends.cpu.lower.access import load
-from tritium.backends.cpu.lower.blocks import blocked
+from tritium.backends.cpu.lower.blocks import blocked, differs_by_lane
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.linear import known
 from tritium.backends.cpu.lower.types import value_type
@@ -155,7 +155,7 @@ def interleaved(
     # What has a buffer is read from there: the operands' own may hold something else by now.
     if source in e.context.buffers and source not in e.inline:
         return None
-    if index.kind != Kind.LANES or width < 2 or not e.aligned:
+    if index.kind != Kind.LANES or width < 2 or not e.aligned or differs_by_lane(at):
         return None
     merged = inner[:-2] == shape[:-1] and shape[-1] == 2 * inner[-2]
     static = index.value is None or (index.value == e.chunks[0] and e.chunks[1] % (2 * width) == 0)

@@ -3,6 +3,8 @@ true, and the numbers that tiles are divided by are neither huge nor tiny."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -22,13 +24,12 @@ def usual(c: Context, nest: Nest) -> tuple[Value, Facts] | None:
     """The facts of the nest, and whether they hold (i1); None if that cannot be told from the
     ends of a tile. Without any facts there is nothing to tell."""
     masks, divisors = _find(c, nest)
-    (size,) = nest.domain
     f, steps, holds = c.f, Steps(c), const("i1", True)
     for mask in masks:
-        if not _monotone(steps, mask):
+        if not _is_convex(steps, mask):
             return None
-        for place in (0, size - 1):
-            holds = f.op("and", holds, number_at(c, mask, (const("i64", place),)))
+        for corner in _corners(ir.shape_of(mask.type)):
+            holds = f.op("and", holds, number_at(c, mask, corner))
     for divisor in divisors:
         number = number_at(c, divisor, (const("i64", 0),))
         holds = f.op("and", holds, is_ordinary(f, number))
@@ -56,16 +57,27 @@ def _is_one_number(value: SSAValue) -> bool:
     return wide and getattr(value.owner, "name", "") == "tt.splat"
 
 
-def _monotone(steps: Steps, mask: SSAValue) -> bool:
-    """Whether a mask that is true at both ends of a tile is true in between."""
+def _corners(shape: tuple[int, ...]) -> Iterator[tuple[Value, ...]]:
+    """The positions at the ends of a tile along every dimension. The tile is that of the mask: a
+    load that is rearranged on its way has another domain than the nest."""
+    for corner in product(*(sorted({0, size - 1}) for size in shape)):
+        yield tuple(const("i64", place) for place in corner)
+
+
+def _is_convex(steps: Steps, mask: SSAValue) -> bool:
+    """Whether a mask that is true at the corners of its tile is true in all of it."""
     owner: Any = mask.owner
     name = getattr(owner, "name", "")
     if name == "arith.andi":
-        return all(_monotone(steps, v) for v in owner.operands)
+        return all(_is_convex(steps, v) for v in owner.operands)
     if name == "tt.splat":
         return True
     return (
         name == "arith.cmpi"
         and owner.predicate.name[:1] == "S"
-        and all(steps.along(v, 0) is not None for v in owner.operands)
+        and all(
+            steps.along(v, dim) is not None
+            for v in owner.operands
+            for dim in range(len(ir.shape_of(v.type)))
+        )
     )
