@@ -19,6 +19,8 @@ class FakeDriver:
     def __init__(self) -> None:
         self.local = threading.local()
         self.retained: list[int] = []
+        self.unloaded: list[tuple[int, int]] = []
+        self.left: list[int] = []
 
     @property
     def current(self) -> int:
@@ -39,6 +41,21 @@ class FakeDriver:
 
     def cuCtxSetCurrent(self, context: int) -> tuple[int]:
         self.local.context = context
+        return (0,)
+
+    def cuCtxPushCurrent(self, context: int) -> tuple[int]:
+        self.left.append(self.current)
+        return self.cuCtxSetCurrent(context)
+
+    def cuCtxPopCurrent(self) -> tuple[int, int]:
+        context, self.local.context = self.current, self.left.pop()
+        return 0, context
+
+    def cuFuncGetModule(self, function: int) -> tuple[int, int]:
+        return 0, 1000 + function
+
+    def cuModuleUnload(self, module: int) -> tuple[int]:
+        self.unloaded.append((module, self.current))
         return (0,)
 
 
@@ -98,3 +115,11 @@ def test_torchs_current_device_decides(driver: FakeDriver, monkeypatch: pytest.M
     _torch(monkeypatch, 0)
     assert _entered(driver, 0, kernel) == (False, 0)
     assert _entered(driver, 100, kernel) == (False, 100)
+
+
+def test_a_module_is_unloaded_in_its_own_context(driver: FakeDriver) -> None:
+    driver.local.context = 100
+    kernel = KernelContext()
+    driver.local.context = 101
+    kernel.unload(7)
+    assert driver.unloaded == [(1007, 100)] and driver.current == 101

@@ -63,7 +63,7 @@ def test_layout(directory: Path):
 def test_dump_and_override_directories(directory: Path):
     cache.get_dump_manager(KEY).put("d", "f")
     cache.get_override_manager(KEY).put(b"o", "f")
-    name = cache._base32(KEY)
+    name = cache.base32(KEY)
     assert (directory.parent / "dump" / name / "f").read_text() == "d"
     assert (directory.parent / "override" / name / "f").read_text() == "o"
     assert not directory.exists()
@@ -233,7 +233,7 @@ def test_custom_manager():
             cache.CachedObjects("native").save(KEY, b"x")  # `put` names a file that is not there
         assert cache.CachedObjects("native").load(KEY) is None
     assert isinstance(manager, RecordingManager)
-    assert manager.made == (cache._base32(KEY), False, True)
+    assert manager.made == (cache.base32(KEY), False, True)
 
 
 class FakeRemote(RemoteCacheBackend):
@@ -410,7 +410,7 @@ def test_the_first_to_publish_wins(directory: Path):
 
 def test_leftovers_are_swept(directory: Path):
     for name, age in (("tmp.pid_1_a", 3600), ("tmp.pid_1_b", 5)):
-        folder = directory / cache._base32(KEY) / name
+        folder = directory / cache.base32(KEY) / name
         folder.mkdir(parents=True)
         (folder / "part").write_text("x")
         os.utime(folder, (time.time() - age,) * 2)
@@ -422,7 +422,7 @@ def test_leftovers_are_swept(directory: Path):
 def test_what_is_being_replaced_is_waited_for(directory: Path, monkeypatch: pytest.MonkeyPatch):
     """A reader in the middle of a replacement gets the new files, without a warning."""
     cache.publish(KEY, "k.json", {"k.ttir": "a", "k.obj": b"1"})
-    manager = cache.FileCacheManager(cache._base32(KEY))
+    manager = cache.FileCacheManager(cache.base32(KEY))
     (entry(directory) / "k.obj").write_bytes(b"2")  # as a writer of old would do it
     locked = cache.FileCacheManager._locked
 
@@ -450,3 +450,13 @@ def test_cached_objects():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cache.CachedObjects("native").load(KEY) == b"\x7fELF"
+
+
+def test_the_folder_of_a_key_by_the_name_that_torch_imports(tmp_path: Path) -> None:
+    from tritium.runtime.cache import _base32
+
+    with knobs.cache.scope():
+        knobs.cache.dir = str(tmp_path)
+        assert cache.get_cache_manager(KEY).put(b"x", "k.cubin") == str(
+            tmp_path / _base32(KEY) / "k.cubin"
+        )

@@ -6,6 +6,7 @@ import pickle
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,28 @@ def test_loaded_when_used() -> None:
     kernel[(1, 1, 1)](x, x, out, 5, 8)
     assert kernel.module is not None
     assert out.tolist() == [2] * 5 + [0] * 3
+
+
+def test_closed_and_loaded_again() -> None:
+    kernel = compiled()
+    kernel.close()  # nothing is loaded yet
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    kernel[(1,)](x, x, out, 8, 8)
+    kernel.close()
+    assert kernel.module is None and kernel.function is None
+    kernel.close()
+    out[:] = 0
+    kernel[(1,)](x, x, out, 8, 8)
+    assert kernel.module is not None and (out == 2).all()
+
+
+def test_a_closed_kernel_is_unloaded() -> None:
+    unloaded: list[str] = []
+    kernel = compiled()
+    kernel._init_handles()
+    kernel._run = SimpleNamespace(unload=lambda: unloaded.append("it"))
+    kernel.close()
+    assert unloaded == ["it"]
 
 
 @pytest.mark.parametrize("grid", [(2,), (2, 1), (2, 1, 1)])

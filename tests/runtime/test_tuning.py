@@ -27,6 +27,7 @@ import tritium
 import tritium.language as tl
 from tests.support.launching import module_from
 from tritium import knobs
+from tritium.compiler import ASTSource
 from tritium.errors import AutotunerError
 from tritium.runtime import Config, JITFunction, children, compile_ahead, tuning_display
 from tritium.runtime.children import ChildCrash, ChildError, ChildTimeout, ForkedWorkers, Servant
@@ -531,6 +532,21 @@ def test_kernels_travel_by_name() -> None:
     assert isinstance(double, JITFunction)
     with pytest.raises(pickle.PicklingError, match=r"double cannot be sent.*top of a module"):
         pickle.dumps(tritium.jit(double.fn))
+
+
+def test_a_kernel_without_its_function_travels_as_what_else_is_known() -> None:
+    """torch.compile's workers send kernels of modules that the receiver does not have."""
+    kernel = tritium.jit(double.fn)
+    signature = {"x": "*fp32", "out": "*fp32", "n": "i32"}
+    compiled = tritium.compile(ASTSource(kernel, signature, {"BLOCK": 8}))
+    digest = kernel.cache_key
+    kernel.fn = kernel.__globals__ = kernel.used_global_vals = None
+    kernel.repr = len  # pyright: ignore
+    twin, source = pickle.loads(pickle.dumps((kernel, compiled.src)))
+    assert source.fn is twin and twin.repr is len and twin.cache_key == digest
+    assert twin.__name__ == "double" and twin.src == kernel.src
+    assert [p.is_constexpr for p in twin.params] == [p.is_constexpr for p in kernel.params]
+    assert source.hash() == compiled.src.hash()
 
 
 def test_another_compiler_is_refused() -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "CacheManager",
     "CachedObjects",
     "FileCacheManager",
+    "base32",
     "find",
     "get_cache_manager",
     "get_dump_manager",
@@ -25,7 +26,7 @@ __all__ = [
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
-def _base32(key: str) -> str:
+def base32(key: str) -> str:
     """The directory name (52 characters) of a SHA-256 key in hexadecimal."""
     try:
         raw = bytes.fromhex(key)
@@ -49,17 +50,17 @@ def _manager_class() -> Callable[..., CacheManager]:
 
 def get_cache_manager(key: str) -> CacheManager:
     """The manager of the entry with this SHA-256 key (hexadecimal)."""
-    return _manager_class()(_base32(key))
+    return _manager_class()(base32(key))
 
 
 def get_override_manager(key: str) -> CacheManager:
     """The manager of the entry's files below `knobs.cache.override_dir`."""
-    return _manager_class()(_base32(key), override=True)
+    return _manager_class()(base32(key), override=True)
 
 
 def get_dump_manager(key: str) -> CacheManager:
     """The manager of the entry's files below `knobs.cache.dump_dir`."""
-    return _manager_class()(_base32(key), dump=True)
+    return _manager_class()(base32(key), dump=True)
 
 
 def find(key: str, filename: str) -> dict[str, str] | None:
@@ -88,13 +89,13 @@ def _ask(key: str, question: Callable[[CacheManager], T]) -> T:
     kind = _manager_class()
     if kind is not FileCacheManager:
         try:
-            group = question(kind(_base32(key)))
+            group = question(kind(base32(key)))
             for path in (group or {}).values():
                 check_readable(path)
             return group
         except Exception as error:
             _gave_up(kind, error)
-    return question(FileCacheManager(_base32(key)))
+    return question(FileCacheManager(base32(key)))
 
 
 _warned: set[Callable[..., CacheManager]] = set()

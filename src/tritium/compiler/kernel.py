@@ -171,6 +171,15 @@ class CompiledKernel:
         self._run = active.make_launcher(self.src, self.metadata, self.function)
         self._tell(knobs.runtime.kernel_load_end_hook)
 
+    def close(self) -> None:
+        """Give back what loading took. No launch may be under way; a later one loads the kernel
+        again. A kernel that native launches hold stays loaded."""
+        run, self._run = self._run, None
+        self.module = self.function = None
+        unload = getattr(run, "unload", None)
+        if unload is not None:
+            unload()
+
     def _tell(self, hook: Any) -> None:
         if hook:
             hook(self.module, self.function, self.name, self.metadata_group, self.hash)

@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tritium.language import dependencies, emitter, syntax
 from tritium.language.constexpr import constexpr_type
@@ -260,6 +260,8 @@ class JITCallable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Other processes get a function of ours as they get any function: by its name.
+        if cast(Any, self.fn) is None:  # torch.compile took it out, to send what else is known
+            return _without_function, (type(self),), self.__getstate__()
         if _by_name(self.__module__, self.__qualname__) is not self:
             raise pickle.PicklingError(
                 f"{self._fn_name} cannot be sent to another process: no such name is found in the "
@@ -267,11 +269,19 @@ class JITCallable:
             )
         return _by_name, (self.__module__, self.__qualname__)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
     def __copy__(self) -> Self:
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+
+def _without_function(kind: type[JITCallable]) -> JITCallable:
+    """An object whose attributes are still to be set."""
+    return kind.__new__(kind)
 
 
 def _by_name(module: str, name: str) -> Any:

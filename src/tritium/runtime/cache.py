@@ -5,6 +5,7 @@ from __future__ import annotations
 from tritium.cache import (
     CachedObjects,
     FileCacheManager,
+    base32,
     get_cache_manager,
     get_dump_manager,
     get_override_manager,
@@ -13,6 +14,9 @@ from tritium.cache.base import CacheManager, RemoteCacheBackend
 from tritium.cache.remote import RedisRemoteCacheBackend, RemoteCacheManager
 from tritium.compiler.key import get_cache_key
 from tritium.fingerprint import compiler_key as triton_key
+
+_base32 = base32
+"""torch.compile finds a kernel's binary by it."""
 
 __all__ = [
     "CacheManager",

@@ -158,10 +158,11 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._launch = self._launch_by_run if own else self._launch_latest
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_launch", "_teacher")}
+        return {k: v for k, v in super().__getstate__().items() if k not in _OF_THIS_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._caches, self._preloaded, self._compiling = {}, {}, ForkSafeLock()
         self._teacher = None
         self._reset_launch()
 
@@ -392,6 +393,8 @@ class _Launch(NamedTuple):
 
 _PRIVATE = frozenset({"_launch", "_teacher", "used_global_vals", "_hash"})
 """Attributes whose values the native launcher does not rely on, or watches itself."""
+_OF_THIS_PROCESS = ("_launch", "_teacher", "_caches", "_preloaded", "_compiling")
+"""Attributes that another process makes anew."""
 
 
 @overload

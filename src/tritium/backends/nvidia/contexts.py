@@ -61,3 +61,11 @@ class KernelContext:
             return False
         check(self._driver.cuCtxSetCurrent(self._context))
         return True
+
+    def unload(self, function: Any) -> None:
+        """Unload the module of a function, whichever context is current."""
+        check(self._driver.cuCtxPushCurrent(self._context))
+        try:
+            check(self._driver.cuModuleUnload(check(self._driver.cuFuncGetModule(function))))
+        finally:
+            check(self._driver.cuCtxPopCurrent())

@@ -220,6 +220,11 @@ class CudaLauncher:
             self._asked = True
         return self._end
 
+    def unload(self) -> None:
+        """Unload the kernel's module, unless native launches hold the function."""
+        if not self._asked:
+            self._context.unload(self._function)
+
     def _check_threads(self) -> None:
         driver = self._driver
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
