@@ -29,7 +29,7 @@ GROUPS: dict[str, str] = {
     "Arithmetic and comparison": """add sub mul fma fdiv div_rn cdiv umulhi minimum maximum clamp
         where logical_and logical_or logical_not abs""",
     "Mathematics": "exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt erf ceil floor sigmoid softmax",
-    "Shapes": """reshape view ravel trans permute expand_dims broadcast broadcast_to join split
+    "Shapes": """reshape view ravel trans permute squeeze unsqueeze expand_dims broadcast broadcast_to join split
         interleave cat flip swizzle2d""",
     "Memory": """load store make_block_ptr advance make_tensor_descriptor load_tensor_descriptor
         store_tensor_descriptor""",
@@ -44,7 +44,8 @@ GROUPS: dict[str, str] = {
         uint_to_uniform_float pair_uniform_to_normal""",
     "Loops": "range static_range condition common_integer_type",
     "Hints": "multiple_of max_contiguous max_constancy assume debug_barrier",
-    "Checks and printing": "static_assert static_print device_assert device_print",
+    "Checks and printing": """static_assert static_print device_assert device_print
+        expect_zero""",
 }
 
 MODULES = ("core", "math", "random", "standard", "extra")
@@ -65,7 +66,7 @@ DIFFERENCES: dict[str, str] = {
     "cast": "Conversions to 8-bit floats saturate, infinities included, as the reference compiles \
 them for sm_90. All fp8 types can be converted on every target.",
     "fma": "Fused on the CPU too: rounded once.",
-    "fdiv": "Correctly rounded on the CPU with and without `ieee_rounding`.",
+    "fdiv": "Correctly rounded on the CPU, with `approx` too; on a GPU `div.approx.f32` then.",
     "sqrt": "Correctly rounded on the CPU.",
     "exp": "Polynomials in vector registers on the CPU, with error bounds that tests enforce.",
     "cat": "Keeps the order on the CPU, with `can_reorder` too.",

@@ -111,7 +111,7 @@ def test_join_split_interleave_cat():
         tl.split(a)
     with pytest.raises(TypeError, match="dtypes must be the same"):
         tl.join(a, block([1.0], tl.float32))
-    with pytest.raises(ValueError, match="1-D blocks of one type"):
+    with pytest.raises(ValueError, match="two blocks of one type"):
         tl.cat(a, cube())
 
 

@@ -48,6 +48,7 @@ from tritium.language.core import dot as dot
 from tritium.language.core import dot_scaled as dot_scaled
 from tritium.language.core import dtype as dtype
 from tritium.language.core import expand_dims as expand_dims
+from tritium.language.core import expect_zero as expect_zero
 from tritium.language.core import float8e4b8 as float8e4b8
 from tritium.language.core import float8e4b15 as float8e4b15
 from tritium.language.core import float8e4nv as float8e4nv
@@ -156,9 +157,11 @@ from tritium.language.standard import reduce_or as reduce_or
 from tritium.language.standard import sigmoid as sigmoid
 from tritium.language.standard import softmax as softmax
 from tritium.language.standard import sort as sort
+from tritium.language.standard import squeeze as squeeze
 from tritium.language.standard import sum as sum
 from tritium.language.standard import swizzle2d as swizzle2d
 from tritium.language.standard import topk as topk
+from tritium.language.standard import unsqueeze as unsqueeze
 from tritium.language.standard import xor_sum as xor_sum
 
 

@@ -371,13 +371,20 @@ def mod(lhs: Operand, rhs: Operand) -> tensor:
     return _emit_like(RemSIOp if a.dtype.is_int_signed() else RemUIOp, a, b)
 
 
-def fdiv(lhs: Operand, rhs: Operand, ieee_rounding: bool = False) -> tensor:
-    """`lhs / rhs` of floating-point numbers; correctly rounded with `ieee_rounding`."""
-    for operand in (lhs, rhs):
-        if not to_tensor(operand).dtype.is_floating():
-            raise TypeError("both operands of fdiv must have floating scalar type")
-    a, b = binary_operands(lhs, rhs)
-    return _emit_like(ttir.PreciseDivFOp if ieee_rounding else DivFOp, a, b)
+def fdiv(
+    lhs: Operand, rhs: Operand, ieee_rounding: bool = False, approx: bool = False
+) -> tensor:
+    """`lhs / rhs` of floating-point numbers: correctly rounded with `ieee_rounding`, of fp32 and
+    off by 2 units in the last place at most with `approx`."""
+    if ieee_rounding and approx:
+        raise ValueError("fdiv: `approx` and `ieee_rounding` cannot both be true")
+    a, b = binary_operands(lhs, rhs, divides=True)
+    if not a.dtype.is_floating():
+        raise TypeError(f"fdiv of {a.dtype}: one operand at least must be floating-point")
+    if approx and a.dtype != float32:
+        raise ValueError(f"fdiv of {a.dtype}: `approx` requires fp32 operands")
+    exactness = ttir.PreciseDivFOp if ieee_rounding else ttir.ApproxDivFOp if approx else DivFOp
+    return _emit_like(exactness, a, b)
 
 
 def negate(value: Operand) -> tensor:

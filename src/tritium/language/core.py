@@ -36,6 +36,7 @@ from tritium.language.debug import assume as assume
 from tritium.language.debug import debug_barrier as debug_barrier
 from tritium.language.debug import device_assert as device_assert
 from tritium.language.debug import device_print as device_print
+from tritium.language.debug import expect_zero as expect_zero
 from tritium.language.debug import max_constancy as max_constancy
 from tritium.language.debug import max_contiguous as max_contiguous
 from tritium.language.debug import multiple_of as multiple_of

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
 
 from tritium.errors import CompileTimeAssertionFailure
-from tritium.language import casts, emitter
+from tritium.language import arithmetic, casts, emitter
 from tritium.language.base import as_tuple
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit_many
@@ -78,6 +78,18 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
     if mask is not None:
         condition = condition | ~casts.cast(casts.to_tensor(mask), int1)
     emit_many(ttir.AssertOp, condition.handle, message=msg)
+
+
+@builtin
+def expect_zero(x: Any, mask: Any) -> Any:
+    """`x`, which the program says to be 0 (an underflow, say) where `mask` holds. Checked as by
+    `device_assert` when debugging is on."""
+    value, where = casts.to_tensor(x), casts.cast(casts.to_tensor(mask), int1)
+    if emitter.current().features.debug:
+        kept = arithmetic.invert(where)
+        held = arithmetic.or_(arithmetic.compare("eq", value, 0), kept)
+        device_assert(held, "expect_zero: x is not 0 where the mask holds")
+    return value
 
 
 @builtin

@@ -122,12 +122,16 @@ def abs(x: Any) -> tensor:
 
 
 @builtin
-def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> tensor:
-    """`x / y` of floating-point tensors; with `ieee_rounding` correctly rounded.
+def fdiv(x: Any, y: Any, ieee_rounding: Any = False, approx: Any = False) -> tensor:
+    """`x / y`, of which one at least is floating-point.
 
-    Raises `TypeError` for integers.
+    Args:
+        ieee_rounding: round correctly.
+        approx: within 2 units in the last place where 2**-126 <= |y| <= 2**126 (fp32 only).
+
+    Raises `TypeError` for integers, `ValueError` for both flags together or another dtype.
     """
-    return arithmetic.fdiv(x, y, bool(ieee_rounding))
+    return arithmetic.fdiv(x, y, bool(ieee_rounding), bool(approx))
 
 
 @builtin

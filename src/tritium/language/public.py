@@ -9,7 +9,7 @@ from tritium.language.arithmetic import PropagateNan
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
-from tritium.language.regions import wrap_axis
+from tritium.language.shapes import wrap_axis
 from tritium.language.tensor import tensor
 from tritium.language.types import block_type, int32
 from tritium.ops import ttir

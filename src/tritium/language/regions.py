@@ -15,7 +15,7 @@ from tritium.language.base import is_builtin, is_sequence
 from tritium.language.constexpr import constexpr
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import Evaluated
-from tritium.language.shapes import reshape_to
+from tritium.language.shapes import reshape_to, wrap_axis
 from tritium.language.tensor import tensor
 from tritium.language.tuples import tuple as tl_tuple
 from tritium.language.types import block_type, dtype
@@ -31,13 +31,6 @@ def _inputs(name: str, input: Any) -> tuple[list[tensor], bool]:
     if any(s != shapes[0] for s in shapes):
         raise ValueError(f"{name}: the tensors of a tuple have shapes {shapes}; one is required")
     return values, several
-
-
-def wrap_axis(axis: Any, rank: int) -> int:
-    """An axis counted from the front. Raises `ValueError` where there is none such."""
-    if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
-    return axis % rank
 
 
 def _check_function(name: str, parameter: str, function: Any) -> None:

@@ -89,7 +89,7 @@ METHODS: Mapping[str, tuple[str, Any]] = {
     "add": ("input other sanitize_overflow=True", arithmetic.add),
     "sub": ("input other sanitize_overflow=True", arithmetic.sub),
     "mul": ("input other sanitize_overflow=True", arithmetic.mul),
-    "fdiv": ("input other ieee_rounding=False", arithmetic.fdiv),
+    "fdiv": ("input other ieee_rounding=False approx=False", arithmetic.fdiv),
     "minimum": ("x y propagate_nan", arithmetic.minimum),
     "maximum": ("x y propagate_nan", arithmetic.maximum),
     "clamp": ("x min max propagate_nan", arithmetic.clamp),

@@ -16,6 +16,13 @@ from tritium.language.types import block_type
 from tritium.ops import ttir
 
 
+def wrap_axis(axis: Any, rank: int) -> int:
+    """An axis counted from the front. Raises `ValueError` where there is none such."""
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
+    return axis % rank
+
+
 def reshape_to(value: tensor, shape: tuple[int, ...], can_reorder: bool = False) -> tensor:
     """`value` in another shape of as many elements; () makes a scalar of a single element."""
     if prod(value.type.shape) != prod(shape):
@@ -177,17 +184,23 @@ def split(a: Any) -> tl_tuple:
 
 
 @builtin
-def cat(input: Any, other: Any, can_reorder: Any = False) -> tensor:
-    """The elements of both one-dimensional blocks, of one shape and dtype.
+def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> tensor:
+    """The elements of two blocks of one shape and dtype one after the other along the axis `dim`.
 
-    With `can_reorder` their order is unspecified, which is cheaper. Raises `ValueError`.
+    With `can_reorder` the blocks have one axis and the order of the result's elements is
+    unspecified, which is cheaper. Raises `ValueError`.
     """
     a, b = casts.to_tensor(input), casts.to_tensor(other)
     b = _in_sign_of(a, b)
-    if len(a.type.shape) != 1 or a.type != b.type:
-        raise ValueError(f"cat of {a.type} and {b.type}: 1-D blocks of one type are required")
-    size = a.type.shape[0]
-    type = block_type(a.dtype, [2 * size])
+    shape = a.type.shape
+    if not a.type.is_block() or a.type != b.type:
+        raise ValueError(f"cat of {a.type} and {b.type}: two blocks of one type are required")
+    axis = wrap_axis(dim, len(shape))
     if can_reorder:
-        return tensor(emit(ttir.CatOp, a.handle, b.handle), type)
-    return reshape_to(permute_axes(join(a, b), (1, 0)), (2 * size,))
+        if len(shape) != 1:
+            raise ValueError(f"cat of {a.type} with can_reorder: blocks of 1 axis are required")
+        return tensor(emit(ttir.CatOp, a.handle, b.handle), block_type(a.dtype, [2 * shape[0]]))
+    order = list(range(len(shape)))
+    order.insert(axis, len(shape))
+    stacked = permute_axes(join(a, b), tuple(order))
+    return reshape_to(stacked, (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :]))

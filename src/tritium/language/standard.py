@@ -16,6 +16,7 @@ from tritium.language import core
 from tritium.language import math as tl_math
 from tritium.language.constexpr import constexpr_function
 from tritium.language.core import constexpr
+from tritium.language.core import zeros as zeros
 from tritium.language.core import zeros_like as zeros_like
 from tritium.language.decorators import tensor_member
 from tritium.language.function import device_function
@@ -98,6 +99,28 @@ def softmax(
 def ravel(x, can_reorder: constexpr = False):
     """All elements of `x` in one dimension, in row-major order unless `can_reorder`."""
     return core.reshape(x, [x.numel], can_reorder=can_reorder)
+
+
+@constexpr_function
+def _without(shape: tuple[int, ...], dim: int) -> list[int]:
+    """`shape` without its axis `dim`, whose size must be 1."""
+    axis = _axis_of(dim, len(shape))
+    if shape[axis] != 1:
+        size, full = int(shape[axis]), list(map(int, shape))
+        raise ValueError(f"axis {dim} of shape {full} has size {size}; squeeze requires 1")
+    return [int(extent) for at, extent in enumerate(shape) if at != axis]
+
+
+@device_function
+def squeeze(x, dim: constexpr):
+    """`x` without its axis `dim`, whose size must be 1. The inverse of `unsqueeze`."""
+    return core.reshape(x, _without(x.shape, dim))
+
+
+@device_function
+def unsqueeze(x, dim: constexpr):
+    """`x` with a new axis of size 1 at `dim`, a position in the result. See `expand_dims`."""
+    return core.expand_dims(x, dim)
 
 
 @device_function
@@ -325,9 +348,11 @@ def cumsum(input, axis: constexpr = 0, reverse: constexpr = False, dtype: conste
 
 @tensor_member
 @device_function
-def cumprod(input, axis: constexpr = 0, reverse: constexpr = False):
-    """Running products along `axis`, from its end with `reverse`; bfloat16 gives float32."""
-    return core.associative_scan(input.to(_wide_bf16(input.dtype)), axis, _mul, reverse)
+def cumprod(input, axis: constexpr = 0, reverse: constexpr = False, dtype: constexpr = None):
+    """Running products along `axis`, from its end with `reverse`, computed in `dtype`: by default
+    the input's, but 32 bits for narrower integers and for bfloat16."""
+    value = input.to(_wide_bf16(input.dtype))
+    return core.associative_scan(value.to(_sum_dtype(value.dtype, dtype)), axis, _mul, reverse)
 
 
 _LAST_ONLY = constexpr("only minor dimension is currently supported")
@@ -396,30 +421,38 @@ def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
     return core.reshape(flat, x.shape)
 
 
+@constexpr_function
+def _is_power_of_two(n: int) -> bool:
+    return isinstance(n, int) and n > 0 and n & (n - 1) == 0  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
 @device_function
-def topk(x, k: constexpr, dim: constexpr = None):
-    """The `k` largest elements along the last axis, the largest first. `k` is a power of two.
+def topk(x, k: constexpr, dim: constexpr = None, descending: constexpr = True):
+    """The `k` largest elements along the last axis, the largest first; the `k` smallest, the
+    smallest first, without `descending`. `k` is a power of two.
 
     Types below 32 bits give 32, as `max` does, unless `k` is the whole axis."""
     last: constexpr = len(x.shape) - 1
     core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
     size: constexpr = x.shape[-1]
+    core.static_assert(_is_power_of_two(k), "topk: k must be a power of two")
     core.static_assert(k <= size, "topk: k must not be larger than the axis")
     result: constexpr = _order_dtype(x.dtype) if k < size else x.dtype
     if core.sorts_whole(x.dtype):
-        return core.sort_whole(x, k, True).to(result)
+        return core.sort_whole(x, k, descending).to(result)
     rounds: constexpr = _log2(k)
     flat = core.reshape(x, [x.numel])
     # Sort runs of k, one down, the next up; of two neighbouring runs the larger elements at each
     # position are the k largest of both and bitonic, so that a merge sorts them again.
     for stage in core.static_range(1, rounds + 1):
-        flat = _merge(flat, stage, True, False)
+        flat = _merge(flat, stage, descending, False)
     for _ in core.static_range(_log2(size) - rounds):
         left, right = _halves(flat, k)
-        flat = core.reshape(core.where(left > right, left, right), [flat.numel // 2])
-        flat = _merge(flat, rounds, True, False)
-    # The last merge alternates as all do; a row of k may have come out rising.
-    flat = _merge(flat, rounds, True, True)
+        first = left > right if descending else left < right
+        flat = core.reshape(core.where(first, left, right), [flat.numel // 2])
+        flat = _merge(flat, rounds, descending, False)
+    # The last merge alternates as all do; a row of k may have come out the other way round.
+    flat = _merge(flat, rounds, descending, True)
     return core.reshape(flat, [*x.shape[:-1], k]).to(result)
 
 

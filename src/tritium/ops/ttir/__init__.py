@@ -62,6 +62,7 @@ from tritium.ops.ttir.memory import (
     Tile,
 )
 from tritium.ops.ttir.numeric import (
+    ApproxDivFOp,
     BitcastOp,
     ClampFOp,
     FpToFpOp,
@@ -123,6 +124,7 @@ __all__ = [
     "OPS",
     "AddPtrOp",
     "AdvanceOp",
+    "ApproxDivFOp",
     "AssertOp",
     "AtomicCASOp",
     "AtomicKind",

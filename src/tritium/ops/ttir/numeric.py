@@ -168,6 +168,21 @@ class PreciseDivFOp(BinaryOp):
         return np.divide(lhs, rhs)
 
 
+class ApproxDivFOp(BinaryOp):
+    """`a / b` of f32, off by 2 units in the last place where 2**-126 <= |b| <= 2**126."""
+
+    name = "tt.approx_divf"
+
+    @classmethod
+    def infer(cls, lhs: ir.Type, rhs: ir.Type, **attrs: Any) -> ir.Type:
+        if ir.element_type(check_same(cls.name, lhs, rhs)) != ir.f32:
+            raise OpError(f"{cls.name}: operands have type {describe(lhs)}; f32 is required")
+        return lhs
+
+    def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
+        return np.divide(lhs, rhs)
+
+
 class MulHiUIOp(BinaryOp):
     """The high half of the product of unsigned integers."""
 
@@ -189,5 +204,6 @@ class MulHiUIOp(BinaryOp):
 
 
 OPS: tuple[type[Op], ...] = (
-    FpToFpOp, BitcastOp, PtrToIntOp, IntToPtrOp, ClampFOp, PreciseSqrtOp, PreciseDivFOp, MulHiUIOp,
+    FpToFpOp, BitcastOp, PtrToIntOp, IntToPtrOp, ClampFOp, PreciseSqrtOp, PreciseDivFOp,
+    ApproxDivFOp, MulHiUIOp,
 )  # fmt: skip

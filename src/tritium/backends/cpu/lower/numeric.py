@@ -15,6 +15,7 @@ from tritium.lowering.registry import lowers
 from tritium.lowering.vmath.convert import fp
 from tritium.ops.base import Op
 from tritium.ops.ttir.numeric import (
+    ApproxDivFOp,
     BitcastOp,
     ClampFOp,
     FpToFpOp,
@@ -70,7 +71,7 @@ def precise_sqrt(c: Context, op: Op, a: Value) -> Value:
     return in_float(c, (a,), partial(c.f.intrinsic, "sqrt"))
 
 
-@lowers("cpu", PreciseDivFOp)
+@lowers("cpu", PreciseDivFOp, ApproxDivFOp)
 def precise_divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     return in_float(c, (a, b), partial(c.f.op, "fdiv"))
 

@@ -148,6 +148,11 @@ def divide_precisely(c: Context, op: Op, a: Value, b: Value) -> Value:
     return in_float(c, (a, b), partial(c.f.op, "fdiv"))
 
 
+@lowers(ELEMENTWISE, ttir.ApproxDivFOp)
+def divide_approximately(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return c.f.call("float", "llvm.nvvm.div.approx.f", a, b)
+
+
 @lowers(ELEMENTWISE, arith.NegFOp)
 def negate(c: Context, op: Op, a: Value) -> Value:
     return c.f.fneg(a)
