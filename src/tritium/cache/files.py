@@ -37,6 +37,8 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None
 
+PARTS_PREFIX = "tmp.pid_"
+"""The start of the name of a directory that files are written in before they are moved."""
 _STALE = 600.0
 """Seconds after which a directory that a file is written in has been left behind."""
 _MOST_OPEN = 128
@@ -187,7 +189,7 @@ class FileCacheManager(CacheManager):
         if self._own is not None:
             yield self._own
             return
-        self._own = os.path.join(self.cache_dir, f"tmp.pid_{os.getpid()}_{uuid.uuid4().hex}")
+        self._own = os.path.join(self.cache_dir, f"{PARTS_PREFIX}{os.getpid()}_{uuid.uuid4().hex}")
         try:
             os.makedirs(self._own)
             yield self._own
@@ -255,7 +257,7 @@ class FileCacheManager(CacheManager):
         with suppress(OSError), os.scandir(self.cache_dir) as entries:
             for entry in entries:
                 old = time.time() - _STALE
-                if entry.name.startswith("tmp.pid_") and entry.stat().st_mtime < old:
+                if entry.name.startswith(PARTS_PREFIX) and entry.stat().st_mtime < old:
                     shutil.rmtree(entry.path, ignore_errors=True)
 
     def _intact(self, filename: str) -> dict[str, str] | None:
@@ -274,19 +276,27 @@ class FileCacheManager(CacheManager):
     @contextmanager
     def _locked(self) -> Generator[None]:
         """The entry is this process's alone, where its directory can be locked."""
-        try:
+        with suppress(OSError):  # `put` will find out, too, and say so
             os.makedirs(self.cache_dir, exist_ok=True)
-            directory = os.open(self.cache_dir, os.O_RDONLY)
-        except OSError:  # `put` will find out, too, and say so
+        with locked(self.cache_dir):
             yield
-            return
-        try:
-            if fcntl is not None:
-                with suppress(OSError):  # not every network's file system has locks
-                    fcntl.flock(directory, fcntl.LOCK_EX)  # freed by the system if we are killed
-            yield
-        finally:
-            os.close(directory)
+
+
+@contextmanager
+def locked(directory: str) -> Generator[None]:
+    """Hold the lock of an entry's directory, where it exists and can be locked."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        if fcntl is not None:
+            with suppress(OSError):  # not every network's file system has locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)  # freed by the system if we are killed
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def check_readable(path: str) -> None:

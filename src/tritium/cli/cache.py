@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from tritium import knobs
+from tritium.cache.entries import find_entries
+
+
+@dataclass(frozen=True)
+class Count:
+    """How much of something the cache holds, or held.
+
+    Attributes:
+        kernels: compiled kernels.
+        others: entries without one: launchers, tuning results.
+        size: bytes of all.
+        foreign: folders that are not the cache's.
+    """
+
+    kernels: int
+    others: int
+    size: int
+    foreign: int
+
+    def __str__(self) -> str:
+        text = f"{self.kernels} kernels"
+        if self.others:
+            text += f", {self.others} other entries"
+        return text
 
 
 def folder() -> Path:
@@ -13,24 +37,21 @@ def folder() -> Path:
     return Path(knobs.cache.dir)
 
 
-def _entries() -> list[Path]:
-    try:
-        return [entry for entry in folder().iterdir() if entry.is_dir()]
-    except FileNotFoundError:
-        return []
-
-
-def measure() -> tuple[int, int]:
-    """The number of cached kernels and their size in bytes."""
-    entries = _entries()
-    total = sum(f.stat().st_size for e in entries for f in e.rglob("*") if f.is_file())
-    return len(entries), total
+def measure() -> Count:
+    """What is in the cache."""
+    entries, foreign = find_entries(knobs.cache.dir)
+    return Count(
+        kernels=sum(entry.kernels for entry in entries),
+        others=sum(not entry.kernels for entry in entries),
+        size=sum(entry.size for entry in entries),
+        foreign=len(foreign),
+    )
 
 
 def describe() -> str:
     """One line for people: where, how many, how big."""
-    kernels, size = measure()
-    return f"{folder()}: {kernels} kernels, {_readable(size)}"
+    found = measure()
+    return f"{folder()}: {found}, {_readable(found.size)}"
 
 
 def _readable(size: float) -> str:
@@ -41,9 +62,13 @@ def _readable(size: float) -> str:
     return f"{size:.1f} GiB"
 
 
-def clear_all() -> int:
-    """Remove every entry; returns how many there were. Other files in the folder stay."""
-    entries = _entries()
-    for entry in entries:
-        shutil.rmtree(entry)
-    return len(entries)
+def clear_all() -> Count:
+    """Remove every entry and nothing else; returns what was removed, and what is not ours."""
+    entries, foreign = find_entries(knobs.cache.dir)
+    removed = [entry for entry in entries if entry.remove()]
+    return Count(
+        kernels=sum(entry.kernels for entry in removed),
+        others=sum(not entry.kernels for entry in removed),
+        size=sum(entry.size for entry in removed),
+        foreign=len(foreign) + len(entries) - len(removed),
+    )
