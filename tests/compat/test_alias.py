@@ -219,6 +219,45 @@ def test_other_child_processes_have_it_unless_it_was_taken_back(python):
     assert python(program) == "9.9 3.6.0 9.9"
 
 
+def test_children_whose_path_is_made_of_sys_path_have_it(python):
+    program = """
+        import os, subprocess, sys
+        from tritium import compat
+        before = list(sys.path)
+        compat.install()
+        assert sys.path[0] == before[0]
+        def version():
+            code = "import triton; print(triton.__version__)"
+            env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            command = [sys.executable, "-c", code]
+            return subprocess.check_output(command, text=True, env=env, cwd="/").strip()
+        first = version()
+        compat.install()
+        again = version()
+        compat.uninstall()
+        assert sys.path == before
+        print(first, again, version())
+    """
+    assert python(program) == "3.6.0 3.6.0 9.9"
+
+
+def test_grandchildren_whose_path_is_made_of_sys_path_have_it(python):
+    program = """
+        import os, subprocess, sys
+        if len(sys.argv) > 1:
+            import triton
+            print(triton.__version__)
+        if len(sys.argv) < 3:
+            from tritium import compat
+            compat.install()
+            env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            command = [sys.executable, *sys.argv, "again"]
+            sys.stdout.flush()
+            subprocess.run(command, env=env, check=True)
+    """
+    assert python(program).split() == ["3.6.0", "3.6.0"]
+
+
 def test_a_sitecustomize_that_was_there_before_still_runs(python, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
