@@ -141,14 +141,28 @@ class JITCallable:
 
     @property
     def starting_line_number(self) -> int:
-        """The line of the first decorator in the file, from 1."""
+        """The line of the first decorator in the file, from 1.
+
+        Programs that derive a function from another set it; part of the digest.
+        """
         return self._source[1]
+
+    @starting_line_number.setter
+    def starting_line_number(self, line: int) -> None:
+        source, _, decorators = self._source
+        self._source = (source, line, decorators)
+        self._hash = None
 
     @property
     def raw_src(self) -> list[str]:
-        """The source's lines, decorators included."""
+        """The source's lines, decorators included. To set them does not change `src`."""
         self._source  # noqa: B018  (reads them)
         return self._lines
+
+    @raw_src.setter
+    def raw_src(self, lines: list[str]) -> None:
+        self._source  # noqa: B018  (otherwise a later reading would replace them)
+        self._lines = list(lines)
 
     @cached_property
     def params(self) -> list[KernelParam]:
