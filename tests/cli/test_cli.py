@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tritium import knobs
+from tritium.cache.files import FileCacheManager
 from tritium.cli import doctor
 
 SRC = str(Path(__file__).parents[2] / "src")
@@ -144,6 +146,53 @@ def test_run_spawned_children_import_the_alias_and_the_program(program):
     assert done.stdout == "[('3.6.0', 2)]\n", done.stderr
 
 
+KERNEL_TEXT = """
+import os, sys
+print(__name__, sys.argv)
+os.chdir("/")
+import numpy, triton, triton.language as tl
+@triton.jit
+def k(x):
+    tl.store(x, 7.0)
+x = numpy.zeros(1, "f4"); k[(1,)](x); print(x[0], globals().get("__file__"))
+"""
+
+
+def _run_in(folder, *arguments: str, given: str | None = None):
+    command = [sys.executable, "-m", "tritium", "run", *arguments]
+    env = {**os.environ, "PYTHONPATH": SRC}
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, input=given, timeout=120
+    )
+
+
+@pytest.mark.parametrize("interpret", ["0", "1"])
+def test_run_a_program_that_changes_its_directory(program, tmp_path, interpret, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", interpret)
+    file = program(KERNEL_TEXT)
+    done = _run_in(tmp_path, "prog.py", "a")
+    assert done.stdout == f"__main__ ['prog.py', 'a']\n7.0 {file}\n", done.stderr
+
+
+@pytest.mark.parametrize("interpret", ["0", "1"])
+def test_run_the_text_of_a_program(tmp_path, interpret, monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", interpret)
+    done = _run_in(tmp_path, "-c", KERNEL_TEXT, "a", "-b")
+    assert done.stdout == "__main__ ['-c', 'a', '-b']\n7.0 None\n", done.stderr
+    done = _run_in(tmp_path, "-", "a", given=KERNEL_TEXT)
+    assert done.stdout == "__main__ ['-', 'a']\n7.0 None\n", done.stderr
+
+
+def test_run_shows_the_frames_of_a_text_only(tmp_path):
+    done = _run_in(tmp_path, "-c", "def f():\n    return 1 / 0\nf()\n")
+    assert done.returncode == 1 and done.stderr.splitlines()[1].startswith('  File "<string>"')
+
+
+def test_run_without_a_text():
+    done = tritium("run", "-c")
+    assert done.returncode == 2 and "-c needs the text of a program" in done.stderr
+
+
 def test_run_without_such_a_file():
     done = tritium("run", "no_such_program.py")
     assert done.returncode == 2 and "no_such_program.py: no such file" in done.stderr
@@ -156,39 +205,109 @@ def test_pytest_runs_tests_that_import_triton(program, tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+SUITE = """
+    import pytest, triton
+    def test_fixtures(device, fresh_knobs, fresh_triton_cache, with_allocator):
+        assert device == "cpu" and fresh_knobs is triton.knobs
+"""
+
+
+@pytest.mark.parametrize("conftest", [False, True])
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_pytest_has_options_and_fixtures(program, tmp_path, conftest, workers):
+    pytest.importorskip("xdist")
+    file = program(SUITE, "test_it.py")
+    if conftest:
+        text = """
+            import pytest
+            def pytest_addoption(parser):
+                parser.addoption("--device", default="cuda")
+            @pytest.fixture
+            def device(request):
+                return request.config.getoption("--device")
+        """
+        program(text, "conftest.py")
+    options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *workers)
+    done = tritium("pytest", *options, "--device", "cpu", file)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
 # ---- cache --------------------------------------------------------------------------------------
+
+
+KERNELS = ("A" * 52, "B" * 51 + "Q")
 
 
 @pytest.fixture
 def cache(tmp_path):
-    for name, size in (("A" * 52, 100), ("B" * 52, 50)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "kernel.o").write_bytes(b"x" * size)
+    """Two kernels, a launcher, and what is not the cache's."""
+    with knobs.cache.scope():
+        knobs.cache.dir = str(tmp_path)
+        for number, size in ((1, 100), (2, 50)):
+            FileCacheManager(KERNELS[number - 1]).publish(
+                "kernel.json", {"kernel.json": b"{}", "kernel.o": b"x" * size}
+            )
+        FileCacheManager("C" * 51 + "A").publish("launcher.json", {"launcher.o": b"x" * 10})
     (tmp_path / "a_file.txt").write_text("not a kernel")
+    (tmp_path / "my_thesis").mkdir()
+    (tmp_path / "my_thesis" / "a.txt").write_text("text")
     return tmp_path
 
 
 def test_cache_tells_where_and_how_big(cache):
     here = {"TRITON_CACHE_DIR": str(cache)}
     assert tritium("cache", "where", **here).stdout == f"{cache}\n"
-    assert tritium("cache", "size", **here).stdout == "2 kernels, 150 bytes\n"
-    assert tritium("cache", **here).stdout == f"{cache}: 2 kernels, 150 B\n"
+    total = sum(f.stat().st_size for f in cache.glob("*/*") if f.parent.name != "my_thesis")
+    assert tritium("cache", "size", **here).stdout == (
+        f"2 kernels, 1 other entries, {total} bytes\n"
+    )
+    text = tritium("cache", **here).stdout
+    assert text.startswith(f"{cache}: 2 kernels, 1 other entries, 1.")
 
 
 def test_cache_clear_removes_kernels_and_nothing_else(cache):
+    (cache / KERNELS[0] / "tmp.pid_1_x").mkdir()
+    (cache / KERNELS[0] / "tmp.pid_1_x" / "part").write_text("left by a killed process")
     done = tritium("cache", "clear", "--yes", TRITON_CACHE_DIR=str(cache))
-    assert done.stdout == "removed 2 kernels\n"
-    assert [p.name for p in cache.iterdir()] == ["a_file.txt"]
+    assert done.stdout == "removed 2 kernels, 1 other entries\n"
+    assert done.stderr == "left 1 folders that are not the cache's\n"
+    assert sorted(p.name for p in cache.iterdir()) == ["a_file.txt", "my_thesis"]
+    assert (cache / "my_thesis" / "a.txt").read_text() == "text"
+
+
+def test_cache_clear_leaves_what_only_looks_like_an_entry(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / ("D" * 51 + "A")).symlink_to(elsewhere, target_is_directory=True)
+    (cache / ("E" * 51 + "A") / "sources").mkdir(parents=True)
+    (cache / ("F" * 51 + "A")).mkdir()
+    (cache / ("F" * 51 + "A") / "link").symlink_to(elsewhere, target_is_directory=True)
+    (cache / ("F" * 52)).mkdir()  # not the base-32 form of 256 bits
+    before = sorted(tmp_path.rglob("*"))
+    done = tritium("cache", "clear", "--yes", TRITON_CACHE_DIR=str(cache))
+    assert done.stdout == "removed 0 kernels\n" and sorted(tmp_path.rglob("*")) == before
 
 
 def test_cache_clear_asks_first(cache):
+    before = sorted(cache.rglob("*"))
     done = tritium("cache", "clear", TRITON_CACHE_DIR=str(cache))
-    assert done.returncode == 1 and len(list(cache.iterdir())) == 3
+    assert done.returncode == 1 and sorted(cache.rglob("*")) == before
 
 
 def test_a_cache_that_does_not_exist_is_empty(tmp_path):
     done = tritium("cache", "size", TRITON_CACHE_DIR=str(tmp_path / "none"))
     assert done.stdout == "0 kernels, 0 bytes\n" and done.returncode == 0
+
+
+@pytest.mark.parametrize("command", [(), ("size",), ("clear", "--yes")])
+def test_a_cache_folder_that_is_a_file_is_refused(tmp_path, command):
+    (tmp_path / "file").write_text("")
+    done = tritium("cache", *command, TRITON_CACHE_DIR=str(tmp_path / "file"))
+    assert done.returncode == 1 and "is a file; set TRITON_CACHE_DIR to a folder" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # ---- doctor -------------------------------------------------------------------------------------

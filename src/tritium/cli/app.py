@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from tritium.errors import TritonError
 from tritium.version import REFERENCE_VERSION, __version__
 
+_T = TypeVar("_T")
 _PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 app = typer.Typer(
@@ -70,7 +72,7 @@ def demo(
 def run(
     arguments: Annotated[
         list[str],
-        typer.Argument(metavar="PROG ARGS...", help="A file, folder or -m MODULE; its arguments."),
+        typer.Argument(metavar="PROG ARGS...", help="A file, folder, -m MODULE, -c TEXT or - (standard input); its arguments."),
     ],
 ) -> None:
     """Run an unmodified program that says `import triton`, on Tritium."""
@@ -83,10 +85,14 @@ def run(
 def pytest(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGS...")] = None,
 ) -> None:
-    """Run pytest on tests that say `import triton`, on Tritium."""
+    """Run pytest on tests that say `import triton`, on Tritium.
+
+    The option --device and the fixtures device, fresh_knobs, fresh_triton_cache and with_allocator
+    are there, as in the reference's own suite; the tests' conftest.py may define others.
+    """
     from tritium.cli.run import run_program
 
-    run_program(["-m", "pytest", *(arguments or [])])
+    run_program(["-m", "pytest", "-p", "tritium.testing.cli_plugin", *(arguments or [])])
 
 
 @app.command()
@@ -134,7 +140,15 @@ def cache(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         from tritium.cli.cache import describe
 
-        typer.echo(describe())
+        typer.echo(_or_fail(describe))
+
+
+def _or_fail(ask: Callable[[], _T]) -> _T:
+    """The answer; an error of the file system's is reported as the user's."""
+    try:
+        return ask()
+    except OSError as error:
+        raise fail(error) from None
 
 
 @cache_app.command()
@@ -147,27 +161,28 @@ def where() -> None:
 
 @cache_app.command()
 def size() -> None:
-    """Print how many kernels there are, and their size in bytes."""
+    """Print how many kernels there are, and the size of all entries in bytes."""
     from tritium.cli.cache import measure
 
-    kernels, size_in_bytes = measure()
-    typer.echo(f"{kernels} kernels, {size_in_bytes} bytes")
+    found = _or_fail(measure)
+    typer.echo(f"{found}, {found.size} bytes")
 
 
 @cache_app.command()
 def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Remove every compiled kernel."""
+    """Remove every compiled kernel, and what was compiled for its launches; nothing else."""
     from tritium.cli.cache import clear_all, describe
 
+    text = _or_fail(describe)
     if not yes:
         note = "An installed Triton keeps its kernels in the same folder by default."
-        typer.confirm(f"{describe()}\n{note}\nRemove them all?", abort=True)
-    try:
-        typer.echo(f"removed {clear_all()} kernels")
-    except OSError as error:
-        raise fail(error) from None
+        typer.confirm(f"{text}\n{note}\nRemove them all?", abort=True)
+    removed = _or_fail(clear_all)
+    typer.echo(f"removed {removed}")
+    if removed.foreign:
+        typer.echo(f"left {removed.foreign} folders that are not the cache's", err=True)
 
 
 @app.command()

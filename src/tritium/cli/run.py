@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import io
+import linecache
 import os
 import runpy
 import sys
@@ -16,28 +17,44 @@ from tritium import compat
 
 
 def run_program(arguments: Sequence[str]) -> None:
-    """Run `PROG ARGS...` or `-m MODULE ARGS...`; ends as the program ends.
+    """Run `PROG ARGS...`, `-m MODULE ARGS...`, `-c TEXT ARGS...` or `- ARGS...`.
+
+    The process ends as the program ends.
 
     Args:
         arguments: the program, as for `python`: a .py file, a folder or zip file with a
-            `__main__`, or `-m` and a module's name; then what it finds in `sys.argv[1:]`.
+            `__main__`, `-m` and a module's name, `-c` and the program's text, or `-` for standard
+            input; then what it finds in `sys.argv[1:]`.
     """
     compat.install()
-    if arguments[0] == "-m":
-        if len(arguments) < 2:
-            raise typer.BadParameter("-m needs the name of a module")
-        _run_module(arguments[1], arguments[2:])
-        return
-    program = arguments[0]
-    if program.startswith("-"):
+    program, *rest = arguments
+    if program == "-m":
+        _run_module(_needed("-m", "the name of a module", rest), rest[1:])
+    elif program == "-c":
+        text = _needed("-c", "the text of a program", rest)
+        sys.argv = ["-c", *rest[1:]]
+        _run_text(lambda: text, "<string>")
+    elif program == "-":
+        sys.argv = list(arguments)
+        _run_text(sys.stdin.read, "<stdin>")
+    elif program.startswith("-"):
         raise typer.BadParameter(f"unknown option {program}; usage: tritium run PROG ARGS...")
-    if not os.path.exists(program):
+    elif not os.path.exists(program):
         raise typer.BadParameter(f"{program}: no such file")
-    sys.argv = list(arguments)
-    if os.path.isdir(program) or _is_zip(program):
-        _as_python_would(lambda: runpy.run_path(program, run_name="__main__"), program)
     else:
-        _run_file(program)
+        sys.argv = list(arguments)
+        # Absolute, as Python has it: the program may change its directory.
+        path = os.path.abspath(program)
+        if os.path.isdir(path) or _is_zip(path):
+            _as_python_would(lambda: runpy.run_path(path, run_name="__main__"), path)
+        else:
+            _run_file(path)
+
+
+def _needed(option: str, what: str, rest: Sequence[str]) -> str:
+    if not rest:
+        raise typer.BadParameter(f"{option} needs {what}")
+    return rest[0]
 
 
 def _is_zip(path: str) -> bool:
@@ -51,21 +68,36 @@ def _run_module(name: str, arguments: Sequence[str]) -> None:
     _as_python_would(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True), None)
 
 
-def _run_file(program: str) -> None:
+def _run_file(path: str) -> None:
+    sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
+
+    def read() -> bytes:
+        with io.open_code(path) as file:
+            return file.read()
+
+    _run_main(read, path, {"__file__": path})
+
+
+def _run_text(read: Callable[[], str], name: str) -> None:
+    sys.path.insert(0, "")
+
+    def read_for_kernels() -> str:
+        text = read()
+        # A kernel's source is read by file name and line; there is no file.
+        linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+        return text
+
+    _run_main(read_for_kernels, name, {})
+
+
+def _run_main(read: Callable[[], str | bytes], name: str, variables: dict[str, object]) -> None:
+    """Run a program's text as the module `__main__`."""
     # Not runpy.run_path: it takes `__main__` away when the program's last line has run, and
     # threads and exit handlers, which run after it, still look things up there.
     module = ModuleType("__main__")
-    module.__file__ = program
-    module.__builtins__ = builtins  # type: ignore[attr-defined]  # as Python does for __main__
+    module.__dict__.update(variables, __builtins__=builtins)  # as Python does for __main__
     sys.modules["__main__"] = module
-    sys.path.insert(0, os.path.dirname(os.path.realpath(program)))
-
-    def execute() -> None:
-        with io.open_code(os.path.abspath(program)) as file:
-            source = file.read()
-        exec(compile(source, program, "exec"), module.__dict__)
-
-    _as_python_would(execute, program)
+    _as_python_would(lambda: exec(compile(read(), name, "exec"), module.__dict__), name)
 
 
 def _as_python_would(execute: Callable[[], object], program: str | None) -> None:
