@@ -1,8 +1,8 @@
 """The entries of a cache folder: recognizing, measuring and removing them.
 
-A cache folder may hold anything beside entries: `TRITON_CACHE_DIR` is the user's choice. An entry is
-a folder (not a link to one) with the name that `cache` gives to a SHA-256 digest. It holds files,
-and folders in which an interrupted process left parts of files. Anything else is foreign.
+A cache folder may hold anything beside entries: `TRITON_CACHE_DIR` is the user's choice. An entry
+is a folder (not a link to one) with the name that `cache` gives to a SHA-256 digest. It holds
+files, and folders in which an interrupted process left parts of files. Anything else is foreign.
 """
 
 from __future__ import annotations

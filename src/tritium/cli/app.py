@@ -72,7 +72,10 @@ def demo(
 def run(
     arguments: Annotated[
         list[str],
-        typer.Argument(metavar="PROG ARGS...", help="A file, folder, -m MODULE, -c TEXT or - (standard input); its arguments."),
+        typer.Argument(
+            metavar="PROG ARGS...",
+            help="A file, folder, -m MODULE, -c TEXT or - (standard input); its arguments.",
+        ),
     ],
 ) -> None:
     """Run an unmodified program that says `import triton`, on Tritium."""
