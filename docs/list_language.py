@@ -54,8 +54,8 @@ MODULES = ("core", "math", "random", "standard", "extra")
 _NAN = "NaN counts as the largest number, whatever its sign, and -0 sorts before +0; the reference \
 leaves both to the order of comparisons. On the CPU and in the interpreter it is one op, `tt.sort`."
 _NAN_INDEX = (
-    "With indices NaN is the largest and the smallest number, as in NumPy; the reference leaves it "
-    "to the order of comparisons."
+    "With indices NaN loses against every number too; the reference leaves it to the order of "
+    "comparisons."
 )
 _HINT = "accepted; has no effect on the CPU beyond what the promise lets it simplify"
 _ATOMIC = (

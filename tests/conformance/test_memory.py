@@ -72,7 +72,7 @@ def kernel(o, h, b, s):
 
 
 def test_options_change_nothing():
-    loads = [".ca", ".cg", ".cv", ""]
+    loads = [".ca", ".cg", ".cs", ".cv", ""]
     stores = [".wb", ".cg", ".cs", ".wt", ""]
     lines = []
     for i, (a, b) in enumerate(itertools.product(loads, stores)):
@@ -84,8 +84,8 @@ def test_options_change_nothing():
         )
     source = "def kernel(x, o):\n    i = tl.arange(0, 8)\n" + "\n".join(lines) + "\n"
     x = np.arange(8, dtype=np.float32)
-    found = both(source, {"x": x, "o": np.zeros(160, np.float32)})["o"]
-    np.testing.assert_array_equal(found.reshape(20, 8), np.tile(x, (20, 1)))
+    found = both(source, {"x": x, "o": np.zeros(200, np.float32)})["o"]
+    np.testing.assert_array_equal(found.reshape(25, 8), np.tile(x, (25, 1)))
 
 
 def test_scalars_and_pointers_in_memory():

@@ -97,7 +97,10 @@ def add_pair(batch, a, b, x, y, d, s):
     if "int1" not in (a, b):
         amounts = convert(batch.inputs[s], type_)
         batch.add(f"{x} << {s}", type_, left << amounts)
-        batch.add(f"{x} >> {s}", type_, left >> amounts)
+        # By the sign of the left operand's own type, not of the promoted one.
+        own = np.dtype(f"int{8 * left.itemsize}") if a in SIGNED else left.dtype
+        shifted = left.view(own) >> amounts.astype(own)
+        batch.add(f"{x} >> {s}", type_, shifted.view(left.dtype))
 
 
 def add_division(batch, a, b, x, d):

@@ -100,7 +100,7 @@ def test_reductions_of_booleans():
 
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
 def test_nan_in_reductions(name):
-    """Largest and smallest pass over NaN, with an index they are NaN as in NumPy; sums keep it."""
+    """Largest and smallest pass over NaN, with an index too; sums keep it."""
     x = np.array([[1, np.nan, 3, -2], [np.nan] * 4, [np.inf, -np.inf, 0, np.nan]]).astype(name)
     x = np.concatenate([x, x[:1]])
     batch = Batch({"x": x})
@@ -108,23 +108,46 @@ def test_nan_in_reductions(name):
     batch.add("tl.max(x, 1)", order, [3, np.nan, np.inf, 3])
     batch.add("tl.min(x, 1)", order, [-2, np.nan, -np.inf, -2])
     batch.add("tl.sum(x, 1)", name, np.full(4, np.nan))
-    batch.add("tl.argmax(x, 1)", "int32", np.argmax(x, 1))
-    batch.add("tl.argmin(x, 1)", "int32", np.argmin(x, 1))
-    batch.add("tl.max(x, 1, return_indices=True)[0]", name, np.max(x, 1))
-    batch.add("tl.min(x, 1, return_indices=True)[1]", "int32", np.argmin(x, 1))
+    batch.add("tl.argmax(x, 1)", "int32", [2, 0, 0, 2])
+    batch.add("tl.argmin(x, 1)", "int32", [3, 0, 1, 3])
+    batch.add("tl.max(x, 1, return_indices=True)[0]", name, [3, np.nan, np.inf, 3])
+    batch.add("tl.min(x, 1, return_indices=True)[1]", "int32", [3, 0, 1, 3])
     batch.run()
 
 
+def first_of(extreme, x, axis):
+    """Where along the axis its largest or smallest number is first; NaN is none."""
+    return np.argmax(x == extreme(x, axis, keepdims=True), axis)
+
+
 @pytest.mark.parametrize("size", [8, 64, 256])
-def test_nan_wins_wherever_it_is(size):
+def test_nan_loses_wherever_it_is(size):
     rng = np.random.default_rng(size)
     x = rng.integers(-3, 3, (16, size)).astype(np.float32)
-    x[rng.random(x.shape) < 0.1] = np.nan
+    x[rng.random(x.shape) < 0.3] = np.nan
+    x[:, 1] = x[1, :] = 0  # no row or column of NaN alone
+    x[3, :] = -np.inf
+    x[3, :3] = np.nan
+    x[4, :], x[4, 0] = np.inf, np.nan
     batch = Batch({"x": x})
-    batch.add("tl.argmax(x, 1)", "int32", np.argmax(x, 1))
-    batch.add("tl.argmin(x, 0)", "int32", np.argmin(x, 0))
+    batch.add("tl.argmax(x, 1)", "int32", first_of(np.nanmax, x, 1))
+    batch.add("tl.argmin(x, 1)", "int32", first_of(np.nanmin, x, 1))
+    batch.add("tl.argmin(x, 0)", "int32", first_of(np.nanmin, x, 0))
     unordered = "tl.min(x, 1, return_indices=True, return_indices_tie_break_left=False)"
-    batch.add(f"{unordered}[0]", "float32", np.min(x, 1))
+    batch.add(f"{unordered}[0]", "float32", np.nanmin(x, 1))
+    at = "tl.argmax(x, 1, tie_break_left=False)"
+    batch.add(f"tl.reshape(tl.gather(x, {at}[:, None], 1), [16])", "float32", np.nanmax(x, 1))
+    batch.run()
+
+
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+def test_argmax_of_nan_alone_is_the_first(name):
+    x = np.full((4, 16), np.nan, DTYPES[name])
+    batch = Batch({"x": x})
+    for axis in (0, 1):
+        none = np.zeros(x.shape[1 - axis], np.int32)
+        batch.add(f"tl.argmax(x, {axis})", "int32", none)
+        batch.add(f"tl.argmin(x, {axis})", "int32", none)
     batch.run()
 
 

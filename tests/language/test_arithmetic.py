@@ -147,6 +147,21 @@ def test_shifts_follow_the_sign():
         assert (block([1, 3]) << block([4, 1])).value.tolist() == [16, 6]
 
 
+@pytest.mark.parametrize(("a", "b"), list(itertools.product([tl.int1, *INTS], INTS)), ids=str)
+def test_a_shift_goes_by_the_sign_of_its_left_operand(a, b):
+    """Not by the promoted type: int32 >> uint32 copies the sign."""
+    low = 0 if a.is_int_unsigned() else -(2 ** (a.int_bitwidth - 1))
+    values = [low, low + 1 if low else 1, 1, 0]
+    with eager():
+        shifted = block(values, a) >> block([1, 3, 0, 2], b)
+        signed = np.array(values, np.int64) >> np.array([1, 3, 0, 2])
+        common = b if a.is_bool() else result_type(a, b)
+        assert shifted.dtype == common
+        np.testing.assert_array_equal(shifted.value, signed.astype(shifted.value.dtype))
+        if b.is_int_unsigned() and b.int_bitwidth == 32:
+            assert (0xF0000000 >> block([4], b)).value.tolist() == [0x0F000000]
+
+
 def test_wrapping():
     with eager():
         assert (block([2**31 - 1]) + 1).value.tolist() == [-(2**31)]

@@ -92,6 +92,37 @@ def test_messages_of_loads_and_stores():
                 call()
 
 
+BLOCKS = [(8,), (1,), (8, 1), (1, 8), (8, 8), (1, 1), (4, 8, 8)]
+
+
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize("pointers", BLOCKS, ids=str)
+def test_a_write_has_an_address_for_each_element(pointers, shape):
+    """A value or mask is repeated for the pointers, never the pointers for it."""
+    with eager():
+        p = tl.zeros(pointers, tl.int64).to(tl.pointer_type(tl.float32), bitcast=True)
+        value, keep = tl.zeros(shape, tl.float32), tl.zeros(shape, tl.int1)
+        writes = [
+            lambda: tl.store(p, value, mask=tl.zeros(pointers, tl.int1)),
+            lambda: tl.store(p, 1.0, mask=keep),
+            lambda: tl.atomic_add(p, 1.0, mask=keep),
+            lambda: tl.atomic_xchg(p, value, mask=tl.zeros(pointers, tl.int1)),
+        ]
+        try:
+            fits = np.broadcast_shapes(pointers, shape) == pointers
+        except ValueError:
+            fits = False
+        for write in writes:
+            if fits:
+                write()
+                continue
+            with pytest.raises(ValueError, match=r"Expected pointer argument|Cannot"):
+                write()
+        if not fits:
+            with pytest.raises(ValueError, match=r"Expected pointer argument|Cannot"):
+                tl.atomic_cas(p, value, value)
+
+
 @pytest.mark.parametrize("padding", ["", "zero", "nan"])
 @pytest.mark.parametrize("check", [(0, 1), (1, 0)])
 def test_block_pointers(padding, check):

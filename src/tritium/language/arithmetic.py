@@ -228,6 +228,20 @@ def broadcast_shape(value: tensor, shape: tuple[int, ...]) -> tensor:
     return tensor(emit(ttir.BroadcastOp, value.handle, result=type.to_ir()), type)
 
 
+def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that blocks of these shapes broadcast to. Raises `ValueError` where extents differ
+    and neither is 1."""
+    rank = max(len(a), len(b))
+    a, b = ((1,) * (rank - len(shape)) + shape for shape in (a, b))
+    for i, (left, right) in enumerate(zip(a, b, strict=True)):
+        if left != right and 1 not in (left, right):
+            raise ValueError(
+                f"Cannot make_shape_compatible: incompatible dimensions at index {i}: "
+                f"{left} and {right}"
+            )
+    return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
+
+
 def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
     """Both repeated to a common shape: new leading axes, and axes of size 1 stretched.
 
@@ -240,14 +254,8 @@ def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
         lhs = expand_dims(lhs, 0)
     while len(rhs.type.shape) < len(lhs.type.shape):
         rhs = expand_dims(rhs, 0)
-    shape: list[int] = []
-    for i, (a, b) in enumerate(zip(lhs.type.shape, rhs.type.shape, strict=True)):
-        if a != b and 1 not in (a, b):
-            raise ValueError(
-                f"Cannot make_shape_compatible: incompatible dimensions at index {i}: {a} and {b}"
-            )
-        shape.append(b if a == 1 else a)
-    return broadcast_shape(lhs, tuple(shape)), broadcast_shape(rhs, tuple(shape))
+    shape = common_shape(lhs.type.shape, rhs.type.shape)
+    return broadcast_shape(lhs, shape), broadcast_shape(rhs, shape)
 
 
 # Arithmetic
@@ -400,8 +408,8 @@ def negate(value: Operand) -> tensor:
 # Bits
 
 
-def _bit_operands(lhs: Operand, rhs: Operand) -> tuple[tensor, tensor]:
-    a, b = binary_operands(lhs, rhs)
+def _bit_operands(lhs: Operand, rhs: Operand, weak: bool = True) -> tuple[tensor, tensor]:
+    a, b = binary_operands(lhs, rhs, weak=weak)
     if not a.dtype.is_int() or not b.dtype.is_int():
         raise incompatible(a.dtype, b.dtype)
     return a, b
@@ -433,9 +441,20 @@ def lshift(lhs: Operand, rhs: Operand) -> tensor:
 
 
 def rshift(lhs: Operand, rhs: Operand) -> tensor:
-    """`lhs >> rhs`: copies of the sign come in for signed numbers, zeros for unsigned ones."""
+    """`lhs >> rhs`: copies of the sign come in where `lhs` is signed, zeros where it is unsigned.
+
+    The type of `lhs` before promotion counts: an int32 moved by a uint32 keeps its sign. A number,
+    which has no type of its own, counts as the tensor beside it.
+    """
     a, b = _bit_operands(lhs, rhs)
-    return _emit_like(ShRSIOp if a.dtype.is_int_signed() else ShRUIOp, a, b)
+    lhs, rhs = plain(lhs), plain(rhs)
+    if not is_number(lhs):
+        own = to_tensor(lhs).dtype
+    elif is_assigned(lhs) or is_number(rhs):
+        own = python_type(lhs)
+    else:
+        own = to_tensor(rhs).dtype
+    return _emit_like(ShRSIOp if own.is_int_signed() else ShRUIOp, a, b)
 
 
 def invert(value: Operand) -> tensor:
@@ -580,7 +599,7 @@ def absolute(value: Operand) -> tensor:
 
 def multiply_high(lhs: Operand, rhs: Operand) -> tensor:
     """The upper half of the product of two 32- or 64-bit integers, taken as unsigned."""
-    a, b = _bit_operands(lhs, rhs)
+    a, b = _bit_operands(lhs, rhs, weak=False)
     return _emit_like(ttir.MulHiUIOp, a, b)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tritium.language import arithmetic, casts
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
-from tritium.language.memory import check_mask, check_pointer, choose, fit
+from tritium.language.memory import check_covered, check_mask, check_pointer, choose, fit
 from tritium.language.tensor import tensor
 from tritium.language.types import (
     bfloat16,
@@ -65,9 +65,9 @@ class _Access:
             raise ValueError(f"atomic_{name} does not support {element}")
         value = casts.as_element(val, element, p.type.shape)
         m = None if mask is None else casts.to_tensor(mask)
-        for other in (value, m):
-            if other is not None and other.type.is_block() and p.type.is_block():
-                p, _ = arithmetic.broadcast_values(p, other)
+        for part, what in ((value, "Value"), (m, "Mask")):
+            if part is not None:
+                check_covered(p, part, what)
         self.pointer = p
         self.mask = check_mask(p, m)
         self.value = fit(p, value, "Value")
@@ -202,6 +202,8 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
         )
     order = _order(sem, scope)
     values = [casts.as_element(v, element, p.type.shape) for v in (cmp, val)]
+    for value in values:
+        check_covered(p, value, "Value")
     expected, new = (fit(p, v, "Value") for v in values)
     handle = emit(ttir.AtomicCASOp, p.handle, expected.handle, new.handle, **order)
     return tensor(handle, p.type.with_element_ty(element))

@@ -34,7 +34,7 @@ _EVICTION = {
 }
 _LOAD_CACHE = {
     "": CacheModifier.NONE, ".ca": CacheModifier.CA, ".cg": CacheModifier.CG,
-    ".cv": CacheModifier.CV,
+    ".cs": CacheModifier.CS, ".cv": CacheModifier.CV,
 }  # fmt: skip
 _STORE_CACHE = {
     "": CacheModifier.NONE, ".wb": CacheModifier.WB, ".cg": CacheModifier.CG,
@@ -97,12 +97,26 @@ def fit(pointer: tensor, value: tensor, what: str) -> tensor:
     return arithmetic.broadcast_shape(value, pointer.type.shape)
 
 
-def _same_block(pointer: tensor, *others: tensor | None) -> tensor:
-    """A block of pointers stretched where the value or mask is larger."""
-    for other in others:
-        if other is not None and pointer.type.is_block() and other.type.is_block():
-            pointer, _ = arithmetic.broadcast_values(pointer, other)
+def _stretched(pointer: tensor, mask: tensor | None) -> tensor:
+    """A block of pointers to load from, repeated where the mask is larger."""
+    if mask is not None and pointer.type.is_block() and mask.type.is_block():
+        pointer, _ = arithmetic.broadcast_values(pointer, mask)
     return pointer
+
+
+def check_covered(pointer: tensor, other: tensor, what: str) -> None:
+    """Raise `ValueError` for a value or mask that has more elements, or axes, than the block of
+    pointers: which of the elements for one address were written would be left to chance."""
+    if not pointer.type.is_block() or not other.type.is_block():
+        return
+    have, given = pointer.type.shape, other.type.shape
+    shape = arithmetic.common_shape(have, given)
+    if shape != have:
+        raise ValueError(
+            f"Expected pointer argument to have shape {list(shape)} but got {list(have)}: the "
+            f"{what.lower()} has shape {list(given)}, and only a smaller one is broadcast to the "
+            "pointers"
+        )
 
 
 @builtin
@@ -124,7 +138,7 @@ def load(
         other: the result where the mask is false (undefined without it), cast to the element type.
         boundary_check: for block pointers: the axes along which the block may cross the border.
         padding_option: for block pointers: "zero" or "nan" beyond the border.
-        cache_modifier: "", ".ca", ".cg" or ".cv".
+        cache_modifier: "", ".ca", ".cg", ".cs" (streaming, an extension) or ".cv".
         eviction_policy: "", "evict_first" or "evict_last".
         volatile: neither merge nor drop the access.
 
@@ -160,7 +174,7 @@ def _load_pointers(pointer: tensor, mask: Any, other: Any, options: Mapping[str,
     element = pointer.dtype.element_ty
     casts.check_dtype_supported(element)
     m = None if mask is None else casts.to_tensor(mask)
-    pointer = _same_block(pointer, m)
+    pointer = _stretched(pointer, m)
     m = check_mask(pointer, m)
     pointer, memory_type = _through_bytes(pointer, element)
     o = None
@@ -218,9 +232,10 @@ def store(
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty
     m = None if mask is None else casts.to_tensor(mask)
-    pointer = _same_block(pointer, m)
     v = casts.as_element(value, element, pointer.type.shape)
-    pointer = _same_block(pointer, v)
+    for part, what in ((v, "Value"), (m, "Mask")):
+        if part is not None:
+            check_covered(pointer, part, what)
     v, m = fit(pointer, v, "Value"), check_mask(pointer, m)
     pointer, memory_type = _through_bytes(pointer, element)
     v = casts.cast(v, memory_type)

@@ -150,76 +150,85 @@ def interleave(a, b):
 
 
 @device_function
-def _add(a, b):
+def _sum_combine(a, b):
     return a + b
 
 
 @device_function
-def _mul(a, b):
+def _prod_combine(a, b):
     return a * b
 
 
 @device_function
-def _xor(a, b):
+def _xor_combine(a, b):
     return a ^ b
 
 
 @device_function
-def _or(a, b):
+def _or_combine(a, b):
     return a | b
 
 
 @device_function
-def _larger(a, b):
+def _elementwise_max(a, b):
     return core.maximum(a, b)
 
 
 @device_function
-def _smaller(a, b):
+def _elementwise_min(a, b):
     return core.minimum(a, b)
 
 
-# Which of two elements and their indices wins; NaN does, as in NumPy, so that the order in which a
-# reduction meets the elements does not matter.
+# The order of two elements with their indices. NaN loses against every number, as in `maximum` and
+# `minimum`, so that the order in which a reduction meets the elements does not matter.
 
 
 @device_function
-def _first(before, a, i, b, j):
-    """Whether `a` wins that is `before` b or as good as b and further left."""
-    left = before | ((a == b) & (i < j))
+def _wins(before, a, i, b, j, tie_break_left: constexpr):
+    """Whether `a` is chosen: it is `before` b, or b alone is NaN, or neither is before the other
+    and a is further left (`tie_break_left`)."""
+    if tie_break_left:
+        tie = a == b
+        if a.dtype.is_floating():
+            tie = tie | ((a != a) & (b != b))
+        before = before | (tie & (i < j))
     if a.dtype.is_floating():
-        left = left | ((a != a) & ((b == b) | (i < j)))
-    return left
+        before = before | ((a == a) & (b != b))
+    return before
 
 
 @device_function
-def _any(before, a):
-    """Whether `a` wins that is `before` the other, or NaN."""
-    return before | (a != a) if a.dtype.is_floating() else before
+def _argmax_combine(value1, index1, value2, index2, tie_break_left: constexpr):
+    """The larger of two elements, with its index."""
+    left = _wins(value1 > value2, value1, index1, value2, index2, tie_break_left)
+    return core.where(left, value1, value2), core.where(left, index1, index2)
 
 
 @device_function
-def _larger_first(a, i, b, j):
-    left = _first(a > b, a, i, b, j)
-    return core.where(left, a, b), core.where(left, i, j)
+def _argmax_combine_tie_break_left(value1, index1, value2, index2):
+    return _argmax_combine(value1, index1, value2, index2, True)
 
 
 @device_function
-def _larger_any(a, i, b, j):
-    left = _any(a > b, a)
-    return core.where(left, a, b), core.where(left, i, j)
+def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
+    return _argmax_combine(value1, index1, value2, index2, False)
 
 
 @device_function
-def _smaller_first(a, i, b, j):
-    left = _first(a < b, a, i, b, j)
-    return core.where(left, a, b), core.where(left, i, j)
+def _argmin_combine(value1, index1, value2, index2, tie_break_left: constexpr):
+    """The smaller of two elements, with its index."""
+    left = _wins(value1 < value2, value1, index1, value2, index2, tie_break_left)
+    return core.where(left, value1, value2), core.where(left, index1, index2)
 
 
 @device_function
-def _smaller_any(a, i, b, j):
-    left = _any(a < b, a)
-    return core.where(left, a, b), core.where(left, i, j)
+def _argmin_combine_tie_break_left(value1, index1, value2, index2):
+    return _argmin_combine(value1, index1, value2, index2, True)
+
+
+@device_function
+def _argmin_combine_tie_break_fast(value1, index1, value2, index2):
+    return _argmin_combine(value1, index1, value2, index2, False)
 
 
 @constexpr_function
@@ -264,11 +273,11 @@ def max(
     if return_indices:
         value = input.to(_wide_bf16(input.dtype))
         if return_indices_tie_break_left:
-            return _with_indices(value, axis, keep_dims, _larger_first)
+            return _with_indices(value, axis, keep_dims, _argmax_combine_tie_break_left)
         else:
-            return _with_indices(value, axis, keep_dims, _larger_any)
+            return _with_indices(value, axis, keep_dims, _argmax_combine_tie_break_fast)
     else:
-        return core.reduce(input.to(_order_dtype(input.dtype)), axis, _larger, keep_dims)
+        return core.reduce(input.to(_order_dtype(input.dtype)), axis, _elementwise_max, keep_dims)
 
 
 @tensor_member
@@ -284,11 +293,11 @@ def min(
     if return_indices:
         value = input.to(_wide_bf16(input.dtype))
         if return_indices_tie_break_left:
-            return _with_indices(value, axis, keep_dims, _smaller_first)
+            return _with_indices(value, axis, keep_dims, _argmin_combine_tie_break_left)
         else:
-            return _with_indices(value, axis, keep_dims, _smaller_any)
+            return _with_indices(value, axis, keep_dims, _argmin_combine_tie_break_fast)
     else:
-        return core.reduce(input.to(_order_dtype(input.dtype)), axis, _smaller, keep_dims)
+        return core.reduce(input.to(_order_dtype(input.dtype)), axis, _elementwise_min, keep_dims)
 
 
 @tensor_member
@@ -315,7 +324,7 @@ def sum(input, axis: constexpr = None, keep_dims: constexpr = False, dtype: cons
     """The sum along `axis` (of all elements, when None), computed in `dtype`: by default the
     input's, but 32 bits for narrower integers."""
     wide = input.to(_sum_dtype(input.dtype, dtype))
-    return core.reduce(wide, axis, _add, keep_dims)
+    return core.reduce(wide, axis, _sum_combine, keep_dims)
 
 
 @tensor_member
@@ -323,7 +332,7 @@ def sum(input, axis: constexpr = None, keep_dims: constexpr = False, dtype: cons
 def xor_sum(input, axis: constexpr = None, keep_dims: constexpr = False):
     """The exclusive or of the integers along `axis` (of all, when None)."""
     core.static_assert(input.dtype.is_int(), "xor_sum only supported for integers")
-    return core.reduce(input, axis, _xor, keep_dims)
+    return core.reduce(input, axis, _xor_combine, keep_dims)
 
 
 @tensor_member
@@ -331,7 +340,7 @@ def xor_sum(input, axis: constexpr = None, keep_dims: constexpr = False):
 def reduce_or(input, axis: constexpr, keep_dims: constexpr = False):
     """The inclusive or of the integers along `axis` (of all, when None)."""
     core.static_assert(input.dtype.is_int(), "reduce_or only supported for integers")
-    return core.reduce(input, axis, _or, keep_dims)
+    return core.reduce(input, axis, _or_combine, keep_dims)
 
 
 # Scans
@@ -343,7 +352,8 @@ def cumsum(input, axis: constexpr = 0, reverse: constexpr = False, dtype: conste
     """Running sums along `axis`, from its end with `reverse`, computed in `dtype`: by default the
     input's, but 32 bits for narrower integers and for bfloat16."""
     value = input.to(_wide_bf16(input.dtype))
-    return core.associative_scan(value.to(_sum_dtype(value.dtype, dtype)), axis, _add, reverse)
+    wide = value.to(_sum_dtype(value.dtype, dtype))
+    return core.associative_scan(wide, axis, _sum_combine, reverse)
 
 
 @tensor_member
@@ -352,7 +362,8 @@ def cumprod(input, axis: constexpr = 0, reverse: constexpr = False, dtype: const
     """Running products along `axis`, from its end with `reverse`, computed in `dtype`: by default
     the input's, but 32 bits for narrower integers and for bfloat16."""
     value = input.to(_wide_bf16(input.dtype))
-    return core.associative_scan(value.to(_sum_dtype(value.dtype, dtype)), axis, _mul, reverse)
+    wide = value.to(_sum_dtype(value.dtype, dtype))
+    return core.associative_scan(wide, axis, _prod_combine, reverse)
 
 
 _LAST_ONLY = constexpr("only minor dimension is currently supported")
