@@ -166,7 +166,8 @@ def _prefixes(c: Context, step: Dot) -> list[Prefix | None]:
     for value, view, axis in ((op.a, step.a_is_view, 1), (op.b, step.b_is_view, 0)):
         value, swapped = peel(value, c.filled)
         load: Any = value.owner
-        masked = view and load.mask is not None
+        # What is in a buffer has been loaded under its mask.
+        masked = view and value not in c.filled and load.mask is not None
         found.append(prefix_mask(load, 1 - axis if swapped else axis) if masked else None)
     return found
 
@@ -255,11 +256,11 @@ def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
     advances: list[Step] = []
     for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
         source, _ = peel(value, c.filled)
-        if not view:
-            if source not in c.filled:
-                return None
+        if source in c.filled:
             advances.append(0)
             continue
+        if not view:
+            return None
         load: Any = source.owner
         advance = steps.along(load.ptr, None)
         if advance is None:
