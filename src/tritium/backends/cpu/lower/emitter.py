@@ -8,8 +8,6 @@ that define the value; each has a rule, found in these tables:
                          rule(emitter, op, result number, at) -> Lanes
     RULES["cpu.linear"]  index arithmetic that keeps arithmetic progressions what they are:
                          rule(emitter, op, arguments) -> Linear | None
-    RULES["cpu.uniform"] ops that are cheaper when their last argument is the same in all lanes:
-                         rule(emitter, op, arguments) -> Vec | None
     RULES["cpu"]         elementwise ops, on scalars and vectors alike:
                          rule(context, op, *values) -> Value (or a tuple of them)
 
@@ -54,7 +52,6 @@ from tritium.lowering.registry import rules
 At = tuple[Index, ...]
 
 _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
-_UNIFORM = rules("cpu.uniform")
 
 # Ops on numbers that do not keep progressions, but may where the tile's alignment is known.
 ALIGNABLE = frozenset({
@@ -233,10 +230,6 @@ class Emitter:
         if linear:
             keep = _LINEAR.get(class_of(op))
             result = None if keep is None else keep(self, op, arguments)
-            if result is not None:
-                return result
-        if not uniform and isinstance(arguments[-1], Uniform) and class_of(op) in _UNIFORM:
-            result = _UNIFORM[class_of(op)](self, op, arguments)
             if result is not None:
                 return result
         if not uniform and op.name in ALIGNABLE:

@@ -27,7 +27,6 @@ from tritium.backends.cpu.lower import (
     atomic_sums,
     calls,
     debug,
-    division,
     elementwise,
     extern,
     linear,
@@ -51,7 +50,7 @@ from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    assembly, atomic, atomic_sums, calls, debug, division, elementwise, extern, linear, numeric,
+    assembly, atomic, atomic_sums, calls, debug, elementwise, extern, linear, numeric,
     pointers, rearrange, scalars, shape, sort, special,
 )  # fmt: skip
 _DEEP = 20_000

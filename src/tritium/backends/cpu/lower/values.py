@@ -85,11 +85,9 @@ Lanes = Uniform | Linear | Vec
 
 
 class Facts(NamedTuple):
-    """What is known of some values where a version of a nest runs: masks that are true, divisors
-    that are not extreme (`division.is_ordinary`)."""
+    """The values known to be true where a version of a nest runs: masks."""
 
     true: frozenset[SSAValue]
-    ordinary: frozenset[SSAValue]
 
 
-NOTHING = Facts(frozenset(), frozenset())
+NOTHING = Facts(frozenset())

@@ -2,8 +2,8 @@
 
 One-dimensional nests have
 
-    whole    where all masks are true and divisors are not extreme (`whole`): nothing is compared,
-             loads and stores are plain; of stores there is one more that bypasses the caches
+    whole    where all masks are true (`whole`): nothing is compared, loads and stores are plain;
+             of stores there is one more that bypasses the caches
     general  else
 
 Reductions that look for the largest or smallest float are quick: a maximum whose accumulator
