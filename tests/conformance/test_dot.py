@@ -54,6 +54,25 @@ def test_dtypes(name, shape):
     batch.run()
 
 
+@pytest.mark.parametrize("shape", [(64, 64, 64), (16, 32, 32)])
+def test_rounding(shape):
+    """Of operands that no format holds exactly, and of sums; the bounds are relative to the sum of
+    the products' magnitudes."""
+    m, n, k = shape
+    rng = np.random.default_rng(5)
+    a, b = (rng.uniform(1, 2, s).astype(np.float32) for s in ((m, k), (k, n)))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    batch = Batch({"a": a, "b": b})
+    for precision, bound in (("ieee", 2e-6), ("tf32x3", 2e-6), ("bf16x6", 2e-6), ("bf16x3", 6e-5)):
+        batch.add(f"tl.dot(a, b, input_precision='{precision}')", "float32", exact, bound)
+    batch.run()
+    x, y = a.astype(np.float16), b.astype(np.float16)
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    batch = Batch({"x": x, "y": y})
+    batch.add("tl.dot(x, y, out_dtype=tl.float16)", "float16", exact, 2.0**-11)
+    batch.run()
+
+
 @pytest.mark.parametrize("name", ["int8", "float16", "bfloat16", "float32"])
 def test_batched(name):
     a, b = small(name, (4, 16, 32), 1), small(name, (4, 32, 16), 2)

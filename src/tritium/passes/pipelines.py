@@ -20,6 +20,7 @@ from tritium.passes.ttir import (
     CallFacts,
     Canonicalize,
     Combine,
+    DotPrecision,
     Inline,
     ReorderBroadcast,
     ScaledDot,
@@ -57,7 +58,8 @@ def ttgir(
         num_ctas: how many blocks, a cluster, run a program.
     """
     return [
-        ScaledDot(tf32=True),
+        ScaledDot(tensor_cores=True),
+        DotPrecision(capability=capability),
         CallFacts(),
         TensorPointers(
             bulk_copies=capability >= 90, rows=100 <= capability < 120 and num_ctas == 1

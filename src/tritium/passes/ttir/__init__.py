@@ -6,6 +6,7 @@ from tritium.passes.ttir.canonicalize import Canonicalize
 from tritium.passes.ttir.combine import Combine
 from tritium.passes.ttir.cse import CSE
 from tritium.passes.ttir.dce import DCE
+from tritium.passes.ttir.dot_precision import DotPrecision
 from tritium.passes.ttir.inline import Inline
 from tritium.passes.ttir.licm import LICM
 from tritium.passes.ttir.reorder_broadcast import ReorderBroadcast
@@ -19,12 +20,13 @@ from tritium.passes.ttir.uniform_atomics import UniformAtomics
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
-    CallFacts, Canonicalize, Combine, CSE, DCE, Inline, LICM, ReorderBroadcast, ReshapeAccesses,
-    ScaledDot, Structure, SymbolDCE, TensorPointers, UniformAdvance, UniformAtomics, Unroll,
+    CallFacts, Canonicalize, Combine, CSE, DCE, DotPrecision, Inline, LICM, ReorderBroadcast,
+    ReshapeAccesses, ScaledDot, Structure, SymbolDCE, TensorPointers, UniformAdvance,
+    UniformAtomics, Unroll,
 )  # fmt: skip
 
 __all__ = [
-    "CSE", "DCE", "LICM", "PASSES", "CallFacts", "Canonicalize", "Combine", "Inline",
-    "ReorderBroadcast", "ReshapeAccesses", "ScaledDot", "Structure", "SymbolDCE", "TensorPointers",
-    "UniformAdvance", "UniformAtomics", "Unroll",
+    "CSE", "DCE", "LICM", "PASSES", "CallFacts", "Canonicalize", "Combine", "DotPrecision",
+    "Inline", "ReorderBroadcast", "ReshapeAccesses", "ScaledDot", "Structure", "SymbolDCE",
+    "TensorPointers", "UniformAdvance", "UniformAtomics", "Unroll",
 ]  # fmt: skip

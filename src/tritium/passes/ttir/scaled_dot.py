@@ -1,4 +1,4 @@
-"""Microscaled products as products of float32 tiles.
+"""Microscaled products as products of float32 or bfloat16 tiles.
 
 before:
     %r = tt.dot_scaled %a scale %sa, %b, %c lhs = e2m1 rhs = bf16 ...
@@ -7,8 +7,9 @@ after:
     %y = arith.extf %b
     %r = tt.dot %x, %y, %c
 
-For targets without such an instruction. Every number and scale of the formats is exact in float32,
-and each number times a power of two in tf32 as well, which is all that tensor cores multiply.
+For targets without such an instruction. Every number times its scale is exact in float32. For
+tensor cores the tiles are of the narrowest type in which it is exact too: bfloat16 (8 bits of a
+number), float32 rounded to tf32 (11 bits), or float32 in two parts.
 """
 
 from __future__ import annotations
@@ -45,32 +46,52 @@ _UNPACK = 2.0**126
 """What a float's exponent is too small by when a 4-bit code is put in its place."""
 
 
+_BITS = {
+    ScaleFormat.E2M1: 2, ScaleFormat.E4M3: 4, ScaleFormat.E5M2: 3, ScaleFormat.E2M3: 4,
+    ScaleFormat.E3M2: 3, ScaleFormat.BF16: 8, ScaleFormat.FP16: 11,
+}  # fmt: skip
+"""The bits of a format's numbers without sign and exponent, the leading one counted."""
+_SCALE_BITS = 4
+"""The same of a scale that is itself a floating-point number, E4M3."""
+_BFLOAT16_BITS, _TF32_BITS = 8, 11
+
+
 @dataclass(frozen=True)
 class ScaledDot(Pass):
-    """Microscaled products as products of float32 tiles.
+    """Microscaled products as products of float32 or bfloat16 tiles.
 
-    `tf32`: let tensor cores multiply (exact unless a scale is itself a floating-point number).
+    `tensor_cores`: choose the tiles for them; else they are of float32, multiplied as it is.
     """
 
     name: ClassVar[str] = "scaled-dot"
     title: ClassVar[str] = "DecomposeScaledDot"
-    tf32: bool = False
+    tensor_cores: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         found = [op for op in module.walk() if isinstance(op, DotScaledOp)]
         for op in found:
-            _Rewrite(op, self.tf32).run()
+            _Rewrite(op, self.tensor_cores).run()
         return bool(found)
 
 
 class _Rewrite:
     """One product."""
 
-    def __init__(self, op: DotScaledOp, tf32: bool):
+    def __init__(self, op: DotScaledOp, tensor_cores: bool):
         self.op = op
-        scales = [s for s in (op.a_scale, op.b_scale) if s is not None]
-        exact = not any(ir.is_float(s.type) for s in scales)
-        self.precision = InputPrecision.TF32 if tf32 and exact else InputPrecision.IEEE
+        self.type, self.precision = ir.f32, InputPrecision.IEEE
+        pairs = ((op.a_elem_type, op.a_scale), (op.b_elem_type, op.b_scale))
+        bits = max(
+            _BITS[form] + (_SCALE_BITS if scale is not None and ir.is_float(scale.type) else 0)
+            for form, scale in pairs
+        )
+        if tensor_cores and bits <= _BFLOAT16_BITS:
+            self.type = ir.bf16
+        elif tensor_cores:
+            exact = bits <= _TF32_BITS
+            self.precision = InputPrecision.TF32 if exact else InputPrecision.TF32X3
+        self.word = ir.i16 if self.type == ir.bf16 else ir.i32
+        self.width, self.fraction = (16, 7) if self.type == ir.bf16 else (32, 23)
 
     def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
         """Insert an op before the product; returns its result."""
@@ -96,7 +117,7 @@ class _Rewrite:
             a = self.add(MulFOp, a, self.factors(op.a_scale, a.type))
         if op.b_scale is not None:
             order = self.swapped(len(ir.shape_of(b.type)))
-            flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), ir.f32)
+            flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), self.type)
             factors = self.factors(op.b_scale, flipped)
             b = self.add(MulFOp, b, self.add(TransOp, factors, order=order))
         result = self.add(DotOp, a, b, op.c, inputPrecision=self.precision)
@@ -111,7 +132,7 @@ class _Rewrite:
         return (*range(rank - 2), rank - 1, rank - 2)
 
     def numbers(self, tile: SSAValue, format: ScaleFormat, packed: int) -> SSAValue:
-        """An operand as float32."""
+        """An operand's numbers in the tiles' type."""
         if format is ScaleFormat.E2M1:
             return self.unpacked(tile, packed)
         if ir.is_integer(tile.type):
@@ -125,16 +146,16 @@ class _Rewrite:
         return self.wide(tile)
 
     def wide(self, tile: SSAValue) -> SSAValue:
-        """A floating-point tile as float32."""
-        if ir.element_type(tile.type) == ir.f32:
+        """A floating-point tile in the tiles' type."""
+        if ir.element_type(tile.type) == self.type:
             return tile
         cls = numeric.FpToFpOp if ir.bit_width(tile.type) == 8 else ExtFOp
-        return self.add(cls, tile, result=ir.tensor_of(ir.shape_of(tile.type), ir.f32))
+        return self.add(cls, tile, result=ir.tensor_of(ir.shape_of(tile.type), self.type))
 
     def unpacked(self, tile: SSAValue, packed: int) -> SSAValue:
         """The numbers of bytes that hold two e2m1 codes along an axis, low half first."""
         shape = list(ir.shape_of(tile.type))
-        codes = self.add(ExtUIOp, tile, result=ir.tensor_of(tuple(shape), ir.i32))
+        codes = self.add(ExtUIOp, tile, result=ir.tensor_of(tuple(shape), self.word))
         low = self.code(self.add(AndIOp, codes, self.constant(15, codes)))
         high = self.code(self.add(ShRUIOp, codes, self.constant(4, codes)))
         pairs = self.add(JoinOp, low, high)
@@ -142,35 +163,36 @@ class _Rewrite:
             rank = len(shape)
             pairs = self.add(TransOp, pairs, order=(*range(rank - 1), rank, rank - 1))
         shape[packed] *= 2
-        return self.add(ReshapeOp, pairs, result=ir.tensor_of(tuple(shape), ir.f32))
+        return self.add(ReshapeOp, pairs, result=ir.tensor_of(tuple(shape), self.type))
 
     def code(self, codes: SSAValue) -> SSAValue:
-        """The value of an e2m1 code (i32): its exponent and fraction in a float's place make that
-        value times 2**-126, also where the exponent is 0."""
+        """The value of an e2m1 code (an integer as wide as the result): its exponent and fraction
+        in a float's place make that value times 2**-126, also where the exponent is 0."""
         sign = self.add(AndIOp, codes, self.constant(8, codes))
         rest = self.add(AndIOp, codes, self.constant(7, codes))
         bits = self.add(
             OrIOp,
-            self.add(ShLIOp, sign, self.constant(28, codes)),
-            self.add(ShLIOp, rest, self.constant(22, codes)),
+            self.add(ShLIOp, sign, self.constant(self.width - 4, codes)),
+            self.add(ShLIOp, rest, self.constant(self.fraction - 1, codes)),
         )
-        small = self.add(BitcastOp, bits, result=ir.tensor_of(ir.shape_of(codes.type), ir.f32))
+        small = self.add(BitcastOp, bits, result=ir.tensor_of(ir.shape_of(codes.type), self.type))
         return self.add(MulFOp, small, self.constant(_UNPACK, small))
 
     def factors(self, scale: SSAValue, type: Any) -> SSAValue:
-        """Scales (..., K / run) as float32, each repeated for its run of a tile (..., K)."""
+        """Scales (..., K / run) in the tiles' type, each repeated for its run of a tile's K."""
         shape, size = ir.shape_of(scale.type), ir.shape_of(type)[-1]
         value = self.wide(scale) if ir.is_float(scale.type) else self.powers(scale)
         value = self.add(ExpandDimsOp, value, axis=len(shape))
-        run = ir.tensor_of((*shape, size // shape[-1]), ir.f32)
+        run = ir.tensor_of((*shape, size // shape[-1]), self.type)
         return self.add(ReshapeOp, self.add(BroadcastOp, value, result=run), result=type)
 
     def powers(self, scale: SSAValue) -> SSAValue:
-        """E8M0 codes as float32: 2**(code - 127), 255 being NaN."""
+        """E8M0 codes in the tiles' type: 2**(code - 127), 255 being NaN."""
         shape = ir.shape_of(scale.type)
-        codes = self.add(ExtUIOp, scale, result=ir.tensor_of(shape, ir.i32))
-        bits = self.add(ShLIOp, codes, self.constant(23, codes))
-        bits = self.add(MaxUIOp, bits, self.constant(1 << 22, codes))  # 2**-127 is subnormal
-        value = self.add(BitcastOp, bits, result=ir.tensor_of(shape, ir.f32))
+        codes = self.add(ExtUIOp, scale, result=ir.tensor_of(shape, self.word))
+        bits = self.add(ShLIOp, codes, self.constant(self.fraction, codes))
+        least = self.constant(1 << self.fraction - 1, codes)
+        bits = self.add(MaxUIOp, bits, least)  # 2**-127 is subnormal
+        value = self.add(BitcastOp, bits, result=ir.tensor_of(shape, self.type))
         absent = self.add(CmpIOp, codes, self.constant(255, codes), predicate=CmpIPredicate.EQ)
         return self.add(SelectOp, absent, self.constant(float("nan"), value), value)

@@ -1,0 +1,186 @@
+"""Write matrix products in terms of those that tensor cores have.
+
+before:
+    %r = tt.dot %a, %b, %c, inputPrecision = bf16x3 : tensor<64x32xf32> * ... -> tensor<64x64xf32>
+after:
+    %a0 = arith.truncf %a : to bf16;  %a1 = the rest %a - %a0, to bf16;  the same of %b
+    %s = tt.dot %a1, %b0, 0;  %t = tt.dot %a0, %b1, %s;  %u = %t, 0 where it is NaN
+    %p = tt.dot %a0, %b0, %u;  %r = arith.addf %c, %p
+
+`tf32x3` has parts of 11 bits, `bf16x6` three parts and six products. The smaller products come
+first. They are NaN where an operand is infinite, which the largest product then says by itself.
+
+Sums in float16 become sums in float32 that are rounded once a product: tensor cores round each
+partial sum to the accumulator's type. Operands of 8-bit floats become float16, exactly, where the
+tensor cores do not take them (before sm_89).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import (
+    AddFOp,
+    AddIOp,
+    AndIOp,
+    BitcastOp,
+    CmpFOp,
+    CmpFPredicate,
+    ConstantOp,
+    ExtFOp,
+    SelectOp,
+    SubFOp,
+    TruncFOp,
+)
+from tritium.ops.ttir import numeric
+from tritium.ops.ttir.dot import DotOp, InputPrecision
+from tritium.passes.base import Pass
+
+_BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
+_PARTS = {
+    InputPrecision.TF32X3: 2, InputPrecision.BF16X3: 2, InputPrecision.BF16X6: 3,
+}  # fmt: skip
+"""How many parts each operand is split into."""
+_TF32_HALF, _TF32_MASK = 1 << 12, -(1 << 13)
+"""Half of the last bit that tf32 keeps of a float32, and a mask of all that it keeps."""
+
+
+@dataclass(frozen=True)
+class DotPrecision(Pass):
+    """Write matrix products in terms of those that tensor cores have.
+
+    `capability`: of the GPU.
+    """
+
+    name: ClassVar[str] = "dot-precision"
+    title: ClassVar[str] = "TritonGPUF32DotTC"
+    capability: int = 80
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for op in [op for op in module.walk() if isinstance(op, DotOp)]:
+            rewrite = _Rewrite(op)
+            if ir.element_type(op.a.type) in _BYTE_FLOATS and self.capability < 89:
+                rewrite.widen_operands()
+                changed = True
+            if ir.element_type(op.c.type) == ir.f16:
+                rewrite.sum_in_float32()
+                changed = True
+            if op.inputPrecision in _PARTS and _fits(op):
+                rewrite.split()
+                changed = True
+        return changed
+
+
+def _fits(op: DotOp) -> bool:
+    """Whether tensor cores take products of this shape; others are computed without rounding."""
+    shape, depth = ir.shape_of(op.c.type), ir.shape_of(op.a.type)[-1]
+    if ir.element_type(op.a.type) != ir.f32 or len(shape) != 2:
+        return False
+    least = 8 if op.inputPrecision is InputPrecision.TF32X3 else 16
+    return shape[0] >= 16 and shape[1] >= 8 and depth >= least
+
+
+class _Rewrite:
+    """One product."""
+
+    def __init__(self, op: DotOp):
+        self.op = op
+
+    def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
+        """Insert an op before the product; returns its result."""
+        block = self.op.parent
+        assert block is not None
+        new = cls.build(*operands, location=self.op.location, **attributes)
+        block.insert_op_before(new, self.op)
+        return new.results[0]
+
+    def constant(self, value: Any, type: Any) -> SSAValue:
+        """A number in all elements of a tile."""
+        new = ConstantOp.of(value, type, self.op.location)
+        block = self.op.parent
+        assert block is not None
+        block.insert_op_before(new, self.op)
+        return new.results[0]
+
+    def widen_operands(self) -> None:
+        """8-bit floats as float16."""
+        for index in (0, 1):
+            operand = self.op.operands[index]
+            type = ir.tensor_of(ir.shape_of(operand.type), ir.f16)
+            self.op.operands[index] = self.add(numeric.FpToFpOp, operand, result=type)
+
+    def replace(self, result: SSAValue) -> None:
+        """Put another value in the place of the product's."""
+        op = self.op
+        result.name_hint = op.results[0].name_hint
+        op.results[0].replace_all_uses_with(result)
+        op.detach()
+        op.erase()
+
+    def sum_in_float32(self) -> None:
+        """A float16 product that is rounded at its end."""
+        op = self.op
+        narrow = op.results[0].type
+        wide = ir.tensor_of(ir.shape_of(narrow), ir.f32)
+        total = self.add(
+            DotOp, op.a, op.b, self.add(ExtFOp, op.c, result=wide),
+            inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
+        )  # fmt: skip
+        self.replace(self.add(TruncFOp, total, result=narrow))
+
+    def split(self) -> None:
+        """The sum of the products of the operands' parts, but for the smallest of these."""
+        op, type = self.op, self.op.c.type
+        count = _PARTS[op.inputPrecision]
+        tf32 = op.inputPrecision is InputPrecision.TF32X3
+        split: Callable[[SSAValue, int], list[SSAValue]]
+        split = self.tf32_parts if tf32 else self.bf16_parts
+        left, right = split(op.a, count), split(op.b, count)
+        kept = InputPrecision.TF32 if tf32 else InputPrecision.IEEE
+        pairs = [(i, j) for i in range(count) for j in range(count) if i + j < count]
+        total = self.constant(0.0, type)
+        # From the smallest to the largest, which is the product of the first parts.
+        for i, j in sorted(pairs, key=lambda pair: (-sum(pair), -pair[0])):
+            if (i, j) == (0, 0):
+                absent = self.add(CmpFOp, total, total, predicate=CmpFPredicate.UNO)
+                total = self.add(SelectOp, absent, self.constant(0.0, type), total)
+            total = self.add(DotOp, left[i], right[j], total, inputPrecision=kept)
+        self.replace(self.add(AddFOp, op.c, total))
+
+    def bf16_parts(self, value: SSAValue, count: int) -> list[SSAValue]:
+        """The nearest bfloat16, then that of what it leaves, and so on."""
+        narrow = ir.tensor_of(ir.shape_of(value.type), ir.bf16)
+        parts: list[SSAValue] = []
+        for index in range(count):
+            parts.append(self.add(TruncFOp, value, result=narrow))
+            if index + 1 < count:
+                rounded = self.add(ExtFOp, parts[-1], result=value.type)
+                value = self.add(SubFOp, value, rounded)
+        return parts
+
+    def tf32_parts(self, value: SSAValue, count: int) -> list[SSAValue]:
+        """The nearest float32 that is a tf32, then that of what it leaves."""
+        parts: list[SSAValue] = []
+        for _ in range(count):
+            parts.append(self.rounded_to_tf32(value))
+            value = self.add(SubFOp, value, parts[-1])
+        return parts
+
+    def rounded_to_tf32(self, value: SSAValue) -> SSAValue:
+        """A float32 rounded to the bits that tf32 has; a tie goes away from zero."""
+        bits = self.add(
+            BitcastOp, value, result=ir.tensor_of(ir.shape_of(value.type), ir.i32)
+        )
+        raised = self.add(AddIOp, bits, self.constant(_TF32_HALF, bits.type))
+        kept = self.add(AndIOp, raised, self.constant(_TF32_MASK, bits.type))
+        near = self.add(BitcastOp, kept, result=value.type)
+        absent = self.add(CmpFOp, value, value, predicate=CmpFPredicate.UNO)
+        # A NaN's lowest bits, maybe all that it has, would be cut off.
+        return self.add(SelectOp, absent, self.constant(float("nan"), value.type), near)
