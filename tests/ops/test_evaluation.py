@@ -15,7 +15,7 @@ from tritium.ir.parsing import parse_module
 from tritium.ops import math as math_ops
 from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ConstantOp, DivSIOp
-from tritium.ops.base import Effects
+from tritium.ops.effects import GLOBAL, opaque, reads
 from tritium.ops.evaluation import EvaluationError, Evaluator, Memory, fold
 
 TILE = ir.tensor_of((4,), ir.i32)
@@ -92,9 +92,13 @@ def test_effects() -> None:
     pointer = ttir.IntToPtrOp.build(
         ConstantOp.of(64, ir.i64).result, result=ir.pointer_to(ir.f32)
     ).result
-    assert ttir.LoadOp.build(pointer).memory_effects() == {Effects.READ}
+    load = ttir.LoadOp.build(pointer)
+    assert load.memory_effects() == (reads(GLOBAL, "ptr"),)
+    assert load.only_reads and not load.is_pure and not load.writes(GLOBAL)
+    assert load.affected(load.effects[0]) == (pointer,)
     volatile = ttir.LoadOp.build(pointer, isVolatile=True)
-    assert volatile.memory_effects() == {Effects.READ, Effects.OTHER}
+    assert volatile.memory_effects() == (reads(GLOBAL, "ptr"), opaque(GLOBAL))
+    assert not volatile.only_reads
     assert math_ops.ExpOp.build(ConstantOp.of(1.0, ir.f32).result).is_pure
     text = """tt.func @k(%c: i1, %p: !tt.ptr<f32>) {
       scf.if %c {
@@ -103,7 +107,7 @@ def test_effects() -> None:
       tt.return
     }"""
     branch: Any = next(op for op in parse_module(text).walk() if op.name == "scf.if")
-    assert branch.memory_effects() == {Effects.READ}
+    assert branch.memory_effects() == (reads(GLOBAL, "ptr"),) and branch.only_reads
 
 
 FOR = """tt.func @k(%a: i32, %b: i32, %s: i32) -> i32 {{

@@ -11,12 +11,13 @@ from __future__ import annotations
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.effects import Action
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
-from tritium.ops.ttir import CallOp, FuncOp, LoadOp, ReturnOp
+from tritium.ops.ttir import FuncOp, LoadOp, ReturnOp
 
-_OPAQUE = (CallOp, ReturnOp)
+_OPAQUE = (ReturnOp,)
 
 
 def written_arguments(function: FuncOp) -> frozenset[int]:
@@ -46,7 +47,11 @@ def _is_written(pointer: SSAValue) -> bool:
 def _writes_through(op: Operation, index: int) -> bool:
     if not isinstance(op, Op) or isinstance(op, (ForOp, IfOp, WhileOp)):
         return False
-    return Effects.WRITE in op.memory_effects() and index == 0
+    value = op.operands[index]
+    return any(
+        value in op.affected(effect)
+        for effect in op.memory_effects() if effect.action is Action.WRITE
+    )  # fmt: skip
 
 
 def _derived(op: Operation, index: int) -> list[SSAValue]:

@@ -23,6 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ops import syntax as custom_syntax
+from tritium.ops.effects import Action, Effect, Effects, Resource, only_read
 from tritium.ops.fields import AttrField, OperandField, i32_array
 
 if TYPE_CHECKING:
@@ -39,28 +40,18 @@ REGISTRY: dict[str, type[Op]] = {}
 SEGMENTS = "operandSegmentSizes"
 
 
-class Effects:
-    """What an op does beside computing its results. Ops without any may be moved, merged, dropped.
-
-    READ: reads memory. WRITE: writes memory. OTHER: must stay where it is, exactly as often
-    (printing, assertions, barriers). RECURSIVE: has the effects of the ops in its regions.
-    """
-
-    READ = "read"
-    WRITE = "write"
-    OTHER = "other"
-    RECURSIVE = "recursive"
-    NONE: frozenset[str] = frozenset()
-
-
 class Op(Operation):
     """Base class of ops. See the module's docstring; `docs/adding-an-op.md` walks through one."""
 
     name: ClassVar[str]
     traits: ClassVar[OpTraits] = OpTraits(tuple)
 
-    effects: ClassVar[frozenset[str]] = Effects.NONE
-    """What the op does beside computing; `op.memory_effects()` resolves RECURSIVE."""
+    effects: ClassVar[Effects] = ()
+    """What the op does beside computing its results, by resource (`ops/effects.py`). Ops without
+    effects may be moved, merged, dropped. `op.memory_effects()` adds those of regions."""
+
+    recursive_effects: ClassVar[bool] = False
+    """Whether the op has the effects of the ops in its regions as well."""
 
     speculatable: ClassVar[bool] = True
     """Whether a pure op may be executed where the program would not have executed it."""
@@ -239,18 +230,49 @@ class Op(Operation):
         assert len(self.results) == 1, f"{self.name} has {len(self.results)} results"
         return self.results[0]
 
-    def memory_effects(self) -> frozenset[str]:
+    def own_effects(self) -> Effects:
+        """The effects of this op without those of its regions; attributes may add to `effects`."""
+        return self.effects
+
+    def memory_effects(self) -> Effects:
         """The op's effects, those of the ops in its regions included where it has them."""
-        if Effects.RECURSIVE not in self.effects:
-            return self.effects
-        nested = (op.memory_effects() for region in self.regions for block in region.blocks
-                  for op in block.ops if isinstance(op, Op))  # fmt: skip
-        return (self.effects - {Effects.RECURSIVE}).union(*nested)
+        own = self.own_effects()
+        if not self.recursive_effects:
+            return own
+        found = dict.fromkeys(own)
+        for region in self.regions:
+            for block in region.blocks:
+                for op in block.ops:
+                    if isinstance(op, Op):
+                        found.update(dict.fromkeys(op.memory_effects()))
+        return tuple(found)
 
     @property
     def is_pure(self) -> bool:
         """Whether the op only computes its results."""
         return not self.memory_effects()
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the op has no effects but reads."""
+        return only_read(self.memory_effects())
+
+    def writes(self, resource: Resource) -> bool:
+        """Whether the op may write the resource."""
+        return any(
+            effect.action is Action.WRITE and effect.resource is resource
+            for effect in self.memory_effects()
+        )
+
+    def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
+        """The operands or results that an effect of this op names; none where it names none, and
+        where an optional operand is absent."""
+        if effect.value is None:
+            return ()
+        if effect.value not in self.operand_names():
+            return tuple(self.results)
+        found = self.operand_group(effect.value)
+        return found if isinstance(found, tuple) else () if found is None else (found,)
 
     # Meaning
 

@@ -12,7 +12,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import opaque
 from tritium.ops.evaluation import Context, EvaluationError, Jump
 from tritium.ops.fields import operand, string_attr, variadic
 
@@ -144,7 +145,7 @@ class AssertOp(Op):
     """Abort with `msg` where the condition is false."""
 
     name = "cf.assert"
-    effects = frozenset({Effects.OTHER})
+    effects = (opaque(),)
     syntax = "$condition, $msg attrs"
     condition = operand()
     msg = string_attr()

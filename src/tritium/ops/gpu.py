@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, SHARED, reads, waits, writes
 from tritium.ops.evaluation import Context
 
 
@@ -13,7 +14,7 @@ class BarrierOp(Op):
     """All threads of a program wait for each other, and see each other's writes."""
 
     name = "gpu.barrier"
-    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    effects = (reads(GLOBAL), writes(GLOBAL), waits(SHARED))
     syntax = "attrs"
 
     @classmethod

@@ -8,7 +8,8 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import opaque
 from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import operand
 
@@ -17,7 +18,7 @@ class AssumeOp(Op):
     """The compiler may assume that the condition holds; `evaluate` checks it."""
 
     name = "llvm.intr.assume"
-    effects = frozenset({Effects.OTHER})
+    effects = (opaque(),)
     syntax = "$condition attrs : type(condition)"
     condition = operand()
 

@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.arith.integer import signed, unsigned
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
 from tritium.ops.elementwise import check_kind, check_same, describe
 from tritium.ops.evaluation import Context, Return
 from tritium.ops.fields import operand, unit_attr, variadic
@@ -166,7 +166,7 @@ class ForOp(Op):
     """
 
     name = "scf.for"
-    effects = frozenset({Effects.RECURSIVE})
+    recursive_effects = True
     lower = operand()
     upper = operand()
     step = operand()
@@ -268,7 +268,7 @@ class IfOp(Op):
     """
 
     name = "scf.if"
-    effects = frozenset({Effects.RECURSIVE})
+    recursive_effects = True
     condition = operand()
 
     @classmethod
@@ -323,7 +323,7 @@ class WhileOp(Op):
     """
 
     name = "scf.while"
-    effects = frozenset({Effects.RECURSIVE})
+    recursive_effects = True
     inits = variadic()
 
     @classmethod

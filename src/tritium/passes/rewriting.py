@@ -19,7 +19,8 @@ from xdsl.traits import IsTerminator
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, attr_value, constant_attr
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import only_read
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -28,7 +29,6 @@ Pattern = Callable[[Any, "Rewriter"], bool]
 
 Patterns = Mapping[type[Op], Sequence[Pattern]]
 
-READ_ONLY = frozenset({Effects.READ})
 MAX_VISITS_PER_OP = 64
 
 
@@ -66,20 +66,13 @@ def is_repeatable(op: Op) -> bool:
 
 def obstacle(op: Op) -> Op | None:
     """What keeps an op from being repeatable: itself or an op in its regions; None if it is."""
-    if Effects.RECURSIVE not in op.effects:
-        effects = op.memory_effects()
-        return None if not effects or (effects == READ_ONLY and not is_volatile(op)) else op
-    if op.effects - {Effects.RECURSIVE, Effects.READ}:
+    if not only_read(op.own_effects()):
         return op
+    if not op.recursive_effects:
+        return None
     nested = (inner for region in op.regions for block in region.blocks for inner in block.ops)
     found = (obstacle(inner) for inner in nested if isinstance(inner, Op))
     return next((inner for inner in found if inner is not None), None)
-
-
-def is_volatile(op: Operation) -> bool:
-    """Whether an access must happen as often as it is written."""
-    flag = op.properties.get("isVolatile")
-    return flag is not None and bool(flag.value.data)  # pyright: ignore
 
 
 def defined_inside(value: SSAValue, op: Operation) -> bool:

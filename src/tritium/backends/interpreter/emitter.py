@@ -22,7 +22,7 @@ from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
 from tritium.language.function import JITCallable
 from tritium.language.tuples import type_of
 from tritium.ops.arith import ConstantOp
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.ops.evaluation import Memory
 from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp, SplatOp
@@ -106,7 +106,7 @@ class EagerEmitter:
             regions=regions,
         )
         if self._vectorised and (
-            op.memory_effects() - {Effects.RECURSIVE}
+            op.memory_effects()
             or (not issubclass(cls, _ALONG_ELEMENTS) and _has_tiles(types, op))
         ):
             raise Divergence

@@ -9,7 +9,8 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, SHARED, Queue, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
@@ -33,7 +34,7 @@ class AsyncCopyGlobalToLocalOp(Op):
     """
 
     name = "ttg.async_copy_global_to_local"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (reads(GLOBAL, "src"), writes(SHARED, "result", Queue.COPY_GROUP))
     syntax = (
         "$src, $result [mask $mask] [other $other] [cacheModifier = $cache] "
         "[evictionPolicy = $evict] attrs : type(src) -> pointee(result)"
@@ -69,7 +70,7 @@ class AsyncCommitGroupOp(Op):
     """The copies started since the last one become a group, for which one can wait."""
 
     name = "ttg.async_commit_group"
-    effects = frozenset({Effects.WRITE})
+    effects = (opaque(SHARED),)
     syntax = "[tokens $inputTokens] attrs"
     inputTokens = variadic()
 
@@ -86,7 +87,7 @@ class AsyncWaitOp(Op):
     """Until all but the `num` newest groups are done."""
 
     name = "ttg.async_wait"
-    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    effects = (waits(SHARED, Queue.COPY_GROUP),)
     syntax = "$asyncToken attrs"
     asyncToken = variadic()
     num = i32_attr()

@@ -10,7 +10,8 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import SHARED, Queue, opaque, reads, waits
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
@@ -38,7 +39,9 @@ class WarpGroupDotOp(Op):
     """
 
     name = "ttng.warp_group_dot"
-    effects = frozenset({Effects.READ})
+    effects = (
+        reads(SHARED, "a", Queue.WARP_GROUP_DOT), reads(SHARED, "b", Queue.WARP_GROUP_DOT)
+    )  # fmt: skip
     syntax = "$a, $b, $c [, $useC] attrs : type(a) * type(b) -> type(result)"
     a = operand()
     b = operand()
@@ -90,7 +93,7 @@ class WarpGroupDotWaitOp(Op):
     operands' memory that must live until then."""
 
     name = "ttng.warp_group_dot_wait"
-    effects = frozenset({Effects.READ, Effects.OTHER})
+    effects = (waits(SHARED, Queue.WARP_GROUP_DOT),)
     syntax = "$inputs attrs : type(inputs)"
     inputs = variadic()
     pendings = i32_attr()
@@ -112,7 +115,7 @@ class FenceAsyncSharedOp(Op):
     """What threads wrote to shared memory is seen by the tensor cores and by bulk copies."""
 
     name = "ttng.fence_async_shared"
-    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    effects = (opaque(SHARED),)
     syntax = "attrs"
     bCluster = bool_attr()
 

@@ -11,7 +11,8 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Encoding, NVMMASharedEncoding, SwizzledSharedEncoding
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import i32_array_attr, operand, optional
@@ -50,7 +51,7 @@ class LocalAllocOp(Op):
     """Shared memory that lives until its `local_dealloc` or its last use; filled with `src`."""
 
     name = "ttg.local_alloc"
-    effects = frozenset({Effects.WRITE})
+    effects = (allocates(SHARED, "result"),)
     syntax = "[$src] attrs : functional"
     src = optional()
 
@@ -62,6 +63,10 @@ class LocalAllocOp(Op):
         elif not memory.mutable:
             raise OpError(f"{cls.name}: {describe(memory)} is never written; make it mutable")
         return memory
+
+    def own_effects(self) -> Effects:
+        filled = (writes(SHARED, "result"),) if self.src is not None else ()
+        return (*self.effects, *filled)
 
     def evaluate(self, context: Context, src: Any) -> Buffer:
         type = self.result_types[0]
@@ -76,7 +81,7 @@ class LocalDeallocOp(Op):
     """Ends the life of shared memory."""
 
     name = "ttg.local_dealloc"
-    effects = frozenset({Effects.WRITE})
+    effects = (frees(SHARED, "src"),)
     syntax = "$src attrs : type(src)"
     src = operand()
 
@@ -95,7 +100,7 @@ class LocalLoadOp(Op):
     """The tile in shared memory. `token`: what the load must come after."""
 
     name = "ttg.local_load"
-    effects = frozenset({Effects.READ})
+    effects = (reads(SHARED, "src"),)
     syntax = "$src [token $token] attrs : type(src) -> type(result)"
     src = operand()
     token = optional()
@@ -116,7 +121,7 @@ class LocalStoreOp(Op):
     """Write a tile to shared memory."""
 
     name = "ttg.local_store"
-    effects = frozenset({Effects.WRITE})
+    effects = (writes(SHARED, "dst"),)
     syntax = "$src, $dst attrs : type(src) -> type(dst)"
     src = operand()
     dst = operand()

@@ -14,7 +14,8 @@ from typing import Any
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import BYTES
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, opaque, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import i32_attr, operand, variadic
@@ -66,7 +67,7 @@ class GlobalScratchAllocOp(Op):
     """Memory of this program alone, from what the launcher supplies: the same at each execution."""
 
     name = "ttg.global_scratch_alloc"
-    effects = frozenset({Effects.OTHER})
+    effects = (opaque(GLOBAL),)
     syntax = "attrs : type(result)"
     nbytes = i32_attr()
     alignment = i32_attr()
@@ -90,7 +91,7 @@ class TensormapCreateOp(Op):
     `tritium.ir.tensor_maps`; `fill_mode` is 1 for NaN beyond the bounds."""
 
     name = "ttng.tensormap_create"
-    effects = frozenset({Effects.WRITE, Effects.OTHER})
+    effects = (writes(GLOBAL, "desc_ptr"), opaque(GLOBAL))
     syntax = (
         "$desc_ptr, $global_address, '[' $box_dim ']', '[' $global_dim ']', "
         "'[' $global_stride ']', '[' $element_stride ']' attrs : functional"
@@ -155,7 +156,7 @@ class TensormapFenceproxyAcquireOp(Op):
     """What was written to `desc_ptr` is seen by the copies that follow."""
 
     name = "ttng.tensormap_fenceproxy_acquire"
-    effects = frozenset({Effects.WRITE, Effects.OTHER})
+    effects = (writes(GLOBAL, "desc_ptr"), opaque(GLOBAL))
     syntax = "$desc_ptr attrs : type(desc_ptr)"
     desc_ptr = operand()
 

@@ -9,7 +9,18 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import (
+    BARRIER,
+    GLOBAL,
+    SHARED,
+    Queue,
+    arrives,
+    opaque,
+    reads,
+    waits,
+    writes,
+)
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import (
@@ -33,8 +44,6 @@ from tritium.ops.ttir.descriptor import (
 )
 from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, PaddingOption, Tile
 
-_BARRIER = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
-
 
 def check_barrier(name: str, type: ir.Type) -> None:
     """Barriers are one i64 in mutable memory."""
@@ -53,7 +62,7 @@ class InitBarrierOp(Op):
     """Make a barrier of which a phase ends after `count` arrivals and all bytes expected."""
 
     name = "ttng.init_barrier"
-    effects = _BARRIER
+    effects = (writes(BARRIER, "alloc"), opaque(BARRIER))
     syntax = "$alloc, $count attrs : type(alloc)"
     alloc = operand()
     count = plain_i32_attr()
@@ -73,7 +82,7 @@ class InvalBarrierOp(Op):
     """The memory is no barrier any more."""
 
     name = "ttng.inval_barrier"
-    effects = _BARRIER
+    effects = (writes(BARRIER, "alloc"), opaque(BARRIER))
     syntax = "$alloc attrs : type(alloc)"
     alloc = operand()
 
@@ -90,7 +99,7 @@ class BarrierExpectOp(Op):
     """Arrive, and let the phase end only after `size` more bytes, if `pred`."""
 
     name = "ttng.barrier_expect"
-    effects = _BARRIER
+    effects = (arrives("alloc"),)
     syntax = "$alloc, $size, $pred attrs : type(alloc)"
     alloc = operand()
     pred = operand()
@@ -113,7 +122,7 @@ class ArriveBarrierOp(Op):
     """Arrive `count` times, if `pred`."""
 
     name = "ttng.arrive_barrier"
-    effects = _BARRIER
+    effects = (arrives("alloc"),)
     syntax = "$alloc, $count [, $pred] attrs : type(alloc)"
     alloc = operand()
     pred = optional()
@@ -137,7 +146,7 @@ class WaitBarrierOp(Op):
     what the barrier stands for until then."""
 
     name = "ttng.wait_barrier"
-    effects = _BARRIER
+    effects = (waits(BARRIER, Queue.MBARRIER, "alloc"),)
     syntax = "$alloc, $phase [, $pred] [deps $deps] attrs : type(alloc) [, type(deps)]"
     alloc = operand()
     phase = operand()
@@ -187,7 +196,9 @@ class AsyncTMACopyGlobalToLocalOp(Op):
     the barrier, which says when they are there."""
 
     name = "ttng.async_tma_copy_global_to_local"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (
+        reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
+    )  # fmt: skip
     syntax = (
         "$desc ~ '[' $coord ']' $result, $barrier, $pred [cacheModifier = $cache] "
         "[evictionPolicy = $evict] attrs : type(desc), type(barrier) -> type(result)"
@@ -232,7 +243,7 @@ class AsyncTMACopyLocalToGlobalOp(Op):
     `async_tma_store_wait`."""
 
     name = "ttng.async_tma_copy_local_to_global"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (reads(SHARED, "src", Queue.BULK_STORE), writes(GLOBAL, "desc"))
     syntax = "$desc ~ '[' $coord ']' $src attrs : type(desc), type(src)"
     desc = operand()
     coord = variadic()
@@ -261,7 +272,9 @@ class AsyncTMAReduceOp(Op):
     must keep it until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_reduce"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (
+        reads(SHARED, "src", Queue.BULK_STORE), reads(GLOBAL, "desc"), writes(GLOBAL, "desc")
+    )  # fmt: skip
     syntax = "$kind, $desc ~ '[' $coord ']' $src attrs : type(desc), type(src)"
     desc = operand()
     coord = variadic()
@@ -295,7 +308,7 @@ class AsyncTMAStoreWaitOp(Op):
     until what they wrote can be loaded."""
 
     name = "ttng.async_tma_store_wait"
-    effects = _BARRIER
+    effects = (waits(SHARED, Queue.BULK_STORE),)
     syntax = "attrs"
     pendings = i32_attr()
     complete = unit_attr()

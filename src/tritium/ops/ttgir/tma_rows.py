@@ -8,7 +8,8 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import operand
@@ -44,7 +45,9 @@ class AsyncTMAGatherOp(Op):
     `pred`. Their bytes count for the barrier."""
 
     name = "ttng.async_tma_gather"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (
+        reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
+    )  # fmt: skip
     syntax = (
         "$desc ~ '[' $x_offsets, $y_offset ']' $result, $barrier, $pred attrs : type(desc), "
         "type(x_offsets), type(y_offset), type(barrier), type(result), type(pred)"
@@ -86,7 +89,7 @@ class AsyncTMAScatterOp(Op):
     keep them until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_scatter"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (reads(SHARED, "src", Queue.BULK_STORE), writes(GLOBAL, "desc"))
     syntax = (
         "$desc ~ '[' $x_offsets, $y_offset ']' $src attrs : type(desc), type(x_offsets), "
         "type(y_offset), type(src)"

@@ -10,7 +10,8 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.arith.integer import unsigned
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr, operand, optional
@@ -62,7 +63,7 @@ class AtomicRMWOp(Op):
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
     ptr = operand()
     val = operand()
@@ -98,7 +99,7 @@ class AtomicCASOp(Op):
     """Replace memory by `val` where it holds `cmp`, bit for bit; the result is what it held."""
 
     name = "tt.atomic_cas"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
     syntax = "$sem, $scope, $ptr, $cmp, $val attrs : functional"
     ptr = operand()
     cmp = operand()

@@ -10,7 +10,8 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.arith.integer import unsigned
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import opaque
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import bool_attr, i32_array_attr, operand, string_attr, variadic
@@ -21,7 +22,7 @@ class PrintOp(Op):
     `pid (x, y, z) idx (i, j) PREFIX value`."""
 
     name = "tt.print"
-    effects = frozenset({Effects.OTHER})
+    effects = (opaque(),)
     syntax = "$prefix attrs [: $arguments : type(arguments)]"
     arguments = variadic()
     prefix = string_attr()
@@ -69,7 +70,7 @@ class AssertOp(Op):
     """Abort with `message` if any element of the condition is false."""
 
     name = "tt.assert"
-    effects = frozenset({Effects.OTHER})
+    effects = (opaque(),)
     syntax = "$condition, $message attrs : type(condition)"
     condition = operand()
     message = string_attr()

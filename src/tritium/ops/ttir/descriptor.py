@@ -14,7 +14,8 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, reads, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr, operand, variadic
@@ -120,7 +121,7 @@ class DescriptorLoadOp(Op):
     """The block at `indices`."""
 
     name = "tt.descriptor_load"
-    effects = frozenset({Effects.READ})
+    effects = (reads(GLOBAL, "desc"),)
     syntax = (
         "$desc ~ '[' $indices ']' [cacheModifier = $cache] [evictionPolicy = $evict] attrs "
         ": type(desc) -> type(result)"
@@ -157,7 +158,7 @@ class DescriptorStoreOp(Op):
     """Write a block at `indices`."""
 
     name = "tt.descriptor_store"
-    effects = frozenset({Effects.WRITE})
+    effects = (writes(GLOBAL, "desc"),)
     syntax = "$desc ~ '[' $indices ']', $src attrs : type(desc), type(src)"
     desc = operand()
     src = operand()
@@ -180,7 +181,7 @@ class DescriptorGatherOp(Op):
     """Rows `x_offsets` of a matrix, from column `y_offset` on."""
 
     name = "tt.descriptor_gather"
-    effects = frozenset({Effects.READ})
+    effects = (reads(GLOBAL, "desc"),)
     syntax = "$desc ~ '[' $x_offsets, $y_offset ']' attrs : functional"
     desc = operand()
     x_offsets = operand()
@@ -206,7 +207,7 @@ class DescriptorScatterOp(Op):
     """Write rows `x_offsets` of a matrix, from column `y_offset` on."""
 
     name = "tt.descriptor_scatter"
-    effects = frozenset({Effects.WRITE})
+    effects = (writes(GLOBAL, "desc"),)
     syntax = (
         "$desc ~ '[' $x_offsets, $y_offset ']', $src attrs "
         ": type(desc), type(x_offsets), type(y_offset), type(src)"
@@ -248,7 +249,7 @@ class DescriptorReduceOp(Op):
     """Atomically combine a block at `indices` with what memory holds."""
 
     name = "tt.descriptor_reduce"
-    effects = frozenset({Effects.READ, Effects.WRITE})
+    effects = (reads(GLOBAL, "desc"), writes(GLOBAL, "desc"))
     syntax = "$kind, $desc ~ '[' $indices ']', $src attrs : type(desc), type(src)"
     desc = operand()
     src = operand()

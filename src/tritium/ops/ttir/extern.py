@@ -11,7 +11,8 @@ from xdsl.ir import Attribute
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import Effects, opaque
 from tritium.ops.elementwise import check_same_shape
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, string_attr, variadic
@@ -38,8 +39,8 @@ class ExternElementwiseOp(Op):
         check_same_shape(cls.name, *arguments, result)
         return result
 
-    def memory_effects(self) -> frozenset[str]:
-        return Effects.NONE if self.pure else frozenset({Effects.OTHER})
+    def own_effects(self) -> Effects:
+        return () if self.pure else (opaque(),)
 
     def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
         # Here, since it is large and compiling needs none of it.
@@ -77,8 +78,8 @@ class ElementwiseInlineAsmOp(Op):
             )
         return results
 
-    def memory_effects(self) -> frozenset[str]:
-        return Effects.NONE if self.pure else frozenset({Effects.OTHER})
+    def own_effects(self) -> Effects:
+        return () if self.pure else (opaque(),)
 
     def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> Any:
         raise NotImplementedError(

@@ -12,7 +12,8 @@ from xdsl.utils.exceptions import VerifyException
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.printing import IRPrinter
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, opaque, reads, writes
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import AttrField, raw_attr, string_attr, symbol_attr, variadic
 from tritium.ops.terminators import RegionEnd
@@ -40,7 +41,7 @@ class FuncOp(Op):
     """
 
     name = "tt.func"
-    effects = frozenset({Effects.OTHER})
+    effects = (opaque(),)
     sym_name = string_attr()
     function_type = raw_attr()
     sym_visibility = string_attr("")
@@ -174,7 +175,7 @@ class CallOp(Op):
     """Call a function of the module: `CallOp.build(arguments, callee="f", result=[types])`."""
 
     name = "tt.call"
-    effects = frozenset({Effects.READ, Effects.WRITE, Effects.OTHER})
+    effects = (reads(GLOBAL, "arguments"), writes(GLOBAL, "arguments"), opaque())
     arguments = variadic()
     callee = symbol_attr()
 

@@ -12,7 +12,8 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.arith.integer import signed
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, Effects, opaque, reads, writes
 from tritium.ops.elementwise import check_same_shape, describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, operand, optional, variadic
@@ -144,7 +145,7 @@ class LoadOp(Op):
     without touching memory."""
 
     name = "tt.load"
-    effects = frozenset({Effects.READ})
+    effects = (reads(GLOBAL, "ptr"),)
     syntax = (
         "$ptr [, $mask] [, $other] [cacheModifier = $cache] [evictionPolicy = $evict] attrs "
         ": type(ptr)"
@@ -170,9 +171,8 @@ class LoadOp(Op):
             raise OpError("tt.load: padding with NaN is only for floating-point elements")
         return accessed
 
-    def memory_effects(self) -> frozenset[str]:
-        volatile = {Effects.OTHER} if self.isVolatile else set[str]()
-        return self.effects | volatile
+    def own_effects(self) -> Effects:
+        return (*self.effects, opaque(GLOBAL)) if self.isVolatile else self.effects
 
     def evaluate(self, context: Context, ptr: Any, mask: Any, other: Any) -> Any:
         type = self.result_types[0]
@@ -189,7 +189,7 @@ class StoreOp(Op):
     """Write the elements for which the mask is true (or absent)."""
 
     name = "tt.store"
-    effects = frozenset({Effects.WRITE})
+    effects = (writes(GLOBAL, "ptr"),)
     syntax = (
         "$ptr, $value [, $mask] [cacheModifier = $cache] [evictionPolicy = $evict] attrs "
         ": type(ptr)"

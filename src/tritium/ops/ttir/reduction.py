@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SliceEncoding
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
 from tritium.ops.elementwise import check_same_shape, describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, variadic
@@ -60,7 +60,7 @@ class ReduceOp(Op):
     """
 
     name = "tt.reduce"
-    effects = frozenset({Effects.RECURSIVE})
+    recursive_effects = True
     inputs = variadic()
     axis = i32_attr()
 
@@ -113,7 +113,7 @@ class ScanOp(Op):
     """
 
     name = "tt.scan"
-    effects = frozenset({Effects.RECURSIVE})
+    recursive_effects = True
     inputs = variadic()
     axis = i32_attr()
     reverse = bool_attr()
@@ -156,7 +156,7 @@ class MapElementwiseOp(Op):
     """
 
     name = "tt.map_elementwise"
-    effects = frozenset({Effects.RECURSIVE})
+    recursive_effects = True
     inputs = variadic()
     pack = i32_attr()
 

@@ -41,10 +41,12 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
 from tritium.ops import ttir
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import functions, is_volatile, outside_values
+from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.rules import block_encoding, encoding_of, is_tile, order_of
@@ -81,13 +83,13 @@ def _stages_of(loop: ForOp, default: int) -> int:
 def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
     """The loads to start ahead, each with what computes its operands."""
     told = "tt.num_stages" in loop.attributes
-    if not told and _writes(loop):
+    if not told and loop.writes(GLOBAL):
         return []
     found: list[Stage] = []
     for op in loop.body.ops:
         if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and (told or _feeds_product(op)):
             found.append(Stage(op, block_encoding(op.desc.type), 1, stages))
-        if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or is_volatile(op):
+        if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or op.isVolatile:
             continue
         if not told and not _feeds_product(op):
             continue
@@ -108,15 +110,6 @@ def is_bulk(op: Any) -> bool:
     tile = op.results[0].type if isinstance(op, ttir.DescriptorLoadOp) else op.src.type
     shape = kind.block.get_shape()
     return ir.shape_of(tile) == tuple(shape)
-
-
-def _writes(loop: ForOp) -> bool:
-    """Whether the loop writes to global memory."""
-    return bool(loop.memory_effects() - {"read"}) and any(
-        isinstance(op, (ttir.StoreOp, ttir.AtomicRMWOp, ttir.AtomicCASOp, ttir.DescriptorStoreOp,
-                        ttir.DescriptorReduceOp, ttir.DescriptorScatterOp, ttir.CallOp))
-        for op in loop.body.walk()
-    )  # fmt: skip
 
 
 def _feeds_product(load: Operation) -> bool:
@@ -208,7 +201,7 @@ def _computable_ahead(loop: ForOp, load: Operation) -> bool:
             continue
         if not isinstance(owner, Operation) or owner.parent is not loop.body:
             continue
-        effects = owner.memory_effects() if hasattr(owner, "memory_effects") else {"other"}  # pyright: ignore
+        effects = not isinstance(owner, Op) or owner.memory_effects()
         # A descriptor's map is written again in each turn; copies that are under way read it.
         if effects or any(isinstance(inner, ttir.MakeTensorDescOp) for inner in owner.walk()):
             return False

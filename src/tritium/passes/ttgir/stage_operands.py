@@ -25,7 +25,6 @@ from xdsl.ir import Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
 from tritium.ops import ttir
-from tritium.ops.base import Effects
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
@@ -94,7 +93,7 @@ def _can_be_later(load: Operation, op: Operation) -> bool:
 
 
 def _only_reads(op: Any) -> bool:
-    return not op.memory_effects() - {Effects.READ}
+    return op.only_reads
 
 
 def _following(op: Operation) -> Iterator[Operation]:

@@ -21,10 +21,11 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import only_read
 from tritium.passes.base import Pass
 from tritium.passes.cfg import dominator_tree
-from tritium.passes.rewriting import copy_names, functions, is_terminator, is_volatile
+from tritium.passes.rewriting import copy_names, functions, is_terminator
 
 Scope = dict[Hashable, Operation]
 
@@ -93,13 +94,13 @@ class _Merger:
             if not isinstance(op, Op) or is_terminator(op):
                 continue
             effects = op.memory_effects()
-            writes = bool(effects - {Effects.READ})
+            writes = not only_read(effects)
             # A loop's body may see what a later part of it wrote in the turn before.
             self.epoch += bool(op.regions) and writes
             for region in op.regions:
                 self.region(region, scopes)
             self.epoch += writes
-            if not writes and not is_volatile(op) and op.results:
+            if not writes and op.results:
                 self.merge(op, scopes, self.epoch if effects else -1)
 
     def merge(self, op: Op, scopes: list[Scope], epoch: int) -> None:

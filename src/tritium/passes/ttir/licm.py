@@ -23,11 +23,12 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import only_read
 from tritium.ops.scf import ForOp, WhileOp
 from tritium.passes.base import Pass
 from tritium.passes.loops import trip_count
-from tritium.passes.rewriting import READ_ONLY, is_terminator, is_volatile, outside_values
+from tritium.passes.rewriting import is_terminator, outside_values
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def hoist(loop: ForOp | WhileOp, block: Block, runs: bool) -> bool:
     """Move invariant ops from `block` to before `loop`. `runs`: the block runs at least once."""
     if not any(_is_invariant(op, block) for op in block.ops):
         return False
-    writes = bool(loop.memory_effects() - {Effects.READ})
+    writes = not loop.only_reads
     target = loop.parent
     assert target is not None
     changed = False
@@ -84,5 +85,5 @@ def _may_move(op: Operation, writes: bool, runs: bool) -> bool:
         return False
     effects = op.memory_effects()
     if effects:
-        return effects == READ_ONLY and not writes and runs and not is_volatile(op)
+        return only_read(effects) and not writes and runs
     return runs or all(not isinstance(n, Op) or n.speculatable for n in op.walk())

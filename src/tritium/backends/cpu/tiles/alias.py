@@ -8,7 +8,8 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
 from tritium.lowering.types import memory_bytes
-from tritium.ops.base import Effects, Op
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL
 
 _THROUGH = frozenset({
     "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape",
@@ -20,7 +21,6 @@ _REGULAR = frozenset({
 })  # fmt: skip
 REARRANGES = frozenset({"tt.trans", "tt.gather", "tt.cat", "tt.join", "tt.split"})
 """Ops whose result has an operand's elements in another order."""
-_CHANGES = frozenset({Effects.WRITE, Effects.OTHER})
 
 
 def base_of(pointer: SSAValue) -> SSAValue:
@@ -89,9 +89,9 @@ def retypes_pointers(op: Any) -> bool:
 
 def writes(op: Op) -> bool:
     """Whether the op writes memory."""
-    return Effects.WRITE in op.memory_effects()
+    return op.writes(GLOBAL)
 
 
 def changes_memory(op: Op) -> bool:
     """Whether the op writes, or must keep its place among reads for other reasons."""
-    return bool(op.memory_effects() & _CHANGES)
+    return not op.only_reads

@@ -1,0 +1,131 @@
+"""Effects of ops: what an op does to a resource, beside computing its results.
+
+An op class lists its effects once:
+
+    effects = (reads(GLOBAL, "src"), writes(SHARED, "result", Queue.COPY_GROUP))
+
+Each effect names an action, the resource it acts on, and the operand or result through which the
+op reaches the resource. Passes that move ops, barrier placement, liveness of shared memory and
+alias analysis read these.
+
+The actions are those of MLIR's `MemoryEffects` (read, write, allocate, free) with `arrive` and
+`wait` for synchronization and `opaque` for everything that must stay where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Resource(Enum):
+    """State outside of SSA values that an op can act on."""
+
+    GLOBAL = "global"
+    """Memory that pointers and descriptors address."""
+    SHARED = "shared"
+    """On-chip memory of a thread block."""
+    TENSOR = "tensor"
+    """Blackwell's tensor memory."""
+    BARRIER = "barrier"
+    """An mbarrier, which lies in shared memory."""
+    HOST = "host"
+    """Output, traps, calls: what a debugger or the host observes."""
+
+
+GLOBAL, SHARED, BARRIER, HOST = Resource.GLOBAL, Resource.SHARED, Resource.BARRIER, Resource.HOST
+
+
+class Action(Enum):
+    """The kind of an effect."""
+
+    READ = "read"
+    WRITE = "write"
+    ALLOCATE = "allocate"
+    FREE = "free"
+    ARRIVE = "arrive"
+    WAIT = "wait"
+    OPAQUE = "opaque"
+
+
+class Queue(Enum):
+    """How the completion of an asynchronous access is waited for."""
+
+    COPY_GROUP = "cp.async"
+    """Groups of `cp.async` copies; `ttg.async_wait`."""
+    WARP_GROUP_DOT = "wgmma"
+    """Groups of matrix products by a warp group; `ttng.warp_group_dot_wait`."""
+    BULK_STORE = "bulk store"
+    """Groups of bulk copies out of shared memory; `ttng.async_tma_store_wait`."""
+    MBARRIER = "mbarrier"
+    """Bytes counted by an mbarrier; `ttng.wait_barrier`."""
+
+    @property
+    def reads_by_async_proxy(self) -> bool:
+        """Whether operands in shared memory are read through the async proxy (PTX ISA, "Async
+        proxy"): writes by threads become visible to it by `fence.proxy.async`."""
+        return self in (Queue.WARP_GROUP_DOT, Queue.BULK_STORE)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One effect.
+
+    Attributes:
+        value: the operand or result that names the part of the resource; None for all of it.
+        queue: for an asynchronous read or write, how its completion is waited for; for a wait,
+            what it waits for.
+    """
+
+    action: Action
+    resource: Resource
+    value: str | None = None
+    queue: Queue | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the effect changes nothing and orders nothing."""
+        return self.action is Action.READ
+
+
+Effects = tuple[Effect, ...]
+
+
+def reads(resource: Resource, value: str | None = None, queue: Queue | None = None) -> Effect:
+    """The op reads the resource."""
+    return Effect(Action.READ, resource, value, queue)
+
+
+def writes(resource: Resource, value: str | None = None, queue: Queue | None = None) -> Effect:
+    """The op writes the resource."""
+    return Effect(Action.WRITE, resource, value, queue)
+
+
+def allocates(resource: Resource, value: str | None = None) -> Effect:
+    """The op's result is a new part of the resource."""
+    return Effect(Action.ALLOCATE, resource, value)
+
+
+def frees(resource: Resource, value: str) -> Effect:
+    """The op ends the life of a part of the resource."""
+    return Effect(Action.FREE, resource, value)
+
+
+def arrives(value: str) -> Effect:
+    """The op counts towards the phase of an mbarrier."""
+    return Effect(Action.ARRIVE, Resource.BARRIER, value)
+
+
+def waits(resource: Resource, queue: Queue | None = None, value: str | None = None) -> Effect:
+    """The op waits for asynchronous accesses, for a barrier, or for the other threads."""
+    return Effect(Action.WAIT, resource, value, queue)
+
+
+def opaque(resource: Resource = Resource.HOST) -> Effect:
+    """The op must run where it stands, exactly as often as it does."""
+    return Effect(Action.OPAQUE, resource)
+
+
+def only_read(effects: Effects) -> bool:
+    """Whether all effects are reads (also where there are none)."""
+    return all(effect.action is Action.READ for effect in effects)
