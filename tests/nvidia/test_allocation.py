@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.nvidia.support import kernel_text
-from tritium.backends.nvidia.lower.allocation import allocate
-from tritium.backends.nvidia.lower.scratch import scratch_bytes
+from tritium.analysis.shared_memory import allocate
 from tritium.ir.parsing import parse_module
+from tritium.lowering.registry import scratch_bytes
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
@@ -24,7 +26,8 @@ def test_swizzled_memory_starts_where_the_pattern_does(swizzle: int):
         + [f"    ttg.local_dealloc {n} : {type}" for n in names]
     )
     function = next(iter(parse_module(kernel_text(body, "", head=head)).ops))
-    places = allocate(list(function.regions[0].blocks), scratch_bytes).places.values()
+    scratch = partial(scratch_bytes, "nvidia")
+    places = allocate(function.regions[0].blocks, scratch).places.values()
     starts = sorted(p.start for p in places)
     step = max(8 * swizzle, 128)
     assert starts == [0, step, 2 * step]

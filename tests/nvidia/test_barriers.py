@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.nvidia.support import KERNELS
-from tritium.backends.nvidia.lower.allocation import allocate
-from tritium.backends.nvidia.lower.barriers import Barriers
-from tritium.backends.nvidia.lower.scratch import scratch_bytes
+from tritium.analysis.barriers import Barriers
+from tritium.analysis.shared_memory import allocate
 from tritium.ir.parsing import parse_module
+from tritium.lowering.registry import scratch_bytes
 
 HEAD = """
 #b = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
@@ -32,7 +33,7 @@ def analyse(body: str) -> tuple[list[str], Any]:
 def analyse_module(module: Any) -> tuple[list[str], Any]:
     function = module.body.block.first_op
     blocks = list(function.regions[0].blocks)
-    allocation = allocate(blocks, scratch_bytes)
+    allocation = allocate(blocks, partial(scratch_bytes, "nvidia"))
     return [op.name for op in Barriers(allocation).find(blocks)], allocation
 
 
@@ -98,10 +99,40 @@ def test_pipelined_loop_meets_twice_in_each_turn():
     module = parse_module((KERNELS / "matmul_wgmma.ttgir").read_text())
     function: Any = module.body.block.first_op
     blocks = list(function.regions[0].blocks)
-    found = Barriers(allocate(blocks, scratch_bytes)).find(blocks)
+    found = Barriers(allocate(blocks, partial(scratch_bytes, "nvidia"))).find(blocks)
     loop = next(op for op in blocks[0].ops if op.name == "scf.for")
     inside = [op for op in found if op.parent_op() is loop]
     assert [op.name for op in inside] == [
         "ttng.warp_group_dot", "ttg.async_copy_global_to_local"
     ]  # fmt: skip
     assert not any(found[op] for op in inside), "copies need no fence"
+
+
+def test_a_barrier_in_one_branch_of_a_graph_of_blocks_does_not_count_for_the_other():
+    barriers, _ = analyse(f"""
+    %c = arith.constant true
+    %m = ttg.local_alloc : () -> {M}
+    ttg.local_store %v, %m : {T} -> {M}
+    cf.cond_br %c, ^one, ^two
+  ^one:
+    gpu.barrier
+    cf.br ^two
+  ^two:
+    %a = ttg.local_load %m : {M} -> {T}""")
+    assert barriers == ["ttg.local_load"]
+
+
+def test_two_buffers_that_a_loop_swaps_are_both_read():
+    """What the loop's argument stands for is either buffer, in each iteration."""
+    barriers, allocation = analyse(f"""
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %m = ttg.local_alloc : () -> {M}
+    %o = ttg.local_alloc : () -> {M}
+    ttg.local_store %v, %o : {T} -> {M}
+    %r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%p = %m, %q = %o) -> ({M}, {M}) : i32 {{
+      %a = ttg.local_load %p : {M} -> {T}
+      scf.yield %q, %p : {M}, {M}
+    }}""")
+    assert allocation.size == 4096
+    assert barriers == ["ttg.local_load"]

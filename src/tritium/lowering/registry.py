@@ -1,4 +1,4 @@
-"""Which function lowers which op for which backend: filled by `@lowers`, read by the emitters."""
+"""The table of lowering rules by backend and op class: `@lowers` fills it, emitters read it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,34 @@ RULES: dict[str, dict[type[Op], Rule]] = {}
 """Rules by backend (or part of one: `cpu.scalar`) and op class."""
 
 
-def lowers(backend: str, *classes: type[Op]) -> Callable[[R], R]:
-    """Register the decorated function as the lowering of these op classes for `backend`."""
+SCRATCH: dict[str, dict[type[Op], Rule]] = {}
+"""By backend and op class: the bytes of scratch memory that an op's lowering needs for itself."""
+
+
+def lowers(
+    backend: str, *classes: type[Op], scratch: Callable[[Any], int] | None = None
+) -> Callable[[R], R]:
+    """Register the decorated function as the lowering of these op classes for `backend`.
+
+    `scratch`: the shared memory, in bytes, that the lowering of an op needs for itself.
+    """
 
     def register(rule: R) -> R:
         table = RULES.setdefault(backend, {})
         for op_class in classes:
             assert op_class not in table, f"{backend}: {op_class.name} has two lowerings"
             table[op_class] = rule
+            if scratch is not None:
+                SCRATCH.setdefault(backend, {})[op_class] = scratch
         return rule
 
     return register
+
+
+def scratch_bytes(backend: str, op: Any) -> int:
+    """The bytes of scratch memory of an op; 0 where its lowering needs none."""
+    size = SCRATCH.get(backend, {}).get(type(op))
+    return 0 if size is None else size(op)
 
 
 def rules(backend: str) -> dict[type[Op], Rule]:

@@ -11,7 +11,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -263,6 +263,11 @@ class Op(Operation):
             effect.action is Action.WRITE and effect.resource is resource
             for effect in self.memory_effects()
         )
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        """(source, target) for each value that the op hands on: the target is the source, or stands
+        for (a part of) the same memory. Loops and branches pair what enters and leaves regions."""
+        return iter(())
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and

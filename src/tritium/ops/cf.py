@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,6 +66,9 @@ class BranchOp(Op, traits=[IsTerminator()]):
     def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
         return ()
 
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        return zip(self.values, self.successors[0].args, strict=True)
+
     def evaluate(self, context: Context, values: tuple[Any, ...]) -> Jump:
         return Jump(self.successors[0], values)
 
@@ -102,6 +105,12 @@ class CondBranchOp(Op, traits=[IsTerminator()]):
         if condition != ir.i1:
             raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
         return ()
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        for block, values in zip(
+            self.successors, (self.then_values, self.else_values), strict=True
+        ):
+            yield from zip(values, block.args, strict=True)
 
     def evaluate(
         self,

@@ -61,6 +61,12 @@ class Queue(Enum):
     """Bytes counted by an mbarrier; `ttng.wait_barrier`."""
 
     @property
+    def per_thread(self) -> bool:
+        """Whether a wait covers the waiting thread's own accesses alone. The phase of an mbarrier
+        ends for all threads at once."""
+        return self is not Queue.MBARRIER
+
+    @property
     def reads_by_async_proxy(self) -> bool:
         """Whether operands in shared memory are read through the async proxy (PTX ISA, "Async
         proxy"): writes by threads become visible to it by `fence.proxy.async`."""

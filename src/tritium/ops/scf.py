@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Attribute, Block, Region
+from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
@@ -192,6 +192,15 @@ class ForOp(Op):
         """The block that runs once a turn."""
         return self.regions[0].block
 
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        assert self.body.last_op is not None
+        for sources in (self.inits, self.body.last_op.operands):
+            for source, argument, result in zip(
+                sources, self.body.args[1:], self.results, strict=True
+            ):
+                yield source, argument
+                yield source, result
+
     def evaluate(
         self, context: Context, lower: Any, upper: Any, step: Any, inits: tuple[Any, ...]
     ) -> tuple[Any, ...] | Any:
@@ -277,6 +286,12 @@ class IfOp(Op):
             raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
         return (result,) if isinstance(result, Attribute) else tuple(result or ())
 
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        for region in self.regions:
+            if region.blocks:
+                assert region.block.last_op is not None
+                yield from zip(region.block.last_op.operands, self.results, strict=True)
+
     def evaluate(self, context: Context, condition: Any) -> tuple[Any, ...] | Any:
         region = self.regions[0 if condition else 1]
         values = context.run_region(region) if region.blocks else ()
@@ -329,6 +344,15 @@ class WhileOp(Op):
     @classmethod
     def infer(cls, inits: Sequence[ir.Type], *, result: Any) -> Sequence[ir.Type]:
         return (result,) if isinstance(result, Attribute) else tuple(result or ())
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        before, after = (region.block for region in self.regions)
+        assert before.last_op is not None and after.last_op is not None
+        for carried in (self.inits, after.last_op.operands):
+            yield from zip(carried, before.args, strict=True)
+        passed = before.last_op.operands[1:]
+        yield from zip(passed, after.args, strict=True)
+        yield from zip(passed, self.results, strict=True)
 
     def evaluate(self, context: Context, inits: tuple[Any, ...]) -> tuple[Any, ...] | Any:
         carried = inits

@@ -311,6 +311,11 @@ class LinearEncoding(Encoding):
 class SharedEncoding(Encoding):
     """Base of encodings of shared memory."""
 
+    @property
+    def base_alignment(self) -> int:
+        """The least alignment, in bytes, of memory with this encoding."""
+        return 16
+
 
 @irdl_attr_definition
 class SwizzledSharedEncoding(SharedEncoding):
@@ -379,6 +384,11 @@ class NVMMASharedEncoding(SharedEncoding):
         sizes = {dim(i): max(n, width if i == column_axis else 1) for i, n in enumerate(part)}
         layout = LinearLayout.of({OFFSET: bases}, sizes)
         return spread(layout, self.get("CGALayout"), shape, OFFSET)
+
+    @property
+    def base_alignment(self) -> int:
+        # The hardware swizzles addresses: memory starts where the pattern does, after eight rows.
+        return max(16, 8 * self.get("swizzlingByteWidth"))
 
 
 def _at(rank: int, axis: int, value: int, other: int = 0, more: int = 0) -> tuple[int, ...]:

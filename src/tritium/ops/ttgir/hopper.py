@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -103,6 +104,9 @@ class WarpGroupDotWaitOp(Op):
         if pendings < 0 or not inputs:
             raise OpError(f"{cls.name}: pendings is {pendings}, with {len(inputs)} operands")
         return tuple(inputs)
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        return zip(self.inputs, self.results, strict=True)
 
     def evaluate(self, context: Context, inputs: tuple[Any, ...]) -> Any:
         state = state_of(context)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -136,12 +137,20 @@ class LocalStoreOp(Op):
         state_of(context).check_write(dst)[...] = src
 
 
-class MemDescIndexOp(Op):
+class MemDescView(Op):
+    """Base of ops whose result is a part of their operand's memory, or has another layout."""
+
+    src = operand()
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        yield self.src, self.results[0]
+
+
+class MemDescIndexOp(MemDescView):
     """One of the buffers along the first axis."""
 
     name = "ttg.memdesc_index"
     syntax = "$src ~ '[' $index ']' attrs : type(src) -> type(result)"
-    src = operand()
     index = operand()
 
     @classmethod
@@ -202,12 +211,11 @@ def _changed(encoding: Encoding, **values: Any) -> Encoding:
     return type(encoding).make(**{**kept, **values})
 
 
-class MemDescTransOp(Op):
+class MemDescTransOp(MemDescView):
     """The same memory with its axes in another order: result axis i is operand axis `order[i]`."""
 
     name = "ttg.memdesc_trans"
     syntax = "$src attrs : type(src) -> type(result)"
-    src = operand()
     order = i32_array_attr()
 
     @classmethod
@@ -229,12 +237,11 @@ class MemDescTransOp(Op):
         return src.view(data.transpose(self.order))
 
 
-class MemDescSubsliceOp(Op):
+class MemDescSubsliceOp(MemDescView):
     """A part of the memory, of the result's shape, from `offsets` on."""
 
     name = "ttg.memdesc_subslice"
     syntax = "$src ~ $offsets attrs : type(src) -> type(result)"
-    src = operand()
     offsets = i32_array_attr()
 
     @classmethod
@@ -259,12 +266,11 @@ class MemDescSubsliceOp(Op):
         return src.view(src.data[part])
 
 
-class MemDescReshapeOp(Op):
+class MemDescReshapeOp(MemDescView):
     """The same memory with another shape, elements in row-major order."""
 
     name = "ttg.memdesc_reshape"
     syntax = "$src attrs : type(src) -> type(result)"
-    src = operand()
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
@@ -283,12 +289,11 @@ class MemDescReshapeOp(Op):
         return src.view(reshaped)
 
 
-class MemDescReinterpretOp(Op):
+class MemDescReinterpretOp(MemDescView):
     """The same bytes as memory of another shape, element type and encoding."""
 
     name = "ttg.memdesc_reinterpret"
     syntax = "$src attrs : type(src) -> type(result)"
-    src = operand()
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:

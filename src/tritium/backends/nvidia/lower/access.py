@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.context import Context, bits_of, layout_of
-from tritium.backends.nvidia.lower.types import memory_type, value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, memory_type, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.linear import LinearLayout
@@ -20,7 +20,6 @@ from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 from tritium.ops.ttir import CacheModifier, EvictionPolicy
 
-NVIDIA = "nvidia"
 MAX_BYTES = 16
 
 

@@ -6,15 +6,13 @@ import re
 from typing import Any
 
 from tritium.backends.nvidia.lower.context import Context, bits_of, layout_of
-from tritium.backends.nvidia.lower.types import value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.lowering.assembly import assembly_error, quoted
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
-
-NVIDIA = "nvidia"
 
 _REGISTER = re.compile(r"=?&?[bchrlqfd]")
 _TIED = re.compile(r"\d+")

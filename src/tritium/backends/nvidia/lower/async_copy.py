@@ -17,7 +17,7 @@ from tritium.backends.nvidia.lower.access import (
 )
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.shared import place_in
-from tritium.backends.nvidia.lower.types import memory_type
+from tritium.backends.nvidia.lower.types import NVIDIA, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.swizzle import run_bits
 from tritium.lowering.llvm import Value
@@ -25,8 +25,6 @@ from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
 from tritium.ops.ttir import CacheModifier
-
-NVIDIA = "nvidia"
 
 
 def _is_zero(values: tuple[Value, ...]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from tritium.backends.nvidia.lower.access import distinct_registers, load_remote, store_words
 from tritium.backends.nvidia.lower.context import Context, Tile, bits_of, layout_of
 from tritium.backends.nvidia.lower.gather import offsets, row_major
-from tritium.backends.nvidia.lower.types import SHARED, value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, SHARED, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, WARP
 from tritium.ir.layouts.linear import LinearLayout
@@ -23,8 +23,6 @@ from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 from tritium.ops.gpu import BarrierOp
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
-
-NVIDIA = "nvidia"
 
 _SEMANTIC = {
     MemSemantic.RELAXED: "relaxed", MemSemantic.ACQUIRE: "acquire",
@@ -61,7 +59,7 @@ def barrier(c: Context, op: Any) -> None:
     c.meet()
 
 
-@lowers(NVIDIA, ttir.AtomicRMWOp)
+@lowers(NVIDIA, ttir.AtomicRMWOp, scratch=scratch_bytes)
 def read_modify_write(c: Context, op: Any) -> None:
     held = value_type(op.val.type)
     if op.atomic_rmw_op is AtomicKind.FADD:
@@ -75,7 +73,7 @@ def read_modify_write(c: Context, op: Any) -> None:
     _each(c, op, name, [values], masks)
 
 
-@lowers(NVIDIA, ttir.AtomicCASOp)
+@lowers(NVIDIA, ttir.AtomicCASOp, scratch=scratch_bytes)
 def compare_and_swap(c: Context, op: Any) -> None:
     name = f"cas.b{bits_of(value_type(op.val.type))}"
     _each(c, op, name, [c.tile(op.cmp), c.tile(op.val)], None)

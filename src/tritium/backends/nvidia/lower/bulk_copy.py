@@ -12,6 +12,7 @@ from typing import Any
 
 from tritium.backends.nvidia.lower.context import Context, Memory
 from tritium.backends.nvidia.lower.shared import memory_layout
+from tritium.backends.nvidia.lower.types import NVIDIA
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
 from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
 from tritium.ir.tensor_maps import box
@@ -19,8 +20,6 @@ from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
-
-NVIDIA = "nvidia"
 
 
 def _first(c: Context, condition: Value | None = None) -> Value:

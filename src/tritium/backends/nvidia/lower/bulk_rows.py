@@ -10,13 +10,12 @@ from tritium.backends.nvidia.lower.access import distinct_registers, store_words
 from tritium.backends.nvidia.lower.bulk_copy import pieces
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.gather import offsets, row_major
-from tritium.backends.nvidia.lower.types import SHARED
+from tritium.backends.nvidia.lower.types import NVIDIA, SHARED
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
 
-NVIDIA = "nvidia"
 AT_ONCE = 4
 
 
@@ -44,7 +43,7 @@ def _copies(c: Context, op: Any, memory: Any) -> Iterator[tuple[Value, list[Valu
         yield place, [at, *numbers]
 
 
-@lowers(NVIDIA, ttgir.AsyncTMAGatherOp)
+@lowers(NVIDIA, ttgir.AsyncTMAGatherOp, scratch=scratch_bytes)
 def gather_rows(c: Context, op: Any) -> None:
     barrier, descriptor = c.address(c.memory(op.barrier).address), c.scalar(op.desc)
     condition = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
@@ -57,7 +56,7 @@ def gather_rows(c: Context, op: Any) -> None:
               *coordinates)  # fmt: skip
 
 
-@lowers(NVIDIA, ttgir.AsyncTMAScatterOp)
+@lowers(NVIDIA, ttgir.AsyncTMAScatterOp, scratch=scratch_bytes)
 def scatter_rows(c: Context, op: Any) -> None:
     descriptor, condition = c.scalar(op.desc), c.f.icmp("eq", c.thread, c.i32(0))
     text = (

@@ -16,13 +16,11 @@ from zlib import crc32
 from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.context import Context, register_count
-from tritium.backends.nvidia.lower.types import value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, value_type
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttir
-
-NVIDIA = "nvidia"
 
 
 def symbol(name: str) -> str:

@@ -11,14 +11,12 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.nvidia.lower.calls import give_back
 from tritium.backends.nvidia.lower.context import UNUSED, Context, Lowered
 from tritium.backends.nvidia.lower.elementwise import emit
-from tritium.backends.nvidia.lower.types import value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, value_type
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import lowers, rules
 from tritium.ops import scf
 from tritium.passes.loops import may_wrap
-
-NVIDIA = "nvidia"
 
 
 def lower_block(c: Context, block: Block) -> None:

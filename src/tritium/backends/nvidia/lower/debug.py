@@ -13,13 +13,12 @@ from tritium.backends.nvidia.lower.access import distinct_registers
 from tritium.backends.nvidia.lower.casts import FORMATS, float_from
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.shape import axis_layout, program_register
+from tritium.backends.nvidia.lower.types import NVIDIA
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
 from tritium.ops.ttir.debug import AssertOp, PrintOp
-
-NVIDIA = "nvidia"
 
 
 def _text(c: Context, text: str) -> Value:

@@ -13,7 +13,7 @@ from tritium.backends.nvidia.lower.access import (
     to_memory,
 )
 from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.types import SHARED, memory_type, value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, SHARED, memory_type, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
@@ -21,8 +21,6 @@ from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
-
-NVIDIA = "nvidia"
 
 
 def gather_bytes(op: Any) -> int:
@@ -58,7 +56,7 @@ def _in_all_blocks(type: ir.Type) -> LinearLayout:
     return layout
 
 
-@lowers(NVIDIA, ttir.GatherOp)
+@lowers(NVIDIA, ttir.GatherOp, scratch=gather_bytes)
 def gather(c: Context, op: Any) -> None:
     f, shape, type = c.f, ir.shape_of(op.src.type), op.src.type
     element, size, strides = memory_type(type), prod(shape), row_major(shape)
@@ -82,7 +80,7 @@ def gather(c: Context, op: Any) -> None:
     c.set(op.results[0], found)
 
 
-@lowers(NVIDIA, ttir.HistogramOp)
+@lowers(NVIDIA, ttir.HistogramOp, scratch=histogram_bytes)
 def histogram(c: Context, op: Any) -> None:
     """Counted by atomic additions in shared memory."""
     f, base = c.f, c.shared(c.offsets[op])

@@ -7,13 +7,12 @@ from typing import Any
 from tritium.backends.nvidia.lower import fma
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
+from tritium.backends.nvidia.lower.types import NVIDIA
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding, NvidiaMmaEncoding
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttir
-
-NVIDIA = "nvidia"
 
 _NAMES: dict[Any, str] = {
     ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",

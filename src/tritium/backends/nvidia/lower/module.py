@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.barriers import Barriers
+from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.backends.nvidia.lower import rules
-from tritium.backends.nvidia.lower.allocation import ALIGNMENT, Allocation, allocate
-from tritium.backends.nvidia.lower.barriers import Barriers
 from tritium.backends.nvidia.lower.calls import define, result_type, symbol, value_types
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.lines import Lines
-from tritium.backends.nvidia.lower.scratch import scratch_bytes
 from tritium.backends.nvidia.lower.tensor_maps import Share, share_of, start_of_share
-from tritium.backends.nvidia.lower.types import GLOBAL, value_type
+from tritium.backends.nvidia.lower.types import GLOBAL, NVIDIA, value_type
 from tritium.backends.nvidia.options import check_cluster
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.backends.nvidia.tensormap import BYTES
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import describe
 from tritium.lowering.llvm import Function, Module, Value
+from tritium.lowering.registry import scratch_bytes
 from tritium.ops import ttir
-
-NVIDIA = "nvidia"
 
 
 def lower_to_llvm(
@@ -117,7 +116,7 @@ def _frames(functions: list[Any], kernel: Any) -> tuple[dict[Any, _Frame], int]:
     def place(op: Any, start: int) -> None:
         known = frames.get(op)
         if known is None:
-            known = _Frame(allocate(list(op.regions[0].blocks), scratch_bytes), -1)
+            known = _Frame(allocate(op.regions[0].blocks, partial(scratch_bytes, NVIDIA)), -1)
         if known.start >= start:
             return
         frames[op] = frame = _Frame(known.allocation, start)

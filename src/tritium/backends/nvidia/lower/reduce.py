@@ -16,7 +16,7 @@ from tritium.backends.nvidia.lower.access import (
 from tritium.backends.nvidia.lower.context import Context, bits_of, layout_of
 from tritium.backends.nvidia.lower.control import inline
 from tritium.backends.nvidia.lower.shuffles import shuffle_xor
-from tritium.backends.nvidia.lower.types import SHARED, memory_type
+from tritium.backends.nvidia.lower.types import NVIDIA, SHARED, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
@@ -24,8 +24,6 @@ from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
-
-NVIDIA = "nvidia"
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def scratch_bytes(op: Any) -> int:
     return sum(-(-results * warps * memory_bytes(v.type) // 16) * 16 for v in op.inputs)
 
 
-@lowers(NVIDIA, ttir.ReduceOp)
+@lowers(NVIDIA, ttir.ReduceOp, scratch=scratch_bytes)
 def reduce(c: Context, op: Any) -> None:
     layout = layout_of(op.inputs[0].type)
     parts = split_axis(layout, op.axis)

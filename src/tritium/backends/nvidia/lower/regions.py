@@ -7,13 +7,12 @@ from typing import Any
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.control import inline
 from tritium.backends.nvidia.lower.gather import offsets, row_major
+from tritium.backends.nvidia.lower.types import NVIDIA
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttir
-
-NVIDIA = "nvidia"
 
 
 @lowers(NVIDIA, ttir.MapElementwiseOp)

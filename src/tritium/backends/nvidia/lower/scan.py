@@ -12,9 +12,9 @@ from typing import Any
 from tritium.backends.nvidia.lower.access import from_memory, store_words, to_memory
 from tritium.backends.nvidia.lower.context import Context, layout_of
 from tritium.backends.nvidia.lower.control import inline
-from tritium.backends.nvidia.lower.reduce import Split, split_axis
+from tritium.backends.nvidia.lower.reduce import Split, scratch_bytes, split_axis
 from tritium.backends.nvidia.lower.shuffles import shuffle
-from tritium.backends.nvidia.lower.types import SHARED, memory_type
+from tritium.backends.nvidia.lower.types import NVIDIA, SHARED, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
@@ -23,7 +23,6 @@ from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttir
 
-NVIDIA = "nvidia"
 Row = list[Value]
 """One element of each operand."""
 
@@ -42,7 +41,7 @@ def _in_order(op: Any, layout: LinearLayout) -> Split:
     return parts
 
 
-@lowers(NVIDIA, ttir.ScanOp)
+@lowers(NVIDIA, ttir.ScanOp, scratch=scratch_bytes)
 def scan(c: Context, op: Any) -> None:
     layout = layout_of(op.inputs[0].type)
     parts, block = _in_order(op, layout), op.regions[0].block

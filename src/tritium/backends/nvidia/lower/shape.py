@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tritium.backends.nvidia.lower.context import UNUSED, Context, layout_of, register_count
-from tritium.backends.nvidia.lower.types import value_type
+from tritium.backends.nvidia.lower.types import NVIDIA, value_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, dim
 from tritium.ir.layouts.linear import LinearLayout
@@ -19,7 +19,6 @@ from tritium.ops import ttgir, ttir, ub
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.llvm import AssumeOp
 
-NVIDIA = "nvidia"
 _FP8_BITS = frozenset({ir.f8e5m2, ir.f8e4m3fn, ir.f8e4m3fnuz, ir.f8e5m2fnuz})
 
 

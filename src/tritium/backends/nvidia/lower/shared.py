@@ -22,7 +22,7 @@ from tritium.backends.nvidia.lower.context import Context, Memory, Tile, bits_of
 from tritium.backends.nvidia.lower.shape import in_thread, moved_registers
 from tritium.backends.nvidia.lower.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.backends.nvidia.lower.slabs import feeds_slabs
-from tritium.backends.nvidia.lower.types import memory_type
+from tritium.backends.nvidia.lower.types import NVIDIA, memory_type
 from tritium.ir import types as ir
 from tritium.ir.layouts import fragments
 from tritium.ir.layouts.conversion import Conversion, plan, through_memory
@@ -33,8 +33,6 @@ from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
-
-NVIDIA = "nvidia"
 
 
 def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
@@ -129,14 +127,9 @@ def local_store(c: Context, op: Any) -> None:
 def index(c: Context, op: Any) -> None:
     """One of the buffers along the first axis."""
     memory, type = c.memory(op.src), op.results[0].type
-    size = buffer_bytes(type)
+    size = ttgir.bytes_of(type)
     offset = c.f.op("mul", c.scalar(op.index), c.i32(size), "nsw")
     c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type))
-
-
-def buffer_bytes(type: Any) -> int:
-    """Bytes that one buffer takes of each block's shared memory."""
-    return ttgir.bytes_of(type)
 
 
 @lowers(NVIDIA, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)
@@ -145,7 +138,15 @@ def view(c: Context, op: Any) -> None:
     c.set(op.results[0], Memory(c.memory(op.src).address, op.results[0].type))
 
 
-@lowers(NVIDIA, ttgir.ConvertLayoutOp)
+def conversion_bytes(op: Any) -> int:
+    """Shared memory that a change of layout needs, whatever the architecture."""
+    if moved_registers(op) is not None:
+        return 0
+    memory = conversion_of(op, 90).memory
+    return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
+
+
+@lowers(NVIDIA, ttgir.ConvertLayoutOp, scratch=conversion_bytes)
 def convert(c: Context, op: Any) -> None:
     """Renumber registers, shuffle, or go through shared memory: see `ir.layouts.conversion`."""
     if in_thread(c, op):
@@ -192,14 +193,6 @@ def conversion_of(op: Any, arch: int) -> Conversion:
     if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
         return through_memory(source, result, size, store=store, load=True)
     return found
-
-
-def conversion_bytes(op: Any) -> int:
-    """Shared memory that a change of layout needs, whatever the architecture."""
-    if moved_registers(op) is not None:
-        return 0
-    memory = conversion_of(op, 90).memory
-    return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
 
 
 def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:

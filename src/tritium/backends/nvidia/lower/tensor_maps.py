@@ -15,12 +15,12 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.backends.nvidia.lower.context import Context
+from tritium.backends.nvidia.lower.types import NVIDIA
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES
 from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttgir
 
-NVIDIA = "nvidia"
 _AXES = "xyz"
 
 
@@ -80,7 +80,7 @@ def reinterpret(c: Context, op: Any) -> None:
     c.set(op.results[0], c.f.cast("addrspacecast", c.scalar(op.rawDesc), "ptr"))
 
 
-@lowers(NVIDIA, ttgir.TensormapCreateOp)
+@lowers(NVIDIA, ttgir.TensormapCreateOp, scratch=scratch_bytes)
 def create(c: Context, op: Any) -> None:
     _check(c, [op.global_address, *op.global_stride])
     memory = c.address(c.shared(c.offsets[op]))

@@ -7,6 +7,9 @@ from functools import lru_cache
 from tritium.ir import types as ir
 from tritium.lowering.types import number_type, stored_type
 
+NVIDIA = "nvidia"
+"""The backend's name in the table of lowering rules."""
+
 GLOBAL = "ptr addrspace(1)"
 SHARED = "ptr addrspace(3)"
 

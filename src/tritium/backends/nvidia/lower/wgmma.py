@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.backends.nvidia.lower.allocation import is_memory
 from tritium.backends.nvidia.lower.context import Context, Memory, layout_of
 from tritium.backends.nvidia.lower.shape import register_coordinates
 from tritium.backends.nvidia.lower.shared import memory_layout
+from tritium.backends.nvidia.lower.types import NVIDIA
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
 from tritium.ir.layouts.linear import LinearLayout
@@ -20,8 +20,6 @@ from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
-
-NVIDIA = "nvidia"
 
 _NAMES: dict[Any, str] = {
     ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",
@@ -117,7 +115,10 @@ def _wait_that_follows(c: Context, op: Any) -> Any:
     wait = op.next_op
     if not op.isAsync or not isinstance(wait, ttgir.WarpGroupDotWaitOp) or wait in c.barriers:
         return None
-    tiles = [v for v in wait.inputs if v is op.results[0] or not is_memory(v)]
+    tiles = [
+        v for v in wait.inputs
+        if v is op.results[0] or not isinstance(v.type, ttgir.MemDescType)
+    ]  # fmt: skip
     alone = tiles == [op.results[0]] and len(list(op.results[0].uses)) == 1
     return wait if alone else None
 

@@ -1,0 +1,195 @@
+"""Placement of thread barriers: ops before which all threads of a program must synchronize.
+
+A barrier separates a write to shared memory from another thread's access to the same bytes. Bytes
+stored by threads are made visible to the tensor cores and the bulk copy engine (the "async proxy")
+by a fence before such a barrier. Bytes that `cp.async` brings need none in practice: the reference
+has none either, and the fence costs a tenth of a matmul's speed.
+
+The state is what was read and written since the last barrier. Asynchronous accesses touch memory
+from their start to the op that waits for them, so that they count again there. The state at a
+block's start is the union over its predecessors; loops are walked until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from xdsl.ir import Block, Operation
+
+from tritium.analysis.shared_memory import Allocation, allocates_memory
+from tritium.ops.base import Op
+from tritium.ops.effects import Action, Effect, Queue, Resource
+from tritium.ops.scf import ForOp, IfOp, WhileOp
+
+Bytes: TypeAlias = "tuple[int, int]"
+Sets: TypeAlias = "defaultdict[Queue, set[Bytes]]"
+
+_SYNCHRONIZES = (Action.ARRIVE, Action.WAIT)
+
+
+def _sets() -> Sets:
+    return defaultdict(set)
+
+
+@dataclass
+class _State:
+    """Accesses since the last barrier; `pending` ones are asynchronous and in flight; `stores` are
+    writes since the last fence."""
+
+    reads: set[Bytes] = field(default_factory=set[Bytes])
+    writes: set[Bytes] = field(default_factory=set[Bytes])
+    stores: set[Bytes] = field(default_factory=set[Bytes])
+    pending_reads: Sets = field(default_factory=_sets)
+    pending_writes: Sets = field(default_factory=_sets)
+
+    def copy(self) -> _State:
+        new = _State()
+        new.join(self)
+        return new
+
+    def join(self, other: _State) -> bool:
+        """Add another state's accesses; whether there were new ones."""
+        before = self._size()
+        self.reads |= other.reads
+        self.writes |= other.writes
+        self.stores |= other.stores
+        for mine, theirs in ((self.pending_reads, other.pending_reads),
+                             (self.pending_writes, other.pending_writes)):  # fmt: skip
+            for queue, ranges in theirs.items():
+                mine[queue] |= ranges
+        return before != self._size()
+
+    def _size(self) -> int:
+        pending = (*self.pending_reads.values(), *self.pending_writes.values())
+        return sum(map(len, (self.reads, self.writes, self.stores, *pending)))
+
+    def synchronize(self) -> None:
+        """All threads have reached a barrier."""
+        self.reads.clear()
+        self.writes.clear()
+
+    def wait(self, queue: Queue) -> None:
+        """This thread has waited for its asynchronous accesses; other threads may not have."""
+        self.reads |= self.pending_reads[queue]
+        self.writes |= self.pending_writes[queue]
+
+
+def _overlaps(ranges: set[Bytes], place: Bytes) -> bool:
+    return any(a < place[1] and place[0] < b for a, b in ranges)
+
+
+class Barriers:
+    """Finds the ops before which threads must synchronize: `before`, an ordered set as a dict,
+    whose values say whether the async proxy must see what was written."""
+
+    def __init__(self, allocation: Allocation):
+        self.allocation = allocation
+        self.before: dict[Any, bool] = {}
+        self._proxy = False
+
+    def find(self, blocks: Sequence[Block]) -> dict[Any, bool]:
+        """Walk a function."""
+        self._proxy = any(
+            e.queue is not None and e.queue.reads_by_async_proxy
+            for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
+        )  # fmt: skip
+        starts = {block: _State() for block in blocks}
+        changed = True
+        while changed:
+            count, changed = len(self.before), False
+            for block in blocks:
+                state = starts[block].copy()
+                self._block(block, state)
+                last = block.last_op
+                for successor in last.successors if last is not None else ():
+                    changed |= starts[successor].join(state)
+            changed |= len(blocks) > 1 and len(self.before) != count
+        return self.before
+
+    def _block(self, block: Block, state: _State) -> None:
+        for op in block.ops:
+            if isinstance(op, (ForOp, WhileOp)):
+                self._loop(op, state)
+            elif isinstance(op, IfOp):
+                self._branch(op, state)
+            elif isinstance(op, Op):
+                self._access(op, state)
+
+    def _loop(self, op: Operation, state: _State) -> None:
+        known = state.copy()
+        while True:
+            for region in op.regions:
+                self._block(region.block, state)
+            grown = known.join(state)
+            state.join(known)
+            if not grown:
+                return
+
+    def _branch(self, op: IfOp, state: _State) -> None:
+        ends = [state.copy() for region in op.regions if region.blocks]
+        for region, end in zip(op.regions, ends, strict=False):
+            self._block(region.block, end)
+        if len(ends) == len(op.regions):
+            state.synchronize()
+        for end in ends:
+            state.join(end)
+
+    def _access(self, op: Op, state: _State) -> None:
+        place = None if allocates_memory(op) else self.allocation.places.get(op)
+        scratch = None if place is None else (place.start, place.end)
+        effects = op.own_effects()
+        reads = [(e, r) for e in effects if _reads_bytes(e) for r in self._ranges(op, e)]
+        writes = [(e, r) for e in effects if e.action is Action.WRITE for r in self._ranges(op, e)]
+        if op in self.before or self._conflicts(state, reads, writes, scratch):
+            fence = self._proxy and bool(state.stores)
+            self.before[op] = self.before.get(op, False) or fence
+            state.stores.clear()
+            state.synchronize()
+        if scratch is not None:  # the op itself writes, synchronizes, and reads
+            state.synchronize()
+            state.reads.add(scratch)
+        for effect, written in writes:
+            if effect.queue is None:
+                state.writes.add(written)
+                state.stores.add(written)
+            else:
+                state.pending_writes[effect.queue].add(written)
+        for effect, read in reads:
+            state.reads.add(read)
+            if effect.queue is not None:
+                state.pending_reads[effect.queue].add(read)
+        for effect in effects:
+            if effect.action is Action.WAIT and effect.queue is None:
+                state.synchronize()
+            elif effect.action is Action.WAIT and effect.queue.per_thread:
+                state.wait(effect.queue)
+
+    def _conflicts(
+        self, state: _State, reads: list[tuple[Effect, Bytes]],
+        writes: list[tuple[Effect, Bytes]], scratch: Bytes | None,
+    ) -> bool:  # fmt: skip
+        written = [r for _, r in writes] + ([] if scratch is None else [scratch])
+        unfenced = any(
+            e.queue is not None and e.queue.reads_by_async_proxy and _overlaps(state.stores, r)
+            for e, r in reads
+        )
+        return (
+            unfenced
+            or any(_overlaps(state.writes, r) for _, r in reads)
+            or any(_overlaps(state.reads, w) or _overlaps(state.writes, w) for w in written)
+        )
+
+    def _ranges(self, op: Op, effect: Effect) -> Iterator[Bytes]:
+        """The shared memory that the effect touches."""
+        for value in op.affected(effect):
+            if value in self.allocation.aliases:
+                yield from ((r.start, r.end) for r in self.allocation.ranges_of(value))
+
+
+def _reads_bytes(effect: Effect) -> bool:
+    """Whether the effect reads bytes of shared memory; an mbarrier's own state counts."""
+    synchronizes = effect.resource is Resource.BARRIER and effect.action in _SYNCHRONIZES
+    return effect.action is Action.READ or synchronizes
