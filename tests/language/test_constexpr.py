@@ -158,3 +158,17 @@ def test_sizes_of_numpys_integers() -> None:
     assert tritium.next_power_of_2(0) == 0
     with pytest.raises(TypeError, match="float"):
         tritium.next_power_of_2(3.5)
+
+
+@tritium.jit
+def bits_of(x, T: tl.constexpr):
+    kind = tl.core._unwrap_if_constexpr(T)
+    own = tl.core._unwrap_if_constexpr(tl.load(x).dtype)
+    bits = tl.load(x).to(kind, bitcast=True) + (1 << kind.primitive_bitwidth - 9)
+    tl.store(x, bits.to(own, bitcast=True))
+
+
+def test_dtypes_unwrapped_in_a_kernel() -> None:
+    x = np.ones(1, np.float32)
+    bits_of[(1,)](x, tl.uint32)
+    assert x[0] == 2

@@ -25,6 +25,7 @@ from tritium.language.base import is_builtin as is_builtin
 from tritium.language.constexpr import constexpr as constexpr
 from tritium.language.constexpr import constexpr_function as constexpr_function
 from tritium.language.constexpr import constexpr_type as constexpr_type
+from tritium.language.constexpr import unwrap
 from tritium.language.creation import arange as arange
 from tritium.language.creation import full as full
 from tritium.language.creation import full_like_type as full_like_type
@@ -128,3 +129,6 @@ from tritium.language.types import validate_block_shape as validate_block_shape
 from tritium.language.types import void as void
 
 CONSTEXPR_0 = constexpr(0)
+
+_unwrap_if_constexpr = unwrap
+"""The name that kernels of torch.compile call: their scans across programs, for dtypes."""
