@@ -1,5 +1,5 @@
-"""What torch.compile makes of many functions, on the CPU through Triton: `tritium run program.py
-[first:last]` compiles those cases and compares them with torch's own results."""
+"""What torch.compile makes of many functions: `tritium run program.py [first:last [device]]`
+compiles those cases and compares them with torch's own results."""
 
 import sys
 
@@ -10,6 +10,8 @@ from torch._inductor import config
 config.cpu_backend = "triton"
 config.compile_threads = 1
 config.fx_graph_cache = False
+torch.set_default_device(sys.argv[2] if len(sys.argv) > 2 else "cpu")
+torch.backends.cuda.matmul.allow_tf32 = False
 torch.manual_seed(0)
 R = torch.randn
 

@@ -1,4 +1,4 @@
-"""torch.compile, whose code generator writes Triton kernels, on Tritium's CPU backend."""
+"""torch.compile, whose code generator writes Triton kernels, on Tritium."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import device
+
 pytest.importorskip("torch", reason="torch is not installed")
-pytestmark = pytest.mark.cpu
 
 PROGRAM = Path(__file__).parent / "program.py"
 USER_KERNELS = Path(__file__).parent / "user_kernels.py"
@@ -28,19 +29,32 @@ def run(tmp_path: Path, *arguments: str | Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.cpu
 def test_its_kernels_are_ours(tmp_path: Path):
     assert run(tmp_path, PROGRAM, "0:2") == ["right gelu_ln", "right softmax"]
     written = "".join(file.read_text() for file in tmp_path.rglob("*.py"))
     assert "triton_heuristics.persistent_reduction(" in written and "cpp_fused" not in written
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, CASES, GROUP))
-def test_all_kinds_of_functions(tmp_path: Path, first: int):
-    lines = run(tmp_path, PROGRAM, f"{first}:{first + GROUP}")
+def check_functions(tmp_path: Path, first: int) -> None:
+    lines = run(tmp_path, PROGRAM, f"{first}:{first + GROUP}", device.device)
     assert len(lines) == min(GROUP, CASES - first)
 
 
+@pytest.mark.cpu
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, CASES, GROUP))
+def test_all_kinds_of_functions(tmp_path: Path, first: int):
+    check_functions(tmp_path, first)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("first", range(0, CASES, GROUP))
+def test_all_kinds_of_functions_on_a_gpu(tmp_path: Path, first: int):
+    check_functions(tmp_path, first)
+
+
+@pytest.mark.cpu
 def test_kernels_of_the_program_itself(tmp_path: Path):
     assert run(tmp_path, USER_KERNELS) == [
         "right launch_combine",
