@@ -29,12 +29,12 @@ GROUPS: dict[str, str] = {
     "Arithmetic and comparison": """add sub mul fma fdiv div_rn cdiv umulhi minimum maximum clamp
         where logical_and logical_or logical_not abs""",
     "Mathematics": "exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt erf ceil floor sigmoid softmax",
-    "Shapes": """reshape view ravel trans permute squeeze unsqueeze expand_dims broadcast broadcast_to join split
-        interleave cat flip swizzle2d""",
+    "Shapes": """reshape view ravel trans permute squeeze unsqueeze expand_dims broadcast
+        broadcast_to join split interleave cat flip swizzle2d""",
     "Memory": """load store make_block_ptr advance make_tensor_descriptor load_tensor_descriptor
         store_tensor_descriptor""",
     "Atomics": """atomic_add atomic_max atomic_min atomic_and atomic_or atomic_xor atomic_xchg
-        atomic_cas""",
+        atomic_cas atomic_load atomic_store atomic_poll""",
     "Matrix products": "dot dot_scaled",
     "Reductions": "reduce sum max min argmax argmin xor_sum reduce_or",
     "Scans": "associative_scan cumsum cumprod",

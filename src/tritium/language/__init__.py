@@ -23,9 +23,12 @@ from tritium.language.core import assume as assume
 from tritium.language.core import atomic_add as atomic_add
 from tritium.language.core import atomic_and as atomic_and
 from tritium.language.core import atomic_cas as atomic_cas
+from tritium.language.core import atomic_load as atomic_load
 from tritium.language.core import atomic_max as atomic_max
 from tritium.language.core import atomic_min as atomic_min
 from tritium.language.core import atomic_or as atomic_or
+from tritium.language.core import atomic_poll as atomic_poll
+from tritium.language.core import atomic_store as atomic_store
 from tritium.language.core import atomic_xchg as atomic_xchg
 from tritium.language.core import atomic_xor as atomic_xor
 from tritium.language.core import bfloat16 as bfloat16

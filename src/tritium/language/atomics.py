@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tritium.language import arithmetic, casts
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit
-from tritium.language.memory import check_covered, check_mask, check_pointer, choose, fit
+from tritium.language.emitter import emit, emit_many
+from tritium.language.memory import (
+    check_covered,
+    check_mask,
+    check_pointer,
+    choose,
+    fit,
+    through_bytes,
+)
 from tritium.language.tensor import tensor
 from tritium.language.types import (
     bfloat16,
@@ -15,6 +23,7 @@ from tritium.language.types import (
     float16,
     float32,
     float64,
+    int1,
     int8,
     int16,
     int32,
@@ -36,12 +45,20 @@ _SEMANTICS = {
 _SCOPES = {
     "": MemScope.GPU, "gpu": MemScope.GPU, "cta": MemScope.CTA, "sys": MemScope.SYSTEM,
 }  # fmt: skip
+_LOAD_SEMANTICS = {
+    "": MemSemantic.ACQUIRE, "acquire": MemSemantic.ACQUIRE, "relaxed": MemSemantic.RELAXED,
+}  # fmt: skip
+_STORE_SEMANTICS = {
+    "": MemSemantic.RELEASE, "release": MemSemantic.RELEASE, "relaxed": MemSemantic.RELAXED,
+}  # fmt: skip
 _NARROW = (int8, int16, uint8, uint16)
 
 
-def _order(sem: Any, scope: Any) -> dict[str, Any]:
+def _order(
+    sem: Any, scope: Any, semantics: Mapping[str, MemSemantic] = _SEMANTICS
+) -> dict[str, Any]:
     return {
-        "sem": choose("Memory semantic", sem, _SEMANTICS),
+        "sem": choose("Memory semantic", sem, semantics),
         "scope": choose("Memory scope", scope, _SCOPES),
     }
 
@@ -207,3 +224,102 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     expected, new = (fit(p, v, "Value") for v in values)
     handle = emit(ttir.AtomicCASOp, p.handle, expected.handle, new.handle, **order)
     return tensor(handle, p.type.with_element_ty(element))
+
+
+def _plain_pointer(name: str, pointer: Any) -> tuple[tensor, dtype, dtype]:
+    """A pointer that is only loaded or stored through: its type in memory, and the element's."""
+    p = check_pointer(name, pointer)
+    assert isinstance(p.dtype, pointer_type)
+    element = p.dtype.element_ty
+    if not (element.is_int() or element.is_floating()):
+        raise ValueError(f"{name} does not support {element}; elements are integers or floats")
+    casts.check_dtype_supported(element)
+    p, in_memory = through_bytes(p, element)
+    return p, in_memory, element
+
+
+@tensor_member
+@builtin
+def atomic_load(pointer: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+    """What memory holds at `pointer`, each element read at once; undefined where `mask` is false.
+
+    Args:
+        pointer: a pointer or a block of them, to integers or floats.
+        sem: "acquire" (the default) or "relaxed".
+        scope: "gpu" (the default), "cta" or "sys".
+
+    Raises `ValueError` for other dtypes and words.
+    """
+    p, in_memory, element = _plain_pointer("atomic_load", pointer)
+    order = _order(sem, scope, _LOAD_SEMANTICS)
+    m = None if mask is None else casts.to_tensor(mask)
+    if m is not None and p.type.is_block() and m.type.is_block():
+        p, _ = arithmetic.broadcast_values(p, m)
+    m = check_mask(p, m)
+    handle = emit(ttir.AtomicLoadOp, p.handle, None if m is None else m.handle, **order)
+    return casts.cast(tensor(handle, p.type.with_element_ty(in_memory)), element)
+
+
+@tensor_member
+@builtin
+def atomic_store(
+    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+) -> None:
+    """Write `val` to memory at `pointer` where `mask` holds, each element at once.
+
+    `sem` is "release" (the default) or "relaxed". See `atomic_load`.
+    """
+    p, in_memory, element = _plain_pointer("atomic_store", pointer)
+    assert isinstance(p.dtype, pointer_type)
+    if p.dtype.const:
+        raise ValueError("Cannot store to a constant pointer")
+    order = _order(sem, scope, _STORE_SEMANTICS)
+    value = casts.cast(casts.as_element(val, element, p.type.shape), in_memory)
+    check_covered(p, value, "Value")
+    m = None if mask is None else casts.to_tensor(mask)
+    if m is not None:
+        check_covered(p, m, "Mask")
+    m, value = check_mask(p, m), fit(p, value, "Value")
+    emit_many(
+        ttir.AtomicStoreOp, p.handle, value.handle, None if m is None else m.handle, **order
+    )
+
+
+@tensor_member
+@builtin
+def atomic_poll(
+    pointer: Any, expected_value: Any, sem: Any = None, scope: Any = None, timeout_ns: Any = None
+) -> tensor:
+    """Wait until memory at `pointer` holds `expected_value`; an int1 for each element, false for
+    one that did not within `timeout_ns`.
+
+    Args:
+        pointer: a pointer or a block of them, to integers of 16, 32 or 64 bits.
+        expected_value: cast to the element type and broadcast.
+        sem: "acquire" (the default) or "relaxed".
+        scope: "gpu" (the default), "cta" or "sys".
+        timeout_ns: a non-negative integer or scalar: the nanoseconds that all elements have
+            together. Each is looked at once at least. Without it the wait has no end.
+
+    Raises `ValueError` for other dtypes, words and times.
+    """
+    p, in_memory, element = _plain_pointer("atomic_poll", pointer)
+    if not element.is_int() or element.primitive_bitwidth not in (16, 32, 64):
+        raise ValueError(f"atomic_poll does not support {element}; integers of 16, 32 or 64 bits "
+                         "are required")  # fmt: skip
+    order = _order(sem, scope, _LOAD_SEMANTICS)
+    value = casts.as_element(expected_value, in_memory, p.type.shape)
+    check_covered(p, value, "Value")
+    value = fit(p, value, "Value")
+    timeout = None if timeout_ns is None else _nanoseconds(timeout_ns).handle
+    handle = emit(ttir.AtomicPollOp, p.handle, value.handle, timeout, **order)
+    return tensor(handle, value.type.with_element_ty(int1))
+
+
+def _nanoseconds(time: Any) -> tensor:
+    if isinstance(time, int) and time < 0:
+        raise ValueError(f"atomic_poll: timeout_ns is {time}; it must not be negative")
+    t = casts.to_tensor(time)
+    if t.type.is_block() or not t.dtype.is_int():
+        raise ValueError(f"atomic_poll: timeout_ns has type {t.type}; a scalar integer is required")
+    return casts.cast(t, uint64)

@@ -14,9 +14,12 @@ from tritium.language.arithmetic import PropagateNan as PropagateNan
 from tritium.language.atomics import atomic_add as atomic_add
 from tritium.language.atomics import atomic_and as atomic_and
 from tritium.language.atomics import atomic_cas as atomic_cas
+from tritium.language.atomics import atomic_load as atomic_load
 from tritium.language.atomics import atomic_max as atomic_max
 from tritium.language.atomics import atomic_min as atomic_min
 from tritium.language.atomics import atomic_or as atomic_or
+from tritium.language.atomics import atomic_poll as atomic_poll
+from tritium.language.atomics import atomic_store as atomic_store
 from tritium.language.atomics import atomic_xchg as atomic_xchg
 from tritium.language.atomics import atomic_xor as atomic_xor
 from tritium.language.base import base_type as base_type

@@ -57,7 +57,7 @@ def is_block_pointer(value: tensor) -> bool:
     return isinstance(value.type, pointer_type) and value.type.element_ty.is_block()
 
 
-def _through_bytes(pointer: tensor, element: dtype) -> tuple[tensor, dtype]:
+def through_bytes(pointer: tensor, element: dtype) -> tuple[tensor, dtype]:
     """Booleans occupy bytes in memory."""
     if not element.is_bool():
         return pointer, element
@@ -176,7 +176,7 @@ def _load_pointers(pointer: tensor, mask: Any, other: Any, options: Mapping[str,
     m = None if mask is None else casts.to_tensor(mask)
     pointer = _stretched(pointer, m)
     m = check_mask(pointer, m)
-    pointer, memory_type = _through_bytes(pointer, element)
+    pointer, memory_type = through_bytes(pointer, element)
     o = None
     if other is not None:
         o = fit(pointer, casts.as_element(other, memory_type, pointer.type.shape), "Other")
@@ -237,7 +237,7 @@ def store(
         if part is not None:
             check_covered(pointer, part, what)
     v, m = fit(pointer, v, "Value"), check_mask(pointer, m)
-    pointer, memory_type = _through_bytes(pointer, element)
+    pointer, memory_type = through_bytes(pointer, element)
     v = casts.cast(v, memory_type)
     emit_many(ttir.StoreOp, pointer.handle, v.handle, None if m is None else m.handle, **options)
 
@@ -319,7 +319,7 @@ def make_block_ptr(
         raise ValueError(f"Expected `base` to be a pointer type; got {base.type}")
     assert isinstance(base.type, pointer_type)
     if base.type.element_ty.is_bool():
-        base, _ = _through_bytes(base, int1)
+        base, _ = through_bytes(base, int1)
         assert isinstance(base.type, pointer_type)
     extents, axes = as_tuple(block_shape), as_tuple(order)
     validate_block_shape(extents)

@@ -18,7 +18,11 @@ from tritium.ops.ttir import (
 from tritium.ops.ttir.atomic import (
     AtomicCASOp,
     AtomicKind,
+    AtomicLoadOp,
+    AtomicOp,
+    AtomicPollOp,
     AtomicRMWOp,
+    AtomicStoreOp,
     MemScope,
     MemSemantic,
 )
@@ -128,7 +132,11 @@ __all__ = [
     "AssertOp",
     "AtomicCASOp",
     "AtomicKind",
+    "AtomicLoadOp",
+    "AtomicOp",
+    "AtomicPollOp",
     "AtomicRMWOp",
+    "AtomicStoreOp",
     "Axis",
     "BitcastOp",
     "BroadcastOp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from time import monotonic_ns, sleep
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class MemScope(IntEnum):
 
 SEMANTIC_WORDS = {"acq_rel": MemSemantic.ACQUIRE_RELEASE}
 SCOPE_WORDS = {"sys": MemScope.SYSTEM}
+_PAUSE = 20e-6
+"""Seconds between two looks of a poll."""
 _UNSIGNED = {"UMAX": np.maximum, "UMIN": np.minimum}
 _PLAIN = {
     "ADD": np.add, "FADD": np.add, "MAX": np.maximum, "MIN": np.minimum,
@@ -58,19 +61,28 @@ def combine(kind: str, old: Any, value: Any, signed: bool = True) -> Any:
     return _PLAIN[kind](old, value)
 
 
-class AtomicRMWOp(Op):
+class AtomicOp(Op):
+    """An access to memory that other programs may touch at the same time: how other accesses are
+    ordered around it (`sem`), and who takes part in that order (`scope`).
+
+    It counts as reading and writing whatever it does, so that no other access moves across it.
+    """
+
+    effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
+    ptr = operand()
+    sem = enum_attr(MemSemantic, words=SEMANTIC_WORDS)
+    scope = enum_attr(MemScope, words=SCOPE_WORDS)
+
+
+class AtomicRMWOp(AtomicOp):
     """Combine memory with `val` where the mask is true; the result is what memory held before
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
-    effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
-    ptr = operand()
     val = operand()
     mask = optional()
     atomic_rmw_op = enum_attr(AtomicKind, words={"exch": AtomicKind.XCHG})
-    sem = enum_attr(MemSemantic, words=SEMANTIC_WORDS)
-    scope = enum_attr(MemScope, words=SCOPE_WORDS)
 
     @classmethod
     def infer(
@@ -95,17 +107,13 @@ class AtomicRMWOp(Op):
         )
 
 
-class AtomicCASOp(Op):
+class AtomicCASOp(AtomicOp):
     """Replace memory by `val` where it holds `cmp`, bit for bit; the result is what it held."""
 
     name = "tt.atomic_cas"
-    effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
     syntax = "$sem, $scope, $ptr, $cmp, $val attrs : functional"
-    ptr = operand()
     cmp = operand()
     val = operand()
-    sem = enum_attr(MemSemantic, words=SEMANTIC_WORDS)
-    scope = enum_attr(MemScope, words=SCOPE_WORDS)
 
     @classmethod
     def infer(cls, ptr: ir.Type, cmp: ir.Type, val: ir.Type, **attrs: Any) -> ir.Type:
@@ -124,4 +132,89 @@ class AtomicCASOp(Op):
         return context.memory.update(ptr, val.dtype, None, change)
 
 
-OPS: tuple[type[Op], ...] = (AtomicRMWOp, AtomicCASOp)
+def _check_semantic(name: str, sem: MemSemantic, allowed: MemSemantic) -> None:
+    if sem not in (allowed, MemSemantic.RELAXED):
+        words = f"{allowed.name.lower()} or relaxed"
+        raise OpError(f"{name}: memory semantic {sem.name.lower()}; {words} is required")
+
+
+class AtomicLoadOp(AtomicOp):
+    """What memory holds where the mask is true; zero elsewhere. Each element is read at once."""
+
+    name = "tt.atomic_load"
+    syntax = "$sem, $scope, $ptr [, $mask] attrs : functional"
+    mask = optional()
+
+    @classmethod
+    def infer(
+        cls, ptr: ir.Type, mask: ir.Type | None, *, sem: MemSemantic, **attrs: Any
+    ) -> ir.Type:
+        _check_semantic(cls.name, sem, MemSemantic.ACQUIRE)
+        return check_access(cls.name, ptr, mask, None)
+
+    def evaluate(self, context: Context, ptr: Any, mask: Any) -> Any:
+        return context.memory.load(ptr, ir.numpy_dtype(self.result_types[0]), mask)
+
+
+class AtomicStoreOp(AtomicOp):
+    """Write `val` to memory where the mask is true. Each element is written at once."""
+
+    name = "tt.atomic_store"
+    syntax = "$sem, $scope, $ptr, $val [, $mask] attrs : type(ptr)"
+    val = operand()
+    mask = optional()
+
+    @classmethod
+    def infer(
+        cls, ptr: ir.Type, val: ir.Type, mask: ir.Type | None, *, sem: MemSemantic, **attrs: Any
+    ) -> tuple[ir.Type, ...]:
+        _check_semantic(cls.name, sem, MemSemantic.RELEASE)
+        check_access(cls.name, ptr, mask, val)
+        return ()
+
+    def evaluate(self, context: Context, ptr: Any, val: Any, mask: Any) -> None:
+        context.memory.store(ptr, val, mask)
+
+
+class AtomicPollOp(AtomicOp):
+    """Read each integer until it equals `expected`, or until `timeout` nanoseconds have passed
+    since the op began; which ones were seen to be equal. Each is read once at least."""
+
+    name = "tt.atomic_poll"
+    syntax = (
+        "$sem, $scope, $ptr, $expected [timeout $timeout] attrs "
+        ": type(ptr), type(expected) -> type(result)"
+    )
+    expected = operand()
+    timeout = optional()
+
+    @classmethod
+    def infer(
+        cls, ptr: ir.Type, expected: ir.Type, timeout: ir.Type | None, *, sem: MemSemantic,
+        **attrs: Any,
+    ) -> ir.Type:  # fmt: skip
+        _check_semantic(cls.name, sem, MemSemantic.ACQUIRE)
+        check_access(cls.name, ptr, None, expected)
+        if not ir.is_integer(expected) or ir.bit_width(expected) not in (16, 32, 64):
+            raise OpError(
+                f"{cls.name}: elements are {describe(expected)}; integers of 16, 32 or 64 bits "
+                "are required"
+            )
+        if timeout is not None and timeout != ir.i64:
+            raise OpError(f"{cls.name}: timeout has type {describe(timeout)}; i64 is required")
+        return ir.with_element(expected, ir.i1)
+
+    def evaluate(self, context: Context, ptr: Any, expected: Any, timeout: Any) -> Any:
+        limit = None if timeout is None else int(timeout) % 2**64
+        start, expected = monotonic_ns(), np.asarray(expected)
+        seen = np.zeros(expected.shape, bool)
+        while True:
+            seen |= context.memory.load(ptr, expected.dtype, None) == expected
+            if seen.all() or (limit is not None and monotonic_ns() - start >= limit):
+                return seen if expected.shape else seen[()]
+            sleep(_PAUSE)
+
+
+OPS: tuple[type[Op], ...] = (
+    AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp, AtomicPollOp,
+)  # fmt: skip

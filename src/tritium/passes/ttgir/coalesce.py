@@ -33,7 +33,7 @@ from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_r
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
 from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
 
-ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicRMWOp, ttir.AtomicCASOp)
+ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)
 BLOCKS = (ttir.DescriptorLoadOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 WIDEST = 16
 """Bytes that one thread may access at once."""
@@ -117,7 +117,7 @@ def _wish(op: Any, analysis: AxisAnalysis) -> _Wish:
     mask = getattr(op, "mask", None)
     if mask is not None:
         width = min(width, analysis.of(mask).constancy[fastest])
-    if isinstance(op, (ttir.AtomicRMWOp, ttir.AtomicCASOp)):
+    if isinstance(op, ttir.AtomicOp):
         width = 1
     return _Wish(shape, order, 8 * size, max(width, 1))
 

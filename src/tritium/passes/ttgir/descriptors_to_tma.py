@@ -164,7 +164,7 @@ def _use_memory(alloc: Operation, memory: SSAValue) -> None:
 def _awaited(module: ModuleOp) -> set[SSAValue]:
     """The descriptors whose stores must be complete before the program goes on: of memory that it
     also loads from by descriptors. With atomics, which may tell other programs, all."""
-    atomics = any(isinstance(op, (ttir.AtomicRMWOp, ttir.AtomicCASOp)) for op in module.walk())
+    atomics = any(isinstance(op, ttir.AtomicOp) for op in module.walk())
     groups = list(descriptor_groups(module))
     loaded = [memory_of(group) for group in groups if is_loaded(group)]
     found: set[SSAValue] = set()

@@ -14,7 +14,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ops.scf import ForOp
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicRMWOp
+from tritium.ops.ttir.atomic import AtomicOp
 from tritium.ops.ttir.descriptor import MakeTensorDescOp
 from tritium.ops.ttir.memory import LoadOp, StoreOp
 
@@ -66,7 +66,7 @@ class Threads:
         for op in module.walk():
             if isinstance(op, LoadOp):
                 self.read |= roots(op.ptr)
-            elif isinstance(op, (StoreOp, AtomicRMWOp, AtomicCASOp)):
+            elif isinstance(op, (StoreOp, AtomicOp)):
                 self.written |= roots(op.ptr)
 
     def take(self, group: Iterable[SSAValue]) -> None:

@@ -12,10 +12,10 @@ from tritium.backends.cpu.tiles.ir import Nest
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops import cf, scf
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicRMWOp, MemScope
+from tritium.ops.ttir.atomic import AtomicCASOp, AtomicOp, AtomicPollOp, AtomicRMWOp, MemScope
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
-_WAITING = (scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp)
+_WAITING = (AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp)
 """What a program may wait with until another one has done something."""
 
 
@@ -40,6 +40,6 @@ def _gains(op: object) -> bool:
     return isinstance(op.val.type, ir.TensorType)
 
 
-def private(c: Context, op: AtomicRMWOp | AtomicCASOp) -> bool:
+def private(c: Context, op: AtomicOp) -> bool:
     """Whether only this program takes part, in the code that is being written."""
     return op.scope is MemScope.CTA or (c.alone and op.scope is MemScope.GPU)

@@ -24,6 +24,7 @@ from tritium.backends.cpu.host import Host
 from tritium.backends.cpu.lower import (
     assembly,
     atomic,
+    atomic_access,
     atomic_sums,
     calls,
     debug,
@@ -50,8 +51,8 @@ from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    assembly, atomic, atomic_sums, calls, debug, elementwise, extern, linear, numeric,
-    pointers, rearrange, scalars, shape, sort, special,
+    assembly, atomic, atomic_access, atomic_sums, calls, debug, elementwise, extern, linear,
+    numeric, pointers, rearrange, scalars, shape, sort, special,
 )  # fmt: skip
 _DEEP = 20_000
 

@@ -37,6 +37,8 @@ from tritium.backends.cpu.tiles.views import peel, prefix_mask
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.base import Op
+from tritium.ops.ttir.atomic import AtomicOp
+from tritium.ops.ttir.debug import AssertOp
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
@@ -46,9 +48,6 @@ from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 from tritium.passes.ttir.uniform_atomics import UniformAtomics
 
-_EACH = frozenset({
-    "tt.atomic_rmw", "tt.atomic_cas", "tt.assert",
-})  # fmt: skip
 _LEAVES = frozenset({
     "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return",
     "tt.reduce.return", "tt.scan.return",
@@ -169,10 +168,10 @@ class Builder:
                 self.grouping.alone(
                     Root("each", op, (value,), shape, position + number / 1024, number=number)
                 )
-        elif name in _EACH:
+        elif isinstance(op, (AtomicOp, AssertOp)):
             shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
             buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
-            values = tuple(op.operands)
+            values = tuple(filter(is_tile, op.operands))
             self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
         elif name in _WHOLE:
             self._whole(body, op, position)

@@ -7,8 +7,10 @@ shared memory if it is used.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from tritium.backends.nvidia.lower.access import distinct_registers, load_remote, store_words
 from tritium.backends.nvidia.lower.context import Context, Tile, bits_of, layout_of
@@ -24,11 +26,11 @@ from tritium.ops import ttir
 from tritium.ops.gpu import BarrierOp
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
 
-_SEMANTIC = {
+SEMANTIC = {
     MemSemantic.RELAXED: "relaxed", MemSemantic.ACQUIRE: "acquire",
     MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
 }  # fmt: skip
-_SCOPE = {MemScope.GPU: "gpu", MemScope.CTA: "cta", MemScope.SYSTEM: "sys"}
+SCOPE = {MemScope.GPU: "gpu", MemScope.CTA: "cta", MemScope.SYSTEM: "sys"}
 _INSTRUCTION = {
     AtomicKind.AND: ("and", "b"), AtomicKind.OR: ("or", "b"), AtomicKind.XOR: ("xor", "b"),
     AtomicKind.ADD: ("add", "u"), AtomicKind.MAX: ("max", "s"), AtomicKind.MIN: ("min", "s"),
@@ -39,14 +41,14 @@ _FLOAT_SUM = {
 }  # fmt: skip
 _BY_EXCHANGE = {"min.s16": "min", "max.s16": "max", "min.u16": "umin", "max.u16": "umax"}
 """LLVM's names of what the hardware has for 32 and 64 bits only; small floats come as integers."""
-_CODE = {16: "h", 32: "r", 64: "l"}
+CODE = {16: "h", 32: "r", 64: "l"}
 
 
 def scratch_bytes(op: Any) -> int:
     """Shared memory through which results reach the threads that did not do the operation."""
-    type = op.results[0].type
-    if op.results[0].first_use is None:
+    if not op.results or op.results[0].first_use is None:
         return 0
+    type = op.results[0].type
     if not ir.shape_of(type):
         return 8
     free = layout_of(type).free_variables()
@@ -70,26 +72,32 @@ def read_modify_write(c: Context, op: Any) -> None:
         operation, letter = _INSTRUCTION[op.atomic_rmw_op]
         name = f"{operation}.{letter}{bits_of(held)}"
     values, masks = c.tile(op.val), None if op.mask is None else c.tile(op.mask)
-    _each(c, op, name, [values], masks)
+    each(c, op, [values], masks, partial(_instruction, c, op, name))
 
 
 @lowers(NVIDIA, ttir.AtomicCASOp, scratch=scratch_bytes)
 def compare_and_swap(c: Context, op: Any) -> None:
     name = f"cas.b{bits_of(value_type(op.val.type))}"
-    _each(c, op, name, [c.tile(op.cmp), c.tile(op.val)], None)
+    operands = [c.tile(op.cmp), c.tile(op.val)]
+    each(c, op, operands, None, partial(_instruction, c, op, name))
 
 
-def _each(
-    c: Context, op: Any, name: str, operands: list[Tile], masks: Tile | None
-) -> None:  # fmt: skip
-    """The instruction for each element, or once for a scalar."""
-    type, pointers = op.val.type, c.tile(op.ptr)
+Access: TypeAlias = "Callable[[Value, list[Value], Value | None], Value]"
+"""Writes what is done to one element: (address, operands, condition) -> what it gives."""
+
+
+def each(
+    c: Context, op: Any, operands: list[Tile], masks: Tile | None, access: Access
+) -> None:
+    """`access` for each element, by one thread, or once for a scalar; results for all threads."""
+    type, pointers = op.ptr.type, c.tile(op.ptr)
     if not ir.shape_of(type):
         c.meet()
         first = c.first
         condition = first if masks is None else c.f.op("and", first, masks[0])
-        old = _instruction(c, op, name, pointers[0], [o[0] for o in operands], condition)
-        c.set(op.results[0], _share(c, op, type, old, first))
+        old = access(pointers[0], [o[0] for o in operands], condition)
+        if op.results:
+            c.set(op.results[0], _share(c, op, op.results[0].type, old, first))
         return
     layout = layout_of(type)
     owner = c.owner(layout, of_program=True)
@@ -99,7 +107,9 @@ def _each(
         if owner is not None:
             condition = owner if condition is None else c.f.op("and", owner, condition)
         values = [o[register] for o in operands]
-        results[register] = _instruction(c, op, name, pointers[register], values, condition)
+        results[register] = access(pointers[register], values, condition)
+    if not op.results:
+        return
     if op in c.offsets:
         results = _spread(c, op, layout, results, owner)
     free = layout.free_variables().get("register", 0)
@@ -112,11 +122,11 @@ def _spread(
     """The results of the threads that did the operation, in all that hold copies."""
     type = op.results[0].type
     shape, base = ir.shape_of(type), c.shared(c.offsets[op])
-    word = f"i{bits_of(value_type(type))}"
+    word = f"i{max(8, bits_of(value_type(type)))}"
     places = c.positions(offsets(layout, row_major(shape), prod(shape)), list(results))
     pointers = [c.f.emit(SHARED, f"getelementptr {word}, {base}, {place}") for place in places]
     for pointer, value in zip(pointers, results.values(), strict=True):
-        store_words(c, c.address(pointer), [c.as_type(value, word)], owner, "st.shared", "r")
+        store_words(c, c.address(pointer), [_held(c, value, word)], owner, "st.shared", "r")
     copies = layout.free_variables().get(BLOCK, 0)
     if copies:
         c.meet()
@@ -127,9 +137,19 @@ def _spread(
         c.barrier()
         read = [c.f.load(word, pointer, memory_bytes(type)) for pointer in pointers]
     return {
-        register: c.as_type(bits, value.type)
+        register: _again(c, bits, value.type)
         for (register, value), bits in zip(results.items(), read, strict=True)
     }
+
+
+def _held(c: Context, value: Value, word: str) -> Value:
+    """A result as it is in shared memory."""
+    return c.f.cast("zext", value, word) if value.type == "i1" else c.as_type(value, word)
+
+
+def _again(c: Context, word: Value, type: str) -> Value:
+    """A result that was in shared memory."""
+    return c.f.cast("trunc", word, type) if type == "i1" else c.as_type(word, type)
 
 
 def _instruction(
@@ -143,14 +163,14 @@ def _instruction(
         return _exchanged(c, op, "fadd", pointer, operands[0], condition)
     if bits == 16 and name in _BY_EXCHANGE:
         return _exchanged(c, op, _BY_EXCHANGE[name], pointer, operands[0], condition)
-    if bits not in _CODE or (bits == 16 and not name.startswith(("add.noftz", "cas"))):
+    if bits not in CODE or (bits == 16 and not name.startswith(("add.noftz", "cas"))):
         raise c.unsupported(op, f"{name.partition('.')[0]} of {bits} bits")
-    word, code = f"i{bits}", _CODE[bits]
+    word, code = f"i{bits}", CODE[bits]
     arguments = [pointer, *(c.as_type(v, word) for v in operands)]
     constraints = [f"={code}", "l", *[code] * len(operands)]
     listed = ", ".join(f"${i + 2}" for i in range(len(operands)))
     text = (
-        f"atom.{_SEMANTIC[op.sem]}.{_SCOPE[op.scope]}.global.{name} $0, [ $1 ], {listed};"
+        f"atom.{SEMANTIC[op.sem]}.{SCOPE[op.scope]}.global.{name} $0, [ $1 ], {listed};"
     )
     if condition is not None:
         text = f"@${len(arguments) + 1} {text}"
@@ -171,8 +191,8 @@ def _exchanged(
         condition = const("i1", 1)
     f.branch_if(condition, then, done)
     f.label(then)
-    scope = {"gpu": 'syncscope("device") ', "cta": 'syncscope("block") '}.get(_SCOPE[op.scope], "")
-    order = {"relaxed": "monotonic"}.get(_SEMANTIC[op.sem], _SEMANTIC[op.sem])
+    scope = {"gpu": 'syncscope("device") ', "cta": 'syncscope("block") '}.get(SCOPE[op.scope], "")
+    order = {"relaxed": "monotonic"}.get(SEMANTIC[op.sem], SEMANTIC[op.sem])
     old = f.emit(type, f"atomicrmw {operation} {pointer}, {value} {scope}{order}")
     end = f.block
     f.branch(done)
@@ -189,12 +209,12 @@ def _share(c: Context, op: Any, type: Any, value: Value, first: Value) -> Value:
     f, then, done = c.f, c.f.new_label("share"), c.f.new_label("shared")
     f.branch_if(first, then, done)
     f.label(then)
-    f.store(c.as_type(value, bits), place, memory_bytes(type))
+    f.store(_held(c, value, bits), place, memory_bytes(type))
     f.branch(done)
     f.label(done)
     c.meet()
     if c.num_ctas == 1:
-        return c.as_type(f.load(bits, place, memory_bytes(type)), value.type)
+        return _again(c, f.load(bits, place, memory_bytes(type)), value.type)
     read = load_remote(c, c.in_block(c.address(place), c.i32(0)), bits, 1)[0]
     c.meet()
-    return c.as_type(read, value.type)
+    return _again(c, read, value.type)

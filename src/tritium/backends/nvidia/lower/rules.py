@@ -9,6 +9,7 @@ from tritium.backends.nvidia.lower import (
     assembly,
     async_copy,
     atomic,
+    atomic_access,
     bulk_copy,
     bulk_rows,
     calls,
@@ -30,8 +31,9 @@ from tritium.backends.nvidia.lower import (
 from tritium.lowering.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, assembly, async_copy, atomic, bulk_copy, bulk_rows, calls, casts, control, debug,
-    elementwise, functions, gather, mma, reduce, regions, scan, shape, shared, tensor_maps, wgmma,
+    access, assembly, async_copy, atomic, atomic_access, bulk_copy, bulk_rows, calls,
+    casts, control, debug, elementwise, functions, gather, mma, reduce, regions, scan, shape,
+    shared, tensor_maps, wgmma,
 )  # fmt: skip
 
 
