@@ -166,12 +166,14 @@ def _arrays() -> list[Any]:
 
 
 NUMBERS = [
-    0, 1, 2, 16, 17, -1, -16, 127, 128, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**64, -(2**63),
+    0, 1, 2, 16, 17, -1, -16, 127, 128, 2**31 - 1, 2**31, 2**32, 2**62, 2**63, 2**63 + 17, 2**64 - 16,
+    2**64 - 1, 2**64, -(2**63), -(2**63) - 1,
     True, False, 0.0, -0.0, 1.0, 2.5, 1e300, float("nan"), float("inf"), None, "text", np.int32(16),
     np.float32(1.5), np.bool_(True), (1, 2.0), (), (16, (3, None)), 10**30, [1], object(), Index(),
 ]  # fmt: skip
 CONSTANTS = [
     1, True, 1.0, 0.0, -0.0, "a", "b", None, tl.float32, tl.float16, (1, 2), (1, [2]), [3],
+    -1, 2**63, 2**64 - 1, 2**64,
     {"k": 1}, tl.constexpr(4), 2**70, float("nan"), np.float32(1), {1, 2}, lambda: 0,
 ]  # fmt: skip
 GRIDS = [
@@ -260,6 +262,45 @@ def test_random_launches(fn: Any, options: dict[str, Any], recorder: Recorder) -
         assert repr(found) == repr(expected), case
         paths[path] = paths.get(path, 0) + 1
     assert min(paths["native"], paths["python"], paths["error"]) > 150, paths
+
+
+@tritium.jit
+def many(a, b, c, d, e, f, g, h, i, j, k, m, n, o,
+         P: tl.constexpr, Q: tl.constexpr, R: tl.constexpr, S: tl.constexpr, T: tl.constexpr):
+    pass
+
+
+@tritium.jit
+def unsigned(out, n: tl.uint64, m: tl.uint32):
+    pass
+
+
+def test_large_integers_stay_native(recorder: Recorder) -> None:
+    """Beside None, a bool, a tuple, and constants as large."""
+    x = np.zeros(16, np.float32)
+    values = (x, x, 2**64 - 1, None, True, (1, 2.5, 2**63), 7, 8, 9, 1.5, x, 2**40, -1, 2**63 + 16)
+    constants = (64, "text", 2**64 - 1, None, 1.25)
+    for _ in range(4):
+        recorder.seen.clear()
+        many[(3,)](*values, *constants)
+    ((path, grid, slots),) = recorder.seen
+    assert (path, grid) == ("native", (3, 1, 1))
+    unsigned_slots = [s % 2**64 for s in slots if s % 2**64 >= 2**63]
+    assert unsigned_slots == [2**64 - 1, 2**63, 2**64 - 1, 2**63 + 16]
+    assert len(slots) == 14 - 2 + 2, "no None, and a tuple whose 1 is a constant"
+    # Two constants of the same 64 bits are two kernels.
+    kernels = {id(many[(3,)](*values, 64, "text", c, None, 1.25)) for c in (2**64 - 1, -1) * 4}
+    assert len(kernels) == 2
+
+
+def test_large_integers_for_annotated_parameters(recorder: Recorder) -> None:
+    x = np.zeros(16, np.float32)
+    for _ in range(4):
+        recorder.seen.clear()
+        unsigned[(1,)](x, 2**64 - 2, 5)
+    assert recorder.seen[0][0] == "native" and recorder.seen[0][2][1] == 2**64 - 2
+    with pytest.raises(Exception, match="m"):
+        unsigned[(1,)](x, 5, 2**64 - 2)
 
 
 def test_attributes_that_change(recorder: Recorder) -> None:

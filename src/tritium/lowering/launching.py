@@ -76,12 +76,14 @@ class Addresses(Protocol):
 
 
 def store_for(kind: str, slot: Slot) -> Store | None:
-    """How a value of `kind` ("pointer", "integer", "float") is stored in a slot; None where only
-    the careful path knows."""
+    """How a value of `kind` ("pointer", "integer", "unsigned", "float") is stored in a slot; None
+    where only the careful path knows."""
     if slot.type.startswith("*") != (kind == "pointer") or kind == "unknown":
         return None
     if kind == "pointer":
         return Store(How.POINTER, device=slot.device, writes=slot.writes)
+    if kind == "unsigned":  # a value with the highest of 64 bits set
+        return Store(How.INTEGER, -(1 << 63), (1 << 63) - 1) if slot.type == "u64" else None
     if slot.type[0] in "iu":
         if kind != "integer":
             return None

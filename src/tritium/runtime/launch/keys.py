@@ -16,8 +16,8 @@ class Meaning(NamedTuple):
     """What a key says.
 
     Attributes:
-        kinds: of the values, in order: "pointer", "integer", "float", or "unknown" for what no
-            backend's end takes.
+        kinds: of the values, in order: "pointer", "integer", "unsigned" (an integer from 2**63 on),
+            "float", or "unknown" for what no backend's end takes.
         constants: objects that the key knows by identity and that are compile-time values.
         others: further objects that it knows by identity.
         descriptors: whether there is a tensor descriptor among the arguments.
@@ -50,11 +50,13 @@ def _read(word: int, words: Iterator[int], found: Meaning) -> bool:
             found.others.append(_object(next(words)))
     elif tag in (Tag.INTEGER, Tag.BOOL):
         found.kinds.append("integer")
+    elif tag is Tag.UNSIGNED:
+        found.kinds.append("unsigned")
     elif tag is Tag.FLOAT:
         found.kinds.append("float")
     elif tag is Tag.OBJECT:
         found.constants.append(_object(next(words)))
-    elif tag in (Tag.NUMBER, Tag.REAL):
+    elif tag in (Tag.NUMBER, Tag.LARGE_NUMBER, Tag.REAL):
         next(words)
     elif tag is Tag.OPTION:
         found.others.append(_object(next(words)))

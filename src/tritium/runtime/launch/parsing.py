@@ -6,6 +6,8 @@ A function here returns false (i1) for what it does not know; no exception is se
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pynative import (
@@ -45,6 +47,7 @@ class ParseWriter:
     def write(self) -> None:
         """Write every function."""
         self._room()
+        self._large()
         self._constant()
         self._integers()
         self._descriptor()
@@ -81,13 +84,39 @@ class ParseWriter:
     def _wants(self, f: Code, param: Value, field: str) -> Value:
         return f.icmp("ne", f.read(param, PARAM, field), i32(0))
 
-    def _number(self, f: Code, obj: Value) -> Value:
-        """An int as i64; returns from the function where it is beyond that."""
+    def _number(self, f: Code, obj: Value, beyond: Callable[[], None] | None = None) -> Value:
+        """An int as i64; where it is larger, what `beyond` writes, which ends in a return. Returns
+        from the function for any other that is no i64."""
         overflow = f.variable("i32", i32(0))
         value = f.call("i64", "PyLong_AsLongLongAndOverflow", obj, overflow)
-        with f.when(f.icmp("ne", f.get("i32", overflow), i32(0))):
+        found = f.get("i32", overflow)
+        with f.when(f.icmp("ne", found, i32(0))):
+            if beyond is not None:
+                with f.when(f.icmp("sgt", found, i32(0))):
+                    beyond()
             f.ret(NO)
         return value
+
+    def _large(self) -> None:
+        """i1 large(obj, out): store an int from 2**63 to 2**64-1; whether it is one."""
+        f = Code(self.module, "large", [("ptr", "obj"), ("ptr", "out")], "i1")
+        obj, out = f.arguments
+        value = f.call("i64", "PyLong_AsUnsignedLongLong", obj)
+        f.put(out, value)
+        with f.when(f.icmp("slt", value, i64(-1))):
+            f.ret(YES)
+        # The largest of them, or an int that does not fit.
+        with f.when(f.icmp("eq", f.call("ptr", "PyErr_Occurred"), NULL)):
+            f.ret(YES)
+        f.call("void", "PyErr_Clear")
+        f.ret(NO)
+
+    def _large_number(self, f: Code, obj: Value) -> Value:
+        """An int from 2**63 on as i64; returns from the function where it is beyond 64 bits."""
+        place = f.variable("i64", i64(0))
+        with f.when(f.op("xor", f.call("i1", "large", obj, place), YES)):
+            f.ret(NO)
+        return f.get("i64", place)
 
     # Constants
 
@@ -98,8 +127,13 @@ class ParseWriter:
         with f.when(f.op("xor", f.call("i1", "room", cursor), YES)):
             f.ret(NO)
         types, kind = f.read(cursor, CURSOR, "types"), type_of(f, obj)
+
+        def beyond() -> None:
+            self._word(f, cursor, i64(Tag.LARGE_NUMBER), self._large_number(f, obj))
+            f.ret(YES)
+
         with f.when(is_type(f, kind, types, "int")):
-            self._word(f, cursor, i64(Tag.NUMBER), self._number(f, obj))
+            self._word(f, cursor, i64(Tag.NUMBER), self._number(f, obj, beyond))
             f.ret(YES)
         with f.when(is_type(f, kind, types, "float")):
             number = f.call("double", "PyFloat_AsDouble", obj)
@@ -176,8 +210,16 @@ class ParseWriter:
 
     def _integer(self, f: Code, values: tuple[Value, ...], cursor: Value) -> None:
         param, types, kind, obj = values
+
+        def beyond() -> None:
+            large = self._large_number(f, obj)
+            word = f.op("or", self._aligned(f, param, large), i64(Tag.UNSIGNED))
+            self._word(f, cursor, word)
+            self._value(f, cursor, large)
+            f.ret(YES)
+
         with f.when(is_type(f, kind, types, "int")):
-            value = self._number(f, obj)
+            value = self._number(f, obj, beyond)
             fixed = f.read(param, PARAM, "fixed")
             free = f.icmp("eq", fixed, i32(0))
             one = f.op("and", f.icmp("eq", value, i64(1)), self._wants(f, param, "by_value"))

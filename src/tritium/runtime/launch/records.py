@@ -38,6 +38,10 @@ class Tag(IntEnum):
     """a word more: the bits of a constant float"""
     OPTION = 13
     """a word more: the name; the key of its value, a constant, follows"""
+    UNSIGNED = 14
+    """an integer from 2**63 to 2**64-1; bit 8: divisible by 16"""
+    LARGE_NUMBER = 15
+    """a word more: a constant int from 2**63 to 2**64-1"""
 
 
 ALIGNED, WIDE, DETAIL = 1 << 8, 1 << 9, 16
@@ -93,10 +97,11 @@ SIZES = Record(("x", "i64"), ("y", "i64"), ("z", "i64"), ("total", "i64"))
 
 API = (
     "PyBytes_FromStringAndSize", "PyCapsule_GetPointer", "PyDict_GetItemWithError", "PyDict_New",
-    "PyDict_SetItem", "PyDict_Size", "PyErr_Clear", "PyFloat_AsDouble", "PyList_GetItem",
-    "PyList_Size", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow", "PyObject_CallFunctionObjArgs",
-    "PyObject_GetAttr", "PyObject_Size", "PyObject_VectorcallMethod", "PyTuple_GetItem",
-    "PyTuple_Size", "Py_DecRef", "Py_IncRef",
+    "PyDict_SetItem", "PyDict_Size", "PyErr_Clear", "PyErr_Occurred", "PyFloat_AsDouble",
+    "PyList_GetItem", "PyList_Size", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow",
+    "PyLong_AsUnsignedLongLong", "PyObject_CallFunctionObjArgs", "PyObject_GetAttr",
+    "PyObject_Size", "PyObject_VectorcallMethod", "PyTuple_GetItem", "PyTuple_Size", "Py_DecRef",
+    "Py_IncRef",
 )  # fmt: skip
 
 NAMES = "tritium_names"
