@@ -37,6 +37,8 @@ def around_values_of(name, size):
         at[:3] = 0, len(values) - 2, 1
         base, step = values[at], values[at + 1] - values[at]
     points = [base, base + step / 2, base + step * 0.49, base + step * 0.51]
+    if name in ("float16", "bfloat16"):  # beside the middle by less than float32 can say
+        points = [base, base + step / 2, *(base + step * (0.5 + t) for t in (-1e-12, 1e-12))]
     if name in ("float32", "float64"):
         points = [base, base + step / 2, base + step * 0.25, base + step * 0.75]
     out = np.concatenate(points) * rng.choice([-1.0, 1.0], size)
@@ -67,10 +69,7 @@ def expected(values, source, target, toward_zero=False):
     if target == "int1":
         return values.astype(np.float64) != 0 if source in REAL else values != 0
     if source in REAL and target in REAL:
-        exact = values.astype(np.float64)
-        if source == "float64" and target == "bfloat16" and not toward_zero:
-            exact = exact.astype(np.float32).astype(np.float64)  # goes through float32
-        return round_to(exact, target, toward_zero)
+        return round_to(values.astype(np.float64), target, toward_zero)
     if target in REAL:
         if target == "float64":
             return values.astype(np.float64)
@@ -108,6 +107,26 @@ def batch_of(source, targets):
 def test_from(source):
     """To every other dtype; narrowing ones with each rounding mode."""
     batch_of(source, ALL).run()
+
+
+@pytest.mark.parametrize("target", ["float16", "bfloat16", "float32", "float8e4nv", "float8e5"])
+@pytest.mark.parametrize("source", ["int32", "uint32", "int64", "uint64", "int16"])
+def test_integers_beside_the_middle_are_rounded_once(source, target):
+    """Between two neighbours of the target, by one more or less than half."""
+    info = np.iinfo(DTYPES[source])
+    found = [
+        sign * ((1 << high) + (odd << high - bits + 1) + (1 << high - bits) + beside)
+        for bits in [{"float8e4nv": 4, "float8e5": 3}.get(target) or BITS[target]]
+        for high in range(bits + 1, 64) for odd in (0, 1) for beside in (-1, 0, 1)
+        for sign in (1, -1)
+    ]  # fmt: skip
+    found = [v for v in found if info.min <= v <= info.max]
+    values = np.array((found * 256)[:256], object).astype(DTYPES[source])
+    if not found:
+        return
+    batch = Batch({"x": values})
+    batch.add(f"x.to(tl.{target})", target, expected(values, source, target))
+    batch.run()
 
 
 def test_bitcasts():

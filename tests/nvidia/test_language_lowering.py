@@ -344,3 +344,18 @@ def test_assembly_that_does_not_fit(constraints: str, pack: int, message: str):
     with pytest.raises(CompilationError, match=message) as caught:
         tritium.compile(source, target=GPUTarget("cuda", 90, 32))
     assert "test_language_lowering.py" in str(caught.value)
+
+
+@tritium.jit
+def to_bfloat(x, o):
+    i = tl.arange(0, 128)
+    tl.store(o + i, tl.load(x + i).to(tl.bfloat16))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("fp64", "f64"), ("i32", "s32"), ("i64", "s64")])
+@pytest.mark.parametrize("arch", [80, 90])
+def test_bfloats_are_rounded_once(kind: str, name: str, arch: int):
+    """Through a float toward zero whose last bit is odd where it is inexact, or directly."""
+    text = compiled(to_bfloat, f"*{kind} *bf16", arch).asm["ptx"]
+    assert f"cvt.rn.f32.{name}" not in text
+    assert f"cvt.rz.f32.{name}" in text or f"cvt.rn.bf16.{name}" in text

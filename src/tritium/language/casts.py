@@ -234,8 +234,6 @@ def _cast_float(value: tensor, source: dtype, target: dtype, rounding: str | Non
         source.is_bf16() and not target.is_fp32()
     ):
         return cast(cast(value, float32), target)
-    if target.is_bf16() and not source.is_fp32():
-        return cast(cast(value, float32), target)
     widens = target.primitive_bitwidth > source.primitive_bitwidth
     return _convert(ExtFOp if widens else TruncFOp, value, target)
 

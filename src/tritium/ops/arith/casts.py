@@ -125,8 +125,8 @@ def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
     zero, what overflows becomes the largest finite number.
     """
     value = np.asarray(value)
-    # ml_dtypes rounds float64 twice on its way to 8 bits.
-    twice = value.dtype == np.float64 and dtype.itemsize == 1
+    # ml_dtypes rounds float64 twice on its way to its types.
+    twice = value.dtype == np.float64 and (dtype.itemsize == 1 or dtype.name == "bfloat16")
     nearest = (odd_float32(value) if twice else value).astype(dtype)
     if mode is RoundingMode.TO_NEAREST_EVEN:
         return nearest

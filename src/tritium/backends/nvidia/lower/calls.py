@@ -9,7 +9,7 @@ graph has no cycles. Threads meet before a call, because the one before may stil
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -22,11 +22,17 @@ from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttir
 
+_RESERVED = re.compile(r"_|WARP_SZ|vprintf|malloc|free|__assertfail|__nv_.*|__nvvm.*|__cuda.*")
+"""Names that PTX, libdevice or the driver's functions have."""
 
-def symbol(name: str) -> str:
-    """The name of a function that stays one, in letters that LLVM and PTX both take."""
+
+def symbol(name: str, taken: Collection[str] = ()) -> str:
+    """A function's name in letters that LLVM and PTX both take, other than the names `taken`."""
     clean = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return name if clean == name else f"{clean}_{crc32(name.encode()):08x}"
+    if clean == name and not clean[0].isdigit() and not _RESERVED.fullmatch(clean) and \
+            clean not in taken:  # fmt: skip
+        return name
+    return f"k_{clean}_{crc32(name.encode()):08x}"
 
 
 def value_types(type: Any) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any
 
 from tritium.backends.nvidia.lower.context import Context
 from tritium.backends.nvidia.lower.elementwise import ELEMENTWISE
+from tritium.backends.nvidia.lower.types import value_type
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
 from tritium.lowering.vmath import convert
 from tritium.ops import arith, ttir
+from tritium.ops.base import Op
 
 FORMATS: dict[ir.Type, str] = {
     ir.f64: "fp64", ir.f32: "fp32", ir.f16: "fp16", ir.bf16: "bf16", ir.f8e5m2: "fp8e5",
@@ -58,6 +60,8 @@ def float_from(
 
 def _between_large(c: Context, a: Value, source: str, target: str, toward_zero: bool) -> Value:
     kind = {"fp64": "double", "fp32": "float", "fp16": "half", "bf16": "bfloat"}
+    if (source, target) == ("fp64", "bf16") and not toward_zero:
+        return c.f.cast("fptrunc", odd_float(c, a, "f64", "d"), "bfloat")
     if {source, target} == {"fp16", "bf16"} or (source, target) == ("fp64", "bf16"):
         middle = _between_large(c, a, source, "fp32", toward_zero)
         return _between_large(c, middle, "fp32", target, toward_zero)
@@ -69,6 +73,34 @@ def _between_large(c: Context, a: Value, source: str, target: str, toward_zero: 
     text = f"cvt.rz.{_NAMES[target]}.{_NAMES[source]} $0, $1;"
     constraints = f"={_CODES[target]},{_CODES[source]}"
     return c.as_type(c.asm(bits, text, constraints, a, effects=False), kind[target])
+
+
+@lowers(ELEMENTWISE, arith.SIToFPOp, arith.UIToFPOp)
+def integer_to_float(c: Context, op: Op, a: Value) -> Value:
+    """To nearest even. Before sm_90 no instruction makes a bfloat of an integer."""
+    signed = isinstance(op, arith.SIToFPOp)
+    opcode, target = "sitofp" if signed else "uitofp", value_type(op.results[0].type)
+    if target == "bfloat" and c.arch < 90 and a.type in ("i32", "i64"):
+        name = f"{'s' if signed else 'u'}{a.type[1:]}"
+        odd = odd_float(c, a, name, "r" if a.type == "i32" else "l")
+        return c.f.cast("fptrunc", odd, target)
+    return c.f.cast(opcode, a, target)
+
+
+def odd_float(c: Context, a: Value, name: str, code: str) -> Value:
+    """A double or an integer (`name` is PTX's for its type, `code` that of its registers) as a
+    float: toward zero, with an odd last bit where that is inexact. Rounded to 16 bits this gives
+    what the number itself does; the nearest float would be rounded twice."""
+    text = f"cvt.rz.f32.{name} $0, $1;"
+    near = c.asm("float", text, f"=f,{code}", a, effects=False)
+    if name == "f64":
+        inexact = c.f.fcmp("une", c.f.cast("fpext", near, "double"), a)
+    else:
+        back = "fptosi" if name[0] == "s" else "fptoui"
+        inexact = c.f.icmp("ne", c.f.cast(back, near, a.type), a)
+    bits = c.f.cast("bitcast", near, "i32")
+    odd = c.f.op("or", bits, c.f.cast("zext", inexact, "i32"))
+    return c.f.cast("bitcast", odd, "float")
 
 
 def _widen(c: Context, a: Value, name: str) -> Value:

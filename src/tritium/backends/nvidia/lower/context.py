@@ -19,6 +19,9 @@ from tritium.ir.layouts.encodings import BLOCK, LANE, REGISTER, WARP, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.lowering.llvm import Function, Section, Value, const
 
+SHARED_MEMORY = "smem$"
+"""The symbol of all shared memory of a kernel; no function has a name with a dollar sign."""
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -360,7 +363,7 @@ class Context:
 
     def shared(self, offset: int) -> Value:
         """The pointer to a place in the program's shared memory, in bytes from its start."""
-        return self.byte_offset(Value(SHARED, "@smem"), self.i32(offset))
+        return self.byte_offset(Value(SHARED, f"@{SHARED_MEMORY}"), self.i32(offset))
 
     def byte_offset(self, pointer: Value, offset: Value) -> Value:
         """A pointer moved on by some bytes."""

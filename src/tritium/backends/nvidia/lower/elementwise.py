@@ -185,12 +185,6 @@ def index_cast(c: Context, op: Op, a: Value) -> Value:
     return c.f.cast("trunc" if int(to[1:]) < int(a.type[1:]) else "sext", a, to)
 
 
-@lowers(ELEMENTWISE, arith.SIToFPOp, arith.UIToFPOp)
-def to_float(c: Context, op: Op, a: Value) -> Value:
-    opcode = "sitofp" if isinstance(op, arith.SIToFPOp) else "uitofp"
-    return c.f.cast(opcode, a, value_type(op.results[0].type))
-
-
 @lowers(ELEMENTWISE, arith.FPToSIOp, arith.FPToUIOp)
 def to_integer(c: Context, op: Op, a: Value) -> Value:
     """Toward zero; undefined where it does not fit."""

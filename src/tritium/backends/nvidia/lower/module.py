@@ -13,7 +13,7 @@ from tritium.analysis.barriers import Barriers
 from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.backends.nvidia.lower import rules
 from tritium.backends.nvidia.lower.calls import define, result_type, symbol, value_types
-from tritium.backends.nvidia.lower.context import Context
+from tritium.backends.nvidia.lower.context import SHARED_MEMORY, Context
 from tritium.backends.nvidia.lower.control import lower_function
 from tritium.backends.nvidia.lower.demand import Demand
 from tritium.backends.nvidia.lower.lines import Lines
@@ -27,6 +27,7 @@ from tritium.ir.tensor_maps import describe
 from tritium.lowering.llvm import Function, Module, Value
 from tritium.lowering.registry import scratch_bytes
 from tritium.ops import ttir
+from tritium.ops.ttir.extern import ExternElementwiseOp
 
 
 def lower_to_llvm(
@@ -49,7 +50,7 @@ def lower_to_llvm(
     out = Module(TRIPLE, DATA_LAYOUT)
     frames, shared = _frames(functions, kernels[0])
     if shared:
-        out.globals["smem"] = "external addrspace(3) global [0 x i8], align 1024"
+        out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
     libraries: set[str] = set()
     share = share_of(frames)
     for op in functions:
@@ -168,9 +169,14 @@ def _header(
             attributes = "align 16" if kind == GLOBAL and _divisible(op, number) else ""
         arguments.append((kind, f"arg{number}", attributes))
     return Function(
-        out, op.sym_name, arguments + last, linkage="ptx_kernel",
+        out, symbol(op.sym_name, _called(op)), arguments + last, linkage="ptx_kernel",
         attributes=_attributes(num_warps, num_ctas, options),
     )  # fmt: skip
+
+
+def _called(kernel: Any) -> set[str]:
+    """The names of the functions of libraries that the kernel's module calls."""
+    return {op.symbol for op in kernel.parent_op().walk() if isinstance(op, ExternElementwiseOp)}
 
 
 def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> set[str]:
