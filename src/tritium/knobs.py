@@ -30,11 +30,20 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Protocol, TypedDict, TypeVar, cast, overload
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
+
+from tritium.hooks import AutotuneListener as AutotuneListener
+from tritium.hooks import CompilationListener as CompilationListener
+from tritium.hooks import CompileTimes as CompileTimes
+from tritium.hooks import HookChain as HookChain
+from tritium.hooks import InitHandleHook as InitHandleHook
+from tritium.hooks import JITHook as JITHook
+from tritium.hooks import JITHookCompileInfo as JITHookCompileInfo
+from tritium.hooks import LaunchHook as LaunchHook
+from tritium.hooks import PipelineStagesHook as PipelineStagesHook
 
 T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")
-F = TypeVar("F", bound=Callable[..., Any])
 
 propagate_env: bool = True
 """Whether assigning to a setting also writes its environment variable."""
@@ -443,94 +452,6 @@ class base_knobs:
                     os.environ[key] = value
 
 
-class HookChain(Generic[F]):
-    """Callables that are called one after another, in order of addition or reversed."""
-
-    def __init__(self, reversed: bool = False):
-        self.calls: list[F] = []
-        self.reversed = reversed
-
-    def add(self, func: F) -> None:
-        """Append `func` unless it is in the chain already."""
-        if not callable(cast(Any, func)):
-            raise TypeError(f"a hook is {func!r}; a function is required")
-        if func not in self.calls:
-            self.calls.append(func)
-
-    def remove(self, func: F) -> None:
-        """Take `func` out; nothing if it is not in the chain."""
-        if func in self.calls:
-            self.calls.remove(func)
-
-    def copy(self) -> HookChain[F]:
-        """A chain with the same callables that can change on its own."""
-        other: HookChain[F] = HookChain(self.reversed)
-        other.calls = list(self.calls)
-        return other
-
-    def __bool__(self) -> bool:
-        return bool(self.calls)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        for call in self.calls[::-1] if self.reversed else list(self.calls):
-            call(*args, **kwargs)
-
-
-@dataclass(frozen=True)
-class CompileTimes:
-    """Where a compilation spent its time, in microseconds.
-
-    Attributes:
-        ir_initialization: making the first IR of the source.
-        lowering_stages: (file extension, time) of each stage.
-        store_results: writing the cache.
-    """
-
-    ir_initialization: int
-    lowering_stages: list[tuple[str, int]]
-    store_results: int
-
-    @property
-    def total_lowering(self) -> int:
-        return sum(time for _, time in self.lowering_stages)
-
-    @property
-    def total(self) -> int:
-        return self.ir_initialization + self.total_lowering + self.store_results
-
-
-class CompilationListener(Protocol):
-    """Called after each compilation or cache hit."""
-
-    def __call__(
-        self, *, src: Any, metadata: dict[str, Any], metadata_group: dict[str, str],
-        times: CompileTimes, cache_hit: bool,
-    ) -> None: ...  # fmt: skip
-
-
-class JITHookCompileInfo(TypedDict, total=False):
-    """What `jit_cache_hook` is given as `compile`, besides the backend's options."""
-
-    key: str
-    signature: dict[Any, Any]
-    device: Any
-    constants: Any
-    num_warps: int
-    num_ctas: int
-    num_stages: int
-    enable_fp_fusion: bool
-    extern_libs: tuple[tuple[str, str], ...] | None
-    configs: list[dict[tuple[int, ...], Any]]
-    specialization_data: str
-    is_warmup: bool
-
-
-JITHook = Callable[..., "bool | None"]
-LaunchHook = Callable[..., None]
-InitHandleHook = Callable[..., None]
-PipelineStagesHook = Callable[..., None]
-
-
 class build_knobs(base_knobs):
     """Building of native helper modules."""
 
@@ -589,6 +510,7 @@ class compilation_knobs(base_knobs):
     front_end_debugging = env_bool("TRITON_FRONT_END_DEBUGGING")
     allow_non_constexpr_globals = env_bool("TRITON_ALLOW_NON_CONSTEXPR_GLOBALS")
     instrumentation_mode = env_str("TRITON_INSTRUMENTATION_MODE", "")
+    fpsan_homomorphic_casts = env_bool("TRITON_FPSAN_HOMOMORPHIC_CASTS")
     # Variables that the reference reads outside of its knobs.
     dump_passes = env_opt_str("MLIR_ENABLE_DUMP")
     dump_passes_path = env_opt_str("MLIR_DUMP_PATH")
@@ -623,6 +545,9 @@ class autotuning_knobs(base_knobs):
     progress = env_choice("TRITIUM_AUTOTUNE_PROGRESS", ("on", "off"))
     """Show what tuning is doing; by default on a terminal alone."""
 
+    hooks = ("listener",)
+    listener: AutotuneListener | None = None
+
 
 class runtime_knobs(base_knobs):
     """Launching."""
@@ -637,12 +562,14 @@ class runtime_knobs(base_knobs):
 
     hooks = (
         "launch_enter_hook", "launch_exit_hook", "kernel_load_start_hook", "kernel_load_end_hook",
-        "jit_cache_hook", "jit_post_compile_hook", "add_stages_inspection_hook",
+        "kernel_unload_hook", "jit_cache_hook", "jit_post_compile_hook",
+        "add_stages_inspection_hook",
     )  # fmt: skip
     launch_enter_hook: HookChain[LaunchHook] | LaunchHook | None
     launch_exit_hook: HookChain[LaunchHook] | LaunchHook | None
     kernel_load_start_hook: HookChain[InitHandleHook] | InitHandleHook | None
     kernel_load_end_hook: HookChain[InitHandleHook] | InitHandleHook | None
+    kernel_unload_hook: HookChain[InitHandleHook] | InitHandleHook | None
     jit_cache_hook: JITHook | None = None
     jit_post_compile_hook: JITHook | None = None
     add_stages_inspection_hook: PipelineStagesHook | None = None
@@ -652,6 +579,7 @@ class runtime_knobs(base_knobs):
         self.launch_exit_hook = HookChain(reversed=True)
         self.kernel_load_start_hook = HookChain()
         self.kernel_load_end_hook = HookChain(reversed=True)
+        self.kernel_unload_hook = HookChain()
 
 
 class language_knobs(base_knobs):
@@ -659,6 +587,13 @@ class language_knobs(base_knobs):
 
     fp32_default = env_choice("TRITON_F32_DEFAULT", ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"))
     default_fp_fusion = env_bool("TRITON_DEFAULT_FP_FUSION", True)
+    force_disable_fp_fusion = env_bool("TRITON_FORCE_DISABLE_FP_FUSION")
+    """Never fuse multiplications and additions, whatever a launch says."""
+
+    def fp_fusion_enabled(self, requested: bool | None) -> bool:
+        """Whether a launch that asks for `requested` (None: for nothing) fuses."""
+        wanted = self.default_fp_fusion if requested is None else requested
+        return bool(wanted) and not self.force_disable_fp_fusion
 
 
 class nvidia_knobs(base_knobs):
@@ -695,6 +630,12 @@ class amd_knobs(base_knobs):
     use_in_thread_transpose = env_opt_bool("TRITON_HIP_USE_IN_THREAD_TRANSPOSE")
     use_async_copy = env_bool("TRITON_HIP_USE_ASYNC_COPY")
     scalarize_packed_fops = env_bool("AMDGCN_SCALARIZE_PACKED_FOPS")
+    codegen_path = env_opt_str("TRITON_AMD_CODEGEN_PATH")
+    use_coexec_scheduler = env_opt_bool("TRITON_HIP_USE_COEXEC_SCHEDULER")
+    use_expert_scheduling = env_opt_bool("TRITON_HIP_USE_EXPERT_SCHEDULING")
+    dump_mir = env_opt_str("TRITON_DUMP_MIR")
+    swap_mir = env_opt_str("TRITON_SWAP_MIR")
+    swap_mir_enable_misched = env_bool("TRITON_SWAP_MIR_ENABLE_MISCHED")
 
 
 class proton_knobs(base_knobs):
@@ -702,7 +643,20 @@ class proton_knobs(base_knobs):
 
     disable = env_bool("TRITON_PROTON_DISABLE")
     cupti_lib_dir = env_str("TRITON_CUPTI_LIB_PATH", "")
+    cupti_lib_blackwell_dir = env_str("TRITON_CUPTI_LIB_BLACKWELL_PATH", "")
+    hsa_runtime_path = env_opt_str("TRITON_HSA_RUNTIME_PATH")
+    hsa_runtime_library = env_opt_str("TRITON_HSA_RUNTIME_LIBRARY")
+    rocprofiler_sdk_include_path = env_opt_str("TRITON_ROCPROFILER_SDK_INCLUDE_PATH")
+    rocprofiler_sdk_lib_path = env_opt_str("TRITON_ROCPROFILER_SDK_LIB_PATH")
+    rocprofiler_sdk_library = env_opt_str("TRITON_ROCPROFILER_SDK_LIBRARY")
+    roctracer_lib_path = env_opt_str("TRITON_ROCTRACER_LIB_PATH")
+    roctracer_library = env_opt_str("TRITON_ROCTRACER_LIBRARY")
+    roctx_lib_path = env_opt_str("TRITON_ROCTX_LIB_PATH")
+    roctx_library = env_str("TRITON_ROCTX_LIBRARY", "libroctx64.so")
+    profile_buffer_size = env_int("TRITON_PROFILE_BUFFER_SIZE", 64 * 1024 * 1024)
+    profile_metric_buffer_size = env_int("TRITON_PROFILE_METRIC_BUFFER_SIZE", 64 * 1024 * 1024)
     enable_nvtx = env_bool("TRITON_ENABLE_NVTX", True)
+    enable_hw_trace = env_bool("TRITON_ENABLE_HW_TRACE")
 
 
 def usable_cpus() -> list[int]:
@@ -725,6 +679,7 @@ CACHE_INVALIDATING: tuple[str, ...] = (
     "MLIR_ENABLE_REMARK", "MLIR_ENABLE_TIMING", "NVPTX_ENABLE_DUMP", "PTXAS_OPTIONS",
     "TRITON_ALLOW_NON_CONSTEXPR_GLOBALS", "TRITON_DEFAULT_FP_FUSION",
     "TRITON_DISABLE_LINE_INFO", "TRITON_ENABLE_ASAN", "TRITON_F32_DEFAULT",
+    "TRITON_FORCE_DISABLE_FP_FUSION", "TRITON_FPSAN_HOMOMORPHIC_CASTS",
     "TRITON_HIP_USE_ASYNC_COPY", "TRITON_HIP_USE_BLOCK_PINGPONG",
     "TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "TRITON_INSTRUMENTATION_MODE", "TRITON_LIBDEVICE_PATH",
     "TRITON_OVERRIDE_ARCH", "TRITON_OVERRIDE_PTX_VERSION", "USE_IR_LOC",

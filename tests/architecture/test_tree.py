@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 #: From the bottom up; a module imports from its own layer and from those below it.
 #: docs/architecture.md says what each is for.
 LAYERS = (
-    ("errors", "fingerprint", "forking", "knobs", "cache", "target", "version"),
+    ("errors", "fingerprint", "forking", "hooks", "knobs", "cache", "target", "version"),
     ("ir",),
     ("ops",),
     ("language",),

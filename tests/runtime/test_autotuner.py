@@ -15,6 +15,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver
+from tritium import knobs
 from tritium.errors import (
     AutotunerError,
     CompileTimeAssertionFailure,
@@ -618,3 +619,18 @@ def test_interpreted_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -
     x, out = arrays()
     kernel[grid](x, out, 200)
     assert (out == x + 1).all()
+
+
+def test_a_listener_is_told_what_was_chosen(fresh_cache: Path) -> None:
+    told: list[dict[str, Any]] = []
+    with knobs.autotuning.scope():
+        knobs.autotuning.listener = lambda **what: told.append(what)
+        kernel, _ = tuned(cache_results=True)
+        for _ in range(2):
+            kernel[grid](*arrays(), 200)
+        again, _ = tuned(cache_results=True)
+        again[grid](*arrays(), 200)
+    assert [t["cache_hit"] for t in told] == [False, True], "once for each key"
+    assert all(t["best_config"] == BLOCKS[1] and t["fn"].__name__ == "add_one" for t in told)
+    assert all(len(t["configs_timings"]) == 3 and t["key"][0] == 200 for t in told)
+    assert told[0]["duration"] > 0 and told[1]["duration"] is None

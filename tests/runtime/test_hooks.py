@@ -213,3 +213,17 @@ def test_load_hooks_may_be_switched_off() -> None:
 
         kernel[(1,)](out)
         assert out[0] == 3
+
+
+def test_unload_hook(kernel: Any) -> None:
+    seen: list[Any] = []
+
+    def unloaded(module: Any, function: Any, name: str, group: Any, hash: str) -> None:
+        seen.append((module is not None, function is not None, name, hash))
+
+    knobs.runtime.kernel_unload_hook.add(unloaded)
+    compiled = kernel[(1,)](np.zeros(16), 3)
+    assert not seen
+    compiled.close()
+    compiled.close()  # it is not loaded any more
+    assert seen == [(True, True, "fill", compiled.hash)]

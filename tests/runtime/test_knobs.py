@@ -261,3 +261,22 @@ def test_the_module_is_light():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_fusion_of_products_and_sums(monkeypatch: pytest.MonkeyPatch):
+    enabled = knobs.language.fp_fusion_enabled
+    assert enabled(None) and enabled(True) and not enabled(False)
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    assert not enabled(None) and enabled(True)
+    monkeypatch.setenv("TRITON_FORCE_DISABLE_FP_FUSION", "1")
+    assert not enabled(None) and not enabled(True)
+
+
+def test_settings_of_the_profiler_and_of_amd(monkeypatch: pytest.MonkeyPatch):
+    assert knobs.proton.profile_buffer_size == 64 * 1024 * 1024
+    monkeypatch.setenv("TRITON_PROFILE_METRIC_BUFFER_SIZE", "4096")
+    monkeypatch.setenv("TRITON_HIP_USE_EXPERT_SCHEDULING", "1")
+    monkeypatch.setenv("TRITON_DUMP_MIR", "/mir")
+    assert knobs.proton.profile_metric_buffer_size == 4096 and not knobs.proton.enable_hw_trace
+    assert knobs.amd.use_expert_scheduling is True and knobs.amd.use_coexec_scheduler is None
+    assert knobs.amd.dump_mir == "/mir" and knobs.amd.swap_mir is None

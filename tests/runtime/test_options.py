@@ -186,3 +186,20 @@ def test_logical_operators_on_blocks() -> None:
     with pytest.warns(UserWarning, match=r"Logical operators 'and' and 'or' are deprecated"):
         logic[(1,)](x, y, out, 4)
     assert out.tolist() == [4, 2, 2, 3]
+
+
+def test_instrumentation_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    @tritium.jit
+    def kernel(out):
+        tl.store(out, 3)
+
+    out = np.zeros(1, np.int32)
+    for name in ("consan", "fpsan"):
+        with pytest.raises(NotImplementedError, match=f"the instrumentation {name} "):
+            kernel[(1,)](out, instrumentation_mode=name)
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "fpsan,proton")
+    with pytest.raises(NotImplementedError, match="the instrumentation fpsan, proton"):
+        kernel[(1,)](out)
+    monkeypatch.delenv("TRITON_INSTRUMENTATION_MODE")
+    kernel[(1,)](out)
+    assert out[0] == 3

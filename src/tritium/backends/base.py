@@ -171,7 +171,9 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     for name in ("num_warps", "num_stages", "num_ctas", "maxnreg"):
         if name in known and hasattr(known[name], "__index__"):
             known[name] = operator.index(known[name])
-    known.setdefault("enable_fp_fusion", knobs.language.default_fp_fusion)
+    wanted = known.get("enable_fp_fusion")
+    known["enable_fp_fusion"] = knobs.language.fp_fusion_enabled(wanted)
+    check_instrumentation(known.get("instrumentation_mode"))
     try:
         libraries: dict[str, str] = dict(known.get("extern_libs") or ())
     except (TypeError, ValueError):
@@ -179,6 +181,19 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
         raise TypeError(f"{wrong}; a dict of names and paths is required") from None
     known["extern_libs"] = tuple(sorted(libraries.items()))
     return known
+
+
+def check_instrumentation(mode: Any) -> None:
+    """Raises `NotImplementedError` for modes of instrumentation, of which none is built."""
+    mode = knobs.compilation.instrumentation_mode if mode is None else mode
+    if not isinstance(mode, str):
+        raise TypeError(f"instrumentation_mode is {mode!r}; a string is required")
+    names = [name.strip() for name in mode.split(",") if name.strip()]
+    if names:
+        raise NotImplementedError(
+            f"the instrumentation {', '.join(names)} (TRITON_INSTRUMENTATION_MODE, or a launch's "
+            "instrumentation_mode) is not built; unset it"
+        )
 
 
 def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> None:

@@ -174,6 +174,8 @@ class CompiledKernel:
     def close(self) -> None:
         """Give back what loading took. No launch may be under way; a later one loads the kernel
         again. A kernel that native launches hold stays loaded."""
+        if self.module is not None:
+            self._tell(knobs.runtime.kernel_unload_hook)
         run, self._run = self._run, None
         self.module = self.function = None
         unload = getattr(run, "unload", None)

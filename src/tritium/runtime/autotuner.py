@@ -386,7 +386,16 @@ class Autotuner(KernelInterface[Any]):
                     f"with key as {key},\nfinished after {self.bench_time:.2f}s,\n"
                     f"best config selected: {self.cache[key]};"
                 )
+            self._tell_listener(key, measured)
             return self.cache[key]
+
+    def _tell_listener(self, key: tuple[Any, ...], measured: bool) -> None:
+        if knobs.autotuning.listener is not None:
+            knobs.autotuning.listener(
+                fn=self.base_fn, key=key, best_config=self.cache[key],
+                configs_timings=self.configs_timings, cache_hit=not measured,
+                duration=self.bench_time if measured else None,
+            )  # fmt: skip
 
     def _choose(self, key: tuple[Any, ...], timings: Timings, kwargs: Mapping[str, Any]) -> None:
         best = builtins.min(timings, key=lambda c: timings[c][0])
@@ -416,6 +425,7 @@ class Autotuner(KernelInterface[Any]):
                 return builtins.min(timings, key=lambda c: timings[c][0])
         del self._untried[key], self._tried[key]
         self._choose(key, timings, kwargs)
+        self._tell_listener(key, True)
         return self.cache[key]
 
     def prune_configs(self, kwargs: Mapping[str, Any]) -> list[Config]:
