@@ -162,6 +162,23 @@ def test_what_only_some_files_may_do(wanted: str, allowed: set[str] | None):
     assert not found, "\n".join(found)
 
 
+OP_NAME = re.compile(r"(tt|ttg|ttng|arith|math|scf|cf)\.[a-z_.0-9]+")
+MOST_OP_NAMES = 349
+"""Names of ops, and of attributes of their dialects, written outside `ops/`; the number may only
+fall. Ask a trait, an effect or a hook of the op's class instead."""
+
+
+def test_ops_are_named_on_their_classes():
+    named = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for file in FILES if file.relative_to(PACKAGE).parts[0] != "ops"
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        and OP_NAME.fullmatch(node.value)
+    ]  # fmt: skip
+    assert len(named) <= MOST_OP_NAMES, "\n".join(named)
+
+
 def tracked_text() -> Iterator[tuple[Path, str]]:
     """Every text file of the repository that is not ignored."""
     skipped = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis", ".pytest_cache"}

@@ -4,8 +4,8 @@
     %v = ttg.memdesc_index %m[%i]             %v -> {local_alloc}
     scf.for ... iter_args(%a = %m)            %a -> {local_alloc, what the body yields}
 
-Ops say which values they forward (`Op.forwarded_values`) and which results are new memory (an
-`allocate` effect); the analysis follows both to a fixed point.
+Ops say which results stand for their operands' memory (`Op.memory_edges`) and which are new memory
+(an `allocate` effect); the analysis follows both to a fixed point.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def memory_aliases(blocks: Sequence[Block]) -> Aliases:
             for effect in op.effects:
                 if effect.action is Action.ALLOCATE:
                     found.update((value, {op: None}) for value in op.affected(effect))
-            for source, target in op.forwarded_values():
+            for source, target in op.memory_edges():
                 targets[source].append(target)
     pending = list(found)
     while pending:

@@ -1,90 +1,67 @@
-"""Which pointer arguments of a function may be written through.
+"""The pointer arguments of a function that it may write through.
 
     tt.func @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>) { store(%b + i, load(%a + i)) }   ->   {1}
 
 Values derived from an argument are followed forwards through pointer arithmetic, shape ops,
-selects, loops and branches. A pointer that a call or an integer conversion takes counts as written.
+selects, loops and branches. A pointer that a call, assembly or the caller takes counts as written.
 """
 
 from __future__ import annotations
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from collections import defaultdict
+
+from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.cf import BranchOp, CondBranchOp
-from tritium.ops.effects import Action
-from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.effects import Action, opaque
+from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir import FuncOp, LoadOp, ReturnOp
-
-_OPAQUE = (ReturnOp,)
 
 
 def written_arguments(function: FuncOp) -> frozenset[int]:
     """The positions of the pointer arguments that the function may store through."""
+    targets, written = _edges(function)
     return frozenset(
         i for i, argument in enumerate(function.body.args)
-        if ir.is_pointer(argument.type) and _is_written(argument)
+        if ir.is_pointer(argument.type) and _reaches(argument, targets, written)
     )  # fmt: skip
 
 
-def _is_written(pointer: SSAValue) -> bool:
+def _edges(function: FuncOp) -> tuple[dict[SSAValue, list[SSAValue]], set[SSAValue]]:
+    """For each value those that may hold something derived from it, and the values that are
+    written through or given away."""
+    targets: defaultdict[SSAValue, list[SSAValue]] = defaultdict(list)
+    written: set[SSAValue] = set()
+    for op in function.walk():
+        if not isinstance(op, Op):
+            continue
+        if isinstance(op, ReturnOp):
+            written.update(op.operands)
+        for effect in op.own_effects():
+            if effect.action is Action.WRITE:
+                written.update(op.affected(effect))
+            elif effect == opaque():  # assembly, say, may do anything with its operands
+                written.update(op.operands)
+        for source, target in op.forwarded_values():
+            targets[source].append(target)
+        if not (isinstance(op, (LoadOp, ForOp, IfOp, WhileOp)) or is_terminator(op)):
+            for operand in op.operands:
+                targets[operand] += op.results
+    return targets, written
+
+
+def _reaches(
+    pointer: SSAValue, targets: dict[SSAValue, list[SSAValue]], written: set[SSAValue]
+) -> bool:
     seen: set[SSAValue] = set()
     pending = [pointer]
     while pending:
         value = pending.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        for use in value.uses:
-            op = use.operation
-            if isinstance(op, _OPAQUE) or _writes_through(op, use.index):
-                return True
-            pending += _derived(op, use.index)
+        if value in written:
+            return True
+        if value not in seen:
+            seen.add(value)
+            pending += targets.get(value, ())
     return False
-
-
-def _writes_through(op: Operation, index: int) -> bool:
-    if not isinstance(op, Op) or isinstance(op, (ForOp, IfOp, WhileOp)):
-        return False
-    value = op.operands[index]
-    return any(
-        value in op.affected(effect)
-        for effect in op.memory_effects() if effect.action is Action.WRITE
-    )  # fmt: skip
-
-
-def _derived(op: Operation, index: int) -> list[SSAValue]:
-    """The values that may hold (something derived from) operand `index` of `op`."""
-    if isinstance(op, LoadOp):
-        return []
-    if isinstance(op, ForOp):
-        carried = index - 3
-        return [op.body.args[carried + 1], op.results[carried]] if carried >= 0 else []
-    if isinstance(op, WhileOp):
-        return [op.regions[0].block.args[index]]
-    if isinstance(op, (YieldOp, ConditionOp)):
-        return _passed_on(op, index)
-    if isinstance(op, BranchOp):
-        return [op.successors[0].args[index]]
-    if isinstance(op, CondBranchOp):
-        return [a for block in op.successors for a in block.args]
-    return list(op.results)
-
-
-def _passed_on(op: Operation, index: int) -> list[SSAValue]:
-    parent = op.parent_op()
-    assert parent is not None
-    if isinstance(parent, IfOp):
-        return [parent.results[index]]
-    if isinstance(parent, ForOp):
-        return [parent.body.args[index + 1], parent.results[index]]
-    if isinstance(parent, WhileOp) and isinstance(op, ConditionOp):
-        return [] if index == 0 else [parent.results[index - 1], _after(parent)[index - 1]]
-    if isinstance(parent, WhileOp):
-        return [parent.regions[0].block.args[index]]
-    return list(parent.results)
-
-
-def _after(loop: WhileOp) -> tuple[BlockArgument, ...]:
-    return tuple(loop.regions[1].block.args)

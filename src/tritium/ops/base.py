@@ -58,6 +58,16 @@ class Op(Operation):
 
     commutative: ClassVar[bool] = False
 
+    elementwise: ClassVar[bool] = False
+    """Whether each element of the results is computed from the elements of the operands at the same
+    place (and from scalars) alone; see `op.is_elementwise`, which knows attributes."""
+
+    tile_source: ClassVar[bool] = False
+    """Whether the op makes a tile of nothing, or of scalars."""
+
+    memory_operands: ClassVar[tuple[str, ...]] = ()
+    """The operands whose memory the results stand for: results are pointers into it, or views."""
+
     syntax: ClassVar[str | None] = None
     """The custom syntax, in the notation of `ops/syntax.py`; None for MLIR's generic form."""
 
@@ -248,6 +258,11 @@ class Op(Operation):
         return tuple(found)
 
     @property
+    def is_elementwise(self) -> bool:
+        """Whether this op is elementwise; attributes may restrict what the class says."""
+        return self.elementwise
+
+    @property
     def is_pure(self) -> bool:
         """Whether the op only computes its results."""
         return not self.memory_effects()
@@ -265,9 +280,22 @@ class Op(Operation):
         )
 
     def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        """(source, target) for each value that the op hands on: the target is the source, or stands
-        for (a part of) the same memory. Loops and branches pair what enters and leaves regions."""
+        """(source, target) for each value that the op hands on unchanged: loops and branches pair
+        what enters and leaves their regions, a choice its alternatives with the result."""
         return iter(())
+
+    def memory_edges(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        """(source, target) such that the target may stand for memory that the source stands for:
+        `forwarded_values`, and results with what `memory_operands` names."""
+        yield from self.forwarded_values()
+        for name in self.memory_operands:
+            for source in self.operand_values(name):
+                yield from ((source, result) for result in self.results)
+
+    def operand_values(self, name: str) -> tuple[SSAValue, ...]:
+        """The operands declared under `name`, none where an optional one is absent."""
+        found = self.operand_group(name)
+        return found if isinstance(found, tuple) else () if found is None else (found,)
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and
@@ -276,8 +304,7 @@ class Op(Operation):
             return ()
         if effect.value not in self.operand_names():
             return tuple(self.results)
-        found = self.operand_group(effect.value)
-        return found if isinstance(found, tuple) else () if found is None else (found,)
+        return self.operand_values(effect.value)
 
     # Meaning
 

@@ -50,6 +50,7 @@ def check_same_shape(name: str, *types: ir.Type) -> tuple[int, ...]:
 class UnaryOp(Op):
     """One operand, a result of the same type."""
 
+    elementwise = True
     kind: ClassVar[str] = "float"
     syntax = "$operand attrs : type(operand)"
     operand = operand()
@@ -63,6 +64,7 @@ class UnaryOp(Op):
 class BinaryOp(Op):
     """Two operands of one type, a result of the same type."""
 
+    elementwise = True
     kind: ClassVar[str] = "integer"
     syntax = "$lhs, $rhs attrs : type(result)"
     lhs = operand()
@@ -78,6 +80,7 @@ class CastOp(Op):
     """One operand, converted to the element type of the requested result type."""
 
     syntax = "$operand attrs : type(operand) to type(result)"
+    elementwise = True
     source: ClassVar[str] = "integer"
     target: ClassVar[str] = "integer"
     widens: ClassVar[bool | None] = None

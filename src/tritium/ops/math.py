@@ -186,6 +186,7 @@ class FmaOp(Op):
     """`a * b + c`, rounded once."""
 
     name = "math.fma"
+    elementwise = True
     syntax = "$a, $b, $c flags(fastmath) attrs : type(a)"
     a = operand()
     b = operand()

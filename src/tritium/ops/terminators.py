@@ -1,10 +1,12 @@
-"""What the ops that end a region with values have in common."""
+"""Terminators: ops that end a block, and the base of those that end a region with values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from xdsl.ir import Operation
 from xdsl.traits import IsTerminator
 
 from tritium.ir import types as ir
@@ -24,3 +26,13 @@ class RegionEnd(Op, traits=[IsTerminator()]):
 
     def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
         return Return(values)
+
+
+def is_terminator(op: Operation) -> bool:
+    """Whether the op ends its block."""
+    return _ends_block(type(op))
+
+
+@cache
+def _ends_block(cls: type[Operation]) -> bool:
+    return cls.has_trait(IsTerminator)

@@ -15,6 +15,7 @@ class PoisonOp(Op):
     """A value that the program must not depend on; zeros in `evaluate`."""
 
     name = "ub.poison"
+    tile_source = True
     syntax = "attrs : type(result)"
 
     @classmethod

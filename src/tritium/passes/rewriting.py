@@ -8,19 +8,18 @@ again. That is some ten times faster on kernels of a few hundred ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeGuard, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.traits import IsTerminator
 
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, attr_value, constant_attr
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
+from tritium.ops.terminators import is_terminator
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -37,16 +36,6 @@ def functions(module: ModuleOp) -> Iterator[Op]:
     for op in module.body.block.ops:
         if isinstance(op, Op) and op.regions and op.regions[0].blocks:
             yield op
-
-
-def is_terminator(op: Operation) -> bool:
-    """Whether the op ends its block."""
-    return _ends_block(type(op))
-
-
-@cache
-def _ends_block(cls: type[Operation]) -> bool:
-    return cls.has_trait(IsTerminator)
 
 
 def is_removable(op: Operation) -> bool:

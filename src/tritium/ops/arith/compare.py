@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -43,6 +45,7 @@ class CmpIOp(Op):
     """Compare integers; i1 of the operands' shape."""
 
     name = "arith.cmpi"
+    elementwise = True
     syntax = "$predicate, $lhs, $rhs attrs : type(lhs)"
     lhs = operand()
     rhs = operand()
@@ -63,6 +66,7 @@ class CmpFOp(Op):
     """Compare floating-point numbers; i1 of the operands' shape."""
 
     name = "arith.cmpf"
+    elementwise = True
     syntax = "$predicate, $lhs, $rhs flags(fastmath) attrs : type(lhs)"
     lhs = operand()
     rhs = operand()
@@ -89,9 +93,14 @@ class SelectOp(Op):
     """`a` where the condition is true, else `b`. A scalar condition chooses between tiles."""
 
     name = "arith.select"
+    elementwise = True
     condition = operand()
     true_value = operand()
     false_value = operand()
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        yield self.true_value, self.result
+        yield self.false_value, self.result
 
     @classmethod
     def infer(

@@ -31,6 +31,7 @@ class ConstantOp(Op):
     """A number, or a tile of numbers. `ConstantOp.of(3, i32)` makes one from Python values."""
 
     name = "arith.constant"
+    tile_source = True
     value = raw_attr()
 
     @classmethod

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -31,6 +30,7 @@ class ConvertLayoutOp(Op):
     """The same tile, distributed over threads in another way."""
 
     name = "ttg.convert_layout"
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
 
@@ -140,10 +140,8 @@ class LocalStoreOp(Op):
 class MemDescView(Op):
     """Base of ops whose result is a part of their operand's memory, or has another layout."""
 
+    memory_operands = ("src",)
     src = operand()
-
-    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        yield self.src, self.results[0]
 
 
 class MemDescIndexOp(MemDescView):

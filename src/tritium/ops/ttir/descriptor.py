@@ -67,6 +67,7 @@ class MakeTensorDescOp(Op):
     """Describe a strided tensor at `base`; `type(result)` has the shape of its blocks."""
 
     name = "tt.make_tensor_descriptor"
+    memory_operands = ("base",)
     syntax = "$base, '[' $shape ']', '[' $strides ']' attrs : pointee(base), pointee(result)"
     short_result = ir.TensorDescType
     base = operand()

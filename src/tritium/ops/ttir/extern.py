@@ -39,6 +39,10 @@ class ExternElementwiseOp(Op):
         check_same_shape(cls.name, *arguments, result)
         return result
 
+    @property
+    def is_elementwise(self) -> bool:
+        return self.pure
+
     def own_effects(self) -> Effects:
         return () if self.pure else (opaque(),)
 
@@ -77,6 +81,10 @@ class ElementwiseInlineAsmOp(Op):
                 f"a divisor of {prod(shape)} elements is required"
             )
         return results
+
+    @property
+    def is_elementwise(self) -> bool:
+        return self.pure and self.packed_element == 1
 
     def own_effects(self) -> Effects:
         return () if self.pure else (opaque(),)

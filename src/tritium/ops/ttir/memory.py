@@ -116,6 +116,8 @@ class AddPtrOp(Op):
     """The address of the element `offset` elements after `ptr`. Block pointers do not add."""
 
     name = "tt.addptr"
+    elementwise = True
+    memory_operands = ("ptr",)
     syntax = "$ptr, $offset attrs : type(ptr), type(offset)"
     ptr = operand()
     offset = operand()
@@ -220,6 +222,7 @@ class MakeTensorPtrOp(Op):
     """A block pointer: the tile of `type(result)` at `offsets` in a strided tensor at `base`."""
 
     name = "tt.make_tensor_ptr"
+    memory_operands = ("base",)
     syntax = (
         "$base, '[' $shape ']', '[' $strides ']', '[' $offsets ']' attrs : pointee(result)"
     )
@@ -274,6 +277,7 @@ class AdvanceOp(Op):
     """A block pointer moved on by `offsets` elements along each axis."""
 
     name = "tt.advance"
+    memory_operands = ("ptr",)
     syntax = "$ptr, '[' $offsets ']' attrs : pointee(ptr)"
     ptr = operand()
     offsets = variadic()

@@ -72,6 +72,7 @@ class BitcastOp(CastOp):
     """The same bits as another type of the same width; pointers have 64 bits."""
 
     name = "tt.bitcast"
+    memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
 
     @classmethod
@@ -132,6 +133,7 @@ class ClampFOp(Op):
     else `min`."""
 
     name = "tt.clampf"
+    elementwise = True
     syntax = "$x, $min, $max, propagateNan = $propagateNan attrs : type(result)"
     x = operand()
     min = operand()

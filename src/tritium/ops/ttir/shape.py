@@ -36,6 +36,7 @@ class MakeRangeOp(Op):
     """`[start, ..., end - 1]`, a power of two of i32."""
 
     name = "tt.make_range"
+    tile_source = True
     syntax = "attrs : type(result)"
     start = i32_attr()
     end = i32_attr()
@@ -60,6 +61,8 @@ class SplatOp(Op):
     """A scalar repeated in a tile."""
 
     name = "tt.splat"
+    tile_source = True
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
 
@@ -79,6 +82,7 @@ class UnsplatOp(Op):
     """The only element of a tile, as a scalar."""
 
     name = "tt.unsplat"
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src)"
     src = operand()
 
@@ -97,6 +101,7 @@ class BroadcastOp(Op):
     """Axes of size 1 repeated to a larger size."""
 
     name = "tt.broadcast"
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
 
@@ -124,6 +129,7 @@ class ExpandDimsOp(Op):
     """A new axis of size 1 before `axis`."""
 
     name = "tt.expand_dims"
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
     axis = i32_attr()
@@ -177,6 +183,7 @@ class ReshapeOp(Op):
     """The same elements in another shape, in row-major order unless `allow_reorder`."""
 
     name = "tt.reshape"
+    memory_operands = ("src",)
     syntax = "$src [$allow_reorder] [$efficient_layout] attrs : type(src) -> type(result)"
     src = operand()
     allow_reorder = unit_attr()
@@ -202,6 +209,7 @@ class TransOp(Op):
     """The axes in another order: result axis i is operand axis `order[i]`."""
 
     name = "tt.trans"
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
     order = i32_array_attr()
@@ -225,6 +233,7 @@ class JoinOp(Op):
     """Two tiles side by side in a new last axis of size 2."""
 
     name = "tt.join"
+    memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
     rhs = operand()
@@ -243,6 +252,7 @@ class SplitOp(Op):
     """The two halves along a last axis of size 2, without that axis: the inverse of `tt.join`."""
 
     name = "tt.split"
+    memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(outLHS)"
     result_names = ("outLHS", "outRHS")
     src = operand()
@@ -269,6 +279,7 @@ class CatOp(Op):
     concatenates."""
 
     name = "tt.cat"
+    memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
     rhs = operand()
@@ -293,6 +304,7 @@ class GatherOp(Op):
     """Elements of `src` at positions along an axis: `src[indices[i, j], j]` for axis 0."""
 
     name = "tt.gather"
+    memory_operands = ("src",)
     syntax = "$src ~ '[' $indices ']' attrs : functional"
     src = operand()
     indices = operand()

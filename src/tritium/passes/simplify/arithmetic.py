@@ -20,7 +20,7 @@ from tritium.ops.arith.casts import (
     TruncFOp,
     TruncIOp,
 )
-from tritium.ops.arith.compare import CmpFOp, CmpIOp, CmpIPredicate, SelectOp
+from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
 from tritium.ops.arith.floating import AddFOp, DivFOp, MulFOp, NegFOp, SubFOp
 from tritium.ops.arith.integer import (
     AddIOp,
@@ -46,7 +46,7 @@ from tritium.ops.arith.integer import (
     XOrIOp,
 )
 from tritium.ops.base import Op
-from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
+from tritium.ops.elementwise import BinaryOp, CastOp
 from tritium.passes.ranges import range_of
 from tritium.passes.rewriting import Pattern, Rewriter
 
@@ -371,14 +371,9 @@ _COMMUTATIVE_INTEGER = (AddIOp, MulIOp, AndIOp, OrIOp, XOrIOp)
 _EXTREMES = (MinSIOp, MaxSIOp, MinUIOp, MaxUIOp)
 
 
-_ELEMENTWISE = (BinaryOp, UnaryOp, CastOp, CmpIOp, CmpFOp, SelectOp, math_ops.FmaOp)
-
-
 def elementwise_classes() -> list[type[Op]]:
-    """The ops that compute each element of their only result from the operands' elements, without
-    looking at anything else."""
-    classes = (*arith_ops.OPS, *math_ops.OPS, *tile_ops.OPS)
-    return [cls for cls in classes if issubclass(cls, _ELEMENTWISE)]
+    """The op classes that are elementwise whatever their attributes."""
+    return [cls for cls in (*arith_ops.OPS, *math_ops.OPS, *tile_ops.OPS) if cls.elementwise]
 
 
 def patterns() -> dict[type[Op], list[Pattern]]:

@@ -36,6 +36,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
@@ -166,10 +167,11 @@ def _awaited(module: ModuleOp) -> set[SSAValue]:
     also loads from by descriptors. With atomics, which may tell other programs, all."""
     atomics = any(isinstance(op, ttir.AtomicOp) for op in module.walk())
     groups = list(descriptor_groups(module))
-    loaded = [memory_of(group) for group in groups if is_loaded(group)]
+    roots = PointerRoots(module)
+    loaded = [memory_of(group, roots) for group in groups if is_loaded(group)]
     found: set[SSAValue] = set()
     for group in groups:
-        if atomics or any(memory_of(group) & memory for memory in loaded):
+        if atomics or any(memory_of(group, roots) & memory for memory in loaded):
             found.update(group)
     return found
 

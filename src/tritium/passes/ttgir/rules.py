@@ -33,16 +33,9 @@ from tritium.ir.layouts.encodings import (
 )
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
-from tritium.ops.arith import ConstantOp
-from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
+from tritium.ops.base import Op
 from tritium.passes.ttgir.clusters import permuted
 
-SOURCES = frozenset({"arith.constant", "tt.splat", "tt.make_range", "ub.poison"})
-_ELEMENTWISE = frozenset({
-    "tt.addptr", "tt.fp_to_fp", "tt.bitcast", "tt.ptr_to_int", "tt.int_to_ptr", "tt.clampf",
-    "tt.precise_sqrt", "tt.precise_divf", "tt.mulhiui", "tt.extern_elementwise",
-    "tt.elementwise_inline_asm",
-})  # fmt: skip
 _DIVISIONS = frozenset({
     "arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.floordivsi",
     "arith.ceildivsi", "arith.ceildivui", "arith.divf", "arith.remf",
@@ -87,21 +80,13 @@ def is_tile(value: SSAValue) -> bool:
 
 
 def is_source(op: Operation) -> bool:
-    """Whether the op makes a tile out of nothing or of scalars."""
-    return op.name in SOURCES
+    """Whether the op makes a tile of nothing, or of scalars."""
+    return isinstance(op, Op) and op.tile_source
 
 
 def is_elementwise(op: Operation) -> bool:
     """Whether each element is computed from the operands' elements at the same place alone."""
-    if op.regions:
-        return False
-    if isinstance(op, ElementwiseInlineAsmOp):
-        return op.packed_element == 1 and op.pure
-    if isinstance(op, ExternElementwiseOp):
-        return op.pure
-    return (
-        op.name.startswith(("arith.", "math.")) and not isinstance(op, ConstantOp)
-    ) or op.name in _ELEMENTWISE
+    return isinstance(op, Op) and op.is_elementwise
 
 
 def is_follower(op: Operation) -> bool:

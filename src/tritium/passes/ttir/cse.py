@@ -23,9 +23,10 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
+from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
 from tritium.passes.cfg import dominator_tree
-from tritium.passes.rewriting import copy_names, functions, is_terminator
+from tritium.passes.rewriting import copy_names, functions
 
 Scope = dict[Hashable, Operation]
 

@@ -28,9 +28,10 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
 from tritium.passes.cfg import remove_unreachable
-from tritium.passes.rewriting import functions, is_removable, is_terminator, rebuild
+from tritium.passes.rewriting import functions, is_removable, rebuild
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.arith import SelectOp
 from tritium.ops.arith.constant import ConstantOp
-from tritium.ops.cf import BranchOp, CondBranchOp
-from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.base import Op
+from tritium.ops.scf import ForOp, WhileOp
+from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.descriptor import (
     DescriptorGatherOp,
     DescriptorLoadOp,
@@ -37,7 +38,7 @@ from tritium.ops.ttir.descriptor import (
     DescriptorStoreOp,
     MakeTensorDescOp,
 )
-from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.rewriting import splat_number
 from tritium.passes.ttir.descriptor_memory import Threads
@@ -78,7 +79,7 @@ def served(module: ModuleOp, rows: bool = False) -> set[SSAValue]:
             for value in descriptors(function):
                 groups.find(value)
                 users = [use.operation for use in value.uses]
-                fit = all(u.name in _PASSING or _accesses(u, axes, rows) for u in users)
+                fit = all(_hands_on(u) or _accesses(u, axes, rows) for u in users)
                 if not (fit and _has_map(value, function)):
                     refused.add(value)
                 if isinstance(value.owner, MakeTensorDescOp):
@@ -144,47 +145,19 @@ def flow(
 
 
 def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
-    if isinstance(op, ForOp):
-        for values in (op.inits, _ending(op, 0)):
-            yield from zip(values, op.body.args[1:], strict=True)
-            yield from zip(values, op.results, strict=True)
-    elif isinstance(op, WhileOp):
-        before, after = (region.block for region in op.regions)
-        going = _ending(op, 0)[1:]
-        for values, targets in (
-            (op.inits, before.args), (going, after.args), (going, op.results),
-            (_ending(op, 1), before.args),
-        ):  # fmt: skip
-            yield from zip(values, targets, strict=True)
-    elif isinstance(op, IfOp) and op.results:
-        for number in range(2):
-            yield from zip(_ending(op, number), op.results, strict=True)
-    elif isinstance(op, SelectOp):
-        yield op.true_value, op.result
-        yield op.false_value, op.result
-    elif isinstance(op, CallOp) and op.callee in functions:
+    if isinstance(op, CallOp) and op.callee in functions:
         callee = functions[op.callee]
         yield from zip(op.arguments, callee.body.args, strict=True)
         for inner in callee.walk():
-            if inner.name == "tt.return":
+            if isinstance(inner, ReturnOp):
                 yield from zip(inner.operands, op.results, strict=True)
-    elif isinstance(op, BranchOp):
-        yield from zip(op.values, op.successors[0].args, strict=True)
-    elif isinstance(op, CondBranchOp):
-        yield from zip(op.then_values, op.successors[0].args, strict=True)
-        yield from zip(op.else_values, op.successors[1].args, strict=True)
+    elif isinstance(op, Op):
+        yield from op.forwarded_values()
 
 
-def _ending(op: Operation, number: int) -> Any:
-    last = op.regions[number].block.last_op
-    assert last is not None
-    return last.operands
-
-
-_PASSING = frozenset({
-    "scf.for", "scf.while", "scf.yield", "scf.condition", "arith.select", "tt.call", "tt.return",
-    "cf.br", "cf.cond_br",
-})  # fmt: skip
+def _hands_on(op: Operation) -> bool:
+    """Whether the op only hands its operands on: `flow` follows them."""
+    return isinstance(op, (ForOp, WhileOp, SelectOp, CallOp)) or is_terminator(op)
 
 
 def _accesses(op: Any, axes: AxisAnalysis, rows: bool) -> bool:

@@ -24,8 +24,10 @@ from tritium.ir import types as ir
 from tritium.ops.arith import SelectOp
 from tritium.ops.base import SEGMENTS
 from tritium.ops.fields import i32_array
+from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.descriptor import MakeTensorDescOp, block_of
-from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.ttir.descriptor_flow import Groups, flow, is_descriptor
 
@@ -70,9 +72,9 @@ class Splitter:
         for op in list(module.walk()):
             if isinstance(op, SelectOp) and self.is_split(op.result):
                 self._select(op)
-            elif op.name in _HOLDERS:
+            elif isinstance(op, (ForOp, WhileOp, IfOp, CallOp)):
                 passing.append(self._results(op))
-            elif op.name in _ENDS:
+            elif is_terminator(op):
                 passing.append(op)
         for op in passing:
             self._operands(op)
@@ -105,7 +107,7 @@ class Splitter:
 
     def _signature(self, function: FuncOp) -> None:
         outputs: list[Any] = list(function.function_type.outputs)
-        returns = [op for op in function.walk() if op.name == "tt.return"]
+        returns = [op for op in function.walk() if isinstance(op, ReturnOp)]
         found: list[Any] = []
         for index, kind in enumerate(outputs):
             split = returns and self.is_split(returns[0].operands[index])
@@ -197,10 +199,6 @@ class _Descriptors(Splitter):
         return MakeTensorDescOp.build(
             parts[0], parts[1 : 1 + rank], parts[1 + rank :], result=old.type, padding=padding
         )
-
-
-_HOLDERS = frozenset({"scf.for", "scf.while", "scf.if", "tt.call"})
-_ENDS = frozenset({"scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br"})
 
 
 def part_types(value: Any) -> list[ir.Type]:

@@ -26,9 +26,10 @@ from xdsl.ir import Block, Operation
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.scf import ForOp, WhileOp
+from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
 from tritium.passes.loops import trip_count
-from tritium.passes.rewriting import is_terminator, outside_values
+from tritium.passes.rewriting import outside_values
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Pattern, Rewriter, apply_patterns, copy_names
@@ -129,7 +128,7 @@ def _compute_smaller(
 
 @lru_cache(maxsize=1)
 def _patterns() -> dict[type[Op], tuple[Pattern, ...]]:
-    classes = (*elementwise_classes(), AddPtrOp)
+    classes = elementwise_classes()
     table: dict[type[Op], tuple[Pattern, ...]] = dict.fromkeys(classes, (splats, broadcasts))
     table[BroadcastOp] = table[ExpandDimsOp] = (shape_of_splat,)
     return table

@@ -29,7 +29,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, ConstantOp, MulIOp, constant_value
 from tritium.ops.base import Op
-from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp
+from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import (
     BroadcastOp,
     ExpandDimsOp,
@@ -129,7 +129,7 @@ def _groups(folded: tuple[int, ...], shape: tuple[int, ...]) -> Groups | None:
     return tuple(found)
 
 
-_ELEMENTWISE = frozenset({*elementwise_classes(), AddPtrOp})
+_ELEMENTWISE = frozenset(elementwise_classes())
 
 
 class _Unfolding:

@@ -15,7 +15,9 @@ from tritium.backends.nvidia.lower.types import NVIDIA, value_type
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
 from tritium.lowering.registry import lowers, rules
-from tritium.ops import scf
+from tritium.ops import scf, ttir
+from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.terminators import is_terminator
 from tritium.passes.loops import may_wrap
 
 
@@ -23,7 +25,7 @@ def lower_block(c: Context, block: Block) -> None:
     """Write the ops of a block, without its terminator."""
     outer = c.f.location
     for op in block.ops:
-        if op is block.last_op and op.name in TERMINATORS:
+        if op is block.last_op and is_terminator(op):
             break
         c.f.location = c.line_of(op)
         if op in c.barriers:
@@ -34,12 +36,6 @@ def lower_block(c: Context, block: Block) -> None:
         elif not emit(c, op):
             raise c.unsupported(op)
     c.f.location = outer
-
-
-TERMINATORS = frozenset({
-    "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.reduce.return",
-    "tt.scan.return", "tt.map_elementwise.return",
-})  # fmt: skip
 
 
 def inline(c: Context, block: Block, arguments: Sequence[Value]) -> list[Value]:
@@ -185,11 +181,11 @@ class _Cfg:
     def leave(self, op: Any) -> None:
         """Write a terminator."""
         f = self.c.f
-        if op.name == "tt.return":
+        if isinstance(op, ttir.ReturnOp):
             give_back(self.c, op.operands)
-        elif op.name == "cf.br":
+        elif isinstance(op, BranchOp):
             f.branch(self._arrive(op.successors[0], op.values))
-        elif op.name == "cf.cond_br":
+        elif isinstance(op, CondBranchOp):
             then, other = op.successors
             first = self._arrive(then, op.then_values)
             second = self._arrive(other, op.else_values)
