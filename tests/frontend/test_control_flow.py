@@ -309,3 +309,49 @@ def test_nested_conditional_returns_are_limited(tmp_path):
     error = message_of(jit(namespace["kernel"]), n=1)
     assert isinstance(error, UnsupportedLanguageConstruct)
     assert "nested conditional returns" in str(error)
+
+
+def test_a_path_that_ends_gives_no_value():
+    """The other path's type counts; the value is undefined where nothing is returned."""
+
+    @jit
+    def found(x, n):
+        if n > 3:
+            return tl.load(x) + 1
+        elif n > 2:
+            return 2
+
+    @jit
+    def pair(x, n):
+        if n > 2:
+            return n, tl.load(x)
+        else:
+            tl.store(x, 9)
+
+    @jit
+    def kernel(x, out, n):
+        value = found(x, n)
+        first, second = pair(x, n)
+        if n > 2:
+            tl.store(out, value)
+            tl.store(out + 1, first + second)
+
+    for n, expected in ((4, [8, 11]), (3, [2, 10]), (2, [0, 0])):
+        x, out = np.full(1, 7, np.int32), np.zeros(2, np.int32)
+        evaluate(kernel, x=x, out=out, n=n)
+        assert out.tolist() == expected and x[0] == (9 if n == 2 else 7)
+
+
+def test_a_bare_return_beside_a_value():
+    @jit
+    def found(n):
+        if n > 3:
+            return n
+        return
+
+    @jit
+    def kernel(n):
+        found(n)
+
+    with pytest.raises(CompilationError, match="Return type mismatch"):
+        text_of(kernel, n=5)

@@ -2,11 +2,13 @@
 
 import collections
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import tritium.language as tl
+from tests.language.support import both
 from tests.support.frontend import evaluate, text_of
 from tritium.language.function import device_function as jit
 
@@ -162,3 +164,103 @@ def test_argument_types(value, kind):
         tl.store(out, n.to(tl.float32))
 
     assert f"%n: {kind}" in text_of(kernel, out=np.zeros(1, np.float32), n=value)
+
+
+class Named(NamedTuple):
+    a: tl.tensor
+    k: tl.constexpr
+
+
+def test_isinstance_sees_what_a_value_stands_for():
+    """A compile-time value is its Python value, a number with a name a tensor; none a constexpr."""
+    @jit
+    def tell(out, at, value):
+        found = 0
+        if isinstance(value, tl.constexpr):
+            found += 1
+        if isinstance(value, tl.tensor):
+            found += 2
+        if isinstance(value, int):
+            found += 4
+        if isinstance(value, float):
+            found += 8
+        if isinstance(value, (int, tl.tensor)):
+            found += 16
+        tl.store(out + at, found)
+
+    @jit
+    def kernel(out, n, N: tl.constexpr):
+        named = 3
+        half = 0.5
+        copied = N
+        pair = (n, 3)
+        tell(out, 0, N)
+        tell(out, 1, named)
+        tell(out, 2, n)
+        tell(out, 3, 7)
+        tell(out, 4, 1.5)
+        tell(out, 5, half)
+        tell(out, 6, N + 1)
+        tell(out, 7, named + 1)
+        tell(out, 8, copied)
+        tell(out, 9, pair[1])
+        tell(out, 10, None)
+        tell(out, 11, tl.arange(0, 2))
+
+    out = np.zeros(12, np.int32)
+    both(kernel, out=out, n=5, N=4)
+    constant, tensor = 4 + 16, 2 + 16
+    assert out.tolist() == [constant, tensor, tensor, constant, 8, tensor, constant, tensor,
+                            tensor, tensor, 0, tensor]  # fmt: skip
+
+
+def test_a_choice_of_calls_that_return_nothing():
+    @jit
+    def mark(out, value):
+        tl.store(out, value)
+
+    @jit
+    def kernel(out, n):
+        mark(out, 1.0) if n > 3 else mark(out + 1, 2.0)
+        tl.store(out + 2, 3.0) if n > 3 else tl.store(out + 3, 4.0)
+        tl.store(out + 4, 5.0) if n > 3 else None
+
+    for n, expected in ((5, [1, 0, 3, 0, 5]), (2, [0, 2, 0, 4, 0])):
+        out = np.zeros(5, np.float32)
+        both(kernel, out=out, n=n)
+        assert out.tolist() == expected
+
+
+def test_a_dtype_converts():
+    @jit
+    def kernel(out, n):
+        i = tl.arange(0, 2)
+        tl.store(out, tl.int32(10) + tl.int8(300))
+        tl.store(out + 1, tl.float32(n) / 2)
+        tl.store(out + 2 + i, tl.uint8(i - 1))
+
+    out = np.zeros(4, np.float32)
+    both(kernel, out=out, n=5)
+    assert out.tolist() == [54, 2.5, 255, 0]
+
+
+def test_tuples_of_compile_time_values():
+    @jit
+    def widened(t):
+        return tl.sum(tl.zeros([4 * t.k], tl.int32) + t.a, 0)
+
+    @jit
+    def make(n):
+        return Named(n, 2)
+
+    @jit
+    def kernel(out, x, n):
+        shape, offsets = (n, 16), (0, 0)
+        block: tl.constexpr = (1, 16)
+        rows = tl.make_tensor_descriptor(x, shape, (16, 1), block)
+        tl.store(out, widened(make(n)) + widened(Named(1, 4)))
+        tl.store(out + 1, tl.sum(rows.load(offsets)))
+
+    x, out = np.arange(32, dtype=np.int32), np.zeros(2, np.int32)
+    both(kernel, out=out, x=x, n=2)
+    assert out.tolist() == [2 * 8 + 16, sum(range(16))]

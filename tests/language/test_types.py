@@ -137,3 +137,10 @@ def test_wrong_names():
     assert get_int_dtype(64, False) == tl.uint64
     with pytest.raises(TypeError, match="not a number"):
         tl.pointer_type(tl.int8).kind()
+
+
+def test_codegen_names():
+    names = {tl.float32: "float32", tl.bfloat16: "bfloat16", tl.float8e5: "float8e5",
+             tl.int32: "int32", tl.uint8: "uint8", tl.int1: "int1"}  # fmt: skip
+    for dtype, name in names.items():
+        assert dtype.codegen_name() == name and getattr(tl, name) == dtype

@@ -41,8 +41,16 @@ from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.iterators import common_integer_type
 from tritium.ops.arith import SubIOp
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.ub import PoisonOp
 
 _MAX_COPIES = 64
+_NOTHING = constexpr(None)
+"""The value of a function that ends without a `return`."""
+
+
+def is_valued(value: Any) -> bool:
+    """Whether a path's value is one at run time, or a number."""
+    return is_dynamic(value) or is_number(value)
 
 
 class ControlFlow(Statements):
@@ -68,7 +76,7 @@ class ControlFlow(Statements):
             if isinstance(statement, ast.If) and contains_return([statement]):
                 return self._tail_if(statement, statements[index + 1 :])
             self.visit(statement)
-        return constexpr(None)
+        return _NOTHING
 
     def returned(self, node: ast.Return) -> Any:
         """The value of a `return` statement."""
@@ -110,10 +118,25 @@ class ControlFlow(Statements):
             with self.builder.inserting_into(block):
                 values.append(self.visit_tail([*branch, *rest]))
         values = self._unify_returns(values, blocks)
+        if values[0] is values[1] is _NOTHING:
+            self._emit_if(condition, blocks, [[], []], position)
+            return _NOTHING
         results = self._emit_if(condition, blocks, [[v] for v in values], position)
         return unflatten([values[0].type], results)[0]
 
     def _unify_returns(self, values: list[Any], blocks: Sequence[Block]) -> list[Any]:
+        """The values of both paths, of one type. A path that ends without a `return` gives an
+        undefined value where the other one returns something."""
+        ends = [value is _NOTHING for value in values]
+        if ends[0] != ends[1] and is_valued(values[ends[0]]):
+            with self.builder.inserting_into(blocks[ends[0]]):
+                value = values[ends[0]] = make_dynamic(values[ends[0]])
+            with self.builder.inserting_into(blocks[ends[1]]):
+                handles = [
+                    self.builder.emit(PoisonOp, result=t)[0] for t in value.type.flatten_types()
+                ]
+            values[ends[1]] = unflatten([value.type], handles)[0]
+            return values
         likes = [getattr(v, "type", None) for v in reversed(values)]
         if any(map(is_dynamic, values)) or not same(values[0], values[1]):
             for i, block in enumerate(blocks):

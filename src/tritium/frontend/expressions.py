@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xdsl.ir import Block, Region
@@ -15,7 +15,9 @@ from tritium.frontend.values import (
     formatted,
     identical,
     is_dynamic,
+    is_number,
     owner_of,
+    same,
     scalar_condition,
     spread,
     unflatten,
@@ -186,26 +188,41 @@ class Expressions(Visitor):
         values: list[Any] = []
         for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
             with self.builder.inserting_into(block):
-                value = self.visit(branch)
-                values.append(to_tensor(value) if not is_dynamic(value) else value)
+                values.append(self.visit(branch))
+        if same(values[0], values[1]) and not is_number(values[0]):
+            # Of calls that return nothing, say.
+            self._emit_choice(condition, blocks, ([], []), [])
+            return values[0]
+        for i, block in enumerate(blocks):
+            with self.builder.inserting_into(block):
+                values[i] = values[i] if is_dynamic(values[i]) else to_tensor(values[i])
         if values[0].type != values[1].type:
             raise self.error(
                 node,
                 "ternary expression with dynamic condition has inconsistent types "
                 f"{values[0].type} and {values[1].type}",
             )
-        for block, value in zip(blocks, values, strict=True):
-            with self.builder.inserting_into(block):
-                self.builder.emit(YieldOp, tuple(value.flatten()))
-        results = self.builder.emit(
-            IfOp,
-            condition.handle,
-            result=values[0].type.flatten_types(),
-            regions=[Region(block) for block in blocks],
+        handles = [value.flatten() for value in values]
+        results = self._emit_choice(
+            condition, blocks, handles, values[0].type.flatten_types()
         )
         chosen = unflatten([values[0].type], results)[0]
         self.scope.fix_either(values, chosen)
         return chosen
+
+    def _emit_choice(
+        self,
+        condition: tl.tensor,
+        blocks: Sequence[Block],
+        yielded: Sequence[Sequence[Any]],
+        types: Sequence[Any],
+    ) -> Sequence[Any]:
+        for block, handles in zip(blocks, yielded, strict=True):
+            with self.builder.inserting_into(block):
+                self.builder.emit(YieldOp, tuple(handles))
+        return self.builder.emit(
+            IfOp, condition.handle, result=types, regions=[Region(block) for block in blocks]
+        )
 
     def condition(self, value: Any, node: ast.AST) -> tl.tensor:
         """A run-time condition as a scalar i1."""

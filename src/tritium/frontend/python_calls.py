@@ -9,8 +9,8 @@ from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.values import is_dynamic, owner_of, wrap
-from tritium.language.base import as_tuple, base_value, class_of, is_builtin
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.base import base_value, class_of, is_builtin, is_sequence
+from tritium.language.constexpr import constexpr, is_assigned, unwrap
 from tritium.language.function import JITCallable
 
 _VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
@@ -30,6 +30,8 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         return _least(function, args, kwargs)
     if function is abs and len(args) == 1 and is_dynamic(args[0]):
         return tl.abs(args[0])
+    if isinstance(function, tl.dtype):
+        return _converted(function, args, kwargs)
     if calls_directly(function):
         return wrap(function(*args, **kwargs))
     if not callable(function):
@@ -56,7 +58,14 @@ def calls_directly(function: Any) -> bool:
         return True
     if inspect.isclass(function):
         return issubclass(function, (base_value, tl.range, tl.static_range, tl.condition))
-    return isinstance(function, tl.dtype)
+    return False
+
+
+def _converted(dtype: tl.dtype, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`dtype(value)`: a number or tensor as one of the type."""
+    if len(args) != 1 or kwargs:
+        raise TypeError(f"{dtype!r} converts one value; got {len(args) + len(kwargs)}")
+    return tl.cast(args[0], dtype)
 
 
 def _least(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -76,11 +85,23 @@ def _look_at(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
     args = [a.value if isinstance(a, constexpr) and i else a for i, a in enumerate(args)]
     if function is hasattr or function is getattr:
         args[0] = owner_of(args[0], args[1])
-    if function is isinstance and isinstance(args[0], constexpr):
-        classes = tuple(c for c in as_tuple(args[1]) if inspect.isclass(c))
-        plain = isinstance(args[0].value, classes)
-        return constexpr(isinstance(args[0], args[1]) or plain)
+    if function is isinstance:
+        return constexpr(_is_instance(args[0], args[1]))
     return wrap(function(*args, **unwrap(dict(kwargs))))
+
+
+def _is_instance(value: Any, classes: Any) -> bool:
+    """`isinstance` in a kernel: a compile-time value is what it stands for, and a number that was
+    assigned to a name a tensor, as in the reference; nothing is a `constexpr`."""
+    if is_sequence(classes) or isinstance(classes, tl.tuple):
+        return any(_is_instance(value, c) for c in classes)
+    classes = unwrap(classes)
+    if not isinstance(value, constexpr):
+        return isinstance(value, classes)
+    if is_assigned(value.value):
+        members = getattr(classes, "__args__", (classes,))  # of a union
+        return any(issubclass(tl.tensor, c) for c in members if inspect.isclass(c))
+    return isinstance(value.value, classes)
 
 
 def _members(value: Any) -> list[Any]:

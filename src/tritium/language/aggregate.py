@@ -103,20 +103,23 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     """Decorator: makes a class with annotated fields a value type of the kernel language.
 
     Annotations are `tl.tensor`, `tl.constexpr`, `tl.tuple`, a language type, or another aggregate.
-    `__init__` is plain Python and must set every field; methods may be plain or `@triton.jit`.
+    `__init__` is plain Python and must set every field; methods may be plain or `@triton.jit`, and
+    may come from base classes. A jitted function of the class is called through an object, or
+    through the class: `Tile.make(n)`.
 
     Raises `TypeError` for a jitted `__init__` or a field of the wrong type, `AttributeError` for a
     field that `__init__` leaves out.
     """
     annotations = _annotations(cls)
-    initialise: Any = vars(cls).get("__init__")
+    members = _members(cls)
+    initialise: Any = members.get("__init__")
     if isinstance(initialise, JITCallable):
         raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
 
-    class aggregate_value(base_value):
+    class aggregate_value(cls, base_value):
         __doc__ = cls.__doc__
         __aggregate_fields__ = annotations
-        __aggregate_members__ = vars(cls)
+        __aggregate_members__ = members
 
         def __init__(self, *args: Any, **kwargs: Any):
             if initialise is not None:
@@ -148,11 +151,9 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
                 copy.__dict__.update({n: fork(v, copies) for n, v in self.__dict__.items()})
             return copy
 
-    for name, member in vars(cls).items():
-        if name in ("__init__", "__dict__", "__weakref__", "__doc__", "__annotations__"):
-            continue
-        attribute = _bound(member) if isinstance(member, JITCallable) else member
-        setattr(aggregate_value, name, attribute)
+    for name, member in members.items():
+        if isinstance(member, JITCallable):
+            setattr(aggregate_value, name, _Method(member))
     aggregate_value.__name__ = cls.__name__
     aggregate_value.__qualname__ = cls.__qualname__
     aggregate_value.__module__ = cls.__module__
@@ -188,16 +189,39 @@ def aggregates_in(value: Any) -> list[Any]:
     return []
 
 
-def _bound(function: JITCallable) -> property:
-    def get(self: Any) -> Callable[..., Any]:
-        return _BoundMethod(function, self)
+class _Method:
+    """A function in the kernel language as a member of a class: of an object a bound method, of the
+    class the function itself (a factory, or a method called with its object)."""
 
-    return property(get)
+    def __init__(self, function: JITCallable):
+        self.function = function
+
+    def __get__(self, owner: Any, cls: Any = None) -> Callable[..., Any]:
+        return self.function if owner is None else _BoundMethod(self.function, owner)
+
+
+def _bases(cls: builtins.type[Any]) -> list[builtins.type[Any]]:
+    """The classes that an aggregate's members come from, the most general first."""
+    return [base for base in reversed(cls.__mro__) if base not in (object, base_value)]
+
+
+def _members(cls: builtins.type[Any]) -> dict[str, Any]:
+    """What the class and its bases define, by name; of aggregates what they were made from."""
+    members: dict[str, Any] = {}
+    for base in _bases(cls):
+        members.update(vars(base).get("__aggregate_members__", vars(base)))
+    return members
 
 
 def _annotations(cls: builtins.type[Any]) -> dict[str, Any]:
-    """The fields and what they must be; text that cannot be resolved stays unchecked."""
-    try:
-        return typing.get_type_hints(cls)
-    except Exception:  # an annotation may name what only exists inside a function
-        return dict(getattr(cls, "__annotations__", {}))
+    """The fields, inherited ones first, and what they must be; text that cannot be resolved stays
+    unchecked."""
+    fields: dict[str, Any] = {}
+    for base in _bases(cls):
+        own = vars(base).get("__aggregate_fields__") or vars(base).get("__annotations__", {})
+        try:
+            hints = typing.get_type_hints(base)
+        except Exception:  # an annotation may name what only exists inside a function
+            hints = own
+        fields.update({name: hints.get(name, own[name]) for name in own})
+    return fields

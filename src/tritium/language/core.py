@@ -49,6 +49,7 @@ from tritium.language.debug import static_print as static_print
 from tritium.language.decorators import builtin as builtin
 from tritium.language.decorators import extern as extern
 from tritium.language.decorators import must_use_result as must_use_result
+from tritium.language.decorators import tensor_member
 from tritium.language.descriptors import load_tensor_descriptor as load_tensor_descriptor
 from tritium.language.descriptors import make_tensor_descriptor as make_tensor_descriptor
 from tritium.language.descriptors import store_tensor_descriptor as store_tensor_descriptor
@@ -134,4 +135,5 @@ from tritium.language.types import void as void
 CONSTEXPR_0 = constexpr(0)
 
 _unwrap_if_constexpr = unwrap
+_tensor_member_fn = tensor_member
 """The name that kernels of torch.compile call: their scans across programs, for dtypes."""

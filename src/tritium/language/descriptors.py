@@ -161,7 +161,13 @@ def _store_method(self: Any, offsets: Any, value: Any) -> None:
     _store(self, offsets, value)
 
 
-def _rows(desc: tensor_descriptor, x_offsets: Any, y_offset: Any) -> tuple[tensor, tensor]:
+_ROW_BYTES = 32
+"""The narrowest row that the hardware gathers or scatters."""
+
+
+def _rows(
+    name: str, desc: tensor_descriptor, x_offsets: Any, y_offset: Any
+) -> tuple[tensor, tensor]:
     rows = casts.to_tensor(x_offsets)
     shape = desc.block_shape
     if len(shape) != 2 or shape[0] != 1:
@@ -169,7 +175,15 @@ def _rows(desc: tensor_descriptor, x_offsets: Any, y_offset: Any) -> tuple[tenso
     if len(rows.type.shape) != 1 or not rows.dtype.is_int():
         raise ValueError(f"x offsets must be a 1D block of integers; got {rows.type}")
     if rows.type.shape[0] < 8:
-        raise ValueError(f"at least 8 rows are needed; got {rows.type.shape[0]}")
+        raise ValueError(
+            f"descriptor {name} must have at least 8 rows, but got {rows.type.shape[0]}"
+        )
+    least = _ROW_BYTES * 8 // desc.dtype.primitive_bitwidth
+    if shape[1] < least:
+        raise ValueError(
+            f"descriptor {name} of {desc.dtype} must have at least {least} columns, but got "
+            f"{shape[1]}"
+        )
     (column,) = integers([y_offset], int32, "y_offset")
     return casts.cast(rows, int32), column
 
@@ -180,7 +194,7 @@ def _gather_method(self: Any, *args: Any) -> tensor:
     descriptor of blocks [1, BLOCK_Y]: a block [len(x_offsets), BLOCK_Y]."""
     if len(args) != 2:
         raise ValueError(f"descriptor gather only supports 2D indexing, but got {len(args)}")
-    rows, column = _rows(_check(self), *args)
+    rows, column = _rows("gather", _check(self), *args)
     handle = emit(ttir.DescriptorGatherOp, self.handle, rows.handle, column.handle)
     return tensor(handle, block_type(self.dtype, [rows.type.shape[0], self.block_shape[1]]))
 
@@ -190,7 +204,7 @@ def _scatter_method(self: Any, value: Any, *args: Any) -> None:
     """`scatter(value, x_offsets, y_offset)`: write the rows of `value`. See `gather`."""
     if len(args) != 2:
         raise ValueError(f"descriptor scatter only supports 2D indexing, but got {len(args)}")
-    rows, column = _rows(_check(self), *args)
+    rows, column = _rows("scatter", _check(self), *args)
     block = arithmetic.broadcast_shape(
         casts.to_tensor(value), (rows.type.shape[0], self.block_shape[1])
     )

@@ -27,7 +27,7 @@ from tritium.language.types import (
 from tritium.ops import ttir
 from tritium.ops.ttir import InputPrecision
 
-_OPERANDS = (int8, uint8, float16, bfloat16, float32, float64)
+_OPERANDS = (int8, float16, bfloat16, float32, float64)
 
 
 def _operand(value: Any, name: str) -> tensor:
@@ -36,7 +36,10 @@ def _operand(value: Any, name: str) -> tensor:
         raise ValueError(f"dot: {name} is a scalar; a 2-D or 3-D block is required")
     if not x.dtype.is_fp8() and x.dtype not in _OPERANDS:
         allowed = ", ".join(str(t) for t in _OPERANDS)
-        raise TypeError(f"Unsupported {name} dtype {x.dtype}; allowed: fp8 types, {allowed}")
+        only = "only int8 supported! " if x.dtype.is_int() else ""
+        raise TypeError(
+            f"Unsupported {name} dtype {x.dtype}; {only}Allowed: fp8 types, {allowed}"
+        )
     features = emitter.current().features
     if x.dtype.is_fp8():
         casts.check_dtype_supported(x.dtype)
@@ -76,8 +79,6 @@ def _check_shapes(lhs: tensor, rhs: tensor) -> None:
 
 def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
     if operand.is_int():
-        if operand != int8:
-            raise TypeError(f"dot of {operand}: only int8 supported!")
         return int32
     if out_dtype == bfloat16:
         raise ValueError(

@@ -240,7 +240,10 @@ class dtype(base_type):
         return self.name
 
     def codegen_name(self) -> str:
-        """The name that generated Python uses."""
+        """The name that generated Python uses: `tl.` before it is the type."""
+        for short, long in (("fp", "float"), ("bf", "bfloat")):
+            if self.name.startswith(short):
+                return long + self.name.removeprefix(short)
         return self.name
 
     def mangle(self) -> str:

@@ -341,7 +341,8 @@ class Semantics:
     @staticmethod
     def chosen(value: Any, condition: Truth) -> Any:
         """The value of `a if condition else b`."""
-        return to_tensor(value) if condition.dynamic and not is_dynamic(value) else value
+        chosen_at_run_time = condition.dynamic and is_number(value)
+        return to_tensor(value) if chosen_at_run_time else value
 
     @staticmethod
     def check(test: Any, message: Any) -> None:

@@ -24,12 +24,12 @@ from tritium.target import GPUTarget
 
 
 def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
-    """What gives the smallest (M, N, K) of a product for the types of its operands: K fills one
-    instruction, M and N are padded."""
+    """What gives the smallest (M, N, K) of a product for the types of its operands: K fills 32
+    bytes, one instruction's share, M and N are padded."""
 
     def smallest(lhs: Any, rhs: Any) -> tuple[int, int, int]:
         bits = getattr(lhs, "primitive_bitwidth", 16)
-        return 1, 1, 32 if bits == 8 else 16
+        return 1, 1, 256 // bits
 
     return smallest
 
