@@ -135,3 +135,10 @@ def opaque(resource: Resource = Resource.HOST) -> Effect:
 def only_read(effects: Effects) -> bool:
     """Whether all effects are reads (also where there are none)."""
     return all(effect.action is Action.READ for effect in effects)
+
+
+def observes(effects: Effects) -> bool:
+    """Whether an op sees what other programs write while this one runs: an atomic or volatile
+    access. Programs wait for each other with these."""
+    actions = {effect.action for effect in effects if effect.resource is Resource.GLOBAL}
+    return Action.OPAQUE in actions or {Action.READ, Action.WRITE} <= actions

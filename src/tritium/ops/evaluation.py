@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -119,6 +120,10 @@ class Memory:
             raise EvaluationError(f"access to address {wild:#x}, which belongs to no argument")
 
 
+PAUSE = 20e-6
+"""Seconds between two looks of an op that waits."""
+
+
 class Context(Protocol):
     """What `Op.evaluate` may ask of its surroundings."""
 
@@ -140,6 +145,10 @@ class Context(Protocol):
 
     def print(self, text: str) -> None:
         """Output of `tt.print`."""
+        ...
+
+    def pause(self) -> None:
+        """Let other programs run: the op waits for one of them."""
         ...
 
     def external(self, symbol: str) -> Callable[..., Any]:
@@ -278,6 +287,10 @@ class Evaluator:
 
     def print(self, text: str) -> None:
         print(text)
+
+    def pause(self) -> None:
+        """Wait; there is one program."""
+        time.sleep(PAUSE)
 
     def external(self, symbol: str) -> Callable[..., Any]:
         if self._external is None:

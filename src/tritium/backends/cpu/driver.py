@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from tritium.backends.base import DriverBase
+from tritium.backends.base import MAX_TOGETHER, DriverBase
 from tritium.backends.cpu.host import host
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.loader import Image, load_object
@@ -73,6 +73,8 @@ class CPULauncher:
         self._launch = make_launcher(
             function.address, self._params, metadata.scratch_bytes,
             alone=getattr(metadata, "alone", False), waits=getattr(metadata, "waits", True),
+            polls=getattr(metadata, "polls", True),
+            most=MAX_TOGETHER if getattr(metadata, "launch_cooperative_grid", False) else None,
             name=metadata.name, keep=function.image, store=CachedObjects("launcher"),
         )  # fmt: skip
 

@@ -22,13 +22,13 @@ STATE = Record(
     ("scratch_bytes", "i64"), ("param_count", "i64"), ("alone", "i32"),
     ("waits", "i32"),
     ("on_argument", "ptr"), ("on_grid", "ptr"), ("on_count", "ptr"), ("on_fault", "ptr"),
-    ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"),
+    ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"), ("most", "i64"),
 )  # fmt: skip
 """A kernel. `on_...` and `threads` are Python functions, kept alive by the launcher's owner;
 `known_threads` points to the address of a `THREADS` record;
 `alone` and `waits` as in `pool.JOB`; `cost` is what a program was last seen to take, in ticks
 (infinite before the first launch); `shared_cost` that time when the pool ran them, divided by the
-number of programs (0: not known)."""
+number of programs (0: not known); `most` is how many programs a grid may have."""
 
 THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
 """How many threads to use, as long as these guards hold."""
@@ -36,8 +36,9 @@ THREADS = Record(("guards", "ptr"), ("count", "i64"), ("number", "i32"))
 CAPSULE = b"tritium.launcher"
 
 API = (
-    "PyCapsule_GetPointer", "PyErr_Clear", "PyErr_NoMemory", "PyErr_Occurred", "PyEval_SaveThread",
-    "PyEval_RestoreThread", "PyLong_AsLong", "PyLong_AsLongLongAndOverflow",
+    "PyCapsule_GetPointer", "PyErr_CheckSignals", "PyErr_Clear", "PyErr_NoMemory",
+    "PyErr_Occurred", "PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_AsLong",
+    "PyLong_AsLongLongAndOverflow",
     "PyLong_AsUnsignedLongLongMask", "PyLong_FromLongLong", "PyLong_FromVoidPtr",
     "PyObject_CallFunctionObjArgs", "Py_DecRef", "Py_IncRef", *guards.API,
 )  # fmt: skip

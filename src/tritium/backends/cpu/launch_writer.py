@@ -46,6 +46,7 @@ class LaunchWriter:
         """Write `tritium_launch`, `tritium_end` and what they call."""
         write_unchanged(self.module)
         self._threads()
+        self._poll()
         self._ask()
         self._extent()
         self._argument()
@@ -70,6 +71,15 @@ class LaunchWriter:
             f.call("void", "Py_DecRef", answer)
         f.write(entry, pools.ENTRY, "thread_state", f.call("ptr", "PyEval_SaveThread"))
         f.ret(f.get("i32", number))
+
+    def _poll(self) -> None:
+        """i32 tritium_poll(entry): see `pool.ENTRY`. Called without the GIL."""
+        f = Code(self.module, "tritium_poll", [("ptr", "request")], "i32", cold=True)
+        (entry,) = f.arguments
+        f.call("void", "PyEval_RestoreThread", f.read(entry, pools.ENTRY, "thread_state"))
+        answer = f.call("i32", "PyErr_CheckSignals")
+        f.write(entry, pools.ENTRY, "thread_state", f.call("ptr", "PyEval_SaveThread"))
+        f.ret(answer)
 
     def _ask(self) -> None:
         """i1 ask(function, number, object, result): call `function(number, object)`, an integer,
@@ -249,8 +259,13 @@ class LaunchWriter:
         arguments = [("ptr", "state"), ("ptr", "job"), ("ptr", "slots")]
         f = Code(self.module, "run", arguments, "i1")
         state, job, slots = f.arguments
+        self._limit(f, state, f.read(job, pools.JOB, "total"))
         fault = f.variable("", size=pools.FAULT.size)
-        f.write(fault, pools.FAULT, "raised", i32(0))
+        for name in ("raised", "helpers", "starting"):
+            f.write(fault, pools.FAULT, name, i32(0))
+        f.write(fault, pools.FAULT, "counter", NULL)
+        f.write(fault, pools.FAULT, "thread", i64(0))
+        f.write(fault, pools.FAULT, "stall", Value("ptr", "@stall"))
         for name, value in (("args", slots), ("fault", fault)):
             f.write(job, pools.JOB, name, value)
         f.write(job, pools.JOB, "kernel", f.read(state, STATE, "kernel"))
@@ -259,6 +274,7 @@ class LaunchWriter:
         f.write(job, pools.JOB, "threads", i32(0))
         entry = f.variable("", size=pools.ENTRY.size)
         f.write(entry, pools.ENTRY, "function", Value("ptr", "@tritium_threads"))
+        f.write(entry, pools.ENTRY, "poll", Value("ptr", "@tritium_poll"))
         f.write(entry, pools.ENTRY, "thread_state", NULL)
         f.write(entry, pools.ENTRY, "state", state)
         pool, cost = f.read(state, STATE, "pool"), f.at(state, STATE, "cost")
@@ -278,6 +294,14 @@ class LaunchWriter:
             f.call("i1", "ask", handler, where, none, ignored)
             f.ret(const("i1", 0))
         f.ret(const("i1", 1))
+
+    def _limit(self, f: Code, state: Value, total: Value) -> None:
+        with f.when(f.icmp("sgt", total, f.read(state, STATE, "most"))):
+            boxed, ignored = f.call("ptr", "PyLong_FromLongLong", total), f.variable("i64")
+            with f.when(f.icmp("ne", boxed, NULL)):
+                f.call("i1", "ask", f.read(state, STATE, "on_grid"), i64(4), boxed, ignored)
+                f.call("void", "Py_DecRef", boxed)
+            f.ret(const("i1", 0))
 
     def _end(self) -> None:
         """i1 tritium_end(state, grid, total, slots): run a grid of `total` programs, more than 0,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium import forking, knobs
+from tritium.backends.base import check_together
 from tritium.backends.cpu import pool as pools
 from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
@@ -172,7 +173,10 @@ class _Signature:
         return address & 0xFFFFFFFFFFFFFFFF
 
     def grid(self, axis: int, value: Any) -> int:
-        """A grid extent that is no plain int, or an error. Axis 3: the product is too large."""
+        """A grid extent that is no plain int, or an error. Axis 3: the product is too large;
+        4: too large for a cooperative launch."""
+        if axis == 4:
+            check_together(self.name, value)
         if axis == 3:
             raise ValueError(f"kernel '{self.name}': the grid has more than 2**63 - 1 programs")
         try:
@@ -237,6 +241,8 @@ def make_launcher(
     *,
     alone: bool = False,
     waits: bool = False,
+    polls: bool = False,
+    most: int | None = None,
     name: str = "kernel",
     keep: object = None,
     store: ObjectStore | None = None,
@@ -250,6 +256,8 @@ def make_launcher(
         scratch_bytes: how much scratch memory a thread of it needs.
         alone: whether the kernel has a use for being told that no other runs, and waits for none.
         waits: whether it may wait for another kernel, whose launch needs the GIL.
+        polls: whether programs may wait for each other, in loops that call `pool.FAULT.stall`.
+        most: how many programs a grid may have, if all must run at the same time.
         name: for messages, and the function's `__name__`.
         keep: kept alive as long as the function is (the `Image` of the kernel).
         store: where the launcher's own object code is kept between processes.
@@ -274,8 +282,9 @@ def make_launcher(
     on_argument, on_grid, on_count, on_fault, threads = map(id, functions)
     STATE.write(
         state, kernel=address, pool=shared.pool.address, types=shared.types.address,
-        cost=float("inf"), alone=int(alone), waits=int(waits), scratch_bytes=scratch_bytes,
-        param_count=len(params),
+        cost=float("inf"), alone=int(alone), waits=pools.POLLS if polls else int(waits),
+        scratch_bytes=scratch_bytes,
+        param_count=len(params), most=sys.maxsize if most is None else most,
         on_argument=on_argument, on_grid=on_grid, on_count=on_count, on_fault=on_fault,
         threads=threads, known_threads=shared.threads.slot, params=table,
     )  # fmt: skip

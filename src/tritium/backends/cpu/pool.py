@@ -23,32 +23,53 @@ CONTEXT = Record(
 programs, of this kernel or another."""
 
 FAULT = Record(
-    ("raised", "i32"), ("pid_x", "i32"), ("pid_y", "i32"), ("pid_z", "i32"), ("message", "ptr")
-)
-"""Set (by a compare-exchange of `raised`) by the first program whose device_assert fails."""
+    ("raised", "i32"), ("pid_x", "i32"), ("pid_y", "i32"), ("pid_z", "i32"), ("message", "ptr"),
+    ("stall", "ptr"), ("counter", "ptr"), ("own", "i64"), ("pool", "ptr"), ("job", "ptr"),
+    ("thread", "i64"), ("helpers", "i32"), ("starting", "i32"),
+)  # fmt: skip
+"""What programs of a launch tell it. `raised` and what follows it is set (by a compare-exchange of
+`raised`) by the first program whose device_assert fails; the launcher sets it to `INTERRUPTED`.
+
+`stall(this record)` is called by a program now and then while it may wait for another one; when it
+returns, the program ends if `raised` is set. It lets Python handle signals (in the launcher's own
+`thread`), and other threads run, and starts helpers for programs that nobody has begun: those from
+`*counter` on (the pool's counter or `own`; NULL where none is left). `helpers` are alive;
+`starting` is a lock."""
+
+INTERRUPTED = 2
+POLLS = 2
 
 JOB = Record(
     ("kernel", "ptr"), ("args", "ptr"), ("fault", "ptr"), ("scratch_bytes", "i64"),
     ("total", "i64"), ("nx", "i32"), ("ny", "i32"), ("nz", "i32"),
     ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("split", "i32"), ("least", "i64"),
     ("ahead", "i64"), ("alone", "i32"), ("waits", "i32"),
-    ("ticks", "i64"),
+    ("ticks", "i64"), ("most", "i64"), ("entry", "ptr"),
 )  # fmt: skip
 """A launch. `alone` says whether the kernel has a use for being alone, `waits` whether it may wait
-for another one, so that the GIL must be released before it begins. `threads` (0 until Python
+for another one, so that the GIL must be released before it begins (`POLLS`: also for another
+program of its own grid, in loops that call `stall`). `threads` (0 until Python
 was asked for it), `count` (workers to wake), `base` (the first of them), `split` (whether each
 thread has a range of its own to begin with), `least` (programs a chunk) and `ahead` (how many the
 launcher is expected to do before the others have begun) are set when it goes parallel; `ticks`
-(what the launcher's own programs took) when that is over."""
+(what the launcher's own programs took) when that is over. A range of more than `most` programs is
+run in parts, as others may want to stop it; `entry` is the launcher's `ENTRY`."""
 
 RANGE = Record(("next", "i64"), ("limit", "i64"))
 """Programs that are not handed out yet; `next` is drawn from."""
 
-ENTRY = Record(("function", "ptr"), ("thread_state", "ptr"), ("state", "ptr"))
+ENTRY = Record(
+    ("function", "ptr"), ("thread_state", "ptr"), ("state", "ptr"), ("poll", "ptr"),
+    ("polled", "i64"),
+)
 """What `tritium_run` calls before it runs long: `function` takes the address of this record,
-releases the GIL and returns the number of threads to use, or -1 for an error that is set. The
-launcher's uses the other fields: its kernel's state, and the thread state that it sets when it has
-released the GIL."""
+releases the GIL and returns the number of threads to use, or -1 for an error that is set. `poll`
+takes the same, lets Python handle signals, and returns a negative number when a handler has raised;
+it was last called at `polled` (ticks). The launcher's functions use the other fields: its kernel's
+state, and the thread state that it sets when it has released the GIL."""
+
+HELPER = Record(("context", f"bytes {CONTEXT.size}"), ("capacity", "i64"), ("fault", "ptr"))
+"""A thread that `stall` has started."""
 
 SLOT = Record(("context", f"bytes {CONTEXT.size}"), ("capacity", "i64"), ("busy", "i32"), align=64)
 """A context for a launching thread: taken for one launch, its scratch kept for the next."""

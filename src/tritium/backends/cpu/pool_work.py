@@ -10,7 +10,9 @@ from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.pool import (
     CLOCK_MONOTONIC,
     CONTEXT,
+    ENTRY,
     FAULT,
+    INTERRUPTED,
     JOB,
     OPEN,
     POOL,
@@ -24,9 +26,16 @@ from tritium.lowering.native import NULL, Code, i32, i64
 HOT = (
     "tritium_run", "begin", "stop_alone", "share_memory", "serial", "ticks", "grow", "take_slot",
     "finish", "parallel", "choose", "wake", "share_out", "place", "take", "drain_ranges", "enter",
-    "await",
+    "await", "run_parts", "look",
 )  # fmt: skip
 """The functions that a small launch passes through."""
+
+SET_MASK = 3 if sys.platform == "darwin" else 2
+"""`SIG_SETMASK`."""
+POLL = 20_000
+"""Signals are handled so many thresholds after the last time: some 100 ms."""
+PART = 4_000
+"""A range that takes less than so many thresholds (20 ms) is run as one."""
 
 ASLEEP = WORKER.fields["asleep"].offset - WORKER.fields["wake"].offset
 """From a worker's word to the one that says whether it sleeps."""
@@ -43,6 +52,9 @@ class WorkWriter:
         self._ticks()
         self._park()
         self._unpark()
+        self._poll()
+        self._look()
+        self._run_parts()
         self._grow()
         self._wake()
         self._place()
@@ -156,6 +168,58 @@ class WorkWriter:
         args = f.read(job, JOB, "args")
         f.invoke("void", f.read(job, JOB, "kernel"), args, context, begin, end)
 
+    # Signals
+
+    def _poll(self) -> None:
+        """poll(job): let Python handle signals, for the launcher."""
+        f = self._code("poll", "ptr job")
+        (job,) = f.arguments
+        entry = f.read(job, JOB, "entry")
+        f.write(entry, ENTRY, "polled", f.call("i64", "ticks"))
+        answer = f.invoke("i32", f.read(entry, ENTRY, "poll"), entry)
+        with f.when(f.icmp("slt", answer, i32(0))):
+            raised = f.at(f.read(job, JOB, "fault"), FAULT, "raised")
+            f.atomic_store(raised, i32(INTERRUPTED), "monotonic")
+        f.ret()
+
+    def _look(self) -> None:
+        """look(pool, job): between the launcher's programs, `poll` now and then."""
+        f = self._code("look", "ptr pool,ptr job")
+        pool, job = f.arguments
+        spent = f.sub(
+            f.call("i64", "ticks"), f.read(f.read(job, JOB, "entry"), ENTRY, "polled")
+        )
+        with f.when(f.icmp("sgt", spent, self._thresholds(f, pool, POLL))):
+            f.call("void", "poll", job)
+        f.ret()
+
+    def _thresholds(self, f: Code, pool: Value, number: int) -> Value:
+        return f.op("mul", f.read(pool, POOL, "threshold"), i64(number))
+
+    def _run_parts(self) -> None:
+        """run_parts(pool, ctx, job, position, begin, end): run programs; a range that is expected
+        to last is run in parts, so that a fault or an interruption ends it soon."""
+        arguments = "ptr pool,ptr ctx,ptr job,i32 position,i64 begin,i64 end"
+        f = self._code("run_parts", arguments)
+        pool, context, job, position, begin, end = f.arguments
+        step = f.variable("i64", f.maximum(f.read(job, JOB, "most"), i64(1)))
+        at, part = f.variable("i64", begin), self._thresholds(f, pool, PART)
+        with f.forever() as loop:
+            first = f.get("i64", at)
+            following = f.add(first, f.minimum(f.get("i64", step), f.sub(end, first)))
+            start = f.call("i64", "ticks")
+            self._run_range(f, job, context, first, following)
+            with f.when(f.icmp("eq", position, i32(0))):
+                f.call("void", "look", pool, job)
+            f.put(at, following)
+            ended = f.icmp("sge", following, end)
+            with f.when(f.op("or", ended, self._faulted(f, job))):
+                loop.leave()
+            short = f.icmp("slt", f.sub(f.call("i64", "ticks"), start), part)
+            with f.when(short):
+                f.put(step, f.op("shl", f.get("i64", step), i64(1)))
+        f.ret()
+
     def _faulted(self, f: Code, job: Value) -> Value:
         raised = f.atomic_load("i32", f.at(f.read(job, JOB, "fault"), FAULT, "raised"), "monotonic")
         return f.icmp("ne", raised, i32(0))
@@ -174,10 +238,10 @@ class WorkWriter:
         f.ret(f.at(worker, WORKER, "range"))
 
     def _take(self) -> None:
-        """i64 take(pool, ctx, place): run programs of a range, half of what is left at a time;
-        returns how many."""
-        f = self._code("take", "ptr pool,ptr ctx,ptr place", "i64")
-        pool, context, place = f.arguments
+        """i64 take(pool, ctx, place, position): run programs of a range, half of what is left at a
+        time, for the thread of this position; returns how many."""
+        f = self._code("take", "ptr pool,ptr ctx,ptr place,i32 position", "i64")
+        pool, context, place, position = f.arguments
         job = f.at(pool, POOL, "job")
         least, limit = f.read(job, JOB, "least"), f.read(place, RANGE, "limit")
         done = f.variable("i64", i64(0))
@@ -191,7 +255,7 @@ class WorkWriter:
             size = f.minimum(f.maximum(half, least), left)
             end = f.add(begin, size)
             with f.when(f.compare_exchange(place, begin, end)):
-                self._run_range(f, job, context, begin, end)
+                f.call("void", "run_parts", pool, context, job, position, begin, end)
                 f.put(done, f.add(f.get("i64", done), size))
         f.ret(f.get("i64", done))
 
@@ -201,7 +265,7 @@ class WorkWriter:
         f = self._code("drain_ranges", "ptr pool,ptr ctx,i32 position", "i64")
         pool, context, position = f.arguments
         own = f.call("ptr", "place", pool, position)
-        done = f.variable("i64", f.call("i64", "take", pool, context, own))
+        done = f.variable("i64", f.call("i64", "take", pool, context, own, position))
         other, last = f.variable("i32", i32(0)), f.read(f.at(pool, POOL, "job"), JOB, "count")
         with f.forever() as loop:
             number = f.get("i32", other)
@@ -209,7 +273,7 @@ class WorkWriter:
                 loop.leave()
             f.put(other, f.add(number, i32(1)))
             place = f.call("ptr", "place", pool, number)
-            more = f.call("i64", "take", pool, context, place)
+            more = f.call("i64", "take", pool, context, place, position)
             f.put(done, f.add(f.get("i64", done), more))
         f.ret(f.get("i64", done))
 
@@ -260,9 +324,11 @@ class WorkWriter:
             with f.when(f.op("or", empty, self._faulted(f, job))):
                 loop.leave()
             size = f.minimum(f.maximum(f.op("sdiv", left, share), least), left)
+            # One that may wait for another must not have that one in its own range.
+            size = f.select(f.icmp("ne", f.read(job, JOB, "waits"), i32(0)), i64(1), size)
             end = f.add(begin, size)
             with f.when(f.compare_exchange(counter, begin, end)):
-                self._run_range(f, job, context, begin, end)
+                f.call("void", "run_parts", pool, context, job, position, begin, end)
                 f.put(done, f.add(f.get("i64", done), size))
         f.ret(f.get("i64", done))
 
@@ -375,8 +441,7 @@ class WorkWriter:
         every, before = f.variable("", size=256), f.variable("", size=256)
         thread = f.variable("ptr", NULL)
         f.call("i32", "sigfillset", every)
-        set_mask = 3 if sys.platform == "darwin" else 2
-        f.call("i32", "pthread_sigmask", i32(set_mask), every, before)
+        f.call("i32", "pthread_sigmask", i32(SET_MASK), every, before)
         count, workers = f.read(pool, POOL, "worker_count"), f.read(pool, POOL, "workers")
         if self.system.futex is None:
             self._prepare_sleep(f, f.at(pool, POOL, "door"))
@@ -396,7 +461,7 @@ class WorkWriter:
                 loop.leave()
             f.call("i32", "pthread_detach", f.get("ptr", thread))
             f.put(index, f.add(at, i32(1)))
-        f.call("i32", "pthread_sigmask", i32(set_mask), before, NULL)
+        f.call("i32", "pthread_sigmask", i32(SET_MASK), before, NULL)
         f.ret()
 
     def _prepare_sleep(self, f: Code, word: Value) -> None:

@@ -19,8 +19,13 @@ Progress: a thread that has started a program runs it to its end before it takes
 programs are handed out in ascending order (those of each range; the lowest range is the launcher's,
 which is always there, and then takes from the lowest that is left). So a program may wait for one
 with a lower number (or for whichever holds a lock) with any number of programs and threads: what it
-waits for is running, done, or next in line. A program must not wait for one with a higher number to
-start.
+waits for is running, done, or next in line. A program that waits for one with a higher number calls
+`stall` now and then (the compiler writes that into loops that may wait), which starts threads for
+programs that nobody has begun, up to `MAX_TOGETHER` of them. So programs of a grid may all wait for
+each other.
+
+Signals: Python's handlers run in the launching thread, between its programs, some 100 ms after each
+other (`poll`). When one raises, all threads stop at their next program.
 
 A launch that finds no other may run `alone`, without locked instructions (`lower/alone.py`). It
 looks between any two chunks of programs whether another launch has come, which waits, or a process
@@ -38,24 +43,30 @@ are no workers and every grid runs on the launching thread.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from tritium.backends.base import MAX_TOGETHER
 from tritium.backends.cpu.pool import (
     ALONE,
     CONTEXT,
     ENTRY,
     ERROR_SET,
+    FAULT,
+    HELPER,
+    INTERRUPTED,
     JOB,
     NO_MEMORY,
     OK,
     OPEN,
+    POLLS,
     POOL,
     SLOT,
     SLOTS,
     WORKER,
 )
-from tritium.backends.cpu.pool_work import WorkWriter
+from tritium.backends.cpu.pool_work import PART, SET_MASK, WorkWriter
 from tritium.lowering.llvm import Value, const
-from tritium.lowering.native import Code, i32, i64
+from tritium.lowering.native import NULL, Code, i32, i64
 
 DELAY = 1 / 48
 """Until a worker that is awake has begun, in thresholds: about 0.1 us."""
@@ -85,6 +96,9 @@ class PoolWriter(WorkWriter):
         self._begin()
         self._choose()
         self._parallel()
+        self._helper()
+        self._stall()
+        self._finish_waiting()
         self._serial()
         self._finish()
         self._take_slot()
@@ -121,6 +135,7 @@ class PoolWriter(WorkWriter):
         with f.when(f.icmp("eq", f.read(job, JOB, "threads"), i32(0))):
             threads = f.invoke("i32", f.read(entry, ENTRY, "function"), entry)
             f.write(job, JOB, "threads", threads)
+            f.write(entry, ENTRY, "polled", f.call("i64", "ticks"))
         f.ret(f.read(job, JOB, "threads"))
 
     def _begin(self) -> None:
@@ -225,6 +240,7 @@ class PoolWriter(WorkWriter):
             turn = f.get("i32", turns)
             with f.when(f.icmp("sge", turn, i32(2000))):
                 f.call("void", "park", door, inside)
+                f.call("void", "poll", job)  # a signal, too, ends the sleep
             f.put(turns, f.add(turn, i32(1)))
             self._pause(f)
         f.ret(mine)
@@ -292,7 +308,9 @@ class PoolWriter(WorkWriter):
         limit = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
         expected = f.op("fmul", f.get("double", cost), f.cast("sitofp", total, "double"))
         done = f.variable("i64", i64(0))
-        with f.when(f.fcmp("olt", expected, limit)):
+        # Programs that may wait for each other are handed out one by one.
+        quick = f.icmp("ne", f.read(job, JOB, "waits"), i32(POLLS))
+        with f.when(f.op("and", quick, f.fcmp("olt", expected, limit))):
             f.put(done, f.call("i64", "serial", pool, context, job, cost))
         status = f.variable("i32", i32(OK))
         unfinished = f.icmp("slt", f.get("i64", done), total)
@@ -302,7 +320,12 @@ class PoolWriter(WorkWriter):
             known = f.icmp("sge", threads, i32(0))
             f.put(status, f.select(known, i32(OK), i32(ERROR_SET)))
             with f.when(known):
+                f.write(job, JOB, "entry", entry)
                 f.call("void", "finish", pool, context, job, cost, f.get("i64", done))
+                fault = f.read(job, JOB, "fault")
+                raised = f.atomic_load("i32", f.at(fault, FAULT, "raised"))
+                stopped = f.icmp("eq", raised, i32(INTERRUPTED))
+                f.put(status, f.select(stopped, i32(ERROR_SET), i32(OK)))
         f.call("void", "stop_alone", pool, context)
         f.atomic("sub", f.at(pool, POOL, "launches"), i32(1), "acq_rel")
         f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
@@ -333,6 +356,9 @@ class PoolWriter(WorkWriter):
         done, mine = f.variable("i64", first), f.variable("i64", i64(0))
         ticks, joined = f.variable("i64", i64(0)), f.variable("i1", const("i1", 0))
         total, lock = f.read(job, JOB, "total"), f.at(pool, POOL, "lock")
+        with f.when(f.icmp("eq", f.read(job, JOB, "waits"), i32(POLLS))):
+            f.call("void", "finish_waiting", pool, context, job, cost, first)
+            f.ret()
         with f.forever() as loop:
             begin = f.get("i64", done)
             left = f.sub(total, begin)
@@ -361,8 +387,10 @@ class PoolWriter(WorkWriter):
             # No pool for us (now): some programs of our own, then ask again.
             whole = f.op("and", serial, f.op("xor", alone, const("i1", 1)))
             size = f.select(whole, left, f.read(job, JOB, "least"))
+            size = f.minimum(size, f.read(job, JOB, "most"))
             start, end = f.call("i64", "ticks"), f.add(begin, size)
             self._run_range(f, job, context, begin, end)
+            f.call("void", "look", pool, job)
             f.put(ticks, f.add(f.get("i64", ticks), f.sub(f.call("i64", "ticks"), start)))
             f.put(done, end)
             f.put(mine, f.add(f.get("i64", mine), size))
@@ -378,6 +406,146 @@ class PoolWriter(WorkWriter):
             f.put(shared, f.op("fmul", f.get("double", shared), const("double", FORGET)))
         f.ret()
 
+    # Programs that wait for later ones
+
+    def _finish_waiting(self) -> None:
+        """finish_waiting(pool, ctx, job, cost, first): the same for programs that may wait for
+        others: each is drawn from a counter, so that helpers can begin those that are waited for.
+        """
+        f = self._code("finish_waiting", "ptr pool,ptr ctx,ptr job,ptr cost,i64 first")
+        pool, context, job, cost, first = f.arguments
+        fault, lock = f.read(job, JOB, "fault"), f.at(pool, POOL, "lock")
+        total, started = f.read(job, JOB, "total"), f.call("i64", "ticks")
+        left = f.sub(total, first)
+        self._divide(f, pool, job, f.get("double", cost), left)
+        f.write(job, JOB, "split", i32(0))
+        for name, value in (("pool", pool), ("job", job)):
+            f.write(fault, FAULT, name, value)
+        f.write(fault, FAULT, "thread", self._thread(f))
+        own, counter = f.at(fault, FAULT, "own"), f.at(fault, FAULT, "counter")
+        f.put(own, first)
+        fewest = f.minimum(f.read(job, JOB, "threads"), f.read(pool, POOL, "worker_count"))
+        several = f.icmp("sgt", left, i64(1))
+        shared = f.op("and", several, f.icmp("sge", fewest, i32(1)))
+        mine, joined = f.variable("i64", i64(0)), f.variable("i1", const("i1", 0))
+        with f.when(shared), f.when(f.compare_exchange(lock, i32(0), i32(1))):
+            f.put(joined, const("i1", 1))
+            # Before a program begins; the counter is set by `parallel`.
+            f.put(f.at(pool, POOL, "counter"), first)
+            f.atomic_store(counter, f.at(pool, POOL, "counter"))
+            f.put(mine, f.call("i64", "parallel", pool, context, job, first))
+            f.atomic_store(counter, NULL)
+            self._await_helpers(f, fault)
+            f.atomic_store(lock, i32(0))
+        with f.when(f.op("xor", f.get("i1", joined), const("i1", 1))):
+            f.atomic_store(counter, own)
+            f.put(mine, self._draw(f, own, job, context, lambda: f.call("void", "look", pool, job)))
+            f.atomic_store(counter, NULL)
+            self._await_helpers(f, fault)
+        spent = f.sub(f.call("i64", "ticks"), started)
+        f.put(cost, self._each(f, spent, f.maximum(f.get("i64", mine), i64(1))))
+        f.ret()
+
+    def _thread(self, f: Code) -> Value:
+        """The current thread; no thread is 0."""
+        return f.call("i64", "pthread_self") if self.system.threads else i64(0)
+
+    def _draw(
+        self, f: Code, counter: Value, job: Value, context: Value, between: Callable[[], object]
+    ) -> Value:
+        """Run programs, one by one, until none is left; how many."""
+        done = f.variable("i64", i64(0))
+        with f.forever() as loop:
+            begin = f.atomic_load("i64", counter, "monotonic")
+            empty = f.icmp("sge", begin, f.read(job, JOB, "total"))
+            with f.when(f.op("or", empty, self._faulted(f, job))):
+                loop.leave()
+            with f.when(f.compare_exchange(counter, begin, f.add(begin, i64(1)))):
+                self._run_range(f, job, context, begin, f.add(begin, i64(1)))
+                f.put(done, f.add(f.get("i64", done), i64(1)))
+                between()
+        return f.get("i64", done)
+
+    def _await_helpers(self, f: Code, fault: Value) -> None:
+        """Wait until no helper of a launch is left."""
+        with f.forever() as wait:
+            helpers = f.atomic_load("i32", f.at(fault, FAULT, "helpers"))
+            starting = f.atomic_load("i32", f.at(fault, FAULT, "starting"))
+            with f.when(f.icmp("eq", f.op("or", helpers, starting), i32(0))):
+                wait.leave()
+            if self.system.threads:
+                f.call("i32", "usleep", i32(50))
+
+    def _helper(self) -> None:
+        """ptr help(helper): a helper's life: programs of its launch until none is left."""
+        f = self._code("help", "ptr record", "ptr")
+        (helper,) = f.arguments
+        if not self.system.threads:
+            f.ret(NULL)
+            return
+        context, fault = f.at(helper, HELPER, "context"), f.read(helper, HELPER, "fault")
+        job = f.read(fault, FAULT, "job")
+        need = f.read(job, JOB, "scratch_bytes")
+        with f.when(f.call("i1", "grow", context, f.at(helper, HELPER, "capacity"), need)):
+            self._fill_context(f, context, job)
+            counter = f.atomic_load("ptr", f.at(fault, FAULT, "counter"))
+            with f.when(f.icmp("ne", counter, NULL)):
+                self._draw(f, counter, job, context, lambda: None)
+        f.call("void", "free", f.read(context, CONTEXT, "scratch"))
+        f.call("void", "free", helper)
+        f.atomic("sub", f.at(fault, FAULT, "helpers"), i32(1), "acq_rel")
+        f.ret(NULL)
+
+    def _stall(self) -> None:
+        """stall(fault): a program may be waiting for another one. Let others run; if there are
+        programs that nobody has begun, start as many helpers as there are, and one."""
+        f = self._code("stall", "ptr fault")
+        (fault,) = f.arguments
+        if not self.system.threads:
+            f.ret()
+            return
+        pool = f.read(fault, FAULT, "pool")
+        mine = f.icmp("eq", f.read(fault, FAULT, "thread"), self._thread(f))
+        with f.when(mine):  # the launcher's: Python can handle signals in it
+            f.call("void", "look", pool, f.read(fault, FAULT, "job"))
+        f.call("i32", "sched_yield")
+        starting = f.at(fault, FAULT, "starting")
+        with f.when(f.op("xor", f.compare_exchange(starting, i32(0), i32(1)), const("i1", 1))):
+            f.ret()
+        counter = f.atomic_load("ptr", f.at(fault, FAULT, "counter"))
+        with f.when(f.icmp("ne", counter, NULL)):
+            self._start_helpers(f, fault, counter)
+        f.atomic_store(starting, i32(0))
+        f.ret()
+
+    def _start_helpers(self, f: Code, fault: Value, counter: Value) -> None:
+        total = f.read(f.read(fault, FAULT, "job"), JOB, "total")
+        left = f.sub(total, f.atomic_load("i64", counter, "monotonic"))
+        helpers = f.at(fault, FAULT, "helpers")
+        alive = f.cast("sext", f.atomic_load("i32", helpers), "i64")
+        wanted = f.minimum(left, f.add(alive, i64(1)))
+        wanted = f.minimum(wanted, f.sub(i64(MAX_TOGETHER), alive))
+        every, before = f.variable("", size=256), f.variable("", size=256)
+        f.call("i32", "sigfillset", every)
+        f.call("i32", "pthread_sigmask", i32(SET_MASK), every, before)
+        number, thread = f.variable("i64", i64(0)), f.variable("ptr", NULL)
+        with f.forever() as loop:
+            with f.when(f.icmp("sge", f.get("i64", number), wanted)):
+                loop.leave()
+            f.put(number, f.add(f.get("i64", number), i64(1)))
+            helper = f.call("ptr", "calloc", i64(1), i64(HELPER.size))
+            with f.when(f.icmp("eq", helper, NULL)):
+                loop.leave()
+            f.write(helper, HELPER, "fault", fault)
+            f.atomic("add", helpers, i32(1), "acq_rel")
+            status = f.call("i32", "pthread_create", thread, NULL, Value("ptr", "@help"), helper)
+            with f.when(f.icmp("ne", status, i32(0))):  # as many as the system gives
+                f.atomic("sub", helpers, i32(1), "acq_rel")
+                f.call("void", "free", helper)
+                loop.leave()
+            f.call("i32", "pthread_detach", f.get("ptr", thread))
+        f.call("i32", "pthread_sigmask", i32(SET_MASK), before, NULL)
+
     def _each(self, f: Code, ticks: Value, programs: Value) -> Value:
         """Ticks a program (double)."""
         ticks = f.cast("sitofp", f.maximum(ticks, i64(1)), "double")
@@ -389,6 +557,8 @@ class PoolWriter(WorkWriter):
         # Chunks of at least a quarter of the threshold keep the counter's cost below 1 %.
         quarter = f.op("fmul", limit, const("double", 0.25))
         f.write(job, JOB, "least", self._whole(f, f.op("fdiv", quarter, cost), left))
+        part = f.op("fmul", limit, const("double", PART))
+        f.write(job, JOB, "most", self._whole(f, f.op("fdiv", part, cost), left))
         expected = f.op("fmul", cost, f.cast("sitofp", left, "double"))
         short = f.fcmp("olt", expected, f.op("fmul", limit, const("double", SHORT)))
         f.write(job, JOB, "split", f.cast("zext", short, "i32"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,8 +24,9 @@ from tritium.language.function import JITCallable
 from tritium.language.tuples import type_of
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
+from tritium.ops.effects import observes
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
-from tritium.ops.evaluation import Memory
+from tritium.ops.evaluation import PAUSE, Memory
 from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp, SplatOp
 
 # What may be done to tiles while a region runs for all elements at once.
@@ -65,6 +67,14 @@ class EagerEmitter:
         self._vectorised = 0
         self._running: list[Any] = []
         self._called: dict[int, Rewritten] = {}
+        self.observed: Callable[[], None] | None = None
+        """Called after each op that sees what other programs do while this one runs."""
+
+    def sibling(self) -> EagerEmitter:
+        """The emitter of another program of the same launch."""
+        other = EagerEmitter(self.features, self.memory)
+        other.num_programs, other._called = self.num_programs, self._called
+        return other
 
     # Emitter
 
@@ -121,6 +131,8 @@ class EagerEmitter:
         if cls is IntToPtrOp or (cls is LoadOp and is_pointer(op.results[0].type)):
             # The program makes its own addresses, which may lie in memory that is no argument's.
             self.memory.ranges = None
+        if self.observed is not None and observes(op.own_effects()):
+            self.observed()
         if len(op.results) == 1:
             return (Evaluated(op.results[0].type, outcome),)
         return tuple(Evaluated(r.type, v) for r, v in zip(op.results, outcome or (), strict=True))
@@ -194,6 +206,12 @@ class EagerEmitter:
             for array, value in zip(results, found, strict=True):
                 array[index] = value
         return tuple(results or ())
+
+    def pause(self) -> None:
+        """Let other programs run."""
+        if self.observed is not None:
+            self.observed()
+        time.sleep(PAUSE)
 
     def external(self, symbol: str) -> Callable[..., Any]:
         from tritium.lowering.vmath.arrays import external  # many coefficients, rarely needed

@@ -17,12 +17,19 @@ from typing import Any
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import LAUNCH_OPTIONS, check_counts, grid_sizes, unknown_keyword
+from tritium.backends.base import (
+    LAUNCH_OPTIONS,
+    check_counts,
+    check_together,
+    grid_sizes,
+    unknown_keyword,
+)
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.binding import bind
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.failures import failure
 from tritium.backends.interpreter.rewrite import rewritten
+from tritium.backends.interpreter.turns import Turns
 from tritium.errors import CompilationError, InterpreterError
 from tritium.frontend.values import wrap
 from tritium.language.base import base_value
@@ -73,6 +80,9 @@ class InterpretedKernel:
         given = self._bind(args, kwargs)
         check_counts(**{name: kwargs[name] for name in _COUNTS if kwargs.get(name) is not None})
         sizes = self._grid(grid, given)
+        together = bool(kwargs.get("launch_cooperative_grid"))
+        if together:
+            check_together(self.function.__name__, sizes[0] * sizes[1] * sizes[2])
         arguments = Arguments()
         emitter = EagerEmitter(self._target(kwargs))
         with activate(emitter):
@@ -81,7 +91,7 @@ class InterpretedKernel:
             with activate(emitter), np.errstate(all="ignore"):
                 emitter.memory = arguments.memory()
                 emitter.num_programs = sizes
-                self._run_programs(emitter, values, sizes)
+                self._run_programs(emitter, values, sizes, together)
         except (InterpreterError, bdb.BdbQuit):
             raise
         except Exception as error:
@@ -89,16 +99,17 @@ class InterpretedKernel:
         arguments.write_back()
 
     def _run_programs(
-        self, emitter: EagerEmitter, values: BoundArguments, sizes: tuple[int, int, int]
-    ) -> None:
+        self, emitter: EagerEmitter, values: BoundArguments, sizes: tuple[int, int, int],
+        together: bool,
+    ) -> None:  # fmt: skip
         run = rewritten(self.function).fn
-        for z in range(sizes[2]):
-            for y in range(sizes[1]):
-                for x in range(sizes[0]):
-                    emitter.program_id = (x, y, z)
-                    result = run(*values.args, **values.kwargs)
-                    if unwrap(result) is not None:
-                        raise self._no_result(result)
+
+        def program(_: EagerEmitter) -> None:
+            result = run(*values.args, **values.kwargs)
+            if unwrap(result) is not None:
+                raise self._no_result(result)
+
+        Turns(emitter, sizes, program, together).run()
 
     def _no_result(self, result: Any) -> CompilationError:
         # Which of several it was is not known: a called function may be the same one.

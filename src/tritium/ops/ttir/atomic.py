@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from time import monotonic_ns, sleep
+from time import monotonic_ns
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,6 @@ class MemScope(IntEnum):
 
 SEMANTIC_WORDS = {"acq_rel": MemSemantic.ACQUIRE_RELEASE}
 SCOPE_WORDS = {"sys": MemScope.SYSTEM}
-_PAUSE = 20e-6
-"""Seconds between two looks of a poll."""
 _UNSIGNED = {"UMAX": np.maximum, "UMIN": np.minimum}
 _PLAIN = {
     "ADD": np.add, "FADD": np.add, "MAX": np.maximum, "MIN": np.minimum,
@@ -212,7 +210,7 @@ class AtomicPollOp(AtomicOp):
             seen |= context.memory.load(ptr, expected.dtype, None) == expected
             if seen.all() or (limit is not None and monotonic_ns() - start >= limit):
                 return seen if expected.shape else seen[()]
-            sleep(_PAUSE)
+            context.pause()
 
 
 OPS: tuple[type[Op], ...] = (

@@ -12,6 +12,7 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
+from tritium.backends.cpu.lower.waiting import FIRST_TURN, stall
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.lowering.llvm import FLOAT_TYPES, Function, Value, const
 from tritium.lowering.registry import lowers
@@ -122,8 +123,10 @@ def _poll(
     """Whether the element was seen to be as expected; `limit` is a start and the time from it."""
     f = c.f
     look, wait, done = f.new_label("look"), f.new_label("wait"), f.new_label("seen")
+    before = f.block
     f.branch(look)
     f.label(look)
+    turn = f.phi("i32", [(FIRST_TURN, before)])
     found = f.emit(
         expected.type,
         f"load atomic volatile {expected.type}, {pointer} {ORDER[op.sem]}, "
@@ -134,6 +137,7 @@ def _poll(
     f.label(wait)
     if is_x86():
         f.call("void", "llvm.x86.sse2.pause")
+    turn.add(stall(c, turn.value), f.block)
     if limit is None:
         f.branch(look)
     else:

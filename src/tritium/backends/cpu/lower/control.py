@@ -12,6 +12,7 @@ from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
 from tritium.backends.cpu.lower.nest import lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.lower.waiting import FIRST_TURN, polls, stall
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Phi, Value
@@ -117,16 +118,20 @@ def _while(c: Context, step: While) -> None:
     f.branch(before)
     f.label(before)
     phis = [f.phi(v.type, [(v, entry)]) for v in inits]
+    turns = f.phi("i32", [(FIRST_TURN, entry)]) if polls(op) else None
     c.scalars.update(zip(_scalars(step.before.block.args), [p.value for p in phis], strict=True))
     lower_steps(c, step.before)
     condition: Any = step.before.terminator
     passed = [c.scalars[v] for v in _scalars(condition.values)]
     f.branch_if(c.scalars[condition.condition], after, done)
     f.label(after)
+    turn = None if turns is None else stall(c, turns.value)
     c.scalars.update(zip(_scalars(step.after.block.args), passed, strict=True))
     lower_steps(c, step.after)
     for phi, value in zip(phis, _scalars(step.after.terminator.operands), strict=True):
         phi.add(c.scalars[value], f.block)
+    if turns is not None and turn is not None:
+        turns.add(turn, f.block)
     f.branch(before)
     f.label(done)
     c.scalars.update(zip(_scalars(op.results), passed, strict=True))

@@ -44,6 +44,7 @@ from tritium.backends.cpu.lower.context import ALONE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
 from tritium.backends.cpu.lower.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.lower.waiting import polls
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
@@ -62,6 +63,7 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
 
     Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "alone":
     whether it gains by being alone (`alone`), "waits": whether it may wait for another kernel,
+    "polls": whether its programs may wait for each other,
     "llvm_opt": the IR passes to run (`loader.compile_ir`)}.
 
     Raises NotImplementedError, naming op and line, for what the backend does not support.
@@ -76,6 +78,7 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     _wrapper(module, kernel, body, host, alone)
     facts = {
         "name": kernel.name, "scratch_bytes": scratch, "alone": alone, "waits": waits,
+        "polls": any(polls(op) for op in program.module.walk()),
         "llvm_opt": None,
     }  # fmt: skip
     return module.text(), facts

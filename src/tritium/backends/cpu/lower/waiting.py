@@ -1,0 +1,52 @@
+"""Code of programs that may wait for another program of their grid: they tell the pool now and then
+(`pool.FAULT`), which begins other programs, or ends the launch."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.pool import FAULT
+from tritium.lowering.llvm import Value, const
+from tritium.ops import scf
+from tritium.ops.base import Op
+from tritium.ops.effects import Action, observes
+from tritium.ops.ttir.atomic import AtomicPollOp
+
+_PATIENCE = 1024
+"""Turns of a loop that may wait, after which the pool is told: some 20 to 50 us."""
+FIRST_TURN = const("i32", 0)
+
+
+def polls(op: Operation) -> bool:
+    """Whether an op may wait for another program of the grid: a loop with an atomic or volatile
+    access or a call, or an op that polls by itself."""
+    if isinstance(op, AtomicPollOp):
+        return True
+    return isinstance(op, scf.WhileOp) and any(_may_observe(inner) for inner in op.walk())
+
+
+def _may_observe(op: Operation) -> bool:
+    if not isinstance(op, Op):
+        return False
+    effects = op.own_effects()
+    return observes(effects) or any(effect.action is Action.OPAQUE for effect in effects)
+
+
+def stall(c: Context, turn: Value) -> Value:
+    """Write what a waiting loop does in each turn: every `_PATIENCE` turns tell the pool, and leave
+    the program if the launch is over. Returns the number of the next turn."""
+    f, fault = c.f, c.program["fault"]
+    following = f.op("add", turn, const("i32", 1))
+    due = f.icmp("eq", f.op("urem", following, const("i32", _PATIENCE)), const("i32", 0))
+    told, leave, go_on = f.new_label("stall"), f.new_label("leave"), f.new_label("go_on")
+    f.branch_if(due, told, go_on)
+    f.label(told)
+    function = f.load("ptr", f.offset(fault, FAULT.fields["stall"].offset), 8)
+    f.line(f"call void {function.ref}({fault})")
+    raised = f.emit("i32", f"load atomic i32, {fault} monotonic, align 4")
+    f.branch_if(f.icmp("ne", raised, const("i32", 0)), leave, go_on)
+    f.label(leave)
+    f.ret()
+    f.label(go_on)
+    return following

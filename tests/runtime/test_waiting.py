@@ -1,0 +1,233 @@
+"""Programs of a grid that wait for each other, more of them than there are threads; interruption.
+
+Each runs in a process of its own: it hangs where something is wrong, and gets signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tritium.backends.base import MAX_TOGETHER
+
+HEAD = """
+import sys, numpy as np, tritium, tritium.language as tl
+
+@tritium.jit
+def barrier(count, out, G):
+    pid = tl.program_id(0)
+    tl.store(out + pid, pid * 10)
+    tl.atomic_add(count, 1, sem="release")
+    while tl.atomic_add(count, 0, sem="acquire") < G:
+        pass
+    s = 0
+    for i in range(G):
+        s += tl.load(out + i, volatile=True)
+    tl.store(out + G + pid, s)
+
+@tritium.jit
+def volatile_barrier(count, out, G):
+    pid = tl.program_id(0)
+    tl.store(out + pid, pid * 10)
+    tl.atomic_add(count, 1, sem="release")
+    while tl.load(count, volatile=True) < G:
+        pass
+    tl.store(out + G + pid, 45 if G == 10 else 0)
+
+@tritium.jit
+def from_the_end(flags, out, G):
+    pid = tl.program_id(0)
+    if pid < G - 1:
+        while tl.atomic_add(flags + pid + 1, 0) == 0:
+            pass
+    tl.store(out + pid, pid)
+    tl.atomic_xchg(flags + pid, 1)
+
+@tritium.jit
+def for_ever(flag):
+    while tl.atomic_add(flag, 0) == 0:
+        pass
+
+@tritium.jit
+def long_programs(x, n):
+    i = tl.arange(0, 1024)
+    v = tl.load(x + i)
+    for k in range(n):
+        v = tl.sin(v + k)
+    tl.store(x + i, v)
+    tl.atomic_add(x + 1024, 1.0)
+"""
+
+
+def start(program: str, interpret: bool = False, threads: int = 2) -> subprocess.Popen[str]:
+    src = str(Path(__file__).parents[2] / "src")
+    env = {
+        **os.environ, "PYTHONPATH": src, "TRITON_INTERPRET": str(int(interpret)),
+        "TRITIUM_NUM_THREADS": str(threads),
+    }  # fmt: skip
+    file = Path(os.environ["TRITON_CACHE_DIR"]) / f"waiting_{abs(hash(program))}.py"
+    file.write_text(HEAD + textwrap.dedent(program))
+    return subprocess.Popen(
+        [sys.executable, str(file)], env=env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 100) -> tuple[str, str, int]:
+    try:
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+    return out, err, process.returncode
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_all_programs_of_a_grid_wait_for_each_other(interpret, threads, cooperative):
+    program = f"""
+    for G in (1, 3, 20):
+        count, out = np.zeros(1, "i4"), np.zeros(2 * G, "i4")
+        barrier[(G,)](count, out, G, launch_cooperative_grid={cooperative})
+        assert (out[G:] == sum(10 * i for i in range(G))).all(), out
+        count[:] = 0
+        volatile_barrier[(G, 1)](count, out, G, launch_cooperative_grid={cooperative})
+        assert count[0] == G
+        flags, out = np.zeros(G + 1, "i4"), np.zeros(G, "i4")
+        from_the_end[(1, 1, G)[::-1]](flags, out, G, launch_cooperative_grid={cooperative})
+        assert (out == np.arange(G)).all()
+    print("done")
+    """
+    out, err, _ = finish(start(program, interpret, threads))
+    assert out == "done\n", err
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_a_cooperative_grid_has_a_limit(interpret):
+    program = f"""
+    for G in ({MAX_TOGETHER} + 1, 100_000):
+        try:
+            barrier[(G,)](np.zeros(1, "i4"), np.zeros(2 * G, "i4"), G, launch_cooperative_grid=True)
+        except ValueError as error:
+            print(error)
+    """
+    out, err, _ = finish(start(program, interpret))
+    lines = out.splitlines()
+    assert len(lines) == 2 and str(MAX_TOGETHER + 1) in lines[0] and "100000" in lines[1], err
+    assert all("launch_cooperative_grid" in line and str(MAX_TOGETHER) in line for line in lines)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+@pytest.mark.parametrize("programs", [1, 5])
+def test_a_signal_ends_programs_that_wait_for_ever(interpret, programs):
+    program = f"""
+    flag = np.zeros(1, "i4")
+    print("begin", flush=True)
+    for _ in range(2):
+        try:
+            for_ever[({programs},)](flag)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    flag[:] = 1
+    for_ever[({programs},)](flag)
+    G, count, out = 9, np.zeros(1, "i4"), np.zeros(18, "i4")
+    barrier[(G,)](count, out, G)
+    print(out[G:].tolist() == [360] * G)
+    """
+    process = start(program, interpret)
+    assert process.stdout is not None and process.stdout.readline() == "begin\n"
+    for _ in range(2):
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+    out, err, _ = finish(process)
+    assert out == "True\n", err
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_signal_ends_a_long_grid_between_its_programs(threads, warm):
+    program = f"""
+    x = np.ones(1025, "f4")
+    long_programs[(64,)](x, 1)
+    if {warm}:  # the pool knows what a program costs, at least
+        long_programs[(64,)](x, 10)
+        long_programs[(64,)](x, 1000)
+    x[1024] = 0
+    print("begin", flush=True)
+    try:
+        long_programs[(10_000_000,)](x, 1000)
+    except KeyboardInterrupt:
+        print("interrupted", 0 < x[1024] < 5_000_000, flush=True)
+    x[1024] = 0
+    long_programs[(64,)](x, 1)
+    print(x[1024])
+    """
+    process = start(program, threads=threads)
+    assert process.stdout is not None and process.stdout.readline() == "begin\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[:1] == ("interrupted True\n64.0\n",)
+
+
+def test_a_failed_assertion_ends_programs_that_wait():
+    program = """
+    @tritium.jit(debug=True)
+    def fails(flag):
+        pid = tl.program_id(0)
+        tl.device_assert(pid != 3, "third")
+        while tl.atomic_add(flag, 0) == 0:
+            pass
+    try:
+        fails[(6,)](np.zeros(1, "i4"))
+    except RuntimeError as error:
+        print("third" in str(error))
+    """
+    out, err, _ = finish(start(program))
+    assert out == "True\n", err
+
+
+def test_handlers_that_return_do_not_end_a_grid():
+    program = """
+    import signal
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+    x = np.ones(1025, "f4")
+    print("begin", flush=True)
+    while not seen:
+        x[1024] = 0
+        long_programs[(20_000,)](x, 100)
+        assert x[1024] == 20_000
+    print("seen")
+    """
+    process = start(program)
+    assert process.stdout is not None and process.stdout.readline() == "begin\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGUSR1)
+    out, err, _ = finish(process)
+    assert out == "seen\n", err
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_polls_wait_for_programs_that_have_not_begun(interpret):
+    program = """
+    @tritium.jit
+    def poll(flags, G):
+        pid = tl.program_id(0)
+        if pid < G - 1:
+            tl.atomic_poll(flags + pid + 1, 1)
+        tl.atomic_store(flags + pid, 1)
+    for G in (2, 12):
+        flags = np.zeros(G, "i4")
+        poll[(G,)](flags, G)
+        print(flags.all())
+    """
+    out, err, _ = finish(start(program, interpret))
+    assert out == "True\nTrue\n", err
