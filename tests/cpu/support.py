@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,13 +41,20 @@ class Context(ctypes.Structure):
 
 
 class Kernel:
-    """A module compiled for the host (or as for `machine`, of which the host has all features)."""
+    """A module compiled for the host (or as for `machine`, of which the host has all features);
+    `compiled` makes an object of LLVM IR and the machine."""
 
-    def __init__(self, module: ModuleOp | str, options: Any = Strict, machine: Any = None):
+    def __init__(
+        self,
+        module: ModuleOp | str,
+        options: Any = Strict,
+        machine: Any = None,
+        compiled: Callable[[str, Any], bytes] = lambda text, _: compile_ir(text),
+    ):
         self.module = parse_module(module) if isinstance(module, str) else module
         self.tiles = lower_to_tiles(self.module, options)
         self.llir, self.facts = lower_to_llvm(self.tiles, machine or host())
-        self.image = load_object(compile_ir(self.llir), [self.facts["name"]])
+        self.image = load_object(compiled(self.llir, machine), [self.facts["name"]])
         prototype = ctypes.CFUNCTYPE(
             None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
         )

@@ -24,6 +24,7 @@ from tritium.backends.cpu.dot import (
     emit_dot_loop,
     make_plan,
 )  # fmt: skip
+from tritium.backends.cpu.dot.operand import BFLOAT16, FLOAT16
 from tritium.lowering.llvm import Function, Module, Value, const
 
 pytestmark = pytest.mark.skipif(
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 NUMPY = {
-    "float": np.float32, "double": np.float64, "half": np.float16, "bfloat": ml_dtypes.bfloat16,
+    "float": np.float32, "double": np.float64, FLOAT16: np.float16, BFLOAT16: ml_dtypes.bfloat16,
     "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64,
 }  # fmt: skip
 BASELINE = ("64bit", "sse", "sse2", "x87", "fxsr", "cx8", "cmov", "mmx")
@@ -218,7 +219,7 @@ def test_fp32_shapes(engine: Engine, shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("order_b", ["rows", "transposed", "padded", "spread"])
 @pytest.mark.parametrize("order_a", ["rows", "transposed", "spread"])
 @pytest.mark.parametrize(
-    "elements", [("float",) * 3, ("bfloat", "bfloat", "float"), ("i8", "i8", "i32")], ids=str
+    "elements", [("float",) * 3, (BFLOAT16, BFLOAT16, "float"), ("i8", "i8", "i32")], ids=str
 )
 def test_strides(
     engine: Engine, elements: tuple[str, str, str], order_a: str, order_b: str
@@ -229,8 +230,8 @@ def test_strides(
 @pytest.mark.parametrize(
     "elements",
     [
-        ("double",) * 3, ("half", "half", "float"), ("half", "half", "half"),
-        ("bfloat", "bfloat", "half"), ("float", "float", "half"), ("half", "float", "float"),
+        ("double",) * 3, (FLOAT16, FLOAT16, "float"), (FLOAT16, FLOAT16, FLOAT16),
+        (BFLOAT16, BFLOAT16, FLOAT16), ("float", "float", FLOAT16), (FLOAT16, "float", "float"),
         ("i16", "i16", "i32"), ("i32",) * 3, ("i64",) * 3, ("i8", "i8", "i8"),
         ("float", "float", "double"),
     ],
@@ -259,7 +260,7 @@ def test_zero_init_ignores_the_tile(engine: Engine, elements: tuple[str, str, st
 @pytest.mark.parametrize("order_b", ["rows", "padded"])
 @pytest.mark.parametrize("order_a", ["rows", "transposed", "spread"])
 @pytest.mark.parametrize(
-    "elements", [("float",) * 3, ("bfloat", "bfloat", "float"), ("i8", "i8", "i32")], ids=str
+    "elements", [("float",) * 3, (BFLOAT16, BFLOAT16, "float"), ("i8", "i8", "i32")], ids=str
 )
 def test_matrix_times_vector(
     engine: Engine, elements: tuple[str, str, str], order_a: str, order_b: str
@@ -307,7 +308,7 @@ def wrapped(
 
 @pytest.mark.parametrize("linear", [True, False])
 @pytest.mark.parametrize("contiguity", [1, 4, 16])
-@pytest.mark.parametrize("element", ["float", "bfloat"])
+@pytest.mark.parametrize("element", ["float", BFLOAT16])
 def test_wrapped_rows_and_columns(
     engine: Engine, element: str, contiguity: int, linear: bool
 ) -> None:
@@ -331,7 +332,9 @@ def test_wrapped_rows_and_columns(
 @pytest.mark.parametrize("extent", [0, 1, 7, 16])
 @pytest.mark.parametrize("order_b", ["rows", "transposed"])
 @pytest.mark.parametrize(
-    "elements", [("float", "float"), ("bfloat", "float"), ("half", "float"), ("i8", "i32")], ids=str
+    "elements",
+    [("float", "float"), (BFLOAT16, "float"), (FLOAT16, "float"), ("i8", "i32")],
+    ids=str,
 )
 def test_k_extent_stops_early(
     engine: Engine, elements: tuple[str, str], order_b: str, extent: int
@@ -386,14 +389,16 @@ def run_loop(
 
 @pytest.mark.parametrize("trips", [0, 1, 3, 19])
 @pytest.mark.parametrize(
-    "elements", [("float", "float"), ("bfloat", "float"), ("i8", "i32"), ("half", "float")], ids=str
+    "elements",
+    [("float", "float"), (BFLOAT16, "float"), ("i8", "i32"), (FLOAT16, "float")],
+    ids=str,
 )
 def test_loop(engine: Engine, elements: tuple[str, str], trips: int) -> None:
     run_loop(engine, (16, 32, 32), trips, *elements)
 
 
 @pytest.mark.parametrize("zero_init", [True, False])
-@pytest.mark.parametrize("elements", [("float", "float"), ("bfloat", "float"), ("i8", "i32")])
+@pytest.mark.parametrize("elements", [("float", "float"), (BFLOAT16, "float"), ("i8", "i32")])
 def test_loop_over_transposed_b(
     engine: Engine, elements: tuple[str, str], zero_init: bool
 ) -> None:
@@ -402,7 +407,7 @@ def test_loop_over_transposed_b(
 
 @pytest.mark.parametrize("tail", [0, 1, 15])
 @pytest.mark.parametrize("trips", [0, 2, 17])
-@pytest.mark.parametrize("elements", [("float", "float"), ("bfloat", "float"), ("i8", "i32")])
+@pytest.mark.parametrize("elements", [("float", "float"), (BFLOAT16, "float"), ("i8", "i32")])
 def test_loop_with_a_tail(
     engine: Engine, elements: tuple[str, str], trips: int, tail: int
 ) -> None:
@@ -470,7 +475,7 @@ def test_fp8_by_a_conversion(engine: Engine) -> None:
 
         wide = value.type.replace("i8", "i16")
         bits = f.op("shl", f.cast("zext", value, wide), const(wide, 8))
-        return half_to_float(f, f.cast("bitcast", bits, wide.replace("i16", "half")))
+        return half_to_float(f, f.cast("bitcast", bits, wide.replace("i16", FLOAT16)))
 
     def body(f: Function) -> None:
         va, vb = view(f, 0, a, "i8", convert=convert), view(f, 1, b, "i8", convert=convert)
@@ -491,8 +496,8 @@ def test_special_values_of_half(engine: Engine) -> None:
         acc = aligned((16, 16), np.float16)
 
         def body(f: Function, a: np.ndarray = a, b: np.ndarray = b) -> None:
-            va, vb = view(f, 0, a, "half"), view(f, 1, b, "half")
-            plan = make_plan(engine.host, va, vb, "half", (16, 16, 1))
+            va, vb = view(f, 0, a, FLOAT16), view(f, 1, b, FLOAT16)
+            plan = make_plan(engine.host, va, vb, FLOAT16, (16, 16, 1))
             scratch = Scratch(f, 3)
             emit_dot(f, plan, va, vb, f.arguments[2], (16, 16, 1), scratch_alloc=scratch,
                      zero_init=True)  # fmt: skip
@@ -529,7 +534,7 @@ def test_register_block_follows_the_host(
     assert (plan.lanes, plan.block_rows, plan.block_vectors) == block
 
 
-@pytest.mark.parametrize("element", ["float", "double", "half", "bfloat", "i8"])
+@pytest.mark.parametrize("element", ["float", "double", FLOAT16, BFLOAT16, "i8"])
 @pytest.mark.parametrize(
     ("triple", "cpu", "features"),
     [
@@ -572,8 +577,8 @@ def test_accumulators_are_never_spilled(
     ("elements", "method", "packs"),
     [
         (("float", "float", "float"), Method.FMA, (False, False)),
-        (("half", "half", "float"), Method.FMA, (True, True)),
-        (("bfloat", "bfloat", "float"), Method.BF16, (False, True)),
+        ((FLOAT16, FLOAT16, "float"), Method.FMA, (True, True)),
+        ((BFLOAT16, BFLOAT16, "float"), Method.BF16, (False, True)),
         (("i8", "i8", "i32"), Method.VNNI, (False, True)),
         (("i16", "i16", "i32"), Method.MADD, (False, True)),
         (("i32", "i32", "i32"), Method.FMA, (False, False)),
@@ -601,7 +606,7 @@ def test_refusals() -> None:
         make_plan(host, a, a, "float", shape, "tf16")
     with pytest.raises(ValueError, match="16x24x16; each must be a power of two"):
         make_plan(host, a, a, "float", (16, 24, 16))
-    with pytest.raises(NotImplementedError, match="float x float -> bfloat"):
-        make_plan(host, a, a, "bfloat", shape)
+    with pytest.raises(NotImplementedError, match="float x float -> %bfloat16"):
+        make_plan(host, a, a, BFLOAT16, shape)
     with pytest.raises(NotImplementedError, match="i8 x i8 -> float; give the views a `convert`"):
         make_plan(host, tile("i8"), tile("i8"), "float", shape)

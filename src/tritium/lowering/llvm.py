@@ -28,7 +28,12 @@ class Value(NamedTuple):
 
 
 _VECTOR = re.compile(r"<(\d+) x (.+)>$")
-FLOAT_TYPES = frozenset({"half", "bfloat", "float", "double"})
+BITS_OF = {"half": "%float16", "bfloat": "%bfloat16"}
+"""Names of i16 for 16-bit floats that are carried as their bits (`Module.text` defines them).
+
+LLVM makes library calls (`__truncsfbf2`) even of selections and masked accesses of types that
+the processor has no instructions for. Of these it sees integers only."""
+FLOAT_TYPES = frozenset({"half", "bfloat", "float", "double", *BITS_OF.values()})
 
 
 @lru_cache(maxsize=1024)
@@ -50,11 +55,16 @@ def vector(type: str, count: int) -> str:
     return type if count == 1 else f"<{count} x {type}>"
 
 
+_SHORT = {
+    "half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0",
+    **dict.fromkeys(BITS_OF.values(), "i16"),
+}  # fmt: skip
+
+
 def mangle(type: str) -> str:
     """The suffix that overloaded intrinsics carry for a type: `v16f32`, `i64`, `p0`."""
     count, base = lanes(type), scalar(type)
-    short = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
-    name = short.get(base, base)
+    name = _SHORT.get(base, base)
     return f"v{count}{name}" if count > 1 else name
 
 
@@ -62,6 +72,10 @@ def mangle(type: str) -> str:
 def _float_text(type: str, packed: bytes) -> str:
     # The key is the number's bytes because -0.0 == 0.0.
     (value,) = struct.unpack("<d", packed)
+    if type == BITS_OF["half"]:
+        return str(int(_float_text("half", packed)[3:], 16))
+    if type == BITS_OF["bfloat"]:
+        return str(int(_float_text("bfloat", packed)[3:], 16))
     if type == "half":
         return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
     if type == "bfloat":
@@ -166,11 +180,16 @@ class Module:
         if self.triple:
             head.append(f'target triple = "{self.triple}"')
         defined = {f.name for f in self.functions}
-        return "\n".join([
-            *head,
+        body = "\n".join([
             *(f"@{name} = {body}" for name, body in self.globals.items()),
             *(text for name, text in self.declarations.items() if name not in defined),
             *(f.text() for f in self.functions),
+        ])  # fmt: skip
+        aliases = (name for name in BITS_OF.values() if name in body)
+        return "\n".join([
+            *head,
+            *(f"{name} = type i16" for name in aliases),
+            body,
             *(f"attributes #{n} = {{ {text} }}" for text, n in self.attribute_groups.items()),
             *(f"!{name} = !{{{', '.join(nodes)}}}" for name, nodes in self.named_metadata.items()),
             *(f"!{i} = {body}" for i, body in enumerate(self.metadata)),

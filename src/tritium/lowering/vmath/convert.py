@@ -1,7 +1,7 @@
 """Conversions between float formats as straight-line LLVM IR on scalars or vectors.
 
 How lanes of a format are held: `fp64` as double, `fp32` as float, `fp16` as half, `bf16` as bfloat,
-and the 8-bit formats as i8.
+or these two as their bits (`llvm.BITS_OF`), and the 8-bit formats as i8.
 
     name        ml_dtypes name      exponent/fraction bits, bias    infinity   NaN
     fp8e5       float8_e5m2         5/2, 15                         yes        yes
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tritium.lowering.llvm import Function, Value, lanes, vector
+from tritium.lowering.llvm import BITS_OF, Function, Value, scalar
 from tritium.lowering.vmath.lanes import Features, Lanes, select
 
 _INFINITY = 0x7F800000  # of float
@@ -107,12 +107,14 @@ def fp(
     features: Features,
     rounding: str = "rtne",
     saturate: bool = True,
+    bits: bool = False,
 ) -> Value:
     """`value`, lanes of the format `src`, converted to the format `dst`.
 
     Args:
         rounding: "rtne" (to nearest, ties to even) or "rtz" (towards zero).
         saturate: what an 8-bit `dst` does with numbers out of its range; see above.
+        bits: give 16-bit floats as their bits.
 
     Raises:
         ValueError: an unknown format or rounding.
@@ -123,20 +125,30 @@ def fp(
             raise ValueError(f"float format {name!r}; there are {', '.join(STORAGE)}")
     if rounding not in ("rtne", "rtz"):
         raise ValueError(f"rounding {rounding!r}; it must be 'rtne' or 'rtz'")
-    if value.type != vector(STORAGE[src], lanes(value.type)):
+    if scalar(value.type) not in (STORAGE[src], BITS_OF.get(STORAGE[src])):
         raise TypeError(f"{src} lanes of type {value.type}; they must be {STORAGE[src]}")
     if src == dst:
         return value
+    if dst in _SMALL:
+        return _narrow_to(f, value, src, _SMALL[dst], features, rounding, saturate, bits)
     x = Lanes(f, value, features)
     if src == "fp64":
-        single = _from_double(x, "odd" if dst != "fp32" else rounding)
-    else:
-        single = x if src == "fp32" else _widen(x, _SMALL[src])
-    if dst == "fp32":
-        return single.value
-    if dst == "fp64":
-        return single.cast("fpext", "double").value
-    return _narrow(single, _SMALL[dst], rounding, saturate).value
+        return _from_double(x, rounding).value
+    single = x if src == "fp32" else _widen(x, _SMALL[src])
+    return single.value if dst == "fp32" else single.cast("fpext", "double").value
+
+
+def _narrow_to(
+    f: Function, value: Value, src: str, to: SmallFormat, features: Features, rounding: str,
+    saturate: bool, bits: bool,
+) -> Value:  # fmt: skip
+    x = Lanes(f, value, features)
+    if src == "fp64":
+        x = _from_double(x, "odd")
+    elif src != "fp32":
+        x = _widen(x, _SMALL[src])
+    storage = BITS_OF.get(to.storage, to.storage) if bits else to.storage
+    return _narrow(x, to, storage, rounding, saturate).value
 
 
 def _from_double(x: Lanes, rounding: str) -> Lanes:
@@ -164,8 +176,8 @@ def _widen(x: Lanes, s: SmallFormat) -> Lanes:
         return (x.cast("bitcast", "i16").cast("zext", "i32") << 16).as_float()
     if _has_half_conversions(x.features) and s.name in ("fp16", "fp8e5"):
         if s.name == "fp8e5":  # the upper half of an fp16
-            x = (x.cast("zext", "i16") << 8).cast("bitcast", "half")
-        return x.cast("fpext", "float")
+            x = x.cast("zext", "i16") << 8
+        return x.cast("bitcast", "half").cast("fpext", "float")
     code = x.cast("bitcast", f"i{s.bits}").cast("zext", "i32")
     magnitude = code & s.magnitude
     shifted = magnitude << (23 - s.fraction)
@@ -180,10 +192,10 @@ def _widen(x: Lanes, s: SmallFormat) -> Lanes:
     return (bits | sign).as_float()
 
 
-def _narrow(x: Lanes, s: SmallFormat, rounding: str, saturate: bool) -> Lanes:
-    """From float."""
+def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: bool) -> Lanes:
+    """From float, held as `storage`."""
     if s.name == "fp16" and rounding == "rtne" and _has_half_conversions(x.features):
-        return x.cast("fptrunc", "half")
+        return x.cast("fptrunc", "half").cast("bitcast", storage)
     bits = x.bits()
     magnitude = bits & 0x7FFFFFFF
     code = _round(magnitude, s, rounding)
@@ -201,7 +213,7 @@ def _narrow(x: Lanes, s: SmallFormat, rounding: str, saturate: bool) -> Lanes:
     if s.kind == "fnuz":
         sign = select(code.equals(0), 0, sign)
     result = (code | sign).cast("trunc", f"i{s.bits}")
-    return result.cast("bitcast", s.storage)
+    return result.cast("bitcast", storage)
 
 
 def _round(magnitude: Lanes, s: SmallFormat, rounding: str) -> Lanes:

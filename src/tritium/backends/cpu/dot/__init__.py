@@ -20,8 +20,8 @@ What a caller has to know:
                iterations: 5 to 30 % faster than single dots, more for small tiles.
     scratch    `scratch_alloc(bytes)` is called while code is emitted, maybe inside a loop, and
                gives 64-byte-aligned memory that must stay valid until the end of the dot.
-    result     `half`, `float`, `double` for floats (half is accumulated in fp32), `i8` to `i64` for
-               integers, which wrap. fp8 has no LLVM type: element `i8` and a `convert` callback.
+    result     `FLOAT16`, `float`, `double` for floats (FLOAT16 is accumulated in fp32), `i8` to
+               `i64` for integers, which wrap. fp8 has no LLVM type: element `i8` and `convert`.
     position   code is appended at the current position; `f.block` is another one afterwards.
 
 No IR pass is needed: values that loops carry are phis and nothing is on the stack. The function

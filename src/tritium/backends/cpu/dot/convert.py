@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand
+from tritium.backends.cpu.dot.operand import BFLOAT16, ELEMENT_BYTES, FLOAT16, Operand
 from tritium.backends.cpu.dot.plan import Host
 from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
 
@@ -21,9 +21,12 @@ def widen(f: Function, host: Host, operand: Operand, value: Value, to: str) -> V
         if ELEMENT_BYTES[source] > ELEMENT_BYTES[to]:
             opcode = "trunc"
         return f.cast(opcode, value, vector(to, count))
-    if source == "bfloat":
+    if source == BFLOAT16:
         value = bfloat_to_float(f, value)
-    elif source == "half" and not host.half:
+    elif source == FLOAT16 and host.half:
+        value = f.cast("bitcast", value, vector("half", count))
+        value = f.cast("fpext", value, vector("float", count))
+    elif source == FLOAT16:
         value = half_to_float(f, value)
     opcode = "fptrunc" if ELEMENT_BYTES[source] > ELEMENT_BYTES[to] else "fpext"
     return f.cast(opcode, value, vector(to, count))
@@ -78,4 +81,4 @@ def float_to_half(f: Function, value: Value) -> Value:
     result = f.select(is_nan, const(word, 0x7E00), result)
     sign = f.op("and", f.op("lshr", bits, const(word, 16)), const(word, 0x8000))
     short = f.cast("trunc", f.op("or", result, sign), vector("i16", count))
-    return f.cast("bitcast", short, vector("half", count))
+    return f.cast("bitcast", short, vector(FLOAT16, count))

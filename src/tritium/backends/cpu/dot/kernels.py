@@ -319,7 +319,7 @@ def emit_dot_loop(
 
     a_i is `a` with every address moved on by `i * a_advance` bytes, b_i likewise. The sum over k
     runs in the same order as that of the single dots, so that the result has the same bits unless
-    `plan.result` is half (rounded less often here). Nothing may be stored to the operands
+    `plan.result` is FLOAT16 (rounded less often here). Nothing may be stored to the operands
     meanwhile.
 
     Args:

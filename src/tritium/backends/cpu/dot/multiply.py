@@ -82,5 +82,6 @@ def to_result(f: Function, plan: Plan, value: Value) -> Value:
         return value
     if not plan.host.half:
         return float_to_half(f, value)
-    return f.cast("fptrunc", value, vector(plan.result, plan.lanes))
+    short = f.cast("fptrunc", value, vector("half", plan.lanes))
+    return f.cast("bitcast", short, vector(plan.result, plan.lanes))
 

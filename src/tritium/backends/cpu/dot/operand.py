@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tritium.lowering.llvm import Function, Value, const
+from tritium.lowering.llvm import BITS_OF, Function, Value, const
 
 Convert = Callable[[Function, Value], Value]
 Address = Callable[[Function, Value, Value], Value]
 Step = Value | int
 
+FLOAT16, BFLOAT16 = BITS_OF["half"], BITS_OF["bfloat"]
 ELEMENT_BYTES = {
-    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8,
+    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8,
+    FLOAT16: 2, BFLOAT16: 2,
 }  # fmt: skip
 
 
@@ -59,7 +61,7 @@ class View:
     """A strided tile in memory: element (r, c) is at `base + r * row_stride + c * col_stride`.
 
     Args:
-        element: LLVM type of one element in memory (`float`, `half`, `bfloat`, `i8`, ...).
+        element: LLVM type of one element in memory (`float`, `FLOAT16`, `BFLOAT16`, `i8`, ...).
         base: pointer to element (0, 0), valid where the dot is emitted.
         row_stride, col_stride: in elements; an int, or an i64 value. A dense row-major scratch tile
             of C columns has strides (C, 1), a transposed one (1, R).

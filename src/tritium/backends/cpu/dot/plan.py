@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from tritium.backends.cpu.dot.operand import (
+    BFLOAT16,
     ELEMENT_BYTES,
+    FLOAT16,
     Chunks,
     Operand,
     View,
@@ -155,8 +157,8 @@ def _operands(
 
 def _types(a: str, b: str, result: str, converted: bool) -> tuple[str, str]:
     """The types to compute and to accumulate in."""
-    floats = {"half", "bfloat", "float", "double"}
-    if result in ("half", "float", "double"):
+    floats = {FLOAT16, BFLOAT16, "float", "double"}
+    if result in (FLOAT16, "float", "double"):
         if not converted and not {a, b} <= floats:
             raise NotImplementedError(f"dot: {a} x {b} -> {result}; give the views a `convert`")
         wide = "double" if result == "double" else "float"
@@ -177,7 +179,7 @@ def _method(
         return Method.FMA
     # Cells of several elements need B packed, which pays only if rows share the packed form.
     elements = {a.element, b.element}
-    if elements == {"bfloat"} and result in ("float", "half") and host.bf16_dot:
+    if elements == {BFLOAT16} and result in ("float", FLOAT16) and host.bf16_dot:
         return Method.BF16 if depth % 2 == 0 and rows >= 4 else Method.FMA
     if elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
         signed_bytes = elements == {"i8"} and not a.unsigned and not b.unsigned
@@ -255,7 +257,7 @@ def make_plan(
     compute, accumulate = _types(a.element, b.element, result, converted)
     method = _method(host, a, b, result, (rows, columns, depth))
     if method is Method.BF16:
-        compute = "bfloat"
+        compute = BFLOAT16
     elif method is not Method.FMA:
         compute = "i16" if method is Method.MADD else "i8"
     lanes = min(host.bits // (8 * ELEMENT_BYTES[accumulate]), columns)

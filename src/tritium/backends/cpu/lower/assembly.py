@@ -20,7 +20,7 @@ from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Special
 from tritium.ir import types as ir
 from tritium.lowering.assembly import assembly_error, quoted
-from tritium.lowering.llvm import Function, Value, const
+from tritium.lowering.llvm import BITS_OF, Function, Value, const
 from tritium.lowering.registry import lowers
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
@@ -90,7 +90,7 @@ class _Snippet:
         self.f, self.op, self.pack = c.f, op, op.packed_element
         clobbers = _CLOBBERS.get(platform.machine(), "")
         self.constraints = ",".join(filter(None, [op.constraints, clobbers]))
-        words = [_word(value_type(r.type), self.pack) for r in op.results]
+        words = [_word(_kind(r.type), self.pack) for r in op.results]
         self.results = [kind for kind, count in words for _ in range(count)]
         several = f"{{ {', '.join(self.results)} }}"
         self.returned = self.results[0] if len(self.results) == 1 else several
@@ -110,7 +110,11 @@ class _Snippet:
                 f.emit(kind, f"extractvalue {found}, {i}") for i, kind in enumerate(self.results)
             ]
         left = iter(parts)
-        return [_unpacked(f, value_type(r.type), left, self.pack) for r in self.op.results]
+        return [
+            [f.cast("bitcast", v, to) if v.type != to else v
+             for v in _unpacked(f, _kind(r.type), left, self.pack)]
+            for r in self.op.results for to in [value_type(r.type)]
+        ]  # fmt: skip
 
     def _check(self) -> None:
         """Raise `CompilationError` for assembly that this processor does not have."""
@@ -121,7 +125,7 @@ class _Snippet:
                 f"this processor ({platform.machine()}, in AT&T syntax), or use the language's own "
                 "functions",
             )
-        kinds = [value_type(v.type) for v in self.op.arguments]
+        kinds = [_kind(v.type) for v in self.op.arguments]
         inputs = [k for kind in kinds for k, n in [_word(kind, self.pack)] for _ in range(n)]
         values = [Value(kind, f"%a{i}") for i, kind in enumerate(inputs)]
         arguments = ", ".join(map(str, values))
@@ -144,8 +148,15 @@ def _trial(text: str) -> str:
     return (done.stderr.strip() or "it is refused") if done.returncode else ""
 
 
+def _kind(type: ir.Type) -> str:
+    """The LLVM type of one element in a register of its own: vector registers hold 16-bit floats
+    as `half`, whichever format their bits are of."""
+    kind = value_type(type)
+    return "half" if kind in BITS_OF.values() else kind
+
+
 def _bits(kind: str) -> int:
-    known = {"ptr": 64, "half": 16, "bfloat": 16, "float": 32, "double": 64}
+    known = {"ptr": 64, "half": 16, "float": 32, "double": 64}
     return known[kind] if kind in known else int(kind[1:])
 
 
@@ -161,6 +172,8 @@ def _width(kind: str, pack: int) -> int:
 
 def _packed(f: Function, values: Sequence[Value], pack: int) -> list[Value]:
     kind = values[0].type
+    if kind in BITS_OF.values():
+        kind, values = "half", [f.cast("bitcast", v, "half") for v in values]
     width, bits = _width(kind, pack), _bits(kind)
     if width == 1:
         return list(values)

@@ -20,7 +20,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
-from tritium.lowering.llvm import FLOAT_TYPES, Value, const
+from tritium.lowering.llvm import BITS_OF, FLOAT_TYPES, Value, const
 from tritium.lowering.registry import lowers
 from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
@@ -99,9 +99,33 @@ def write_rmw(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) -> Valu
         old = f.load(value.type, pointer, align)
         f.store(combined(c, op.atomic_rmw_op, old, value), pointer, align)
         return old
+    if op.atomic_rmw_op is AtomicKind.FADD and value.type in BITS_OF.values():
+        return _add_by_exchange(c, op, pointer, value)
     kind = op.atomic_rmw_op.name.lower()
     text = f"atomicrmw {kind} {pointer}, {value} {ORDER[op.sem]}, align {align}"
     return f.emit(value.type, text)
+
+
+def _add_by_exchange(c: Context, op: AtomicRMWOp, pointer: Value, value: Value) -> Value:
+    """A sum of 16-bit floats, which no processor has an instruction for: exchanged for as long as
+    another thread comes in between."""
+    f, type, align = c.f, value.type, memory_bytes(op.val.type)
+    first = f.emit(type, f"load atomic {type}, {pointer} monotonic, align {align}")
+    again, done, before = f.new_label("again"), f.new_label("added"), f.block
+    f.branch(again)
+    f.label(again)
+    old = f.phi(type, [(first, before)])
+    total = combined(c, AtomicKind.FADD, old.value, value)
+    pair = f"{{ {type}, i1 }}"
+    order = f"{ORDER[op.sem]} {FAILURE[op.sem]}"
+    text = f"cmpxchg {pointer}, {old.value}, {total} {order}, align {align}"
+    result = f.emit(pair, text)
+    found = f.emit(type, f"extractvalue {pair} {result.ref}, 0")
+    stored = f.emit("i1", f"extractvalue {pair} {result.ref}, 1")
+    old.add(found, f.block)
+    f.branch_if(stored, done, again)
+    f.label(done)
+    return found
 
 
 def write_settling(

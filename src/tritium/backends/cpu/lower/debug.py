@@ -7,13 +7,13 @@ from typing import Any
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.types import fp
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.lowering.llvm import Value, const
 from tritium.lowering.registry import lowers
-from tritium.lowering.vmath.convert import fp
 from tritium.ops import cf
 from tritium.ops.ttir.debug import AssertOp, PrintOp
 

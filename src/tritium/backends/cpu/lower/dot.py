@@ -21,14 +21,13 @@ from tritium.backends.cpu.lower.elementwise import FORMATS
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.steps import Steps
-from tritium.backends.cpu.lower.types import memory_type, value_type
+from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Dot, For, Scalar
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Value, const
 from tritium.lowering.types import memory_bytes
-from tritium.lowering.vmath.convert import fp
 from tritium.passes.loops import trip_count
 
 Operand = View | Chunks

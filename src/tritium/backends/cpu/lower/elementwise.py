@@ -12,13 +12,12 @@ from collections.abc import Callable
 from functools import partial
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.ir import types as ir
 from tritium.lowering import elementwise as table
-from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
+from tritium.lowering.llvm import BITS_OF, Function, Value, const, lanes, scalar, vector
 from tritium.lowering.registry import lowers
 from tritium.lowering.vmath import call
-from tritium.lowering.vmath.convert import fp
 from tritium.ops import arith, math
 from tritium.ops.base import Op
 
@@ -28,7 +27,7 @@ FORMATS: dict[ir.Type, str] = {
 }  # fmt: skip
 """What `vmath.convert` calls the float types."""
 
-_NARROW = {"half": "fp16", "bfloat": "bf16"}
+_NARROW = {BITS_OF["half"]: "fp16", BITS_OF["bfloat"]: "bf16"}
 
 
 def in_float(
@@ -193,7 +192,7 @@ def absolute(c: Context, op: Op, a: Value) -> Value:
 
 
 def _sign_bit(c: Context, a: Value, opcode: str) -> Value:
-    """Flip (xor) or clear (and) the sign; sixteen bits as integers, since bfloat has no ops."""
+    """Flip (xor) or clear (and) the sign; sixteen bits as integers."""
     if scalar(a.type) not in _NARROW:
         return c.f.fneg(a) if opcode == "xor" else c.f.intrinsic("fabs", a)
     bits = vector("i16", lanes(a.type))

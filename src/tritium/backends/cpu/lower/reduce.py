@@ -15,13 +15,12 @@ from tritium.backends.cpu.lower.elementwise import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.order import known_in_order
 from tritium.backends.cpu.lower.shape import scalar_constant
-from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const, lanes, scalar, vector
 from tritium.lowering.registry import rules
-from tritium.lowering.vmath.convert import fp
 from tritium.ops.arith import ConstantOp, attr_value
 
 _FLOAT_IDENTITY = {
