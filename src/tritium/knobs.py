@@ -608,6 +608,8 @@ class nvidia_knobs(base_knobs):
     dump_ptxas_log = env_bool("TRITON_DUMP_PTXAS_LOG")
     disable_ptxas_opt = env_bool("DISABLE_PTXAS_OPT")
     ptxas_options = env_opt_str("PTXAS_OPTIONS")
+    ptxas_timeout = env_int("TRITIUM_PTXAS_TIMEOUT", 600, minimum=0)
+    """Seconds that ptxas may take for a kernel; 0 for no limit (of our own)."""
     mock_ptx_version = env_opt_str("TRITON_MOCK_PTX_VERSION")
     libdevice_path = env_opt_str("TRITON_LIBDEVICE_PATH")
     libcuda_path = env_opt_str("TRITON_LIBCUDA_PATH")

@@ -14,6 +14,7 @@ from tests.nvidia.support import KERNELS
 from tritium import knobs
 from tritium.backends.base import make_backend
 from tritium.backends.nvidia import ptx
+from tritium.backends.nvidia.options import assembler
 from tritium.errors import PTXASError
 from tritium.target import GPUTarget
 
@@ -37,36 +38,43 @@ def test_every_target_assembles(arch: int, name: str, fresh_cache: Path):
 def test_hopper_kernels_assemble_without_performance_warnings(name: str, fresh_cache: Path):
     kernel = tritium.compile(KERNELS / f"{name}.ttgir", target=GPUTarget("cuda", 90, 32))
     assert kernel.metadata.n_spills == 0
-    _, log = ptx.assemble(kernel.asm["ptx"], ptx.ptxas_arguments(90))
-    assert ptx.performance_warnings(log) == []
+    _, log = ptx.assemble(kernel.asm["ptx"], 90, ptx.ptxas_arguments(90))
+    assert ptx.performance_messages(log, None) == []
 
 
 def test_performance_messages_are_read():
     log = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async is serialized\n"
-    with pytest.warns(ptx.PerformanceWarning, match="'f': C7510: Potential Performance Loss"):
-        ptx.warn_of_performance("f", log)
+    (message,) = ptx.performance_messages(log, None)
+    assert message == "C7510: Potential Performance Loss: wgmma.mma_async is serialized"
+    spilled = "ptxas info : Used 96 registers\n 0 bytes stack frame, 16 bytes spill stores\n"
+    (message,) = ptx.performance_messages(spilled, None)
+    assert "16 bytes a thread do not fit its registers" in message and "maxnreg" not in message
+    (message,) = ptx.performance_messages(spilled, 96)
+    assert "the 96 registers that maxnreg allows" in message and "larger maxnreg" in message
 
 
 @needs_ptxas
-def test_spills_are_warned_of_and_registers_remarked_on(
-    fresh_cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-):
-    monkeypatch.setenv("MLIR_ENABLE_DIAGNOSTICS", "remarks")
+@pytest.mark.parametrize("remarks", [False, True])
+def test_spills_and_registers_are_remarked_on(
+    remarks: bool, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder,
+):  # fmt: skip
+    """Nothing is said unless remarks are asked for, and Python's warnings are not used."""
+    if remarks:
+        monkeypatch.setenv("MLIR_ENABLE_DIAGNOSTICS", "remarks")
     target = GPUTarget("cuda", 90, 32)
-    with pytest.warns(ptx.PerformanceWarning, match=r"'\w+': \d+ bytes a thread do not fit"):
-        kernel = tritium.compile(
-            KERNELS / "matmul_mma.ttgir", target=target, options={"maxnreg": 64}
-        )
-    assert kernel.metadata.n_spills > 0
+    kernel = tritium.compile(KERNELS / "matmul_mma.ttgir", target=target, options={"maxnreg": 64})
+    assert kernel.metadata.n_spills > 0 and not recwarn.list
     text = capfd.readouterr().err
-    assert f": remark: {kernel.metadata.n_regs} registers a thread, " in text
-    assert f"{4 * kernel.metadata.n_spills} bytes spilled" in text
+    assert (f": remark: {kernel.metadata.n_regs} registers a thread, " in text) == remarks
+    assert ("the 64 registers that maxnreg allows" in text) == remarks
+    assert (f"{4 * kernel.metadata.n_spills} bytes spilled" in text) == remarks
 
 
 @needs_ptxas
 def test_ptxas_error_has_the_tools_words_and_a_command(tmp_path: Path):
     with pytest.raises(PTXASError) as error:
-        ptx.assemble(SIMPLE.replace("ret;", "return;"), ptx.ptxas_arguments(80))
+        ptx.assemble(SIMPLE.replace("ret;", "return;"), 80, ptx.ptxas_arguments(80))
     text = str(error.value)
     assert "`ptxas` stderr:" in text and "line 4" in text
     command = text.split("Repro command: ")[1].split()
@@ -90,10 +98,37 @@ def test_failures_are_told_apart(
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(tool))
     with pytest.raises(PTXASError, match=words) as error:
-        ptx.assemble(SIMPLE, ptx.ptxas_arguments(80, enable_fp_fusion=False, options="--foo 3"))
+        arguments = ptx.ptxas_arguments(80, enable_fp_fusion=False, options="--foo 3")
+        ptx.assemble(SIMPLE, 80, arguments)
     arguments = (tmp_path / "arguments").read_text()
     assert "--fmad=false" in arguments and "--foo 3" in arguments
     Path(str(error.value).split("Repro command: ")[1].split()[-3]).unlink()
+
+
+def _tool(path: Path, *commands: str) -> str:
+    """A program in the place of ptxas."""
+    version = "[ \"$1\" = --version ] && { echo 'release 12.8, V12.8.1'; exit 0; }"
+    path.write_text("\n".join(["#!/bin/sh", version, *commands, ""]))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_ptxas_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_PTXAS_PATH", _tool(tmp_path / "ptxas", "exec sleep 60"))
+    monkeypatch.setenv("TRITIUM_PTXAS_TIMEOUT", "1")
+    with pytest.raises(PTXASError, match=r"took longer than 1 seconds \(TRITIUM") as error:
+        ptx.assemble(SIMPLE, 80, [])
+    Path(str(error.value).split("Repro command: ")[1].split()[-3]).unlink()
+
+
+def test_another_ptxas_for_blackwell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TRITON_PTXAS_PATH", _tool(tmp_path / "older"))
+    for arch in (90, 100):
+        found = assembler(arch)
+        assert found is not None and found.path.endswith("older")
+    monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", _tool(tmp_path / "newer"))
+    paths = [assembler(arch) for arch in (90, 100, 120)]
+    assert [Path(p.path).name for p in paths if p] == ["older", "newer", "newer"]
 
 
 def test_optimization_can_be_turned_off(monkeypatch: pytest.MonkeyPatch):
@@ -111,7 +146,7 @@ def test_ptx_version_of_a_tool(tool: str | None, version: int):
 
 def test_without_ptxas_the_driver_gets_ptx(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(type(knobs.nvidia).ptxas, "find", lambda path: None)
-    assert ptx.assemble(SIMPLE, []) == (SIMPLE.encode() + b"\0", "")
+    assert ptx.assemble(SIMPLE, 80, []) == (SIMPLE.encode() + b"\0", "")
 
 
 def options(arch: int = 90, **given: object):

@@ -31,7 +31,7 @@ ASSEMBLER = knobs.nvidia.ptxas
 def no_ptxas() -> Any:
     """PTX is assembled by a test of its own."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(ptx, "assemble", lambda text, arguments: (text.encode() + b"\0", ""))
+    patch.setattr(ptx, "assemble", lambda text, arch, arguments: (text.encode() + b"\0", ""))
     yield
     patch.undo()
 
@@ -110,7 +110,7 @@ ASSEMBLED = [
 @pytest.mark.parametrize("arch", [90, 100])
 @pytest.mark.parametrize("name", ASSEMBLED)
 def test_ptxas_takes_it(name: str, arch: int, fresh_cache: Path):
-    binary, _ = ASSEMBLE(kernel_of(name, arch).asm["ptx"], ptx.ptxas_arguments(arch))
+    binary, _ = ASSEMBLE(kernel_of(name, arch).asm["ptx"], arch, ptx.ptxas_arguments(arch))
     assert binary[:4] == b"\x7fELF"
 
 
@@ -251,7 +251,7 @@ def test_blackwell_copies_four_rows_at_once(dtype: str, rows: int, width: int):
         assert kernel.metadata.global_scratch_size == (256 if served else 0)
         run(kernel, case)
         if served and ASSEMBLER is not None:
-            assert ASSEMBLE(text, ptx.ptxas_arguments(arch))[0][:4] == b"\x7fELF"
+            assert ASSEMBLE(text, arch, ptx.ptxas_arguments(arch))[0][:4] == b"\x7fELF"
 
 
 def test_products_are_loaded_ahead_through_maps_made_once():

@@ -37,7 +37,7 @@ def compiled(fn: Any, signature: str, arch: int = 90, **options: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_ptxas(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def assemble(text: str, arguments: Any) -> tuple[bytes, str]:
+    def assemble(text: str, arch: int, arguments: Any) -> tuple[bytes, str]:
         return text.encode() + b"\0", ""
 
     monkeypatch.setattr(ptx, "assemble", assemble)

@@ -20,12 +20,14 @@ from tests.runtime.dummy_backend import COMPILER, DRIVER
 from tritium.backends import base
 from tritium.backends.base import Backends, BaseBackend, DriverBase, concrete_subclass, make_backend
 from tritium.backends.compiler import GPUTarget
+from tritium.cli import doctor
 from tritium.compiler import ASTSource
 from tritium.language.extra import libdevice
 from tritium.language.extra.libdevice import cos
 from tritium.runtime import driver
+from tritium.runtime.driver import DriverConfig
 
-OWN = dict(base._OWN)  # pyright: ignore[reportPrivateUsage]
+OWN = dict(base.OWN_BACKENDS)
 Install = Callable[..., None]
 
 
@@ -83,6 +85,32 @@ def test_discovery(install: Install, group: str) -> None:
     assert issubclass(backend.driver, DriverBase) and backend.driver.__name__ == "DummyDriver"
     with pytest.raises(KeyError):
         found["nothing"]
+
+
+ABSENT = "from no_such_package import anything"
+REFERENCE = "from triton.backends.driver import DriverBase"
+
+
+@pytest.mark.parametrize("group", ["triton.backends", "tritium.backends"])
+@pytest.mark.parametrize("broken", [ABSENT, REFERENCE, "raise SystemError('odd')"])
+def test_a_plug_in_that_cannot_be_imported(
+    install: Install, broken: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other backends work; its own target says why it does not, and so does the doctor."""
+    monkeypatch.delenv("TRITON_CPU_BACKEND", raising=False)
+    install("pkg_broken", f"{broken}\n{COMPILER}", f"{broken}\n{DRIVER}", group=group)
+    config = DriverConfig()
+    assert config.active.get_current_target().backend in ("cpu", "cuda")
+    assert type(make_backend(GPUTarget("cpu", None, 1))).__name__ == "CPUBackend"
+    with pytest.raises(RuntimeError, match=r"'dummy' cannot be imported: \w+Error: ") as error:
+        make_backend(GPUTarget("dummy", 1, 1))
+    assert isinstance(error.value.__cause__, Exception)
+    if broken == REFERENCE:
+        assert "works where `triton` is Tritium" in str(error.value)
+        assert "triton" not in sys.modules
+    monkeypatch.setattr(doctor, "backends", tritium.backends.backends)
+    found = [f for f in doctor.examine() if f.name == "dummy"]
+    assert [f.state for f in found] == ["missing"] and "Error" in found[0].detail
 
 
 def test_an_installed_triton_is_not_ours(install: Install) -> None:

@@ -189,6 +189,8 @@ def test_listener(fresh_cache: Path) -> None:
     for info, kernel in zip(seen, (first, second), strict=True):
         assert info["metadata"]["name"] == "add_kernel" and info["src"].fn is add_kernel
         assert info["metadata"]["hash"] == kernel.hash
+        assert info["metadata"]["target"] == kernel.metadata.target
+        assert isinstance(info["metadata"]["target"], GPUTarget)
         assert "add_kernel.ttir" in info["metadata_group"]
     times = seen[0]["times"]
     assert [stage for stage, _ in times.lowering_stages] == STAGES[1:]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tritium
+import tritium.language as tl
 from tests.support.launching import StubDriver
 from tritium.backends import active
 from tritium.backends.base import Backends, BaseBackend, DriverBase, GPUDriver
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.driver import CPUDriver
+from tritium.errors import OutOfResources
 from tritium.runtime import driver
 from tritium.runtime.driver import DriverConfig
 
@@ -177,3 +180,72 @@ def test_set_active_to_cpu_launches_here() -> None:
         assert out[0] == 7
     finally:
         driver.reset_active()
+
+
+class DuckUtils:
+    """Loads nothing, on a device with little room."""
+
+    threads = 1024
+
+    def load_binary(self, *args: Any) -> tuple[Any, ...]:
+        return None, 0xDEAD, 32, 0, self.threads
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": 8192, "multiprocessor_count": 132, "warpSize": 32}
+
+
+class DuckDriver:
+    """A driver that has the reference's methods, and derives from nothing of ours."""
+
+    def __init__(self) -> None:
+        self.utils, self.launched = DuckUtils(), list[Any]()
+        self.launcher_cls = self._launcher
+
+    def _launcher(self, src: Any, metadata: Any) -> Any:
+        assert metadata.target == self.get_current_target() and src.fn is not None
+        return lambda *args: self.launched.append(args)
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 7
+
+
+@tritium.jit
+def turn(x, out, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i[:, None] * B + i, tl.trans(tl.load(x + i[:, None] * B + i)))
+
+
+@pytest.fixture
+def duck() -> Iterator[DuckDriver]:
+    duck = DuckDriver()
+    driver.set_active(duck)  # pyright: ignore[reportArgumentType]
+    try:
+        yield duck
+    finally:
+        driver.reset_active()
+
+
+def test_a_driver_that_only_looks_like_one(duck: DuckDriver) -> None:
+    torch = pytest.importorskip("torch")
+    x, out = torch.zeros(256), torch.zeros(256)
+    for _ in range(3):
+        kernel = turn[(2, 3)](x, out, B=16)
+    assert [args[:5] for args in duck.launched] == [(2, 3, 1, 7, 0xDEAD)] * 3
+    assert duck.launched[0][-3:] == (x, out, 16) and kernel.n_regs == 32
+
+
+def test_resources_are_checked_for_every_driver(duck: DuckDriver) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.zeros(1 << 15)
+    with pytest.raises(OutOfResources, match=r"shared memory, Required: \d+, Hardware limit: 8192"):
+        turn[(1,)](x, x, B=128, num_warps=4)
+    duck.utils.threads = 64
+    with pytest.raises(OutOfResources, match=r"threads, Required: 256, Hardware limit: 64"):
+        turn[(1,)](x, x, B=16, num_warps=8)
+    assert not duck.launched

@@ -61,8 +61,8 @@ def _find() -> DriverBase:
     if knobs.runtime.use_cpu:
         return CPUDriver()
     usable: list[type[DriverBase]] = [CudaDriver] if CudaDriver.is_active() else []
-    others = (backends.driver(name) for name in backends if name not in ("cpu", "nvidia"))
-    usable += [driver for driver in others if driver.is_active()]
+    others = backends.usable(name for name in backends if name not in ("cpu", "nvidia"))
+    usable += [driver for _, driver in others if driver.is_active()]
     if len(usable) > 1:
         raise RuntimeError(
             f"{len(usable)} active drivers ({[d.__name__ for d in usable]}). "

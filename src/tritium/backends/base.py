@@ -16,8 +16,10 @@ import json
 import operator
 import os
 import sys
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
 from types import ModuleType
@@ -314,12 +316,42 @@ class Backend:
     driver: type[DriverBase]
 
 
-_OWN = {"cpu": "tritium.backends.cpu", "nvidia": "tritium.backends.nvidia"}
+OWN_BACKENDS = {"cpu": "tritium.backends.cpu", "nvidia": "tritium.backends.nvidia"}
+"""The packages of our own backends by name."""
 _TARGETS = {"cpu": "cpu", "nvidia": "cuda", "amd": "hip"}
 """What our own backends compile for."""
 _DISTRIBUTIONS = (".dist-info", ".egg-info", ".egg-link", ".egg")
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)
 _GROUPS = ("tritium.backends", "triton.backends")
+
+
+class _ReferenceBlocker:
+    """A finder that refuses `triton` to the thread that makes it."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "triton" and threading.get_ident() == self._thread:
+            raise ImportError(
+                "a backend for Triton works where `triton` is Tritium: call "
+                "tritium.compat.install() first, or start the program with: tritium run PROGRAM",
+                name=name,
+            )
+
+
+@contextmanager
+def _without_reference(own: bool) -> Generator[None]:
+    """Import a plug-in: it must not bring in an installed Triton, whose classes are not ours."""
+    if own or any(getattr(finder, "is_tritium", False) for finder in sys.meta_path):
+        yield
+        return
+    blocker: Any = _ReferenceBlocker()
+    sys.meta_path.insert(0, blocker)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(blocker)
 
 
 def concrete_subclass(module: ModuleType, base: type[Any]) -> type[Any]:
@@ -346,18 +378,53 @@ class Backends(Mapping[str, Backend]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, Backend] = {}
+        self.failures: dict[str, BaseException] = {}
+        """What the import of a plug-in raised, by its name."""
         self._packages: dict[str, str] | None = None
 
     @property
     def packages(self) -> dict[str, str]:
         """The package of each backend."""
         if self._packages is None:
-            self._packages = {**plug_ins(), **_OWN}
+            self._packages = {**plug_ins(), **OWN_BACKENDS}
         return self._packages
 
     def _part(self, name: str, part: str, base: type[Any]) -> type[Any]:
-        package = _OWN.get(name) or self.packages[name]
-        return concrete_subclass(importlib.import_module(f"{package}.{part}"), base)
+        package = OWN_BACKENDS.get(name) or self.packages[name]
+        with _without_reference(name in OWN_BACKENDS):
+            return concrete_subclass(importlib.import_module(f"{package}.{part}"), base)
+
+    def usable(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """The driver classes of backends by name, without the plug-ins that cannot be imported
+        (see `failures`)."""
+        for name in names:
+            try:
+                found = self.driver(name)
+            except Exception as error:
+                if name in OWN_BACKENDS:
+                    raise
+                self.failures[name] = error
+            else:
+                self.failures.pop(name, None)
+                yield name, found
+
+    def compilers(self, target: GPUTarget) -> list[type[BaseBackend]]:
+        """The compilers of the backends that support a target, without the plug-ins that cannot be
+        imported."""
+        # Our own are asked by name, so that no other backend's modules are loaded.
+        names = [n for n in self if _TARGETS.get(n, target.backend) == target.backend]
+        found: list[type[BaseBackend]] = []
+        for name in names:
+            try:
+                compiler = self[name].compiler
+            except Exception as error:
+                if name in OWN_BACKENDS:
+                    raise
+                self.failures[name] = error
+                continue
+            if compiler.supports_target(target):
+                found.append(compiler)
+        return found
 
     def driver(self, name: str) -> type[DriverBase]:
         """The driver class alone: finding a device does not need the compiler."""
@@ -430,13 +497,15 @@ def make_backend(target: GPUTarget) -> BaseBackend:
     for what is no target."""
     if not isinstance(target, GPUTarget):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"make_backend: {target!r} is no GPUTarget(backend, arch, warp_size)")
-    # Our own are asked by name, so that no other backend's modules are loaded.
-    names = [n for n in backends if _TARGETS.get(n, target.backend) == target.backend]
-    found = [c for c in (backends[n].compiler for n in names) if c.supports_target(target)]
+    found = backends.compilers(target)
     if len(found) != 1:
+        failed = "".join(
+            f"; '{name}' cannot be imported: {type(error).__name__}: {error}"
+            for name, error in backends.failures.items()
+        )
         raise RuntimeError(
             f"{len(found)} compatible backends for target ({target.backend}) "
             f"({[c.__name__ for c in found]}). There should only be one. Installed are: "
-            f"{', '.join(backends)}"
-        )
+            f"{', '.join(backends)}{failed}"
+        ) from next(iter(backends.failures.values()), None)
     return found[0](target)

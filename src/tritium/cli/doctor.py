@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tritium import knobs
+from tritium.backends.base import OWN_BACKENDS, backends
 from tritium.version import REFERENCE_VERSION, __version__
 
 #: Feature names (LLVM's) that change the code we generate, in the order in which they are shown.
@@ -53,7 +54,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Look at everything; starts no kernel and imports neither torch nor CUDA."""
-    return [*_software(), *_processor(), *_gpu(), *_optional(), *_cache()]
+    return [*_software(), *_processor(), *_gpu(), *_optional(), *_plug_ins(), *_cache()]
 
 
 def run_doctor(*, as_json: bool) -> bool:
@@ -177,6 +178,21 @@ def _optional() -> Iterable[Finding]:
     real = _version("triton")
     if real is not None:
         yield Finding(group, "triton", "ok", f"{real}, untouched beside tritium")
+
+
+def _plug_ins() -> Iterable[Finding]:
+    """Backends of other distributions; one that cannot be imported disturbs no other."""
+    group = "backends of others (optional)"
+    names = [name for name in backends if name not in OWN_BACKENDS]
+    usable = dict(backends.usable(names))
+    for name in names:
+        package = backends.packages[name]
+        if name in usable:
+            yield Finding(group, name, "ok", package)
+        else:
+            error = backends.failures[name]
+            detail = f"{package}: {type(error).__name__}: {error}"
+            yield Finding(group, name, "missing", detail, "kernels for its target cannot compile")
 
 
 def _cache() -> Iterable[Finding]:

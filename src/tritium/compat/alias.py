@@ -119,6 +119,9 @@ class _AliasDistribution(Distribution):
 class AliasFinder(MetaPathFinder):
     """Answers for `triton` and `triton.*`, and for nothing else."""
 
+    is_tritium = True
+    """Says to `backends.base`, which looks for this, that `triton` is Tritium."""
+
     def find_spec(
         self,
         fullname: str,

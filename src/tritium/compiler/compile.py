@@ -178,7 +178,7 @@ def _report(src: Any, metadata: Mapping[str, Any], group: Any, timer: Timer, hit
     listener = knobs.compilation.listener
     if listener is not None:
         times = timer.end(hit)
-        data = dict(metadata)
+        data = {**metadata, "target": GPUTarget(**metadata["target"])}
         listener(src=src, metadata=data, metadata_group=group, times=times, cache_hit=hit)
 
 

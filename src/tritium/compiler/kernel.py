@@ -12,6 +12,7 @@ from tritium import knobs
 from tritium.backends.active import driver
 from tritium.backends.base import make_backend
 from tritium.cache.files import read
+from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
 
@@ -162,13 +163,19 @@ class CompiledKernel:
             return
         active = driver.active
         device = active.get_current_device()
+        self._check_shared_memory(active.utils, device)
         self._tell(knobs.runtime.kernel_load_start_hook)
         loaded = active.utils.load_binary(
             self.name, self.kernel, getattr(self.metadata, "shared", 0), device
         )
         self.module, self.function, self.n_regs, self.n_spills, self.n_max_threads = loaded
+        self._check_threads()
         # Last: another thread that sees it launches.
-        self._run = active.make_launcher(self.src, self.metadata, self.function)
+        make = getattr(active, "make_launcher", None)
+        if make is None:  # a driver that is no `DriverBase`
+            self._run = active.launcher_cls(self.src, self.metadata)
+        else:
+            self._run = make(self.src, self.metadata, self.function)
         self._tell(knobs.runtime.kernel_load_end_hook)
 
     def close(self) -> None:
@@ -181,6 +188,24 @@ class CompiledKernel:
         unload = getattr(run, "unload", None)
         if unload is not None:
             unload()
+
+    def _check_shared_memory(self, utils: Any, device: Any) -> None:
+        """Raise `OutOfResources` for more shared memory than the device has."""
+        shared: int = getattr(self.metadata, "shared", 0)
+        if not shared:
+            return
+        limit: Any = utils.get_device_properties(device).get("max_shared_mem")
+        if limit is not None and shared > limit:
+            raise OutOfResources(shared, limit, "shared memory")
+
+    def _check_threads(self) -> None:
+        """Raise `OutOfResources` for more threads than the kernel's registers leave room for."""
+        target = self.metadata.target
+        if target.warp_size <= 1:  # a program is one thread
+            return
+        threads = self.metadata.num_warps * target.warp_size
+        if self.n_max_threads is not None and threads > self.n_max_threads:
+            raise OutOfResources(threads, self.n_max_threads, "threads")
 
     def _tell(self, hook: Any) -> None:
         if hook:

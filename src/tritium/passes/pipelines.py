@@ -47,7 +47,7 @@ def ttir() -> list[Pass]:
 
 
 def ttgir(
-    capability: int, num_warps: int, num_stages: int, num_ctas: int = 1
+    capability: int, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True
 ) -> list[Pass]:
     """From ttir to the ttgir that the NVIDIA backend takes.
 
@@ -56,6 +56,7 @@ def ttgir(
         num_warps: how many warps run a block of a program, a power of two.
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
         num_ctas: how many blocks, a cluster, run a program.
+        wgmma: whether products may use it (sm_90).
     """
     return [
         ScaledDot(tensor_cores=True),
@@ -69,7 +70,7 @@ def ttgir(
         LICM(),
         ConvertTTIRToTTGIR(num_warps=num_warps, num_ctas=num_ctas, capability=capability),
         Coalesce(),
-        AccelerateMatmul(),
+        AccelerateMatmul(wgmma=wgmma),
         AssignLayouts(),
         *([MatchClusters()] if num_ctas > 1 else []),
         CSE(),

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, Stage
-from tritium.backends.nvidia.options import CUDAOptions, make_options, pipeline_arch
+from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget
 
@@ -54,7 +54,7 @@ class CUDABackend(BaseBackend):
 
     def hash(self) -> str:
         mock = knobs.nvidia.mock_ptx_version
-        tool = knobs.nvidia.ptxas
+        tool = assembler(self.arch)
         version = mock or (tool.version if tool else "driver")
         return f"{version}-{importlib.metadata.version('llvmlite')}-{self.arch}"
 

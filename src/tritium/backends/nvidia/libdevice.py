@@ -56,7 +56,8 @@ def link(module: Any, text: str, paths: Sequence[str], context: Any) -> bool:
     for a function that is in none of the files.
     """
     own = {f.name for f in module.functions if not f.is_declaration}
-    for path in paths:
+    # An option and an op may name the same file.
+    for path in dict.fromkeys(os.path.realpath(p) for p in paths):
         _link_file(module, Path(path), context)
     needed = called(text)
     missing = [name for name in needed if module.get_function(name).is_declaration]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,11 @@ class CUDAOptions:
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         launch_cooperative_grid: all programs run at the same time and may wait for each other.
         launch_pdl: the kernel may start before the one before it has ended.
-        extern_libs: (name, path) of LLVM bitcode to link.
+        extern_libs: name and path of LLVM bitcode to link; a dict becomes sorted pairs.
         debug: compile in `device_assert`.
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
-        arch: what to compile as: `sm80` chooses that pipeline on a newer device.
+        arch: what to compile as: `sm80` chooses that pipeline on a newer device; `make_options`
+            fills in the target's own.
     """
 
     num_warps: int = 4
@@ -69,6 +71,8 @@ class CUDAOptions:
         object.__setattr__(self, "cluster_dims", (self.num_ctas, 1, 1))
         if self.maxnreg is not None and not 1 <= self.maxnreg <= 255:
             raise ValueError(f"maxnreg is {self.maxnreg!r}; 1 to 255 is required")
+        libraries: Mapping[str, str] = dict(self.extern_libs)
+        object.__setattr__(self, "extern_libs", tuple(sorted(libraries.items())))
 
     def hash(self) -> str:
         """A digest of all options and of the contents of the linked libraries."""
@@ -79,6 +83,14 @@ class CUDAOptions:
         )
         text = "_".join(f"{name}-{value}" for name, value in sorted(values.items()))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def assembler(arch: int) -> knobs.NvidiaTool | None:
+    """The ptxas for an architecture: from sm_100 on TRITON_PTXAS_BLACKWELL_PATH may name another
+    one. None where there is none."""
+    if arch >= 100 and knobs.getenv("TRITON_PTXAS_BLACKWELL_PATH"):
+        return knobs.nvidia.ptxas_blackwell
+    return knobs.nvidia.ptxas
 
 
 def check_cluster(num_ctas: int, arch: int) -> None:
@@ -107,7 +119,7 @@ def pipeline_arch(text: str | None, real: int) -> int:
 def make_options(given: dict[str, Any], arch: int) -> CUDAOptions:
     """Options from keywords (unknown ones are left out), with the target's defaults."""
     known = option_values(CUDAOptions, given)
-    known["arch"] = knobs.runtime.override_arch or known.get("arch")
+    known["arch"] = knobs.runtime.override_arch or known.get("arch") or f"sm{arch}"
     arch = pipeline_arch(known["arch"], arch)
     if "supported_fp8_dtypes" not in known:
         newer = ("fp8e4nv",) if arch >= 89 else ()

@@ -12,7 +12,6 @@ import re
 import subprocess
 import tempfile
 import threading
-import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ import llvmlite.binding as llvm
 
 from tritium import forking, knobs
 from tritium.backends.nvidia import libdevice
+from tritium.backends.nvidia.options import assembler
 from tritium.backends.nvidia.ptx_products import shift_factors
 from tritium.errors import PTXASError
 
@@ -28,10 +28,6 @@ TRIPLE = "nvptx64-nvidia-cuda"
 DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 _NEWEST_PTX = 90  # that LLVM 22 knows
 _lock = forking.held_while_forking(threading.RLock())
-
-
-class PerformanceWarning(UserWarning):
-    """ptxas had to do something slow: it serialized wgmma, say."""
 
 
 def cpu_name(arch: int) -> str:
@@ -132,12 +128,13 @@ def ptxas_arguments(
     return arguments
 
 
-def assemble(ptx: str, arguments: Sequence[str]) -> tuple[bytes, str]:
+def assemble(ptx: str, arch: int, arguments: Sequence[str]) -> tuple[bytes, str]:
     """(cubin, what ptxas reported) for PTX text; without ptxas (PTX with a zero byte, "").
 
-    Raises: `PTXASError`, with the tool's output and a command that repeats it.
+    Raises: `PTXASError`, with the tool's output and a command that repeats it; also where ptxas
+    takes longer than `knobs.nvidia.ptxas_timeout`.
     """
-    tool = knobs.nvidia.ptxas
+    tool = assembler(arch)
     if tool is None:
         return ptx.encode() + b"\0", ""
     with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
@@ -145,10 +142,20 @@ def assemble(ptx: str, arguments: Sequence[str]) -> tuple[bytes, str]:
         with open(source, "w", encoding="utf-8") as file:
             file.write(ptx)
         command = [tool.path, *arguments, source, "-o", target]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        limit = knobs.nvidia.ptxas_timeout
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=limit or None
+            )
+        except subprocess.TimeoutExpired:
+            what = (
+                f"`ptxas` took longer than {limit} seconds (TRITIUM_PTXAS_TIMEOUT; 0 for no limit) "
+                "and was ended; smaller tiles make less code"
+            )
+            raise PTXASError(_failure(what, "", ptx, command, source)) from None
         log = done.stdout + done.stderr
         if done.returncode != 0:
-            raise PTXASError(_failure(done.returncode, log, ptx, command, source))
+            raise PTXASError(_failure(_meaning(done.returncode), log, ptx, command, source))
         with open(target, "rb") as file:
             cubin = file.read()
     if knobs.nvidia.dump_ptxas_log:
@@ -156,14 +163,17 @@ def assemble(ptx: str, arguments: Sequence[str]) -> tuple[bytes, str]:
     return cubin, log
 
 
-def _failure(code: int, log: str, ptx: str, command: Sequence[str], source: str) -> str:
-    """What to tell the user; the PTX is kept in a file so that the command can be repeated."""
+def _meaning(code: int) -> str:
+    """The failure that an exit status of ptxas stands for."""
     if code == 255:
-        what = "Internal Triton PTX codegen error"
-    elif code in (-11, 128 + 11):
-        what = "`ptxas` raised SIGSEGV"
-    else:
-        what = f"`ptxas` failed with error code {code}"
+        return "Internal Triton PTX codegen error"
+    if code in (-11, 128 + 11):
+        return "`ptxas` raised SIGSEGV"
+    return f"`ptxas` failed with error code {code}"
+
+
+def _failure(what: str, log: str, ptx: str, command: Sequence[str], source: str) -> str:
+    """The message for the user; the PTX is kept in a file so that the command can be repeated."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx", delete=False, encoding="utf-8") as file:
         file.write(ptx)
     kept = " ".join(command).replace(source, file.name)
@@ -184,19 +194,18 @@ def report(log: str) -> dict[str, int]:
     }
 
 
-def performance_warnings(log: str) -> list[str]:
-    """What ptxas said of code that it had to make slow: messages C75xx, registers spilled."""
+def performance_messages(log: str, maxnreg: int | None) -> list[str]:
+    """ptxas' messages on code that it had to make slow: numbers C75xx, registers spilled.
+
+    `maxnreg`: the option of the kernel, which limits the registers of a thread.
+    """
     found = [f"C{m[1]}: {m[2].strip()}" for m in _WARNING.finditer(log)]
     facts = report(log)
     if facts["n_spills"]:
+        limit = f"the {maxnreg} registers that maxnreg allows" if maxnreg else "its registers"
+        more = ", or a larger maxnreg," if maxnreg else ""
         found.append(
-            f"{4 * facts['n_spills']} bytes a thread do not fit its {facts['n_regs']} registers "
-            "and are spilled to memory; smaller tiles, more warps or a larger maxnreg avoid that"
+            f"{4 * facts['n_spills']} bytes a thread do not fit {limit} and are spilled to memory; "
+            f"smaller tiles or more warps{more} avoid that"
         )
     return found
-
-
-def warn_of_performance(name: str, log: str) -> None:
-    """Turn ptxas' performance messages into Python warnings."""
-    for message in performance_warnings(log):
-        warnings.warn(f"kernel '{name}': {message}", PerformanceWarning, stacklevel=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -93,11 +93,16 @@ def _loads(value: SSAValue, block: Block, changed: bool = False) -> Iterator[tup
             yield from _loads(operand, block, changed)
 
 
-def remark_on_resources(name: str, facts: Mapping[str, int], shared: int) -> None:
+def remark_on_resources(
+    name: str, facts: Mapping[str, int], shared: int, messages: Sequence[str] = ()
+) -> None:
     """Write what a kernel takes of the processor to standard error, if remarks are asked for.
-    `facts` are those of `ptx.report`, `shared` is in bytes."""
+    `facts` are those of `ptx.report`, `shared` is in bytes, `messages` are of
+    `ptx.performance_messages`."""
     if wanted():
         sys.stderr.write(
             f"{name}: remark: {facts['n_regs']} registers a thread, {4 * facts['n_spills']} bytes "
             f"spilled, {shared} bytes of shared memory\n"
         )
+        for message in messages:
+            sys.stderr.write(f"{name}: remark: {message}\n")

@@ -9,7 +9,7 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.lower.module import lower_to_llvm
-from tritium.backends.nvidia.options import CUDAOptions
+from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.passes import pipelines
@@ -24,7 +24,10 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
-    passes = pipelines.ttgir(arch, options.num_warps, options.num_stages, options.num_ctas)
+    passes = pipelines.ttgir(
+        arch, options.num_warps, options.num_stages, options.num_ctas,
+        wgmma=not knobs.nvidia.disable_mma_v3,
+    )  # fmt: skip
     run_pipeline(module, passes, "make_ttgir")
     remark_on(module, arch, options.num_stages)
     return module
@@ -41,7 +44,7 @@ def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOpt
 
 def make_ptx(text: str, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """PTX of the asked version, or of the newest that ptxas reads."""
-    tool = knobs.nvidia.ptxas
+    tool = assembler(arch)
     version = options.ptx_version or ptx.ptx_version(tool.version if tool else None)
     metadata["ptx_version"] = version
     optimize = not knobs.compilation.disable_llvm_opt
@@ -60,10 +63,10 @@ def make_cubin(text: str, metadata: dict[str, Any], arch: int, options: CUDAOpti
         arch, enable_fp_fusion=options.enable_fp_fusion,
         line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,
     )  # fmt: skip
-    binary, log = ptx.assemble(text, arguments)
+    binary, log = ptx.assemble(text, arch, arguments)
     facts = ptx.report(log)
     metadata.update(facts)
     if log:
-        remark_on_resources(metadata["name"], facts, metadata["shared"])
-    ptx.warn_of_performance(metadata["name"], log)
+        messages = ptx.performance_messages(log, options.maxnreg)
+        remark_on_resources(metadata["name"], facts, metadata["shared"], messages)
     return binary

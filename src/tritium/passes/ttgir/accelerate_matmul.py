@@ -65,10 +65,14 @@ _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 
 @dataclass(frozen=True)
 class AccelerateMatmul(Pass):
-    """Give products to the tensor cores."""
+    """Give products to the tensor cores.
+
+    `wgmma`: use it where the GPU has it; else mma.sync.
+    """
 
     name: ClassVar[str] = "accelerate-matmul"
     title: ClassVar[str] = "TritonGPUAccelerateMatmul"
+    wgmma: bool = True
 
     def run(self, module: ModuleOp) -> bool:
         capability, num_warps = capability_of(module), num_warps_of(module)
@@ -77,7 +81,7 @@ class AccelerateMatmul(Pass):
         for function in functions(module):
             for op in [op for op in function.walk() if isinstance(op, ttir.DotOp)]:
                 cluster = split_product(ir.shape_of(op.results[0].type), num_ctas)
-                if capability // 10 == 9 and _fits_wgmma(op, num_warps, cluster):
+                if self.wgmma and capability // 10 == 9 and _fits_wgmma(op, num_warps, cluster):
                     _to_wgmma(op, num_warps, cluster)
                 elif _fits_mma_sync(op, capability, cluster):
                     _to_mma_sync(op, num_warps, cluster)
