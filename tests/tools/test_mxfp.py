@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritium.tools.mxfp import MXFP4Tensor, MXScaleTensor
+from tritium.tools.mxfp import MXFP4Tensor, MXScaleTensor, fp8e8m0_to_float32
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 VALUES = np.concatenate([E2M1, -E2M1])
@@ -90,3 +90,18 @@ def test_what_is_refused():
         MXScaleTensor([1.0])
     with pytest.raises(TypeError, match=r"no floating-point dtype"):
         MXFP4Tensor(np.zeros(2, np.float32)).to(np.int32)
+
+
+def test_scales_as_numbers():
+    codes = np.arange(256, dtype=np.uint8)
+    want = np.where(codes == 255, np.nan, 2.0 ** (codes.astype(np.float64) - 127))
+    np.testing.assert_array_equal(fp8e8m0_to_float32(codes), want.astype(np.float32))
+    torch = pytest.importorskip("torch")
+    for given in (torch.from_numpy(codes), torch.from_numpy(codes).view(torch.float8_e8m0fnu)):
+        found = fp8e8m0_to_float32(given)
+        assert found.dtype == torch.float32
+        np.testing.assert_array_equal(found.numpy(), want.astype(np.float32))
+    with pytest.raises(TypeError, match="scale holds float32; bytes are required"):
+        fp8e8m0_to_float32(want.astype(np.float32))
+    with pytest.raises(TypeError, match="scale is list; a tensor or array is required"):
+        fp8e8m0_to_float32([1])

@@ -280,6 +280,10 @@ class DriverBase(ABC):
     def get_benchmarker(self) -> Benchmarker:
         """How to time launches on this device."""
 
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+        """Zeroed device memory for a profiled launch, where the program has set no allocator."""
+        raise NotImplementedError(f"{type(self).__name__}: memory for profiled launches")
+
     def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
         """What launches a compiled kernel: called with the grid's three sizes, the stream, the
         function that `utils.load_binary` gave, the packed metadata, the launch's metadata, the two
@@ -306,6 +310,22 @@ class GPUDriver(DriverBase):
     def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
         """Launch arguments with tensor maps in their places; none by default."""
         return args
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+        """Zeroed bytes of torch's, filled on the launch's stream (None: the current one)."""
+        torch = importlib.import_module("torch")
+        device = self.get_active_torch_device()
+        if stream is None:
+            return torch.zeros(size, dtype=torch.int8, device=device)
+        chosen = (
+            torch.cuda.ExternalStream(stream, device=device) if stream
+            else torch.cuda.default_stream(device)
+        )  # fmt: skip
+        with torch.cuda.stream(chosen):
+            scratch = torch.zeros(size, dtype=torch.int8, device=device)
+        if stream:
+            scratch.record_stream(chosen)
+        return scratch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tritium.language.constexpr import constexpr_function
 from tritium.target import GPUTarget, default_target
 
 __all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3",
-           "is_hip_cdna4"]  # fmt: skip
+           "is_hip_cdna4", "is_hip_gfx1250"]  # fmt: skip
 
 
 def current_target() -> GPUTarget | None:
@@ -55,3 +55,10 @@ def is_hip_cdna3() -> bool:
 def is_hip_cdna4() -> bool:
     """Whether the target is AMD's CDNA 4 (MI350)."""
     return _is("hip", "gfx950")
+
+
+@constexpr_function
+def is_hip_gfx1250() -> bool:
+    """Whether the target is an AMD GPU of the gfx1250 family."""
+    target = current_target()
+    return _is("hip") and target is not None and str(target.arch).startswith("gfx1250")

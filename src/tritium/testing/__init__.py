@@ -12,6 +12,10 @@ from tritium.testing.device import get_dram_gbps as get_dram_gbps
 from tritium.testing.device import get_max_simd_tflops as get_max_simd_tflops
 from tritium.testing.device import get_max_tensorcore_tflops as get_max_tensorcore_tflops
 from tritium.testing.device import nvsmi as nvsmi
+from tritium.testing.gpu import cublas as cublas
+from tritium.testing.gpu import cuda_graph_without_gc as cuda_graph_without_gc
+from tritium.testing.gpu import do_bench_cudagraph_proton as do_bench_cudagraph_proton
+from tritium.testing.gpu import do_bench_proton as do_bench_proton
 from tritium.testing.report import Benchmark as Benchmark
 from tritium.testing.report import Mark as Mark
 from tritium.testing.report import perf_report as perf_report
@@ -22,9 +26,13 @@ __all__ = [
     "Benchmark",
     "Mark",
     "assert_close",
+    "cublas",
+    "cuda_graph_without_gc",
     "cuda_memcheck",
     "do_bench",
     "do_bench_cudagraph",
+    "do_bench_cudagraph_proton",
+    "do_bench_proton",
     "get_dram_gbps",
     "get_max_simd_tflops",
     "get_max_tensorcore_tflops",

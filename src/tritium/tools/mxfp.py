@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["MXFP4Tensor", "MXScaleTensor"]
+__all__ = ["MXFP4Tensor", "MXScaleTensor", "fp8e8m0_to_float32"]
 
 _E8M0_NAN = 255
 _BIAS = 127
@@ -152,6 +152,26 @@ class MXScaleTensor(_Codes):
 
     def _to_float(self, codes: np.ndarray) -> np.ndarray:
         return codes.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+
+
+def fp8e8m0_to_float32(scale: Any) -> Any:
+    """E8M0 codes, a byte each (uint8 or torch's own dtype), as float32: 2**(code - 127), and NaN
+    for 255."""
+    of_torch = _is_torch(scale)
+    if not of_torch and not isinstance(scale, np.ndarray):
+        given = type(scale).__name__
+        raise TypeError(f"fp8e8m0_to_float32: scale is {given}; a tensor or array is required")
+    if scale.dtype.itemsize != 1:
+        raise TypeError(f"fp8e8m0_to_float32: scale holds {scale.dtype}; bytes are required")
+    if not of_torch:
+        return _powers(scale)
+    torch: Any = importlib.import_module("torch")
+    tensor: Any = scale
+    return torch.from_numpy(_powers(tensor.view(torch.uint8).cpu().numpy())).to(tensor.device)
+
+
+def _powers(codes: np.ndarray) -> np.ndarray:
+    return codes.view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
 
 
 def _is_torch(data: Any) -> bool:

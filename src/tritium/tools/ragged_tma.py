@@ -72,56 +72,56 @@ def create_ragged_descriptor(
 
 
 @jit
-def to_ragged_indices(batch_offset, batch_size, row):
-    """(z, y, x) at which the descriptor has a row of the rows from `batch_offset` on, of which
-    there are `batch_size`."""
+def to_ragged_indices(slice_off, slice_size, row):
+    """(z, y, x) at which the descriptor has a row of the rows from `slice_off` on, of which
+    there are `slice_size`."""
     whole = 0x40000000
-    return whole, batch_offset + batch_size, whole - batch_size + row
+    return whole, slice_off + slice_size, whole - slice_size + row
 
 
 @jit
-def _indices(batch_offset, batch_size, coords, ragged_dim: tl.constexpr):
-    z, y, x = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
+def _indices(slice_off, slice_size, coords, ragged_dim: tl.constexpr):
+    z, y, x = to_ragged_indices(slice_off, slice_size, coords[ragged_dim])
     return (z, y, *coords[:ragged_dim], x, *coords[ragged_dim + 1 :])
 
 
 @jit
 def load_ragged(
     TMA,
-    batch_offset,
-    batch_size,
+    slice_off,
+    slice_size,
     coords,
     ragged_dim: tl.constexpr = 0,
 ):
-    """The block at `coords`, none negative, of the rows from `batch_offset` on; zeros from
-    `batch_size` on."""
-    block = TMA.load(_indices(batch_offset, batch_size, coords, ragged_dim))
+    """The block at `coords`, none negative, of the rows from `slice_off` on; zeros from
+    `slice_size` on."""
+    block = TMA.load(_indices(slice_off, slice_size, coords, ragged_dim))
     return tl.reshape(block, block.shape[2:])
 
 
 @jit
 def store_ragged(
     TMA,
-    batch_offset,
-    batch_size,
+    slice_off,
+    slice_size,
     coords,
     data,
     ragged_dim: tl.constexpr = 0,
 ):
-    """Write a block at `coords` of the rows from `batch_offset` on, below `batch_size`."""
+    """Write a block at `coords` of the rows from `slice_off` on, below `slice_size`."""
     block = tl.reshape(data, (1, 1, *data.shape))
-    TMA.store(_indices(batch_offset, batch_size, coords, ragged_dim), block)
+    TMA.store(_indices(slice_off, slice_size, coords, ragged_dim), block)
 
 
 @jit
 def atomic_add_ragged(
     TMA,
-    batch_offset,
-    batch_size,
+    slice_off,
+    slice_size,
     coords,
     data,
     ragged_dim: tl.constexpr = 0,
 ):
     """As `store_ragged`, adding to what is there."""
     block = tl.reshape(data, (1, 1, *data.shape))
-    TMA.atomic_add(_indices(batch_offset, batch_size, coords, ragged_dim), block)
+    TMA.atomic_add(_indices(slice_off, slice_size, coords, ragged_dim), block)

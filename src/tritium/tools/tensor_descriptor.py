@@ -23,6 +23,7 @@ class TensorDescriptor:
         strides: in elements; the last is 1, the others are multiples of 16 bytes.
         block_shape: the block that one load reads, powers of two.
         padding: what is read outside of `shape`: "zero", or "nan" for floating-point numbers.
+        round_f32_to_tf32: loads round float32 to tf32. Not built: `NotImplementedError`.
 
     Raises `DescriptorError` (a `ValueError`) for anything else. Attributes may be assigned later,
     as an autotuner's `pre_hook` does with `block_shape`.
@@ -33,6 +34,7 @@ class TensorDescriptor:
     strides: Sequence[int]
     block_shape: Sequence[int]
     padding: str = "zero"
+    round_f32_to_tf32: bool = False
 
     def __post_init__(self) -> None:
         rank = len(self.shape)
@@ -79,16 +81,34 @@ class TensorDescriptor:
                 f"tensors; base holds {self.base.dtype}"
             )
 
+        if self.round_f32_to_tf32:
+            if canonical_name(self.base.dtype) != "float32":
+                raise DescriptorError(
+                    "TensorDescriptor: round_f32_to_tf32 is only supported for float32 tensors; "
+                    f"base holds {self.base.dtype}"
+                )
+            raise NotImplementedError(
+                "TensorDescriptor: round_f32_to_tf32 is not built; round in the kernel, or leave "
+                "it to tl.dot (input_precision='tf32')"
+            )
+
     @staticmethod
     def from_tensor(
-        tensor: Any, block_shape: Sequence[int], padding: str = "zero"
-    ) -> TensorDescriptor:
+        tensor: Any, block_shape: Sequence[int], padding: str = "zero",
+        round_f32_to_tf32: bool = False,
+    ) -> TensorDescriptor:  # fmt: skip
         """A descriptor of all of a tensor (of torch, or with `stride()`) or NumPy array."""
         if hasattr(tensor, "stride"):
             strides = tensor.stride()
         else:
             strides = [s // tensor.itemsize for s in tensor.strides]
-        return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding)
+        shape = tensor.shape
+        return TensorDescriptor(tensor, shape, strides, block_shape, padding, round_f32_to_tf32)
+
+
+def canonical_name(dtype: Any) -> str:
+    """The name of a dtype of torch or of NumPy: "float32"."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _address(tensor: Any) -> int:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium.language import arithmetic
 from tritium.language.constexpr import constexpr
 from tritium.language.decorators import builtin
 from tritium.language.emitter import current
 from tritium.language.external import inline_asm_elementwise
-from tritium.language.types import int32, int64
+from tritium.language.operators import convert
+from tritium.language.tensor import tensor
+from tritium.language.types import (
+    dtype,
+    float8e4b15,
+    float16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+)
 
 
 @builtin
@@ -33,3 +44,70 @@ def num_warps() -> constexpr:
 def num_threads() -> constexpr:
     """The threads that run one program, 32 a warp, at compile time."""
     return constexpr(32 * current().features.num_warps)
+
+
+# Conversions of fp8e4b15, which has float16's bias and 3 bits of mantissa, as GPUs without that
+# format make them. They round halves away from zero and keep below 1.875; `cast` rounds them to
+# even, and keeps 1.875.
+
+_LARGEST = 0x3F00
+"""The bits of 1.75 as float16."""
+
+
+@builtin
+def convert_fp8e4b15_to_float16(arg: Any) -> tensor:
+    """fp8e4b15 as float16, exactly. Raises `TypeError` for other dtypes."""
+    return convert(_checked("convert_fp8e4b15_to_float16", arg, float8e4b15), float16)
+
+
+@builtin
+def convert_float16_to_fp8e4b15(arg: Any, has_minx2: Any) -> tensor:
+    """float16 as fp8e4b15: halves away from zero, magnitudes above 1.75 (and NaN) as 1.75.
+
+    `has_minx2` says that the GPU has `min.f16x2`; the result is the same. Raises `TypeError` for
+    other dtypes.
+    """
+    bits: Any = convert(_checked("convert_float16_to_fp8e4b15", arg, float16), uint16, None, True)
+    magnitude = arithmetic.minimum(bits & 0x7FFF, _LARGEST)
+    rounded = (magnitude * 2 + 0x80) >> 8
+    return convert(convert(rounded | ((bits >> 8) & 0x80), uint8), float8e4b15, None, True)
+
+
+def _checked(name: str, arg: Any, wanted: dtype) -> tensor:
+    if not isinstance(arg, tensor) or arg.dtype != wanted:
+        given = arg.dtype if isinstance(arg, tensor) else repr(arg)
+        raise TypeError(f"{name}: the argument is {given}; a tensor of {wanted} is required")
+    return arg
+
+
+@builtin
+def convert_custom_float8(
+    arg: Any, dst_ty: Any, fp_downcast_rounding: Any, has_minx2: Any
+) -> tensor:
+    """fp8e4b15 as float16 or float32, or one of these, float32 first rounded toward zero to
+    float16, as fp8e4b15. Raises `TypeError` for other dtypes."""
+    target: Any = dst_ty.scalar
+    source = arg.dtype if isinstance(arg, tensor) else None
+    to_wide = source == float8e4b15 and (target.is_fp16() or target.is_fp32())
+    to_narrow = source is not None and (source.is_fp16() or source.is_fp32())
+    if not to_wide and not (to_narrow and target == float8e4b15):
+        raise TypeError(
+            f"convert_custom_float8: {source or repr(arg)} to {target}; one must be {float8e4b15} "
+            "and the other fp16 or fp32"
+        )
+    if to_wide:
+        return convert(arg, target)
+    half = convert(arg, float16, "rtz") if source != float16 else arg
+    return convert_float16_to_fp8e4b15(half, has_minx2)
+
+
+@builtin
+def convert_custom_float8_sm80(arg: Any, dst_ty: Any, fp_downcast_rounding: Any = None) -> tensor:
+    """`convert_custom_float8` on GPUs from sm_80 on."""
+    return convert_custom_float8(arg, dst_ty, fp_downcast_rounding, True)
+
+
+@builtin
+def convert_custom_float8_sm70(arg: Any, dst_ty: Any, fp_downcast_rounding: Any = None) -> tensor:
+    """`convert_custom_float8` on GPUs before sm_80."""
+    return convert_custom_float8(arg, dst_ty, fp_downcast_rounding, False)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from tritium.language.extra.hip.utils import only_on_hip
 
-NAMES = (
-    "abs", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "copysign", "cos", "cosh",
-    "cyl_bessel_i0", "cyl_bessel_i1", "erf", "erfc", "erfcx", "erfinv", "exp", "exp2", "expm1",
-    "fast_dividef", "fast_expf", "fast_tanhf", "floor", "fma", "fmod", "hypot", "ilogb", "isinf",
-    "isnan", "j0", "j1", "ldexp", "lgamma", "llrint", "log", "log10", "log1p", "log2", "nearbyint",
-    "nextafter", "pow", "round", "rsqrt", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-    "y0", "y1",
-)  # fmt: skip
+_ARITIES = {
+    1: """abs acos acosh asin asinh atan atanh ceil clz cos cosh cyl_bessel_i0 cyl_bessel_i1 erf
+        erfc erfcx erfinv exp exp2 expm1 fast_expf fast_tanhf finitef floor ilogb isfinited isinf
+        isnan j0 j1 lgamma llrint log log10 log1p log2 nearbyint popc rint round rsqrt signbit sin
+        sinh sqrt tan tanh trunc y0 y1""",
+    2: "atan2 copysign fast_dividef fmod hypot ldexp nextafter pow",
+    3: "fma",
+}
+NAMES = tuple(sorted(name for names in _ARITIES.values() for name in names.split()))
 
-for _name in NAMES:
-    globals()[_name] = only_on_hip(
-        f"hip.libdevice.{_name}",
-        f"extra.libdevice.{_name} is for all others",
-    )
+for _arity, _names in _ARITIES.items():
+    for _name in _names.split():
+        globals()[_name] = only_on_hip(
+            f"hip.libdevice.{_name}", f"extra.libdevice.{_name} is for all others", _arity
+        )
