@@ -112,5 +112,20 @@ class StageFileError(TritonError, RuntimeError):
     """A file that stands in for a stage of the compilation cannot be used; the cause is chained."""
 
 
+class InternalError(TritonError, RuntimeError):
+    """A fault of the compiler. The cause is chained.
+
+    Attributes:
+        details: the cause with all frames, as text.
+    """
+
+    def __init__(self, message: str, details: str = ""):
+        super().__init__(f"internal error of the compiler: {message}")
+        self.message, self.details = message, details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.details)
+
+
 class AutotunerError(TritonError):
     """Autotuning could not choose a configuration."""

@@ -86,13 +86,23 @@ class Compilation:
             files = run_stages(*arguments, metadata, self.name, timer)
         except TritonError as error:
             from tritium.backends.pipeline import reproducing  # where it failed, it is loaded
+            from tritium.compiler.faults import context
             from tritium.passes import PassError
 
             # Once more for what the failing pass was given: to keep it always would take longer.
             if isinstance(error, PassError) or isinstance(error.__cause__, PassError):
                 with reproducing(), suppress(PassError, StageFileError):
                     run_stages(*arguments, dict(metadata), self.name, Timer())
+            if isinstance(error, PassError):
+                message = f"{error.message}\n{context(error, self.src, timer.stage)}"
+                raise PassError(error.pass_name, message, error.pipeline) from error.__cause__
             raise
+        except Exception as error:
+            from tritium.compiler.faults import internal_error, is_fault
+
+            if not is_fault(error, self.src):
+                raise
+            raise internal_error(error, self.src, timer.stage) from error
         return Compiled(files, metadata, timer.ir_initialization, timer.stages)
 
     def store(self, made: Compiled, timer: Timer | None = None) -> CompiledKernel:

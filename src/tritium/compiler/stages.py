@@ -28,6 +28,8 @@ class Timer:
     def __init__(self) -> None:
         self.start = self.last = time.perf_counter()
         self.ir_initialization = 0
+        self.stage = "source"
+        """The stage that is being run."""
         self.stages: list[tuple[str, int]] = []
 
     def _lap(self) -> int:
@@ -101,6 +103,7 @@ def run_stages(
     given: str | None = None
     signature = src.signature if isinstance(src, IRSource) and src.is_launchable else None
     for stage in order[first:]:
+        timer.stage = stage
         with blaming(given), llvm_times():
             module = stages[stage](module, metadata)
         path = replacement(stage)

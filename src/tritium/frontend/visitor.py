@@ -92,6 +92,8 @@ class Visitor:
         message = str(error) or type(error).__name__
         if isinstance(error, NameError) and message.endswith("is not defined"):
             message = repr(error)  # programs look for it as the reference writes it
+        elif isinstance(error, KeyError):
+            message = f"KeyError: {message}"  # alone it is the key
         found = self.error(self.node, message)
         found.__cause__ = error
         return found

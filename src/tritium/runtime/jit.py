@@ -20,6 +20,7 @@ from tritium.backends.base import (
 )
 from tritium.backends.signature import type_canonicalisation_dict
 from tritium.compiler import ASTSource, CompiledKernel, compile
+from tritium.errors import TritonError
 from tritium.language.constexpr import ConstexprFunction, constexpr_function
 from tritium.language.function import JITCallable, KernelParam
 from tritium.runtime import async_compile
@@ -228,7 +229,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
             key = (pairs, constexpr_key(options, "an option's value"))
             kernel = cache.kernels.get(key)
         if kernel is None:
-            kernel = self._compile(_Launch(cache, device, key, pairs, values, options, warmup))
+            launch = _Launch(cache, device, key, pairs, values, options, warmup)
+            try:
+                kernel = self._compile(launch)
+            except TritonError as error:  # it is about the kernel: the compiler's frames are noise
+                if knobs.compilation.front_end_debugging:
+                    raise
+                raise error.with_traceback(None) from error.__cause__
             if kernel is None:
                 return None
         self.check_globals()
@@ -243,13 +250,13 @@ class JITFunction(JITCallable, KernelInterface[T]):
             data = kernel.launch_metadata((gx, gy, gz), stream, *values)
         else:
             data = enter = exit_ = None
-        launch = kernel.run  # first: it loads the function
-        launch(
+        run = kernel.run  # first: it loads the function
+        run(
             gx, gy, gz, stream, kernel.function, kernel.packed_metadata, data, enter, exit_, *values
         )
         if enter is None and exit_ is None and self._teacher is not None:
             native = self._teacher.teach(
-                self, active, (caches, cache.kernels), (kernel, launch), ((grid, *args), given)
+                self, active, (caches, cache.kernels), (kernel, run), ((grid, *args), given)
             )
             if native is not None:
                 self._launch = native

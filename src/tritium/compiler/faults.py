@@ -1,0 +1,89 @@
+"""Faults of the compiler itself, reported with the kernel, its source line and the stage."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
+
+from tritium import knobs
+from tritium.errors import InternalError
+from tritium.ir.locations import source_position
+
+_PROGRAMMING = (
+    AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError,
+    ArithmeticError, StopIteration, VerifyException,
+)  # fmt: skip
+"""What Python and xDSL raise where a program is wrong."""
+
+_REPORT = """This is a fault of Tritium, not of the kernel. To report it, run the program again with
+TRITON_ALWAYS_COMPILE=1 TRITON_KERNEL_DUMP=1 TRITON_DUMP_DIR=reproducer
+and send the folder `reproducer` with this text (tritium doctor --json says what machine it was).
+TRITON_FRONT_END_DEBUGGING=1 shows the compiler's frames."""
+
+
+def is_fault(error: Exception, src: Any) -> bool:
+    """Whether an error that a stage of compiling `src` raised is a fault of the compiler."""
+    frames = [frame for frame, _ in _frames(error.__traceback__)]
+    modules = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
+    names = [frame.f_code.co_name for frame in frames]
+    at = names.index("run_stages") + 1 if "run_stages" in names else 0
+    if modules[at : at + 1] not in (["tritium"], ["contextlib"]):  # a stage of the user's
+        return False
+    # Text that LLVM does not take, unless the user wrote it.
+    rejected = modules[-1] == "llvmlite" or str(error).startswith("invalid LLVM IR")
+    return isinstance(error, _PROGRAMMING) or (rejected and hasattr(src, "fn"))
+
+
+def internal_error(error: Exception, src: Any, stage: str) -> InternalError:
+    """The report of a fault; the cause is chained to it, without the compiler's frames."""
+    details = "".join(traceback.format_exception(error))
+    message = f"{type(error).__name__}: {error}".rstrip(": ")
+    report = InternalError(f"{message}\n{context(error, src, stage)}", details)
+    if not knobs.compilation.front_end_debugging:
+        error.__traceback__ = _innermost(error.__traceback__)
+    return report
+
+
+def context(error: BaseException, src: Any, stage: str) -> str:
+    """The lines of a report below its first: where it was, and what to do."""
+    function = getattr(src, "fn", None)
+    place = f"kernel '{src.name}', stage '{stage}'"
+    found = _position(error)
+    if found is not None:
+        file, line = found
+        place += f", {file}:{line}"
+        if function is not None and function.file_name == file:
+            place += f" (line {line - function.first_line + 1} of the function)"
+    elif function is not None:
+        place += f", {function.file_name}:{function.first_line}"
+    return f"  {place}\n{_REPORT}"
+
+
+def _position(error: BaseException) -> tuple[str, int] | None:
+    """File and line of the op that was worked on, from the innermost frame that has one."""
+    current: BaseException | None = error
+    while current is not None:
+        for frame, _ in reversed(list(_frames(current.__traceback__))):
+            for value in list(frame.f_locals.values()):
+                op = value if isinstance(value, Operation) else getattr(value, "op", None)
+                if isinstance(op, Operation) and hasattr(op, "location"):
+                    place = source_position(op.location)
+                    if place is not None:
+                        return place[:2]
+        current = current.__cause__
+    return None
+
+
+def _frames(trace: TracebackType | None) -> Iterator[tuple[Any, TracebackType]]:
+    while trace is not None:
+        yield trace.tb_frame, trace
+        trace = trace.tb_next
+
+
+def _innermost(trace: TracebackType | None) -> TracebackType | None:
+    return list(_frames(trace))[-1][1] if trace is not None else None
