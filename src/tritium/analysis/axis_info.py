@@ -5,9 +5,10 @@
     divisibility[d]  the first element of each such group is a multiple of this (pointers: bytes)
     constancy[d]     in each aligned group of so many elements along axis d, all are equal
 
-All are powers of two. Sums are taken not to overflow, as in all reasoning about addresses. The
-facts start at `tt.make_range`, constants and the attributes of arguments (`tt.divisibility`) and of
-ops (`tl.multiple_of` and its like), and go forward; around loops until nothing changes.
+All are powers of two. Sums are taken not to overflow, as in all reasoning about addresses, unless
+the analysis is told that they may (`wraps`). The facts start at `tt.make_range`, constants and the
+attributes of arguments (`tt.divisibility`) and of ops (`tl.multiple_of` and its like), and go
+forward; around loops until nothing changes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,16 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.arith import (
+    ConstantOp,
+    ExtSIOp,
+    ExtUIOp,
+    IndexCastOp,
+    TruncIOp,
+    attr_value,
+)
+from tritium.ops.arith.integer import WrappingOp
+from tritium.ops.ttir.memory import AddPtrOp
 
 MOST = 1 << 62
 """Divisibility of zero."""
@@ -90,11 +100,17 @@ class AxisAnalysis:
 
     `AxisAnalysis(func).of(value)`. With `trust`, index arithmetic that is divided is taken not to
     be negative, as the reference takes it: right for addresses (a negative remainder would lead
-    out of the array), not for numbers that are stored.
+    out of the array), not for numbers that are stored. With `wraps`, integers wrap around: the
+    facts hold of the numbers as they are. `carried` is the analysis from which the facts about
+    what loops and branches give are taken.
     """
 
-    def __init__(self, function: Operation, trust: bool = False):
+    def __init__(
+        self, function: Operation, trust: bool = False, *, wraps: bool = False,
+        carried: AxisAnalysis | None = None,
+    ):  # fmt: skip
         self._function, self._trust = function, trust
+        self._wraps, self._carried = wraps, carried
         self._info: dict[SSAValue, AxisInfo] | None = None
 
     def of(self, value: SSAValue) -> AxisInfo:
@@ -137,6 +153,8 @@ class AxisAnalysis:
                 self._block(block)
         rule = _RULES.get(op.name)
         operands = [self._get(v) for v in op.operands]
+        if self._wraps and isinstance(op, AddPtrOp):
+            operands[1] = _within_type(op.operands[1].type, operands[1])
         if self._trust and op.name in _SIGNED_DIVISIONS:
             operands = [replace(o, natural=True) for o in operands]
         for result in op.results:
@@ -144,6 +162,8 @@ class AxisAnalysis:
                 info = rule(op, operands)
             else:
                 info = _default(op, result.type, operands)
+            if self._wraps:
+                info = _wrapped(op, result.type, info)
             self._info[result] = _hinted(info, op.attributes)
 
     def _loop(self, op: Any) -> None:
@@ -155,6 +175,10 @@ class AxisAnalysis:
             unknown(op.lower.type), divisibility=(divisor,), natural=lower.natural
         )
         carried = [self._get(v) for v in op.inits]
+        if self._carried is not None:
+            self._info.update((v, self._carried.of(v)) for v in (*body.args, *op.results))
+            self._block(body)
+            return
         while True:
             self._info.update(zip(body.args[1:], carried, strict=False))
             self._block(body)
@@ -172,9 +196,42 @@ class AxisAnalysis:
             for block in region.blocks:
                 self._block(block)
                 ends.append(block.last_op.operands)  # pyright: ignore
+        if self._carried is not None:
+            self._info.update((v, self._carried.of(v)) for v in op.results)
+            return
         for number, result in enumerate(op.results):
             infos = [self._get(end[number]) for end in ends]
             self._info[result] = join(infos[0], infos[-1])
+
+
+_EXTENSIONS = (ExtSIOp, ExtUIOp, IndexCastOp)
+
+
+def _wrapped(op: Any, type: Attribute, info: AxisInfo) -> AxisInfo:
+    """The facts about a result where integers wrap around. Runs and divisibility by powers of two
+    survive that; signs do not, nor runs that are widened where they pass the end of their type."""
+    if isinstance(op, _EXTENSIONS):
+        info = _within_type(op.operands[0].type, info)
+    if not ir.is_integer(type):
+        return info
+    if isinstance(op, TruncIOp):
+        info = _within_type(type, info)
+    known = info.known
+    if known is not None:
+        half = 1 << (ir.bit_width(ir.element_type(type)) - 1)
+        known = (known + half) % (2 * half) - half
+        return replace(info, known=known, natural=known >= 0)
+    return replace(info, natural=False) if isinstance(op, WrappingOp) else info
+
+
+def _within_type(type: Attribute, info: AxisInfo) -> AxisInfo:
+    """Runs cut into groups none of which passes the largest number of an integer type."""
+    half = 1 << (ir.bit_width(ir.element_type(type)) - 1)
+    contiguity = tuple(
+        gcd(c, gcd(d, half)) for c, d in zip(info.contiguity, info.divisibility, strict=True)
+    )
+    divisibility = tuple(info.aligned(d, c) for d, c in enumerate(contiguity))
+    return replace(info, contiguity=contiguity, divisibility=divisibility)
 
 
 def _hinted(info: AxisInfo, attributes: Any) -> AxisInfo:

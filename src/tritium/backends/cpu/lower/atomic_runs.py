@@ -77,7 +77,7 @@ def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     mask = None if op.mask is None else e.emit(op.mask, at)
     lane = len(at) - 1
     if not isinstance(pointer, Linear) and (
-        e.context.address_info(op.ptr).contiguity[lane] % e.width == 0
+        e.context.info(op.ptr).contiguity[lane] % e.width == 0
     ):
         first = e.f.extract(e.vec(pointer), 0)
         pointer = Linear(first, size, None, 0, e.depth, e.depth, pinned=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.ir import SSAValue
 
@@ -35,6 +35,21 @@ def as_tuple(results: Any) -> tuple[Value, ...]:
     return cast("tuple[Value, ...]", results)
 
 
+class Assumed(NamedTuple):
+    """What the code that is being written may rely on.
+
+    Args:
+        trusted: tiles of integers that are widened and do not wrap around in their own type.
+        natural: whether the facts of `address_info` hold.
+    """
+
+    trusted: frozenset[SSAValue]
+    natural: bool
+
+
+NOTHING_ASSUMED = Assumed(frozenset(), False)
+
+
 @dataclass(eq=False)
 class Context:
     """State of lowering one function.
@@ -46,8 +61,8 @@ class Context:
         scratch: pointer to this function's buffers.
         program: pointers and numbers of the kernel ABI (`pid.x`, `grid.x`, `fault`, ...).
         contract: fast-math flags that let a product and a sum become one operation, or "".
-        axis_info: what is known of alignment, by value; `address_info` what is assumed besides
-            of values that addresses are made of.
+        axis_info: what is known of alignment, by value, whatever wraps around; `address_info`
+            where nothing does and nothing that is divided is negative (`no_wrap`).
         entry: a section that dominates the whole body.
         callees: LLVM names of the functions that can be called.
         run: writes the steps of a block (`control.lower_steps`).
@@ -74,6 +89,10 @@ class Context:
     temporary_bytes: int = 0
     alone: bool = False
     """Whether what is being written runs only where `ALONE` is true."""
+    assumed: Assumed = NOTHING_ASSUMED
+    """What may be relied on in what is being written."""
+    copies_views: bool = False
+    """Whether dots copy the operands that they could read where they are."""
     _note: str | None = None
     _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
 
@@ -87,6 +106,10 @@ class Context:
         held = self.function.buffers.get(value)
         if held is not None:
             self.filled[value] = held
+
+    def info(self, value: SSAValue) -> Any:
+        """What is known of alignment in the code that is being written."""
+        return self.address_info(value) if self.assumed.natural else self.axis_info(value)
 
     @property
     def dot_host(self) -> Host:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
-from tritium.backends.cpu.lower.nest import lower_nest
+from tritium.backends.cpu.lower.nest import copy_to, lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.waiting import FIRST_TURN, polls, stall
@@ -43,10 +44,10 @@ def _step(c: Context, step: Step) -> None:
     elif isinstance(step, Nest):
         lower_nest(c, step)
     elif isinstance(step, Dot):
-        lower_dot(c, step)
+        lower_dot(c, step, copy_to)
         c.fill(step.op.results[0])
     elif isinstance(step, For):
-        if lower_dot_loop(c, step):
+        if lower_dot_loop(c, step, partial(_for, c, step)):
             _fill(c, step.op.results)
         else:
             _for(c, step)

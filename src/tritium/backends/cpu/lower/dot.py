@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -16,14 +19,16 @@ from tritium.backends.cpu.dot import (
     make_plan,
 )
 from tritium.backends.cpu.dot.operand import Step, scale, static
-from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context
+from tritium.backends.cpu.lower.either import either
 from tritium.backends.cpu.lower.elementwise import FORMATS
 from tritium.backends.cpu.lower.emitter import Emitter
+from tritium.backends.cpu.lower.no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
-from tritium.backends.cpu.tiles.ir import Dot, For, Scalar
+from tritium.backends.cpu.tiles.ir import Buffer, Dot, For, Scalar
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Function, Value, const
@@ -33,14 +38,80 @@ from tritium.passes.loops import trip_count
 Operand = View | Chunks
 
 
-def lower_dot(c: Context, step: Dot) -> None:
-    """Write a dot: accumulate a @ b in its buffer."""
+def lower_dot(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None]) -> None:
+    """Write a dot: accumulate a @ b in its buffer. Operands that are views of memory are read where
+    they are if their addresses, and the masks along K, do not wrap around; else they are copied
+    first, by `copy`."""
+    found = None if c.copies_views else _assumption(c, [step])
+    if c.copies_views and (step.a_is_view or step.b_is_view):
+        _lower_copied(c, step, copy)
+    elif c.copies_views:
+        _lower_dot(c, step)
+    elif found is not None and found.holds is None:
+        c.assumed = found.then
+        _lower_dot(c, step)
+    else:
+        holds = const("i1", False) if found is None or found.holds is None else found.holds
+
+        def viewed() -> None:
+            c.assumed = NOTHING_ASSUMED if found is None else found.then
+            _lower_dot(c, step)
+
+        def copied() -> None:
+            c.assumed = NOTHING_ASSUMED
+            _lower_copied(c, step, copy)
+
+        if holds.ref == "false":
+            copied()
+        else:
+            either(c, (), holds, viewed, copied, ("viewed", "copied"))
+    c.assumed = NOTHING_ASSUMED
+
+
+def _assumption(
+    c: Context, dots: list[Dot], loop: Any = None, turns: Value | None = None
+) -> Assumption | None:
+    """What reading the operands of dots where they are relies on; None if that is never so."""
+    values, exact = list[SSAValue](), list[SSAValue]()
+    for step in dots:
+        op: Any = step.op
+        for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
+            source: Any = peel(value, c.filled)[0]
+            if view and source not in c.filled:
+                values.append(source.owner.ptr)
+        for prefix in _prefixes(c, step):
+            if prefix is not None:
+                exact.extend((prefix.index, prefix.bound))
+    return assumption(c, [*values, *exact], loop, turns, exact)
+
+
+def _lower_copied(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None]) -> None:
+    """The dot of copies of its operands."""
+    op: Any = step.op
+    added = list[tuple[SSAValue, Buffer]]()
+    with c.temporary() as allocate:
+        for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
+            source = peel(value, c.filled)[0]
+            if view and source not in c.filled:
+                shape, element = ir.shape_of(source.type), ir.element_type(source.type)
+                buffer = Buffer(f"viewed.{len(added)}", shape, element)
+                c.external[id(buffer)] = allocate(buffer.bytes)
+                copy(c, source, buffer)
+                c.filled[source] = buffer
+                added.append((source, buffer))
+        _lower_dot(c, replace(step, a_is_view=False, b_is_view=False), allocate)
+    for source, buffer in added:
+        del c.filled[source]
+        del c.external[id(buffer)]
+
+
+def _lower_dot(c: Context, step: Dot, allocate: Any = None) -> None:
     op: Any = step.op
     shape_a, shape_b = ir.shape_of(op.a.type), ir.shape_of(op.b.type)
     shape = (shape_a[-2], shape_b[-1], shape_a[-1])
     steps = Steps(c)
     acc, result = c.address(step.buffer), value_type(op.result.type)
-    with c.temporary() as scratch:
+    with c.temporary() if allocate is None else nullcontext(allocate) as scratch:
         if len(shape_a) == 3:
             _batched(c, step, shape, scratch)
             return
@@ -91,7 +162,7 @@ def pointed(
     def address(f: Function, r: Value, k: Value) -> Value:
         return address_of(c, pointer, (k, r) if swapped else (r, k))
 
-    run = c.address_info(pointer).contiguity[0 if swapped else 1]
+    run = c.info(pointer).contiguity[0 if swapped else 1]
     return Chunks(element, address, run, row if is_b else column, convert=convert)
 
 
@@ -201,9 +272,10 @@ class _Loop:
     extent: Value | None
 
 
-def lower_dot_loop(c: Context, step: For) -> bool:
+def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool:
     """Write `for k: acc += a_k @ b_k` with the accumulators in registers throughout, if the loop
-    is of that form; returns whether it was."""
+    is of that form; returns whether it was. `otherwise` writes the loop turn by turn, for where
+    addresses or masks wrap around."""
     dot = _only_dot(step)
     if dot is None:
         return False
@@ -221,12 +293,32 @@ def lower_dot_loop(c: Context, step: For) -> bool:
     )  # fmt: skip
     if not pure:
         return False
-    _first_turn(c, step)
-    steps = Steps(c, op)
-    found = _analyse(c, steps, dot)
-    if found is None:
+    trips = _trips(c.f, op, *(c.scalars[v] for v in (op.lower, op.upper, op.step)))
+    given = _assumption(c, [dot], op, trips)
+    if given is None:
         return False
-    _emit_loop(c, Steps(c, op), step, found)
+    outside = dict(c.scalars)
+    c.assumed = given.then
+    _first_turn(c, step)
+    found = _analyse(c, Steps(c, op), dot)
+    if found is None:
+        c.assumed = NOTHING_ASSUMED
+        return False
+    at_once = partial(_emit_loop, c, Steps(c, op), step, found, trips)
+    if given.holds is None:
+        at_once()
+    else:
+
+        def turn_by_turn() -> None:
+            c.assumed = NOTHING_ASSUMED
+            c.scalars.clear()
+            c.scalars.update(outside)
+            c.copies_views = True
+            otherwise()
+            c.copies_views = False
+
+        either(c, (), given.holds, at_once, turn_by_turn, ("at.once", "by.turns"))
+    c.assumed = NOTHING_ASSUMED
     return True
 
 
@@ -282,12 +374,10 @@ def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
     return _Loop(dot, (advances[0], advances[1]), extent)
 
 
-def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop) -> None:
+def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) -> None:
     f, op = c.f, found.dot.op
-    loop: Any = step.op
     shape_a, shape_b = ir.shape_of(op.operands[0].type), ir.shape_of(op.operands[1].type)
     shape = (shape_a[0], shape_b[1], shape_a[1])
-    trips = _trips(f, loop, *(c.scalars[v] for v in (loop.lower, loop.upper, loop.step)))
     tail = None
     if found.extent is not None:
         depth = const("i64", shape[2])

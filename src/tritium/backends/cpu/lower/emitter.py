@@ -44,10 +44,11 @@ from tritium.lowering.llvm import (
     const,
     const_vector,
     lanes,
-    scalar,
     vector,
 )
 from tritium.lowering.registry import rules
+from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp
+from tritium.ops.ttir.memory import AddPtrOp
 
 At = tuple[Index, ...]
 
@@ -59,6 +60,9 @@ ALIGNABLE = frozenset({
     "arith.xori", "arith.shrsi", "arith.shrui", "arith.minsi", "arith.minui", "arith.maxsi",
     "arith.maxui", "arith.select", "arith.floordivsi", "arith.ceildivsi",
 })  # fmt: skip
+
+
+_WIDENING = (ExtSIOp, ExtUIOp, IndexCastOp, AddPtrOp)
 
 
 class Emitter:
@@ -232,16 +236,10 @@ class Emitter:
             result = None if keep is None else keep(self, op, arguments)
             if result is not None:
                 return result
-        if not uniform and op.name in ALIGNABLE:
+        if not uniform and (op.name in ALIGNABLE or isinstance(op, _WIDENING)):
             aligned = self._by_alignment(value, at)
-            if isinstance(aligned, Uniform):
-                return aligned
             if aligned is not None:
-
-                def lanes_of(number: int = value.index) -> Value:
-                    return self.vec(self.apply(op, rule, arguments, False, number))
-
-                return aligned._replace(exact=("lanes", lanes_of))
+                return aligned
         return self.apply(op, rule, arguments, uniform, value.index)
 
     def apply(
@@ -260,28 +258,24 @@ class Emitter:
         return (Uniform if uniform else Vec)(result, level, pinned)
 
     def _by_alignment(self, value: SSAValue, at: At) -> Uniform | Linear | None:
-        """Use what is known of alignment: equal or consecutive elements within the chunk.
-
-        Consecutive ones are trusted for addresses only (see `AxisAnalysis`); whoever wants the
-        numbers computes them."""
+        """Use what is known of alignment: equal or consecutive elements within the chunk."""
         dim = next((d for d, i in enumerate(at) if i.kind == Kind.LANES), None)
         if dim is None or not self.aligned or differs_by_lane(at):
             return None
         index = at[dim]
-        info = self.context.axis_info(value)
+        info = self.context.info(value)
         first = (*at[:dim], index._replace(kind=Kind.SCALAR), *at[dim + 1 :])
         if info.constancy[dim] % self.width == 0:
             found = self.emit(value, first)
             assert isinstance(found, Uniform)
             return found._replace(pinned=True)
-        trusted = self.context.address_info(value)
-        if trusted.contiguity[dim] % self.width == 0 and ir.element_type(value.type) != ir.i1:
+        if info.contiguity[dim] % self.width == 0 and ir.element_type(value.type) != ir.i1:
             found = self.emit(value, first)
             assert isinstance(found, Uniform)
             stride = 1
             if ir.is_pointer(value.type):
                 stride = self.context.pointee_bytes(value.type)
-            return Linear(found.value, stride, None, 0, found.level, found.level, None, True)
+            return Linear(found.value, stride, None, 0, found.level, found.level, True)
         return None
 
     # Between the forms
@@ -295,25 +289,7 @@ class Emitter:
             if width == 1:
                 return value.value
             return self.once(("splat", value.value), value.level, self.f.splat, value.value, width)
-        if value.exact is not None:
-            return self._exactly(value)
         return self._progression(value)
-
-    def _exactly(self, value: Linear) -> Value:
-        """The numbers by the arithmetic that the progression was made with."""
-        assert value.exact is not None
-        opcode, *sources = value.exact
-        if opcode == "lanes":
-            return sources[0]()
-        level = max(value.level, value.index_level)
-        if not value.pinned:  # its sources may be those of another chunk
-            sources = _shifted(sources, value.shift)
-        operands = [self.vec(source) for source in sources]
-        if len(operands) == 1:
-            to = vector(scalar(value.base.type), self.width)
-            key = (opcode, operands[0], to)
-            return self.once(key, level, self.f.cast, opcode, operands[0], to)
-        return self.once((opcode, *operands), level, self.f.op, opcode, *operands)
 
     def _progression(self, value: Linear) -> Value:
         """base + stride * (index + shift + lane), lane by lane."""
@@ -344,10 +320,7 @@ class Emitter:
         if value.index is None and value.shift == 0:
             return value
         level = max(value.level, value.index_level)
-        exact = value.exact
-        if exact is not None and exact[0] != "lanes" and not value.pinned:
-            exact = (exact[0], *_shifted(exact[1:], value.shift))
-        return Linear(self.moved(value), value.stride, None, 0, level, level, exact, pinned=True)
+        return Linear(self.moved(value), value.stride, None, 0, level, level, pinned=True)
 
     def moved(self, value: Linear) -> Value:
         """The scalar in the first lane: base + stride * (index + shift)."""
@@ -423,11 +396,6 @@ class Emitter:
             key = ("trunc", value, type)
             value = self.once(key, index.level, f.cast, "trunc", value, type)
         return Uniform(self.add(value, const(type, index.shift), index.level), index.level)
-
-
-def _shifted(sources: Sequence[Lanes], shift: int) -> list[Lanes]:
-    """The values as seen from the chunk at `shift`."""
-    return [s._replace(shift=shift) if isinstance(s, Linear) else s for s in sources]
 
 
 def _level(at: At) -> int:

@@ -1,8 +1,7 @@
 """Index arithmetic on arithmetic progressions: what stays one, and what it becomes.
 
-Sums, differences, products with a scalar and extensions of progressions are progressions, if
-nothing wraps around within a tile. That is assumed of addresses; wherever the numbers themselves
-are wanted, `Linear.exact` leads back to the arithmetic as written.
+Sums, differences and products with a scalar of progressions are progressions, which wrap around as
+the numbers do. Extensions are so only where nothing wraps around within a tile (`no_wrap`).
 """
 
 from __future__ import annotations
@@ -73,33 +72,32 @@ def _sum(e: Emitter, opcode: str, a: Lanes, b: Lanes) -> Linear | None:
         base = combine(e, opcode, a.base, b.base, level)
         stride = _strides(e, opcode, a.stride, b.stride, a.base.type, level)
         return Linear(
-            base, stride, a.index, a.shift, level, max(a.index_level, b.index_level), None,
+            base, stride, a.index, a.shift, level, max(a.index_level, b.index_level),
             a.pinned or b.pinned,
         )  # fmt: skip
     if isinstance(a, Linear) and isinstance(b, Uniform):
         level = max(a.level, b.level)
         base = combine(e, opcode, a.base, b.value, level)
-        return a._replace(base=base, level=level, exact=None, pinned=a.pinned or b.pinned)
+        return a._replace(base=base, level=level, pinned=a.pinned or b.pinned)
     if isinstance(a, Uniform) and isinstance(b, Linear):
         level = max(a.level, b.level)
         base = combine(e, opcode, a.value, b.base, level)
         stride = b.stride
         if opcode == "sub":
             stride = _strides(e, "sub", 0, stride, b.base.type, b.level)
-        return b._replace(
-            base=base, stride=stride, level=level, exact=None, pinned=a.pinned or b.pinned
-        )
+        pinned = a.pinned or b.pinned
+        return b._replace(base=base, stride=stride, level=level, pinned=pinned)
     return None
 
 
 @lowers("cpu.linear", AddIOp)
 def add(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
-    return _exact(_sum(e, "add", arguments[0], arguments[1]), "add", arguments)
+    return _no_flag(_sum(e, "add", arguments[0], arguments[1]))
 
 
 @lowers("cpu.linear", SubIOp)
 def sub(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
-    return _exact(_sum(e, "sub", arguments[0], arguments[1]), "sub", arguments)
+    return _no_flag(_sum(e, "sub", arguments[0], arguments[1]))
 
 
 @lowers("cpu.linear", MulIOp)
@@ -107,7 +105,7 @@ def mul(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     a, b = arguments
     if isinstance(a, Uniform):
         a, b = b, a
-    return _exact(_scaled(e, a, b), "mul", arguments)
+    return _no_flag(_scaled(e, a, b))
 
 
 @lowers("cpu.linear", ShLIOp)
@@ -117,7 +115,7 @@ def shift_left(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     if amount is None or not isinstance(b, Uniform) or not 0 <= amount < int(b.value.type[1:]) - 1:
         return None
     factor = Uniform(const(b.value.type, 1 << amount), b.level)
-    return _exact(_scaled(e, a, factor), "mul", (a, factor))
+    return _no_flag(_scaled(e, a, factor))
 
 
 def _scaled(e: Emitter, a: Lanes, b: Lanes) -> Linear | None:
@@ -129,16 +127,12 @@ def _scaled(e: Emitter, a: Lanes, b: Lanes) -> Linear | None:
     factor = b.value if number is None else number
     stride = _strides(e, "mul", a.stride, factor, a.base.type, level)
     pinned = a.pinned or b.pinned
-    return a._replace(base=base, stride=stride, level=level, exact=None, pinned=pinned)
+    return a._replace(base=base, stride=stride, level=level, pinned=pinned)
 
 
-def _exact(result: Linear | None, opcode: str, arguments: Sequence[Lanes]) -> Linear | None:
-    """Refuse i1; remember the arithmetic as written if an argument is one that may have wrapped."""
-    if result is None or result.base.type == "i1":
-        return None
-    if any(isinstance(a, Linear) and a.exact is not None for a in arguments):
-        return result._replace(exact=(opcode, *arguments))
-    return result
+def _no_flag(result: Linear | None) -> Linear | None:
+    """Refuse i1."""
+    return None if result is None or result.base.type == "i1" else result
 
 
 @lowers("cpu.linear", ExtSIOp, ExtUIOp, IndexCastOp)
@@ -150,6 +144,8 @@ def extend(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
         opcode = "sext" if int(to[1:]) >= int(from_type[1:]) else "trunc"
     if not isinstance(a, Linear) or from_type == "i1":
         return None
+    if int(to[1:]) > int(from_type[1:]) and op.operands[0] not in e.context.assumed.trusted:
+        return None
     return widened(e, a, to, opcode)
 
 
@@ -158,14 +154,14 @@ def _cast_types(op: Op) -> tuple[str, str]:
 
 
 def widened(e: Emitter, a: Linear, to: str, opcode: str = "sext") -> Linear:
-    """The progression with base and stride extended to type `to`."""
+    """The progression, which does not wrap, with base and stride extended to type `to`."""
     if a.base.type == to:
         return a
     base = extended(e, a.base, to, a.level, opcode)
     stride = a.stride
     if not isinstance(stride, int):
         stride = extended(e, stride, to, a.level, "sext" if opcode == "zext" else opcode)
-    return a._replace(base=base, stride=stride, exact=(opcode, a))
+    return a._replace(base=base, stride=stride)
 
 
 def extended(e: Emitter, value: Value, to: str, level: int, opcode: str = "sext") -> Value:
@@ -185,6 +181,8 @@ def addptr(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     pointer, offset = arguments
     size = e.context.pointee_bytes(op.results[0].type)
     if isinstance(offset, Linear):
+        if offset.base.type != "i64" and op.operands[1] not in e.context.assumed.trusted:
+            return None
         offset = widened(e, offset, "i64")
         stride = _strides(e, "mul", offset.stride, size, "i64", offset.level)
         start, level = offset.base, offset.level
@@ -216,4 +214,4 @@ def addptr(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
             unit, start = "i8", const("i64", number * size)
         base = e.once(("gep", unit, base, start), level, e.f.gep, unit, base, start)
     pinned = pointer.pinned or offset.pinned
-    return Linear(base, stride, index, shift, level, index_level, None, pinned)
+    return Linear(base, stride, index, shift, level, index_level, pinned)

@@ -154,11 +154,11 @@ class _Functions:
         )  # fmt: skip
         names = [n for _, n, _ in (*grid, *rest)]
         values = dict(zip(names, f.arguments[len(arguments) :], strict=False))
-        features = frozenset(self.host.features)
+        features, axes = frozenset(self.host.features), AxisAnalysis(function.op, wraps=True)
         c = Context(
             f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
-            values, "contract" if self.fuse else "", AxisAnalysis(function.op).of,
-            AxisAnalysis(function.op, trust=True).of, f.section(),
+            values, "contract" if self.fuse else "", axes.of,
+            AxisAnalysis(function.op, trust=True, carried=axes).of, f.section(),
             callees, lower_steps, self.alone,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):

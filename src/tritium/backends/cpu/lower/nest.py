@@ -12,19 +12,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from xdsl.ir import SSAValue
+
 from tritium.backends.cpu.lower.access import store
 from tritium.backends.cpu.lower.atomic_sums import lower_each
-from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.each import each
+from tritium.backends.cpu.lower.either import either
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.overlap import apart, loads_of
 from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.scan import lower_scan
 from tritium.backends.cpu.lower.shape_choice import Shape, choose
 from tritium.backends.cpu.lower.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.lower.versions import either, lower_versions, scalar_results
+from tritium.backends.cpu.lower.versions import lower_versions, scalar_results
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
@@ -34,7 +38,10 @@ from tritium.lowering.types import memory_bytes
 def lower_nest(context: Context, nest: Nest) -> None:
     """Write the loops of `nest` at the current position."""
     kinds = {root.kind for root in nest.roots}
-    _lower(context, nest, kinds)
+    found = assumption(context, [v for root in nest.roots for v in root.values])
+    assert found is not None
+    _lower(context, nest, kinds, found)
+    context.assumed = NOTHING_ASSUMED
     for root in nest.roots:
         if root.kind == "copy" and root.source is None:
             if context.function.buffers.get(root.values[0]) is root.buffers[0]:
@@ -44,20 +51,29 @@ def lower_nest(context: Context, nest: Nest) -> None:
                 context.fill(result)
 
 
-def _lower(context: Context, nest: Nest, kinds: set[str]) -> None:
-    if "scan" in kinds or "each" in kinds:
-        _lower_fused(context, nest, kinds)
-        return
-    stores = any(root.kind == "store" for root in nest.roots)
-    holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
-    if holds is None:
-        _lower_fused(context, nest, kinds)
-        return
+def _lower(context: Context, nest: Nest, kinds: set[str], found: Assumption) -> None:
+    """Fused loops where the accesses are apart and nothing wraps around; else the accesses one
+    after the other (there may be several in memory that a nest stores to), or the same loops."""
+    context.assumed = found.then
     fused, split = partial(_lower_fused, context, nest, kinds), partial(_lower_split, context, nest)
-    if holds.ref == "false":
-        split()
+    stores = any(root.kind == "store" for root in nest.roots) and not kinds & {"scan", "each"}
+    holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
+    first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
+    if holds is not None:
+        second, names = split, ("fused", "split")
+        if holds.ref == "false":
+            first, holds = split, None
+    if found.holds is not None:
+        holds = found.holds if holds is None else context.f.op("and", holds, found.holds)
+    if holds is None:
+        first()
         return
-    either(context, scalar_results(nest), holds, fused, split, ("fused", "split"))
+
+    def otherwise() -> None:
+        context.assumed = found.always
+        second()
+
+    either(context, scalar_results(nest), holds, first, otherwise, names)
 
 
 def _lower_split(c: Context, nest: Nest) -> None:
@@ -103,13 +119,28 @@ def _lower_split(c: Context, nest: Nest) -> None:
         del c.external[id(buffer)]
 
 
-def _lower_fused(context: Context, nest: Nest, kinds: set[str]) -> None:
+def copy_to(context: Context, value: SSAValue, buffer: Buffer) -> None:
+    """Compute a tile into a buffer that the caller provides, at the current position."""
+    shape = ir.shape_of(value.type)
+    root = Root("copy", None, (value,), shape, 0, None, (buffer,))
+    nest = Nest(0, [root], shape)
+    found = assumption(context, [value])
+    assert found is not None
+    context.assumed = found.always
+    _Loops(context, nest, replace(choose(context, nest), unroll=1)).run()
+    context.assumed = NOTHING_ASSUMED
+
+
+def _lower_fused(context: Context, nest: Nest, kinds: set[str], fast: bool = True) -> None:
     if "scan" in kinds:
         lower_scan(context, nest)
     elif "each" in kinds:
         lower_each(context, nest, lambda shape: _Loops(context, nest, shape).run())
     else:
         shape = choose(context, nest)
+        if not fast:
+            _Loops(context, nest, replace(shape, unroll=1)).run()
+            return
 
         def write(
             facts: Facts = NOTHING, *, lines: Lines | None = None, quick: bool = False

@@ -17,6 +17,7 @@ from tritium.backends.cpu.tiles.alias import retypes_pointers
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import constant_value
+from tritium.ops.ttir.memory import AddPtrOp
 
 _ADD = frozenset({"arith.addi", "arith.subi", "tt.addptr"})
 _KEEP = frozenset({"arith.extsi", "arith.index_cast"})
@@ -73,6 +74,10 @@ class Steps:
         steps = [self.along(v, dim) for v in op.operands]
         if any(s is None for s in steps):
             return None
+        narrow = int(isinstance(op, AddPtrOp))
+        widens = narrow or op.name in _KEEP
+        if widens and not self._keeps(op.operands[narrow], steps[narrow]):
+            return None
         if op.name in _ADD:
             left, right = steps
             assert left is not None and right is not None
@@ -85,6 +90,12 @@ class Steps:
             return self._product(op, steps, dim)
         pure = not op.memory_effects() or (op.name == "tt.load" and dim is not None)
         return 0 if pure and not op.regions and all(static(s) == 0 for s in steps) else None  # pyright: ignore
+
+    def _keeps(self, value: SSAValue, step: Step | None) -> bool:
+        """Whether an integer that is widened changes by as much as before."""
+        if static(step) == 0 or ir.bit_width(ir.element_type(value.type)) >= 64:  # pyright: ignore
+            return True
+        return value in self.c.assumed.trusted
 
     def _negative(self, step: Step) -> Step:
         known = static(step)

@@ -16,7 +16,7 @@ computed outside of it.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
@@ -57,10 +57,9 @@ class Uniform(NamedTuple):
 class Linear(NamedTuple):
     """`base + stride * (index + shift + lane)`, an integer or a pointer (stride in bytes).
 
-    `stride` is an int, or a scalar (of the base's type; i64 for a pointer). `exact` is the opcode
-    and operands that it was made from where it matters: what is assumed of addresses, that they do
-    not wrap around within a tile, must not be assumed of numbers. `pinned`: holds for this chunk
-    only, not for all chunks along the dimension.
+    `stride` is an int, or a scalar (of the base's type; i64 for a pointer). It wraps around
+    in the base's type as the numbers do; one is only widened if it does not (`no_wrap`). `pinned`:
+    holds for this chunk only, not for all chunks along the dimension.
     """
 
     base: Value
@@ -69,7 +68,6 @@ class Linear(NamedTuple):
     shift: int
     level: int
     index_level: int
-    exact: tuple[Any, ...] | None = None
     pinned: bool = False
 
 

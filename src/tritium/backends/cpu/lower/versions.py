@@ -21,13 +21,14 @@ from typing import Any, Protocol
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.either import either
 from tritium.backends.cpu.lower.reduce import Reduction
 from tritium.backends.cpu.lower.streaming import Lines, can_stream, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
 from tritium.backends.cpu.lower.whole import usual
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
+from tritium.lowering.llvm import const
 
 
 class Write(Protocol):
@@ -47,32 +48,6 @@ def scalar_results(nest: Nest) -> list[SSAValue]:
         for result in root.op.results
         if not isinstance(result.type, ir.TensorType)
     ]
-
-
-def either(
-    c: Context,
-    results: Sequence[SSAValue],
-    holds: Value,
-    first: Callable[[], None],
-    second: Callable[[], None],
-    names: tuple[str, str] = ("whole", "general"),
-) -> None:
-    """Code that does `first` if `holds`, else `second`; both define the scalars `results`, unless
-    these have a value already. `names` are those of the blocks."""
-    f, before = c.f, {r: c.scalars[r] for r in results if r in c.scalars}
-    labels, done = [f.new_label(name) for name in names], f.new_label("joined")
-    f.branch_if(holds, labels[0], labels[1])
-    arrivals: list[tuple[str, list[Value]]] = []
-    for label, write in zip(labels, (first, second), strict=True):
-        f.label(label)
-        c.scalars.update(before)
-        write()
-        arrivals.append((f.block, [c.scalars[r] for r in results]))
-        f.branch(done)
-    f.label(done)
-    for number, result in enumerate(results):
-        incoming = [(values[number], label) for label, values in arrivals]
-        c.scalars[result] = f.phi(incoming[0][0].type, incoming).value
 
 
 def lower_versions(c: Context, nest: Nest, width: int, write: Write) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from tritium.backends.cpu.lower.bounds import Bounds
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.reach import computed
@@ -22,10 +23,13 @@ def usual(c: Context, nest: Nest) -> tuple[Value, Facts] | None:
     """The facts of the nest, and whether they hold (i1); None if that cannot be told from the
     ends of a tile. Without any facts there is nothing to tell."""
     masks = _masks(c, nest)
-    f, steps, holds = c.f, Steps(c), const("i1", True)
+    f, steps, bounds, holds = c.f, Steps(c), Bounds(c), const("i1", True)
     for mask in masks:
-        if not _is_convex(steps, mask):
+        conditions = _convex_if(steps, bounds, mask)
+        if conditions is None:
             return None
+        for condition in conditions:
+            holds = f.op("and", holds, condition)
         for corner in _corners(ir.shape_of(mask.type)):
             holds = f.op("and", holds, number_at(c, mask, corner))
     return holds, Facts(frozenset(masks))
@@ -51,20 +55,23 @@ def _corners(shape: tuple[int, ...]) -> Iterator[tuple[Value, ...]]:
         yield tuple(const("i64", place) for place in corner)
 
 
-def _is_convex(steps: Steps, mask: SSAValue) -> bool:
-    """Whether a mask that is true at the corners of its tile is true in all of it."""
+def _convex_if(steps: Steps, bounds: Bounds, mask: SSAValue) -> list[Value] | None:
+    """The conditions under which a mask that is true at the corners of its tile is true in all of
+    it: what it compares are linear, and do not wrap around. None if that cannot be told."""
     owner: Any = mask.owner
     name = getattr(owner, "name", "")
     if name == "arith.andi":
-        return all(_is_convex(steps, v) for v in owner.operands)
+        first, second = (_convex_if(steps, bounds, v) for v in owner.operands)
+        return None if first is None or second is None else [*first, *second]
     if name == "tt.splat":
-        return True
-    return (
-        name == "arith.cmpi"
-        and owner.predicate.name[:1] == "S"
-        and all(
-            steps.along(v, dim) is not None
-            for v in owner.operands
-            for dim in range(len(ir.shape_of(v.type)))
-        )
-    )
+        return []
+    if name != "arith.cmpi" or owner.predicate.name[:1] != "S":
+        return None
+    found = list[Value]()
+    for value in owner.operands:
+        interval = bounds.of(value)
+        dims = range(len(ir.shape_of(value.type)))
+        if interval.wraps or any(steps.along(value, dim) is None for dim in dims):
+            return None
+        found.extend(interval.conditions)
+    return found
