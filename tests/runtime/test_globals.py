@@ -562,8 +562,15 @@ def helper():
 def looked_up():
     return TABLE["a"] + helper() - 3
 
+class Sized:
+    WIDTH = 3
+
+    @tritium.jit
+    def wide(self):
+        return self.x * 0 + self.WIDTH
+
 @tl.core._aggregate
-class Pair:
+class Pair(Sized):
     x: tl.tensor
     SIZE = 3
 
@@ -603,6 +610,7 @@ CHANGES = [
     ("looked_up()", "TABLE['a'] = 4", "TABLE"),
     ("looked_up()", "Base.DEPTH = 4", "Cfg.DEPTH"),
     ("Pair(tl.load(out)).get()", "Pair.SIZE = 4", "SIZE"),
+    ("Pair(tl.load(out)).wide()", "Sized.WIDTH = 4", "WIDTH"),
     ("apply(size)", "Cfg.SIZE = tl.constexpr(4)", "Cfg.SIZE"),
 ]
 

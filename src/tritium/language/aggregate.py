@@ -154,6 +154,8 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     for name, member in members.items():
         if isinstance(member, JITCallable):
             setattr(aggregate_value, name, _Method(member))
+        elif name in vars(cls) and not name.startswith("__"):
+            setattr(aggregate_value, name, member)  # where programs assign it anew
     aggregate_value.__name__ = cls.__name__
     aggregate_value.__qualname__ = cls.__qualname__
     aggregate_value.__module__ = cls.__module__

@@ -316,6 +316,8 @@ class _Finder(ast.NodeVisitor):
             if is_aggregate(annotation):
                 self._add_aggregate(annotation)
         for name, member in aggregate.__aggregate_members__.items():
+            if isinstance(member, staticmethod):
+                member = member.__func__
             if is_jit_callable(member):
                 self._call(member)
             elif isinstance(member, ConstexprFunction):
@@ -323,7 +325,8 @@ class _Finder(ast.NodeVisitor):
             elif isinstance(member, FunctionType):
                 self.parts.append(f"{name} {_text(member)}")
             elif _is_value(member) and not name.startswith("__"):
-                namespace = namespace_of(aggregate)
+                owner = next((c for c in aggregate.__mro__ if name in vars(c)), aggregate)
+                namespace = namespace_of(owner)
                 if namespace.get(name) is member:
                     self.globals[name, id(namespace)] = (as_now(member), namespace)
                 else:
