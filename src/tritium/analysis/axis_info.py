@@ -234,10 +234,18 @@ def _within_type(type: Attribute, info: AxisInfo) -> AxisInfo:
     return replace(info, contiguity=contiguity, divisibility=divisibility)
 
 
+_STATED = ("contiguity", "divisibility", "constancy")
+
+
+def is_stated(op: Any) -> bool:
+    """Whether attributes of the op state facts of its result (`tl.multiple_of` and the like)."""
+    return bool(op.attributes) and any(f"tt.{name}" in op.attributes for name in _STATED)
+
+
 def _hinted(info: AxisInfo, attributes: Any) -> AxisInfo:
     """`info` improved by attributes that state facts."""
     changes: dict[str, tuple[int, ...]] = {}
-    for name in ("contiguity", "divisibility", "constancy"):
+    for name in _STATED:
         attribute = attributes.get(f"tt.{name}")
         if attribute is not None:
             stated = _numbers(attribute)

@@ -16,11 +16,18 @@ from tritium.ir.types import Type
 from tritium.language.emitter import TargetFeatures
 from tritium.language.function import JITCallable
 from tritium.ops.base import Op
+from tritium.ops.ttir import CallOp
 
 
 def value_name(name: str) -> str:
     """What IR values of a Python variable are called: the IR's text has ASCII names only."""
     return name if name.isascii() else "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
+
+
+def _is_single(op: Operation) -> bool:
+    """Whether an attribute of the op is about its one result, and stays with it: those of calls go
+    when the function is inlined."""
+    return len(op.results) == 1 and not op.regions and not isinstance(op, CallOp)
 
 
 class CallHandler(Protocol):
@@ -121,8 +128,14 @@ class IRBuilder:
 
     def set_attribute(self, handle: Any, name: str, value: Attribute) -> None:
         owner = handle.owner
-        if isinstance(owner, Operation):
+        if isinstance(owner, Operation) and _is_single(owner):
             owner.attributes[name] = value
+
+    def needs_carrier(self, handle: Any) -> bool:
+        owner = handle.owner
+        if isinstance(owner, Operation):
+            return owner.parent is self.block and not _is_single(owner)
+        return owner is self.block
 
     def warn(self, message: str) -> None:
         file, line = self.source_position

@@ -11,10 +11,12 @@ from tritium.errors import CompileTimeAssertionFailure
 from tritium.language import arithmetic, casts, emitter
 from tritium.language.base import as_tuple
 from tritium.language.decorators import builtin
-from tritium.language.emitter import emit_many
+from tritium.language.emitter import emit, emit_many
+from tritium.language.memory import is_block_pointer
 from tritium.language.tensor import tensor
-from tritium.language.types import int1
+from tritium.language.types import int1, int32
 from tritium.ops import gpu, llvm, ttir
+from tritium.ops.arith.integer import AddIOp
 
 
 @builtin
@@ -123,8 +125,19 @@ def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
                 f"`constexpr[{casts.type_name(number)}]`"
             )
     value = DenseIntElementsAttr.from_list(TensorType(i32, [len(numbers)]), numbers)
+    if emitter.current().needs_carrier(x.handle):
+        _carry(x)
     emitter.current().set_attribute(x.handle, attribute, value)
     return x
+
+
+def _carry(x: tensor) -> None:
+    """Have `x` be from here on the result of an op that changes nothing, `x + 0`."""
+    if x.dtype.is_int():
+        x.handle = emit(AddIOp, x.handle, casts.constant(0, x.type).handle)
+    elif x.dtype.is_ptr() and not is_block_pointer(x):
+        offset = casts.constant(0, x.type.with_element_ty(int32))
+        x.handle = emit(ttir.AddPtrOp, x.handle, offset.handle)
 
 
 @builtin

@@ -122,6 +122,11 @@ class Emitter(Protocol):
         """Attach a discardable attribute (a compiler hint) to the op that defines `handle`."""
         ...
 
+    def needs_carrier(self, handle: Handle) -> bool:
+        """Whether no op of the current block has `handle` as its only result, so that a hint about
+        it needs an op of its own: an argument of the block, or one result of several."""
+        ...
+
     def warn(self, message: str) -> None:
         """Report a `UserWarning` at the user's line."""
         ...

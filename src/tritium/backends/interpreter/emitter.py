@@ -170,6 +170,10 @@ class EagerEmitter:
     def set_attribute(self, handle: Any, name: str, value: Any) -> None:
         """Hints change nothing."""
 
+    def needs_carrier(self, handle: Any) -> bool:
+        """Hints change nothing."""
+        return False
+
     def warn(self, message: str) -> None:
         """A `UserWarning` at the line of the kernel."""
         warnings.warn(message, UserWarning, stacklevel=_frames_above_library())

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.ir import SSAValue
 
+from tritium.analysis.axis_info import is_stated
 from tritium.ir import types as ir
 from tritium.ops import arith as arith_ops
 from tritium.ops import math as math_ops
@@ -137,9 +138,28 @@ def combine_sum(op: Op, rewriter: Rewriter) -> bool:
 
 
 def neutral_zero(op: Op, rewriter: Rewriter) -> bool:
-    """x + 0, x - 0, x | 0, x ^ 0, x << 0, x >> 0 -> x"""
+    """x + 0, x - 0, x | 0, x ^ 0, x << 0, x >> 0 -> x, unless the op is there for the facts that it
+    states"""
     left, right = op.operands
-    return is_zero(rewriter.known(right)) and rewriter.replace(op, left)
+    if is_stated(op) or not is_zero(rewriter.known(right)):
+        return False
+    return rewriter.replace(op, left)
+
+
+def add_to_stated(op: Op, rewriter: Rewriter) -> bool:
+    """(x + 0) + y -> x + y, so that what states facts is in no chain of sums"""
+    if is_stated(op):
+        return False
+    inner = [owner_of(operand, AddIOp) for operand in op.operands]
+    plain = [
+        operand if sum_ is None or not is_zero(rewriter.known(sum_.operands[1]))
+        else sum_.operands[0]
+        for operand, sum_ in zip(op.operands, inner, strict=True)
+    ]  # fmt: skip
+    if plain == list(op.operands):
+        return False
+    op.operands = plain
+    return True
 
 
 def neutral_one(op: Op, rewriter: Rewriter) -> bool:
@@ -397,6 +417,7 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     add(all_ones, AndIOp, OrIOp)
     add(combine_constants, *_COMMUTATIVE_INTEGER)
     add(combine_sum, AddIOp, SubIOp)
+    add(add_to_stated, AddIOp)
     add(compare_same, CmpIOp)
     add(compare_constant_to_right, CmpIOp)
     add(compare_truth, CmpIOp)

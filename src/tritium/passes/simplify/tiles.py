@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium.analysis.axis_info import is_stated
 from tritium.ir import types as ir
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.base import Op
@@ -96,9 +97,20 @@ def range_of_one(op: MakeRangeOp, rewriter: Rewriter) -> bool:
 
 
 def add_nothing(op: AddPtrOp, rewriter: Rewriter) -> bool:
-    """p + 0 -> p"""
+    """p + 0 -> p, unless the op is there for the facts that it states"""
     pointer, offset = op.operands
-    return is_zero(rewriter.known(offset)) and rewriter.replace(op, pointer)
+    if is_stated(op) or not is_zero(rewriter.known(offset)):
+        return False
+    return rewriter.replace(op, pointer)
+
+
+def add_to_stated(op: AddPtrOp, rewriter: Rewriter) -> bool:
+    """(p + 0) + x -> p + x"""
+    inner = owner_of(op.operands[0], AddPtrOp)
+    if inner is None or not is_zero(rewriter.known(inner.operands[1])) or is_stated(op):
+        return False
+    op.operands = [inner.operands[0], op.operands[1]]
+    return True
 
 
 def add_chain(op: AddPtrOp, rewriter: Rewriter) -> bool:
@@ -165,7 +177,7 @@ def patterns() -> dict[type[Op], list[Pattern]]:
         ReshapeOp: [same_shape, constant_tile, shape_of_splat, reshape_chain],
         TransOp: [trans_identity, constant_tile, shape_of_splat, trans_chain],
         MakeRangeOp: [range_of_one],
-        AddPtrOp: [add_nothing, add_chain],
+        AddPtrOp: [add_nothing, add_chain, add_to_stated],
         LoadOp: [load_known_mask],
         StoreOp: [store_known_mask],
         ConstantOp: [],
