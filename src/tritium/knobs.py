@@ -560,6 +560,9 @@ class runtime_knobs(base_knobs):
     cpu_threads = env_count_of_cpus("TRITIUM_NUM_THREADS", minimum=1)
     """How many threads run a grid on the CPU; by default one for each usable CPU (of our own)."""
 
+    crash_reports = env_bool("TRITIUM_CRASH_REPORTS", True)
+    """Name the kernel where native code on the CPU gets a SIGSEGV or SIGBUS (of our own)."""
+
     hooks = (
         "launch_enter_hook", "launch_exit_hook", "kernel_load_start_hook", "kernel_load_end_hook",
         "kernel_unload_hook", "jit_cache_hook", "jit_post_compile_hook",

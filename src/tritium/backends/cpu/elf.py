@@ -45,6 +45,8 @@ class Linked:
     """Linked code. Its addresses are valid as long as the object lives."""
 
     addresses: dict[str, int]
+    region: tuple[int, int]
+    """Where the code is, and its size in bytes."""
     _memory: mmap.mmap
     _place: object
 
@@ -168,13 +170,13 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
         _, type, _, _, offset, length, *_ = parts.sections[number]
         if type != _NOBITS:
             memory[at : at + length] = parts.code[offset : offset + length]
-    addresses, slots = _addresses(parts, places), dict[int, int]()
+    offsets, slots = _addresses(parts, places), dict[int, int]()
     for slot, symbol in enumerate(entries):
         name, section, _ = parts.symbols[symbol]
         if section == 0:
             address = resolve(name)
         else:
-            address = base + addresses[symbol]
+            address = base + offsets[symbol]
         packed = address.to_bytes(8, "little")
         memory[jumps + _ENTRY * slot : jumps + _ENTRY * (slot + 1)] = _JUMP % packed
         memory[table + 8 * slot : table + 8 * (slot + 1)] = packed
@@ -183,8 +185,8 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
         at = places[section] + offset
         if kind in _GOT:
             target = table + 8 * slots[symbol]
-        elif symbol in addresses:
-            target = addresses[symbol]
+        elif symbol in offsets:
+            target = offsets[symbol]
         elif kind == _PLT32:
             target = jumps + _ENTRY * slots[symbol]
         else:
@@ -198,12 +200,13 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
     if _process().mprotect(ctypes.c_void_p(base), ctypes.c_size_t(writable), 5):
         raise Unsupported("memory that can be executed")
     defined = {
-        name: base + addresses[i] for i, (name, s, _) in enumerate(parts.symbols) if s in places
+        name: base + offsets[i] for i, (name, s, _) in enumerate(parts.symbols) if s in places
     }
     missing = [name for name in symbols if name not in defined]
     if missing:
         raise RuntimeError(f"symbol not found in the object: {', '.join(missing)}")
-    return Linked({name: defined[name] for name in symbols}, memory, place)
+    addresses = {name: defined[name] for name in symbols}
+    return Linked(addresses, (base, writable), memory, place)
 
 
 def _aligned(number: int, to: int) -> int:

@@ -25,6 +25,7 @@ from tritium.backends.cpu.arguments import (
     Param,
     extract_pointer,
 )
+from tritium.backends.cpu.crash import STATE_SYMBOL, reporter
 from tritium.backends.cpu.launch_records import (
     API,
     CAPSULE,
@@ -65,6 +66,7 @@ from tritium.lowering.records import allocate
 def native_ir(system: pools.System | None = None) -> str:
     """The LLVM IR of the pool and of the launch function, for a system (default: this one)."""
     # Here, because a process that finds the object code in the cache never needs the writers.
+    from tritium.backends.cpu.crash_writer import CrashWriter
     from tritium.backends.cpu.launch_writer import LaunchWriter
     from tritium.backends.cpu.pool_writer import PoolWriter
     from tritium.lowering.llvm import Module
@@ -72,6 +74,7 @@ def native_ir(system: pools.System | None = None) -> str:
     module = Module()
     PoolWriter(module, system or pools.System.here()).write()
     LaunchWriter(module).write()
+    CrashWriter(module).write()
     return module.text()
 
 
@@ -131,8 +134,9 @@ class Native:
         code = cached_object(
             _native_key(system), store, lambda: compile_ir(native_ir(system), opt="light")
         )
-        symbols = ["tritium_launch", "tritium_end", "tritium_run"]
-        self.image = load_object(code, symbols, pyobjects.api_addresses(API))
+        symbols = ["tritium_launch", "tritium_end", "tritium_run", "tritium_crash"]
+        imports = {**pyobjects.api_addresses(API), STATE_SYMBOL: reporter.state}
+        self.image = load_object(code, symbols, imports)
         self.image.keep()  # workers sleep in it until the process ends
         self.pool = pools.Pool(knobs.usable_cpus(), knobs.runtime.cpu_threads, system)
         self.types = pyobjects.known_types()
@@ -271,6 +275,8 @@ def make_launcher(
     if scratch_bytes < 0:
         raise ValueError(f"make_launcher: scratch_bytes is {scratch_bytes}; expected at least 0")
     shared = shared or native(store)
+    if isinstance(keep, Image):
+        reporter.watch(keep, name, shared.image["tritium_crash"])
     state, state_memory = allocate(STATE.size, 64)
     table, table_memory = allocate(PARAM.size * max(len(params), 1), 64)
     for i, param in enumerate(params):

@@ -175,8 +175,12 @@ def check_object(code: bytes) -> None:
 class Image:
     """Object code in memory. Its addresses are valid as long as the object lives."""
 
-    def __init__(self, addresses: dict[str, int], memory: object):
+    def __init__(
+        self, addresses: dict[str, int], memory: object, region: tuple[int, int] | None = None
+    ):
         self.addresses, self._memory = addresses, memory
+        self.region = region
+        """Where the code is, and its size in bytes, if that is known."""
 
     def __getitem__(self, symbol: str) -> int:
         """The address of an exported symbol."""
@@ -202,7 +206,7 @@ def load_object(
         linked = elf.link(code, symbols, imports)
     except elf.Unsupported:
         return _load_by_llvm(code, symbols, imports)
-    return Image(linked.addresses, linked)
+    return Image(linked.addresses, linked, linked.region)
 
 
 def _load_by_llvm(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from signal import SIGBUS, SIGFPE, SIGILL, SIGSEGV
 
 from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.pool import (
@@ -440,7 +441,7 @@ class WorkWriter:
             return
         every, before = f.variable("", size=256), f.variable("", size=256)
         thread = f.variable("ptr", NULL)
-        f.call("i32", "sigfillset", every)
+        self._fill_mask(f, every)
         f.call("i32", "pthread_sigmask", i32(SET_MASK), every, before)
         count, workers = f.read(pool, POOL, "worker_count"), f.read(pool, POOL, "workers")
         if self.system.futex is None:
@@ -463,6 +464,12 @@ class WorkWriter:
             f.put(index, f.add(at, i32(1)))
         f.call("i32", "pthread_sigmask", i32(SET_MASK), before, NULL)
         f.ret()
+
+    def _fill_mask(self, f: Code, mask: Value) -> None:
+        """All signals but those that an instruction of the thread itself causes."""
+        f.call("i32", "sigfillset", mask)
+        for number in (SIGSEGV, SIGBUS, SIGILL, SIGFPE):
+            f.call("i32", "sigdelset", mask, i32(number))
 
     def _prepare_sleep(self, f: Code, word: Value) -> None:
         f.call("i32", "pthread_mutex_init", f.offset(word, 64), NULL)

@@ -526,7 +526,7 @@ class PoolWriter(WorkWriter):
         wanted = f.minimum(left, f.add(alive, i64(1)))
         wanted = f.minimum(wanted, f.sub(i64(MAX_TOGETHER), alive))
         every, before = f.variable("", size=256), f.variable("", size=256)
-        f.call("i32", "sigfillset", every)
+        self._fill_mask(f, every)
         f.call("i32", "pthread_sigmask", i32(SET_MASK), every, before)
         number, thread = f.variable("i64", i64(0)), f.variable("ptr", NULL)
         with f.forever() as loop:
