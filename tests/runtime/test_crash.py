@@ -1,4 +1,4 @@
-"""Kernels that access memory which they may not: what is said, and that the process ends as ever."""
+"""Kernels that access memory which they may not: what is said, and how the process ends."""
 
 from __future__ import annotations
 
