@@ -99,6 +99,7 @@ def awaiting(flag, out):
     tl.store(out, tl.atomic_poll(flag, 5, scope="sys", timeout_ns=20_000_000_000).to(tl.int32))
 
 
+@pytest.mark.cpu
 def test_a_poll_sees_what_the_host_writes():
     flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     timer = threading.Timer(0.2, flag.__setitem__, (0, 5))

@@ -168,6 +168,7 @@ def bits_of(x, T: tl.constexpr):
     tl.store(x, bits.to(own, bitcast=True))
 
 
+@pytest.mark.cpu
 def test_dtypes_unwrapped_in_a_kernel() -> None:
     x = np.ones(1, np.float32)
     bits_of[(1,)](x, tl.uint32)

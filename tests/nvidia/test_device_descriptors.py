@@ -227,7 +227,7 @@ def exchange_rows(x, o, index, M, N, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 
 
 @pytest.mark.parametrize(("dtype", "rows", "width"), [
-    ("fp16", 16, 128), ("fp16", 8, 8), ("fp32", 32, 64), ("i8", 8, 256), ("fp64", 8, 16),
+    ("fp16", 16, 128), ("fp16", 8, 16), ("fp32", 32, 64), ("i8", 8, 256), ("fp64", 8, 16),
 ])  # fmt: skip
 def test_blackwell_copies_four_rows_at_once(dtype: str, rows: int, width: int):
     """A swizzled row wide; before, and on the Blackwell of workstations, through pointers."""
