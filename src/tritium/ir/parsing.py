@@ -37,6 +37,8 @@ class ParseError(TritonError):
         return type(self), (self.reason, self.filename, self.line, self.column, self.source)
 
 
+_RENAMED = {"ttg.barrier": "gpu.barrier"}
+"""Ops by the names that later releases of the reference give them."""
 _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
 
@@ -116,7 +118,7 @@ class IRParser(Parser):
 
     def _get_op_by_name(self, name: str) -> type[Operation]:
         try:
-            return super()._get_op_by_name(name)
+            return super()._get_op_by_name(_RENAMED.get(name, name))
         except xdsl_errors.ParseError as error:
             # The parser is behind the name already.
             here = self._current_token.span

@@ -81,7 +81,8 @@ __all__ = [
 class PointerType(ParametrizedAttribute, TypeAttribute):
     """`!tt.ptr<f32>`: the address of an element (or, for block pointers, of a tensor) in memory.
 
-    `address_space` is 1 (global memory) unless the text says otherwise.
+    `address_space` is 1 (global memory) unless the text says otherwise. Release 3.9 names it, and
+    gives pointers to constants one of their own, which is read as 1.
     """
 
     name = "tt.ptr"
@@ -100,8 +101,21 @@ class PointerType(ParametrizedAttribute, TypeAttribute):
             pointee = parser.parse_type()
             space = 1
             if parser.parse_optional_punctuation(","):
-                space = parser.parse_integer()
+                space = _address_space(parser)
         return [pointee, builtin.IntAttr(space)]
+
+
+_ADDRESS_SPACES = {"global": 1, "constant": 1, "shared": 3}
+
+
+def _address_space(parser: AttrParser) -> int:
+    name = parser.parse_optional_str_literal()
+    if name is None:
+        return parser.parse_integer()
+    if name not in _ADDRESS_SPACES:
+        known = ", ".join(_ADDRESS_SPACES)
+        parser.raise_error(f"tt.ptr: address space {name!r}; {known} or a number is required")
+    return _ADDRESS_SPACES[name]
 
 
 @irdl_attr_definition
@@ -109,6 +123,7 @@ class TensorDescType(ParametrizedAttribute, TypeAttribute):
     """`!tt.tensordesc<tensor<64x64xf16>>`: a strided tensor in memory, accessed block by block.
 
     Integer blocks keep their signedness in the element type (`si32`, `ui8`), as the reference's.
+    Release 3.9 writes the block without its `tensor`: `!tt.tensordesc<64x64xf16>`.
     """
 
     name = "tt.tensordesc"
@@ -121,7 +136,14 @@ class TensorDescType(ParametrizedAttribute, TypeAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            return [parser.parse_type()]
+            block = parser.parse_optional_type()
+            if block is None:
+                shape, element = parser.parse_ranked_shape()
+                encoding = None
+                if parser.parse_optional_punctuation(","):
+                    encoding = parser.parse_attribute()
+                block = tensor_of(tuple(shape), element, encoding)
+        return [block]
 
 
 @lru_cache(maxsize=4096)

@@ -128,6 +128,11 @@ class Op(Operation):
         raise NotImplementedError(f"{cls.name} does not define infer")
 
     @classmethod
+    def read_attributes(cls, attributes: dict[str, Attribute]) -> dict[str, Attribute]:
+        """The attributes of an op in a text, where another release writes them differently."""
+        return attributes
+
+    @classmethod
     def result_types_for(
         cls, types: Sequence[Any], attrs: Mapping[str, Any], result: Any = None
     ) -> tuple[Attribute, ...]:

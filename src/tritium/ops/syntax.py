@@ -229,7 +229,7 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
     _parse_parts(cls, parser, parts_of(cls.syntax or ""), found)
     attrs: dict[str, Any] = {}
     extra: dict[str, Attribute] = {}
-    for name, attribute in found.attributes.items():
+    for name, attribute in cls.read_attributes(found.attributes).items():
         if name in cls.attr_fields:
             attrs[name] = cls.attr_fields[name].decode(attribute)
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -164,9 +164,9 @@ def fp8e8m0_to_float32(scale: Any) -> Any:
     if scale.dtype.itemsize != 1:
         raise TypeError(f"fp8e8m0_to_float32: scale holds {scale.dtype}; bytes are required")
     if not of_torch:
-        return _powers(scale)
+        return _powers(cast("np.ndarray", scale))
     torch: Any = importlib.import_module("torch")
-    tensor: Any = scale
+    tensor: Any = cast(Any, scale)
     return torch.from_numpy(_powers(tensor.view(torch.uint8).cpu().numpy())).to(tensor.device)
 
 

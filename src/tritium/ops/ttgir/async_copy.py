@@ -13,10 +13,10 @@ from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Queue, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
-from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
+from tritium.ops.fields import bool_attr, i32_attr, operand, optional, variadic
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import TOKEN, AsyncTokenType, check_memory, check_same_tile
-from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, check_access
+from tritium.ops.ttir.memory import CachedOp, check_access
 
 
 def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
@@ -25,7 +25,7 @@ def check_tokens(name: str, types: Sequence[ir.Type]) -> None:
         raise OpError(f"{name}: operands are {describe(*types)}; async tokens are required")
 
 
-class AsyncCopyGlobalToLocalOp(Op):
+class AsyncCopyGlobalToLocalOp(CachedOp):
     """Start copying the elements at the addresses `src` into the memory `result`.
 
     Where the mask is false `other` (or zero) is written. `contiguity`: how many neighbours along
@@ -43,8 +43,6 @@ class AsyncCopyGlobalToLocalOp(Op):
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     mask = optional()
     other = optional()
-    cache = enum_attr(CacheModifier, CacheModifier.NONE)
-    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
     isVolatile = bool_attr(False)
     contiguity = i32_attr(1)
 

@@ -42,7 +42,7 @@ from tritium.ops.ttir.descriptor import (
     check_indices,
     is_unsigned,
 )
-from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, PaddingOption, Tile
+from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
 
 
 def check_barrier(name: str, type: ir.Type) -> None:
@@ -191,7 +191,7 @@ def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
     return addresses.reshape(data.shape), inside.reshape(data.shape)
 
 
-class AsyncTMACopyGlobalToLocalOp(Op):
+class AsyncTMACopyGlobalToLocalOp(CachedOp):
     """Start copying the block at `coord` into the memory `result`, if `pred`. Its bytes count for
     the barrier, which says when they are there."""
 
@@ -208,8 +208,6 @@ class AsyncTMACopyGlobalToLocalOp(Op):
     barrier = operand()
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
-    cache = enum_attr(CacheModifier, CacheModifier.NONE)
-    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
     isVolatile = bool_attr(False)
 
     @classmethod

@@ -121,7 +121,7 @@ OPS = (
     *shape.OPS,
     *sort.OPS,
 )
-ATTRIBUTES = (PointerType, TensorDescType)
+ATTRIBUTES = (PointerType, TensorDescType, memory.CachePolicyAttr)
 
 __all__ = [
     "ATTRIBUTES",

@@ -20,7 +20,7 @@ from tritium.ops.elementwise import describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr, operand, variadic
 from tritium.ops.ttir.atomic import combine
-from tritium.ops.ttir.memory import CacheModifier, EvictionPolicy, PaddingOption, Tile
+from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
 
 
 def block_of(name: str, desc: ir.Type) -> ir.TensorType[Any]:
@@ -118,7 +118,7 @@ def _store(context: Context, tile: Tile, block: tuple[int, ...], value: Any) -> 
     context.memory.store(addresses, value, inside)
 
 
-class DescriptorLoadOp(Op):
+class DescriptorLoadOp(CachedOp):
     """The block at `indices`."""
 
     name = "tt.descriptor_load"
@@ -129,8 +129,6 @@ class DescriptorLoadOp(Op):
     )
     desc = operand()
     indices = variadic()
-    cache = enum_attr(CacheModifier, CacheModifier.NONE)
-    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
 
     @classmethod
     def infer(

@@ -8,6 +8,11 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition, param_def
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -37,6 +42,53 @@ class EvictionPolicy(IntEnum):
     EVICT_NORMAL = 1
     EVICT_FIRST = 2
     EVICT_LAST = 3
+
+
+@irdl_attr_definition
+class CachePolicyAttr(ParametrizedAttribute):
+    """`#tt.cache_policy<cache_modifier = cg, eviction_policy = evict_last>`: both, as release 3.9
+    writes them. It is only read."""
+
+    name = "tt.cache_policy"
+    cache: StringAttr = param_def()
+    evict: StringAttr = param_def()
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        words: list[Attribute] = []
+        with parser.in_angle_brackets():
+            for place, name in enumerate(("cache_modifier", "eviction_policy")):
+                if place:
+                    parser.parse_punctuation(",")
+                parser.parse_keyword(name)
+                parser.parse_punctuation("=")
+                words.append(StringAttr(parser.parse_identifier()))
+        return words
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"cache_modifier = {self.cache.data}, ")
+            printer.print_string(f"eviction_policy = {self.evict.data}")
+
+
+class CachedOp(Op):
+    """An access for which a program can say where it is cached, and what makes room for it."""
+
+    cache = enum_attr(CacheModifier, CacheModifier.NONE)
+    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
+
+    @classmethod
+    def read_attributes(cls, attributes: dict[str, Attribute]) -> dict[str, Attribute]:
+        policy = attributes.get("cachePolicy")
+        if not isinstance(policy, CachePolicyAttr):
+            return attributes
+        read = {name: value for name, value in attributes.items() if name != "cachePolicy"}
+        for name, word in (("cache", policy.cache.data), ("evict", policy.evict.data)):
+            field = cls.attr_fields[name]
+            if field.words is None or word not in field.words:
+                raise OpError(f"{cls.name}: {word!r} is no value of {name} in cachePolicy")
+            read[name] = field.encode(field.words[word])
+        return read
 
 
 class PaddingOption(IntEnum):
@@ -142,7 +194,7 @@ class AddPtrOp(Op):
         return np.asarray(ptr) + step.view(np.uint64)
 
 
-class LoadOp(Op):
+class LoadOp(CachedOp):
     """The elements at the addresses; where the mask is false, `other` (or an undefined value)
     without touching memory."""
 
@@ -157,8 +209,6 @@ class LoadOp(Op):
     other = optional()
     boundaryCheck = i32_array_attr(())
     padding = enum_attr(PaddingOption, None)
-    cache = enum_attr(CacheModifier, CacheModifier.NONE)
-    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
     isVolatile = bool_attr(False)
 
     @classmethod
@@ -187,7 +237,7 @@ class LoadOp(Op):
         return loaded if other is None else np.where(mask, loaded, other)
 
 
-class StoreOp(Op):
+class StoreOp(CachedOp):
     """Write the elements for which the mask is true (or absent)."""
 
     name = "tt.store"
@@ -200,8 +250,6 @@ class StoreOp(Op):
     value = operand()
     mask = optional()
     boundaryCheck = i32_array_attr(())
-    cache = enum_attr(CacheModifier, CacheModifier.NONE)
-    evict = enum_attr(EvictionPolicy, EvictionPolicy.EVICT_NORMAL)
 
     @classmethod
     def infer(
