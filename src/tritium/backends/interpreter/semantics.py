@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from tritium import knobs
 from tritium import language as tl
 from tritium.errors import UnsupportedLanguageConstruct
@@ -35,6 +37,7 @@ from tritium.language.aggregate import is_mutable
 from tritium.language.base import base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.decorators import builtin
 from tritium.language.function import JITCallable
 from tritium.language.operators import both_hold
 
@@ -163,7 +166,12 @@ class Semantics:
             return False
 
     def look_up(self, name: str) -> Any:
-        """A global or builtin, for the kernel language. Raises `NameError` as its compiler."""
+        """A global or builtin, for the kernel language. Raises `NameError` as its compiler.
+
+        `print` is Python's own: it is what one debugs an interpreted kernel with.
+        """
+        if name == "print" and self._is_builtin(name):
+            return _print
         return BUILTINS[name] if self._is_builtin(name) else self._scope().lookup(name)
 
     def _is_builtin(self, name: str) -> bool:
@@ -256,7 +264,10 @@ class Semantics:
 
     @staticmethod
     def formatted(value: Any, conversion: constexpr | str, spec: str) -> str:
-        """One part of an f-string."""
+        """One part of an f-string; also of values that only the interpreter knows."""
+        if is_dynamic(value):
+            convert: Any = {"r": repr, "a": ascii}.get(unwrap(conversion), _shown)
+            return format(convert(value), spec)
         return formatted(value, unwrap(conversion), spec)
 
     @staticmethod
@@ -394,3 +405,19 @@ def _combined(combine: Callable[..., Any], left: Any, right: Any, decides: bool)
 def returned(value: Any) -> Any:
     """What a call of a kernel function gives."""
     return value if isinstance(value, base_value) else wrap(value)
+
+
+def _shown(value: Any) -> Any:
+    """A kernel's value as Python prints it: a tensor as its array, a constant as itself."""
+    value = unwrap(value)
+    if isinstance(value, tl.tensor):
+        return value.value if value.shape else np.asarray(value.value).item()
+    if isinstance(value, tl.tuple) or type(value) in (tuple, list):
+        return tuple(_shown(v) for v in value)
+    return value
+
+
+@builtin
+def _print(*values: Any, **options: Any) -> None:
+    """Python's `print` in an interpreted kernel."""
+    print(*map(_shown, values), **options)

@@ -64,7 +64,7 @@ def _conversion(
     if isinstance(element, ir.PointerType):
         return "0x%016llx", c.as_type(value, "i64")
     bits = ir.bit_width(element)
-    if op.hex or (bits == 64 and not signed and ir.is_integer(element)):
+    if op.hex:
         plain = c.as_type(value, f"i{bits}")
         return f"0x%0{max(1, bits // 8) * 2}llx", f.cast("zext", plain, "i64")
     if ir.is_float(element):
