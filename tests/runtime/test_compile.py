@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import platform
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import tritium.language as tl
 from tests.support.launching import add_kernel
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu.driver import CPUDriver
 from tritium.cli.opt import optimize
 from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend
 from tritium.errors import StageFileError, TritonError
@@ -456,7 +458,7 @@ def test_what_is_no_text_of_the_tile_stage(tile_file: Path) -> None:
     line = text[: text.index("tt.store")].count("\n") + 1
     for changed, error, message in (
         (text.replace("loops [16]", "loops [8]"), StageFileError, r"loops .* have been changed, w"),
-        (text.split("// ops")[0], StageFileError, r"ops, which this text has not: take the file"),
+        (text.split("// ops")[0], StageFileError, r"ops, which this text has not: take all of"),
         (text.replace("tt.store", "tt.stor"), TritonError, rf"kernel\.tile:{line}:\d+: .*tt\.stor"),
     ):  # fmt: skip
         assert changed != text
@@ -708,8 +710,8 @@ def test_the_module_of_a_file(tmp_path: Path) -> None:
     text = "module {\n  tt.func public @nothing() {\n    tt.return\n  }\n}\n"
     file = tmp_path / "nothing.ttir"
     file.write_text(text)
-    source = IRSource(file, None, make_backend(GPUTarget("cpu", "x", 1)))
-    view = source.make_ir(GPUTarget("cpu", "x", 1), None, {}, {}, None)
+    source = IRSource(file, None, make_backend(GPUTarget("cpu", None, 1)))
+    view = source.make_ir(GPUTarget("cpu", None, 1), None, {}, {}, None)
     assert view.verify() and "@nothing" in view.str_nodebug()
 
 
@@ -747,3 +749,31 @@ def test_no_plug_ins_of_llvm(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("LLVM_PASS_PLUGIN_PATH", "x.so")
     with pytest.raises(NotImplementedError, match=r"LLVM_PASS_PLUGIN_PATH=x.so: llvmlite cannot"):
         tritium.compile(source())
+
+
+def test_a_file_of_the_tile_stage(fresh_cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "other.tile"
+    path.write_text(tritium.compile(source()).asm["tile"])
+    kernel = tritium.compile(path)
+    assert list(kernel.asm) == ["tile", "llir", "obj"] and kernel.name == "add_kernel"
+    x, y, out = (np.arange(16, dtype=np.float32) for _ in range(3))
+    kernel[(1,)](x, y, out, 16)
+    assert np.array_equal(out, x + y)
+    path.write_text(path.read_text().partition("// ops")[0])
+    with pytest.raises(ValueError, match="read back from its ops, which this text has not"):
+        tritium.compile(path)
+
+
+@pytest.mark.parametrize("arch", [None, 0, "", "native", platform.machine()])
+def test_the_cpus_own_names(arch: Any, fresh_cache: Path) -> None:
+    """All of them are the machine's processor, in the metadata and in the cache."""
+    first = tritium.compile(source(), target=GPUTarget("cpu", arch, 1))
+    second = tritium.compile(source(), target=CPUDriver().get_current_target())
+    assert first.metadata.target == second.metadata.target == CPUDriver().get_current_target()
+    assert first.hash == second.hash
+
+
+@pytest.mark.parametrize("arch", ["no-such-cpu", "armv4", 90])
+def test_other_processors_are_refused(arch: Any) -> None:
+    with pytest.raises(ValueError, match=rf"arch={arch!r}.*this machine's processor, '[^']+'; the"):
+        tritium.compile(source(), target=GPUTarget("cpu", arch, 1))

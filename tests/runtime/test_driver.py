@@ -156,7 +156,7 @@ def test_contracts_are_enforced() -> None:
         pass
 
     with pytest.raises(TypeError, match=r"add_stages"):
-        HalfBackend(GPUTarget("cpu", "x", 1))  # pyright: ignore[reportAbstractUsage]
+        HalfBackend(GPUTarget("cpu", None, 1))  # pyright: ignore[reportAbstractUsage]
     assert issubclass(GPUDriver, DriverBase)
 
 

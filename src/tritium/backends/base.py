@@ -107,6 +107,11 @@ class BaseBackend(ABC):
         """What a stage's stored text stands for, to go on compiling from it."""
         return text
 
+    def stage_module(self, stage: str, text: str) -> Any:
+        """The ops, a module, that the text of a stage other than ttir and ttgir holds; None for a
+        stage whose text holds none."""
+        return None
+
     def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         """Further texts that `kernel.asm` has: name -> function of the stages' results."""
         return {}

@@ -255,7 +255,10 @@ class IRSource:
 
             self.module = parse_module(self.src, str(self.path))
             self._signature = entry_signature(self.module)
-            self.name = self._entry_name()
+            self.name = self._entry_name(self.module)
+        elif (held := backend.stage_module(self.ext, self.src)) is not None:
+            self._signature = entry_signature(held)
+            self.name = self._entry_name(held)
         else:
             pattern = ENTRY.get(self.ext)
             match = pattern.search(self.src) if pattern else None
@@ -269,9 +272,9 @@ class IRSource:
         line = re.search(rf"^{prefix} {_FACTS}(.*)$", self.src, re.MULTILINE) if prefix else None
         if line is not None:
             data: dict[str, Any] = json.loads(line[1])
-            types: list[str] = data["signature"]
-            self._signature = dict(enumerate(types))
-            self.facts = data["facts"]
+            types: list[str] | None = data.get("signature")
+            self._signature = None if types is None else dict(enumerate(types))
+            self.facts = data.get("facts", {})
 
     @property
     def is_launchable(self) -> bool:
@@ -293,11 +296,10 @@ class IRSource:
             )
         return self._signature
 
-    def _entry_name(self) -> str:
-        assert self.module is not None
-        for op in self.module.body.block.ops:
+    def _entry_name(self, module: Any) -> str:
+        for op in module.body.block.ops:
             if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
-                return cast(Any, op).sym_name
+                return op.sym_name
         raise ValueError(f"{self.path}: the module has no public tt.func")
 
     def hash(self) -> str:
@@ -306,7 +308,9 @@ class IRSource:
 
     def generate(self, backend: BaseBackend, options: Any) -> Any:
         """What the stages after this one start from."""
-        return self.module if self.module is not None else self.src
+        if self.module is not None:
+            return self.module
+        return backend.parse_stage(self.ext, self.src, options)
 
     def make_ir(
         self, target: GPUTarget, options: Any, codegen_fns: Any, module_map: Any, context: Any

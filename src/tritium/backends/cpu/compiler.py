@@ -11,6 +11,7 @@ The stages themselves are in `stages`.
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -86,6 +87,18 @@ class CPUBackend(BaseBackend):
     def supports_target(target: GPUTarget) -> bool:
         return target.backend == "cpu"
 
+    def __init__(self, target: GPUTarget):
+        super().__init__(target)
+        own = host().cpu
+        # What other programs, and other backends for CPUs, write for the processor at hand.
+        allowed = (own, "native", platform.machine(), "", None, 0)
+        if target.arch not in allowed or target.warp_size not in (0, 1):
+            raise ValueError(
+                f"{target}: kernels are compiled for this machine's processor, {own!r}; the arch "
+                f"must be one of {', '.join(map(repr, allowed))}, and the warp size 1 or 0"
+            )
+        self.target = GPUTarget("cpu", own, 1)
+
     def hash(self) -> str:
         machine = host()
         return f"{llvm_version()}-{machine.cpu}-{machine.feature_string}-{machine.l2}-{machine.l3}"
@@ -133,6 +146,13 @@ class CPUBackend(BaseBackend):
         if stage == self.binary_ext:
             check_object(cast("bytes", text))
         return text
+
+    def stage_module(self, stage: str, text: str) -> Any:
+        if stage != "tile":
+            return None
+        from tritium.backends.cpu.tiles.program import parse_ops  # as in add_stages
+
+        return parse_ops(text)
 
     def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"asm": _assembly}

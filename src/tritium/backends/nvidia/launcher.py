@@ -178,8 +178,9 @@ class CudaLauncher:
         self._name, self._metadata = metadata.name, metadata
         self._function = self._driver.CUfunction(function)
         self._context = KernelContext()
-        signature = getattr(src, "signature", {})
-        if not hasattr(src, "fn"):  # a file of IR: the types of the kernel's own parameters
+        if hasattr(src, "fn"):
+            signature: Any = src.signature
+        else:  # a file of IR: the types of the kernel's own parameters
             signature = {f"arg{i}": t for i, t in enumerate(_arguments(metadata))}
         constants = getattr(src, "constants", {})
         self._nested = any(isinstance(t, (tuple, list)) for t in signature.values())

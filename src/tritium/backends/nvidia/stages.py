@@ -8,6 +8,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.nvidia import ptx
+from tritium.backends.nvidia.launch_facts import launch_facts
 from tritium.backends.nvidia.lower.module import lower_to_llvm
 from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
@@ -59,6 +60,9 @@ def make_cubin(text: str, metadata: dict[str, Any], arch: int, options: CUDAOpti
     """Machine code; without ptxas the PTX for the driver (see `ptx`)."""
     if (entry := _ENTRY.search(text)) is not None:  # what the driver is to look for
         metadata["name"] = entry[1]
+    if "kernel_signature" not in metadata:  # the text is not ours
+        for name, value in launch_facts(text, "shared" in metadata).items():
+            metadata.setdefault(name, value)
     arguments = ptx.ptxas_arguments(
         arch, enable_fp_fusion=options.enable_fp_fusion,
         line_info=not knobs.compilation.disable_line_info, options=options.ptx_options,

@@ -1,8 +1,8 @@
 """The tile program: what the stage between ttir and LLVM IR is, as one printable object.
 
-Where stages are dumped or replaced by files (`TRITON_KERNEL_DUMP`, `TRITON_KERNEL_OVERRIDE`), its
-text ends with the ops that it is about. These are what is read back, and may be changed; the loops
-follow from them, and are found anew.
+Its text ends with the ops that it is about. These are what is read back where the stage is replaced
+by a file (`TRITON_KERNEL_OVERRIDE`) or compiled from one, and may be changed; the loops follow from
+them, and are found anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tritium import knobs
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.printing import format_function
 from tritium.ir.parsing import parse_module
@@ -58,8 +57,6 @@ class TileProgram:
 
     def __str__(self) -> str:
         loops = self.loops
-        if not (knobs.compilation.dump_ir or knobs.compilation.override):
-            return loops
         return f"{loops}{_OPS}{_digest(loops)}\n{print_module(self.module, locations=False)}"
 
 
@@ -74,18 +71,25 @@ def parse_program(text: str, lower: Callable[[ModuleOp], TileProgram]) -> TilePr
     Raises `ValueError` if it has no ops, or if its loops have been changed to others than follow
     from the ops; `ParseError` for bad IR.
     """
-    loops, found, rest = text.partition(_OPS)
-    if not found:
-        raise ValueError(
-            "the tile stage is read back from its ops, which this text has not: take the file that "
-            "TRITON_KERNEL_DUMP=1 writes"
-        )
-    digest, _, ops = rest.partition("\n")
-    line = text.count("\n", 0, len(text) - len(ops))
-    program = lower(parse_module("\n" * line + ops, "<tile>"))  # errors name the file's lines
+    program = lower(parse_ops(text))
+    loops, _, rest = text.partition(_OPS)
+    digest = rest.partition("\n")[0]
     if _digest(loops) not in (digest.strip(), _digest(program.loops)):
         raise ValueError(
             "the loops of the tile stage have been changed, which has no effect: they are found "
             "anew from the ops below them; change those, or the stages ttir or llir"
         )
     return program
+
+
+def parse_ops(text: str) -> ModuleOp:
+    """The ops of a program's text. Raises `ValueError` if it has none, `ParseError` for bad IR."""
+    _, found, rest = text.partition(_OPS)
+    if not found:
+        raise ValueError(
+            "the tile stage is read back from its ops, which this text has not: take all of "
+            'kernel.asm["tile"], or of the file that TRITON_KERNEL_DUMP=1 writes'
+        )
+    ops = rest.partition("\n")[2]
+    line = text.count("\n", 0, len(text) - len(ops))
+    return parse_module("\n" * line + ops, "<tile>")  # errors name the file's lines

@@ -1,0 +1,78 @@
+"""Files of PTX and LLVM IR that Tritium did not write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tritium
+from tritium.backends.nvidia.launch_facts import PTXError, launch_facts
+from tritium.target import GPUTarget
+
+PTX = """.version 8.0
+.target sm_90a
+.address_size 64
+{before}
+.visible .entry scaled(
+\t.param .u64 .ptr .global .align 16 scaled_param_0,
+\t.param .u64 scaled_param_1, .param .u32 scaled_param_2,
+\t.param .f32 scaled_param_3{more}
+)
+.reqntid 256
+{{
+  ret;
+}}
+"""
+DYNAMIC = ".extern .shared .align 16 .b8 buffer[];"
+LLVM = """target triple = "nvptx64-nvidia-cuda"
+define ptx_kernel void @scaled(ptr addrspace(1) %x, i64 %n, i32 %m, float %f) #0 {
+  ret void
+}
+attributes #0 = { "nvvm.reqntid"="256" }
+"""
+
+
+def compiled(folder: Path, text: str, stage: str = "ptx") -> Any:
+    path = folder / f"file.{stage}"
+    path.write_text(text)
+    return tritium.compile(path, target=GPUTarget("cuda", 90, 32))
+
+
+def test_ptx(tmp_path: Path, fresh_cache: Path) -> None:
+    kernel = compiled(tmp_path, PTX.format(before="", more=""))
+    assert list(kernel.asm) == ["ptx", "cubin"]
+    facts = kernel.metadata
+    assert (facts.name, facts.num_warps, facts.shared) == ("scaled", 8, 0)
+    assert facts.kernel_signature == ["*", "*", "i32", "f32"]
+
+
+def test_llvm_ir(tmp_path: Path, fresh_cache: Path) -> None:
+    kernel = compiled(tmp_path, LLVM, "llir")
+    assert list(kernel.asm) == ["llir", "ptx", "cubin"]
+    assert kernel.metadata.kernel_signature == ["*", "*", "i32", "f32"]
+    assert kernel.metadata.num_warps == 8
+
+
+def test_shared_memory_must_be_stated(tmp_path: Path, fresh_cache: Path) -> None:
+    text = PTX.format(before=DYNAMIC, more="")
+    with pytest.raises(PTXError, match=r"kernel 'scaled' has dynamic shared memory .* buffer\[\]"):
+        compiled(tmp_path, text)
+    line = '// tritium-kernel: {"facts": {"shared": 4096}}'
+    assert compiled(tmp_path, f"{text}{line}\n").metadata.shared == 4096
+    static = PTX.format(before=".shared .align 16 .b8 buffer[512];", more="")
+    assert compiled(tmp_path, static).metadata.shared == 0, "the cubin itself says it"
+
+
+def test_what_cannot_be_passed(tmp_path: Path, fresh_cache: Path) -> None:
+    text = PTX.format(before="", more=", .param .align 64 .b8 scaled_param_4[128]")
+    with pytest.raises(PTXError, match=r"parameter 4 \(.*\[128\]\) is no pointer or number"):
+        compiled(tmp_path, text)
+
+
+def test_no_parameters() -> None:
+    assert launch_facts(".visible .entry f() { ret; }", False)["kernel_signature"] == []
+    assert launch_facts(".entry f { ret; }", False)["kernel_signature"] == []
+    with pytest.raises(PTXError, match="no kernel"):
+        launch_facts(".func f() { ret; }", False)
