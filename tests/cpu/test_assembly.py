@@ -42,6 +42,11 @@ def test_integers():
     np.testing.assert_array_equal(got, 2 * X + 7)
 
 
+def test_spaces_between_constraints():
+    got = run(store(asm("leal 7($1,$1), $0", " =r , r", "[v]", "tl.int32")))
+    np.testing.assert_array_equal(got, 2 * X + 7)
+
+
 def test_numbers_are_broadcast_and_flags_may_change():
     text = "movl $1, $0; addl $2, $0"
     got = run(store(asm(text, "=&r,r,r", "[v, 5]", "tl.int32") + " * tl.where(v > 0, 1, 2)"))

@@ -243,3 +243,61 @@ def test_a_kernel_returns_nothing():
         return n
 
     assert "a kernel cannot return a value" in str(failure(kernel, n=3))
+
+
+@tritium.constexpr_function
+def complaining():
+    raise KeyError("why")
+
+
+@jit
+def calls_it():
+    complaining()
+
+
+def causes_of(error):
+    kinds = []
+    while error.__cause__ is not None:
+        error = error.__cause__
+        kinds.append(type(error))
+    return kinds
+
+
+def test_errors_carry_their_cause():
+    @jit
+    def direct():
+        complaining()
+
+    @jit
+    def inner():
+        calls_it()
+
+    @jit
+    def unpacks():
+        a, b = (1, 2, 3)  # noqa: F841
+
+    @jit
+    def tests_a_block():
+        if tl.arange(0, 8) > 3:
+            pass
+
+    @jit
+    def formats(x):
+        _ = f"{tl.load(x)}"
+
+    assert causes_of(failure(direct)) == [KeyError]
+    assert causes_of(failure(inner)) == [CompilationError, KeyError]
+    assert causes_of(failure(unpacks)) == [TypeError]
+    assert causes_of(failure(tests_a_block)) == [ValueError]
+    assert causes_of(failure(formats, x=np.zeros(1))) == [TypeError]
+
+
+@pytest.mark.parametrize("option", ["do_not_specialize", "do_not_specialize_on_alignment"])
+def test_a_constant_is_always_specialized_for(option):
+    def kernel(x, N: tl.constexpr):
+        tl.store(x, N)
+
+    for named in ("N", 1):
+        error = failure(tritium.jit(kernel, **{option: [named]}), x=np.zeros(1), N=3)
+        assert "N marked as constexpr and listed in do_not_specialize" in str(error)
+        assert str(error).startswith("at 1:14:")

@@ -164,7 +164,9 @@ class AxisAnalysis:
                 info = _default(op, result.type, operands)
             if self._wraps:
                 info = _wrapped(op, result.type, info)
-            self._info[result] = _hinted(info, op.attributes)
+            # A statement about one of several results does not tell which.
+            one = len(op.results) == 1
+            self._info[result] = _hinted(info, op.attributes) if one else info
 
     def _loop(self, op: Any) -> None:
         assert self._info is not None

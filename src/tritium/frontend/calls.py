@@ -76,7 +76,7 @@ class CodeGenerator(ControlFlow):
         try:
             bound = function.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{function.__name__}() {error}") from None
+            raise TypeError(f"{function.__name__}() {error}") from error
         bound.apply_defaults()
         # Functions, modules and the like are compile-time values of the callee.
         wrapped = {name: wrap(value) for name, value in bound.arguments.items()}
@@ -88,9 +88,25 @@ class CodeGenerator(ControlFlow):
 
     # The function itself
 
+    def _check_parameters(self, tree: ast.FunctionDef) -> None:
+        """A constant is always specialized for."""
+        for param in self.function.params:
+            if not param.is_constexpr:
+                continue
+            if param.do_not_specialize or param.do_not_specialize_on_alignment:
+                arguments = tree.args
+                every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+                node = next((a for a in every if a.arg == param.name), tree)
+                raise self.error(
+                    node,
+                    f"{param.name} marked as constexpr and listed in do_not_specialize/"
+                    "do_not_specialize_on_alignment; remove one of both",
+                )
+
     def visit_function(self, tree: ast.FunctionDef, arguments: Mapping[str, Any]) -> Any:
         """Visit the whole body with the given arguments; returns the function's value."""
         self.node = tree
+        self._check_parameters(tree)
         for name, value in arguments.items():
             self.scope.locals[name] = value
         try:

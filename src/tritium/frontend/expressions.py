@@ -229,7 +229,7 @@ class Expressions(Visitor):
         try:
             return scalar_condition(value)
         except (TypeError, ValueError) as error:
-            raise self.error(node, str(error)) from None
+            raise self.error(node, str(error)) from error
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         value = self.visit(node.value)
@@ -282,7 +282,7 @@ class Expressions(Visitor):
             try:
                 text += formatted(value, conversion, spec)
             except TypeError as error:
-                raise self.error(part.value, str(error)) from None
+                raise self.error(part.value, str(error)) from error
         return constexpr(text)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:

@@ -176,7 +176,7 @@ class Statements(Expressions):
         try:
             values = unpacked(value, len(names), star)
         except TypeError as error:
-            raise self.error(target, str(error)) from None
+            raise self.error(target, str(error)) from error
         for name, item in zip(names, values, strict=True):
             self.bind(name.value if isinstance(name, ast.Starred) else name, item)
 

@@ -39,6 +39,8 @@ class ParseError(TritonError):
 
 _RENAMED = {"ttg.barrier": "gpu.barrier"}
 """Ops by the names that later releases of the reference give them."""
+_LOOP_ALIAS = re.compile(r"^#(loop_\w+) = (#llvm\.loop_\w+<.*>)[ \t]*$", re.MULTILINE)
+_LOOP_ANNOTATION = re.compile(r"llvm\.loop_annotation = (#[\w.$-]+(?:<(?:[^<>]|<[^<>]*>)*>)?)")
 _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
 
@@ -52,6 +54,7 @@ def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> Modul
     definitions = {m[1]: (m[2], m.start()) for m in _LOCATION_ALIAS.finditer(text)}
     # Blanked, not removed: positions in messages must stay those of the file.
     code = _LOCATION_ALIAS.sub(lambda m: " " * len(m[0]), text)
+    code = _without_loop_annotations(code)
     try:
         parser = IRParser(code, filename, definitions)
         module = parser.parse_module()
@@ -63,6 +66,24 @@ def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> Modul
     except (xdsl_errors.VerifyException, ValueError) as error:
         # Raised by the constructors of attributes, which know nothing of the text.
         raise _located(str(error), text, filename, parser.pos) from error  # pyright: ignore
+
+
+def _without_loop_annotations(code: str) -> str:
+    """The text with the annotations of LLVM's loops as attributes of `tt`, in as many characters:
+    the reference writes `tl.range(disable_licm=True)` as one."""
+    aliases = {m[1]: m[2] for m in _LOOP_ALIAS.finditer(code)}
+
+    def disables_licm(text: str) -> bool:
+        for _ in range(2):  # an annotation, and the part of it about LICM, may each be an alias
+            text += "".join(aliases.get(n, "") for n in re.findall(r"#(loop_\w+)", text))
+        return re.search(r"licm\b[^<]*<[^>]*\bdisable = true", text) is not None
+
+    def attribute(match: re.Match[str]) -> str:
+        name = "tt.disable_licm" if disables_licm(match[1]) else "tt.annotated"
+        return name.ljust(len(match[0]))
+
+    code = _LOOP_ALIAS.sub(lambda m: " " * len(m[0]), code)
+    return _LOOP_ANNOTATION.sub(attribute, code)
 
 
 def _relocate(starts: Sequence[tuple[Operation, int]], text: str, filename: str) -> None:

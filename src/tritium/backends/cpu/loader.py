@@ -94,7 +94,7 @@ def _parse(text: str) -> Any:
         module = llvm.parse_assembly(text, context=llvm.create_context())
         module.verify()
     except RuntimeError as error:
-        raise RuntimeError(f"invalid LLVM IR: {error}") from None
+        raise RuntimeError(f"invalid LLVM IR: {error}") from error
     return module
 
 

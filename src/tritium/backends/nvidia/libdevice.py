@@ -91,4 +91,4 @@ def _link_file(module: Any, path: Path, context: Any) -> None:
             library.triple, library.data_layout = module.triple, module.data_layout
             module.link_in(library)
     except RuntimeError as error:
-        raise RuntimeError(f"cannot link {path}: {error}") from None
+        raise RuntimeError(f"cannot link {path}: {error}") from error

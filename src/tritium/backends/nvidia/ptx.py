@@ -90,12 +90,12 @@ def _parsed(text: str, context: Any) -> Generator[Any]:
     try:
         module = llvm.parse_assembly(text, context=context)
     except RuntimeError as error:
-        raise RuntimeError(f"invalid LLVM IR: {error}") from None
+        raise RuntimeError(f"invalid LLVM IR: {error}") from error
     with module:
         try:
             module.verify()
         except RuntimeError as error:
-            raise RuntimeError(f"invalid LLVM IR: {error}") from None
+            raise RuntimeError(f"invalid LLVM IR: {error}") from error
         yield module
 
 

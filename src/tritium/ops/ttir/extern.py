@@ -83,6 +83,11 @@ class ElementwiseInlineAsmOp(Op):
         return results
 
     @property
+    def operand_codes(self) -> list[str]:
+        """The constraints one by one, without the spaces that programs put between them."""
+        return [code for part in self.constraints.split(",") if (code := part.strip())]
+
+    @property
     def is_elementwise(self) -> bool:
         return self.pure and self.packed_element == 1
 

@@ -89,7 +89,7 @@ class _Snippet:
     def __init__(self, c: Context, op: Any):
         self.f, self.op, self.pack = c.f, op, op.packed_element
         clobbers = _CLOBBERS.get(platform.machine(), "")
-        self.constraints = ",".join(filter(None, [op.constraints, clobbers]))
+        self.constraints = ",".join(filter(None, [*op.operand_codes, clobbers]))
         words = [_word(_kind(r.type), self.pack) for r in op.results]
         self.results = [kind for kind, count in words for _ in range(count)]
         several = f"{{ {', '.join(self.results)} }}"

@@ -33,7 +33,7 @@ def inline_asm(c: Context, op: Any) -> None:
         for _ in range(pack // width)
     ]
     struct = "void" if not words else words[0] if len(words) == 1 else f"{{ {', '.join(words)} }}"
-    text, constraints = quoted(op.asm_string), quoted(op.constraints)
+    text, constraints = quoted(op.asm_string), quoted(",".join(op.operand_codes))
     results: list[list[Value]] = [[] for _ in op.results]
     for start in range(0, count, pack):
         arguments: list[Value] = []
@@ -58,7 +58,7 @@ def inline_asm(c: Context, op: Any) -> None:
 def _check(op: Any, outputs: int, inputs: int) -> None:
     """Raise `CompilationError` for constraints that LLVM ends the process for, or that do not fit
     the operands."""
-    given = [c for c in op.constraints.split(",") if c and not c.startswith("~{")]
+    given = [c for c in op.operand_codes if not c.startswith("~{")]
     for constraint in given:
         tied = _TIED.fullmatch(constraint) is not None and int(constraint) < outputs
         if not tied and not _REGISTER.fullmatch(constraint):
