@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.support.launching import StubDriver
 from tritium.backends import active
 from tritium.backends.base import Backends, BaseBackend, DriverBase, GPUDriver
 from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu import driver as cpu_driver
 from tritium.backends.cpu.driver import CPUDriver
 from tritium.errors import OutOfResources
 from tritium.runtime import driver
@@ -249,3 +251,14 @@ def test_resources_are_checked_for_every_driver(duck: DuckDriver) -> None:
     with pytest.raises(OutOfResources, match=r"threads, Required: 256, Hardware limit: 64"):
         turn[(1,)](x, x, B=16, num_warps=8)
     assert not duck.launched
+
+
+@pytest.mark.parametrize(
+    ("l3", "free", "expected"),
+    [(8 << 20, 1 << 34, 64 << 20), (32 << 20, None, 128 << 20), (504 << 20, 1 << 34, 256 << 20),
+     (504 << 20, 1 << 30, 128 << 20), (32 << 20, 0, 1 << 20)],
+)  # fmt: skip
+def test_what_clears_the_cache_is_bounded(monkeypatch, l3, free, expected):
+    monkeypatch.setattr(cpu_driver, "host", lambda: SimpleNamespace(l3=l3))
+    monkeypatch.setattr(cpu_driver, "free_memory", lambda: free)
+    assert CPUDriver().get_empty_cache_for_benchmark().nbytes == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 
 import pytest
 
@@ -111,3 +112,16 @@ def test_a_name_with_folders(tmp_path):
     perf_report(make(plot_name="fp16/rows"))(lambda **k: 1.0).run(save_path=tmp_path)
     assert {p.name for p in (tmp_path / "fp16").iterdir()} == {"rows.csv", "rows.png"}
     assert 'src="fp16/rows.png"' in (tmp_path / "results.html").read_text()
+
+
+def test_what_is_missing_is_said_before_anything_is_measured(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    measured = []
+    sweep = Benchmark(["n"], [1, 2], "line", ["a"], ["A"], "plot", {})
+    mark = perf_report(sweep)(lambda **given: measured.append(given) or 1.0)
+    for options in ({"save_path": str(tmp_path)}, {"show_plots": True}, {"return_df": True}):
+        with pytest.raises(ImportError, match="tritium\\[bench\\]"):
+            mark.run(**options)
+    assert not measured

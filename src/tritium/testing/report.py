@@ -124,6 +124,11 @@ class Mark:
         single = isinstance(self.benchmarks, Benchmark)
         benchmarks = _as_list(self.benchmarks)
         folder = os.fspath(save_path)
+        # Before anything is measured: a sweep may take an hour.
+        if (folder or show_plots) and any(b.plot_name for b in benchmarks):
+            _pyplot()
+        if return_df:
+            _pandas()
         if folder:
             os.makedirs(folder, exist_ok=True)
         tables: list[Results] = []
@@ -298,21 +303,29 @@ def _short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def _data_frame(results: Results, diff_col: bool) -> Any:
+def _pandas() -> Any:
     try:
         import pandas  # a heavy optional package: only where a DataFrame was asked for
     except ImportError:
         raise ImportError("return_df needs pandas: pip install 'tritium[bench]'") from None
-    header, rows = results.rows(diff_col)
-    return pandas.DataFrame(rows, columns=header)
+    return pandas
 
 
-def _plot(results: Results, folder: str, show: bool) -> None:
+def _pyplot() -> Any:
     try:
         import matplotlib.pyplot as plt  # a heavy optional package: only where plots are made
     except ImportError:
         raise ImportError("plots need matplotlib: pip install 'tritium[bench]'") from None
-    benchmark = results.benchmark
+    return plt
+
+
+def _data_frame(results: Results, diff_col: bool) -> Any:
+    header, rows = results.rows(diff_col)
+    return _pandas().DataFrame(rows, columns=header)
+
+
+def _plot(results: Results, folder: str, show: bool) -> None:
+    plt, benchmark = _pyplot(), results.benchmark
     figure: Any = plt.figure(figsize=(8, 5), dpi=144, layout="constrained")
     axes: Any = figure.subplots()
     x = [values[0] for values in results.x]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from tritium.backends.base import MAX_TOGETHER, DriverBase
-from tritium.backends.cpu.host import host
+from tritium.backends.cpu.host import free_memory, host
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.loader import Image, load_object
 from tritium.cache import CachedObjects
@@ -38,7 +38,8 @@ class CPUUtils:
         machine = host()
         return {
             "max_shared_mem": machine.l2,
-            "max_num_regs": machine.vector_registers,
+            # Programs divide it by a kernel's registers and its warps, which are up to 64.
+            "max_num_regs": 64 * machine.vector_registers,
             "vector_bits": machine.vector_bits,
             "multiprocessor_count": cpu_threads(),
             "warpSize": 1,
@@ -52,7 +53,7 @@ class CPUUtils:
     ) -> tuple[Image, LoadedKernel, int, int, int]:
         """(module, function, registers, spills, threads a program) of a kernel's object code."""
         image = load_object(kernel, [name])
-        return image, LoadedKernel(image[name], image), 0, 0, 1
+        return image, LoadedKernel(image[name], image), host().vector_registers, 0, 1
 
 
 _IR_FLOAT = re.compile(r"^(\*?)f(16|32|64)$")
@@ -257,8 +258,14 @@ class CPUDriver(DriverBase):
         return benchmark
 
     def get_empty_cache_for_benchmark(self) -> np.ndarray:
-        """A buffer larger than the last-level cache; writing it evicts what is there."""
-        return np.empty(max(4 * host().l3, 64 << 20), dtype=np.uint8)
+        """A buffer larger than the last-level cache; writing it evicts what is there.
+
+        A large last-level cache is many processors', of which few are this process's: no more than
+        256 MB are written, and no more than an eighth of the memory that is free.
+        """
+        size = min(max(4 * host().l3, 64 << 20), 256 << 20)
+        free = free_memory()
+        return np.empty(size if free is None else min(size, max(free // 8, 1 << 20)), np.uint8)
 
     def clear_cache(self, cache: np.ndarray) -> None:
         """Evict all data from the caches."""

@@ -6,7 +6,9 @@ import functools
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import llvmlite.binding as llvm
 
@@ -100,3 +102,21 @@ def is_x86() -> bool:
 def is_linux() -> bool:
     """Whether the operating system is Linux (futexes and CPU affinity exist)."""
     return sys.platform.startswith("linux")
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that this process can still have: the system's, and its control group's."""
+    found: list[int] = []
+    with suppress(OSError, ValueError, IndexError):
+        text = Path("/proc/meminfo").read_text()
+        line = next((x for x in text.splitlines() if x.startswith("MemAvailable:")), "")
+        found.append(int(line.split()[1]) << 10)
+    files = (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    )
+    for limit, used in files:
+        with suppress(OSError, ValueError):  # "max", or another kind of control groups
+            total = int(Path("/sys/fs/cgroup", limit).read_text())
+            found.append(max(total - int(Path("/sys/fs/cgroup", used).read_text()), 0))
+    return min(found, default=None)

@@ -36,7 +36,9 @@ def make_llir(program: TileProgram, metadata: dict[str, Any]) -> str:
     kernel: Any = program.kernel.op
     metadata["written_args"] = sorted(written_arguments(kernel))
     text, facts = lower_to_llvm(program, host())
-    metadata.update(shared=0, **facts)
+    # Programs for GPUs divide a device's `max_shared_mem` by it, and take what results.
+    metadata["shared"] = min(max(facts.get("scratch_bytes", 0), 64), host().l2)
+    metadata.update(facts)
     return text
 
 
