@@ -24,7 +24,8 @@ GROUPS: dict[str, str] = {
         float32 float64 float8e5 float8e4nv float8e4b8 float8e5b16 float8e4b15 void pi32_t
         pointer_type block_type tensor_descriptor_type tuple_type constexpr_type const str_to_ty
         TRITON_MAX_TENSOR_NUMEL""",
-    "Values": "tensor tensor_descriptor tuple constexpr constexpr_function slice PropagateNan",
+    "Values": """tensor tensor_descriptor tuple constexpr constexpr_function slice PropagateNan
+        aggregate_replace""",
     "Conversions": "cast",
     "Arithmetic and comparison": """add sub mul fma fdiv div_rn cdiv umulhi minimum maximum clamp
         where logical_and logical_or logical_not abs""",

@@ -17,6 +17,7 @@ from tritium.language.core import TRITON_MAX_TENSOR_NUMEL as TRITON_MAX_TENSOR_N
 from tritium.language.core import PropagateNan as PropagateNan
 from tritium.language.core import add as add
 from tritium.language.core import advance as advance
+from tritium.language.core import aggregate_replace as aggregate_replace
 from tritium.language.core import arange as arange
 from tritium.language.core import associative_scan as associative_scan
 from tritium.language.core import assume as assume

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.base import base_type, base_value, mark_builtin
+from tritium.language.base import base_type, base_value, class_of, mark_builtin
 from tritium.language.constexpr import constexpr
 from tritium.language.function import JITCallable
 from tritium.language.tuples import tuple, type_of, wrap
@@ -103,16 +103,18 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     """Decorator: makes a class with annotated fields a value type of the kernel language.
 
     Annotations are `tl.tensor`, `tl.constexpr`, `tl.tuple`, a language type, or another aggregate.
-    `__init__` is plain Python and must set every field; methods may be plain or `@triton.jit`, and
-    may come from base classes. A jitted function of the class is called through an object, or
+    `__init__` is plain Python and must set every field. A class without one, or that adds fields to
+    those that its bases' `__init__` sets, is made from its fields, inherited ones first, in order
+    or by name; a value in the class is a field's default. Methods may be plain or `@triton.jit`,
+    and may come from base classes. A jitted function of the class is called through an object, or
     through the class: `Tile.make(n)`.
 
-    Raises `TypeError` for a jitted `__init__` or a field of the wrong type, `AttributeError` for a
-    field that `__init__` leaves out.
+    Raises `TypeError` for a jitted `__init__`, a field of the wrong type or arguments that do not
+    fit the fields, `AttributeError` for a field that `__init__` leaves out.
     """
     annotations = _annotations(cls)
     members = _members(cls)
-    initialise: Any = members.get("__init__")
+    initialise: Any = _initialiser(cls, members, annotations)
     if isinstance(initialise, JITCallable):
         raise TypeError(f"{cls.__name__}.__init__ cannot be a @triton.jit function")
 
@@ -122,8 +124,7 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
         __aggregate_members__ = members
 
         def __init__(self, *args: Any, **kwargs: Any):
-            if initialise is not None:
-                initialise(self, *args, **kwargs)
+            initialise(self, *args, **kwargs)
             for name in annotations:
                 if name not in self.__dict__:
                     raise AttributeError(
@@ -160,6 +161,64 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
     aggregate_value.__qualname__ = cls.__qualname__
     aggregate_value.__module__ = cls.__module__
     return aggregate_value
+
+
+def _initialiser(
+    cls: builtins.type[Any], members: dict[str, Any], annotations: dict[str, Any]
+) -> Callable[..., None]:
+    """The `__init__` of the class or a base, or one that takes the fields."""
+    for base in reversed(_bases(cls)):
+        own = vars(base).get("__aggregate_members__", vars(base))
+        if "__init__" in own:
+            return members["__init__"]
+        if vars(base).get("__annotations__"):
+            break  # of fields that no `__init__` further up sets
+    defaults = {name: members[name] for name in annotations if name in members}
+    return _from_fields(cls.__name__, list(annotations), defaults)
+
+
+def _from_fields(
+    cls: str, names: Sequence[str], defaults: dict[str, Any]
+) -> Callable[..., None]:
+    """An `__init__` that takes fields in order or by name."""
+
+    def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) > len(names):
+            listed = ", ".join(names)
+            raise TypeError(f"{cls} takes {len(names)} values ({listed}); got {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise TypeError(f"{cls} has no field '{name}'; its fields are {', '.join(names)}")
+            if name in given:
+                raise TypeError(f"{cls} got two values for its field '{name}'")
+            given[name] = value
+        missing = [name for name in names if name not in given and name not in defaults]
+        if missing:
+            raise TypeError(f"{cls} needs values for its fields {', '.join(missing)}")
+        for name in names:
+            setattr(self, name, given[name] if name in given else defaults[name])
+
+    return initialise
+
+
+def aggregate_replace(instance: Any, **changes: Any) -> Any:
+    """A new aggregate of the class of `instance`, made from its fields with some changed.
+
+    Raises `TypeError` for what is no aggregate, and for names that are no fields.
+    """
+    if not is_mutable(instance):
+        raise TypeError(f"aggregate_replace: {instance!r} is no aggregate")
+    cls: Any = class_of(instance)
+    names = list(cls.__aggregate_fields__)
+    for name in changes:
+        if name not in names:
+            known = ", ".join(names)
+            raise TypeError(f"aggregate_replace: {cls.__name__} has no field '{name}', but {known}")
+    return cls(**{**{name: getattr(instance, name) for name in names}, **changes})
+
+
+mark_builtin(aggregate_replace)
 
 
 def is_mutable(value: Any) -> bool:

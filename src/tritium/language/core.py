@@ -9,6 +9,7 @@ from tritium.language import operators as operators
 from tritium.language.aggregate import (
     _aggregate as _aggregate,  # pyright: ignore[reportPrivateUsage]
 )
+from tritium.language.aggregate import aggregate_replace as aggregate_replace
 from tritium.language.aggregate import aggregate_type as aggregate_type
 from tritium.language.arithmetic import PropagateNan as PropagateNan
 from tritium.language.atomics import atomic_add as atomic_add
