@@ -137,26 +137,34 @@ def _step(loop: ForOp, argument: SSAValue, following: SSAValue) -> SSAValue | No
 
 def _invariant(value: SSAValue, loop: ForOp) -> bool:
     """Whether a scalar is the same in every turn: arithmetic on values from outside."""
-    if _outside(value, loop):
-        return True
-    op: Any = value.owner
-    if isinstance(op, Block) or op.parent is not loop.body or op.regions:
-        return False
-    pure = op.is_pure and op.speculatable
-    return pure and all(_invariant(v, loop) for v in op.operands)
+    stack, seen = [value], set[SSAValue]()
+    while stack:
+        value = stack.pop()
+        if value in seen or _outside(value, loop):
+            continue
+        seen.add(value)
+        op: Any = value.owner
+        if isinstance(op, Block) or op.parent is not loop.body or op.regions:
+            return False
+        if not (op.is_pure and op.speculatable):
+            return False
+        stack.extend(op.operands)
+    return True
 
 
 def _hoist(value: SSAValue, loop: ForOp) -> None:
     """Move the arithmetic of an invariant scalar to before the loop."""
-    op: Any = value.owner
-    if _outside(value, loop):
-        return
-    for operand in op.operands:
-        _hoist(operand, loop)
-    op.detach()
-    parent = loop.parent
+    parent, needed, stack = loop.parent, set[Any](), [value]
     assert parent is not None
-    parent.insert_op_before(op, loop)
+    while stack:
+        value = stack.pop()
+        if value.owner not in needed and not _outside(value, loop):
+            op: Any = value.owner
+            needed.add(op)
+            stack.extend(op.operands)
+    for op in [op for op in loop.body.ops if op in needed]:
+        op.detach()
+        parent.insert_op_before(op, loop)
 
 
 def _outside(value: SSAValue, loop: ForOp) -> bool:

@@ -166,23 +166,61 @@ class Emitter:
 
     def emit(self, value: SSAValue, at: At, number: int = 0) -> Lanes:
         """The elements of `value` at the positions `at`."""
-        key = (value, at)
-        found = self._known.get(key)
+        found = self._find(value, at)
+        if found is not None:
+            return found
+        # Operands first, so that chains of any length take no recursive call for each op.
+        stack, met = [value], set[SSAValue]()
+        while stack:
+            value = stack[-1]
+            place = at if value.type.__class__ is ir.TensorType else ()
+            found = self._find(value, place)
+            if found is None and value not in met:
+                met.add(value)
+                missing = [o for o in self._arguments(value) if o not in met]
+                if missing:
+                    stack.extend(reversed(missing))
+                    continue
+            if found is None:
+                found = self._emit(value, place)
+            stack.pop()
+        assert found is not None
+        return found
+
+    def _arguments(self, value: SSAValue) -> Sequence[SSAValue]:
+        """The values that are needed at the same positions as `value`, to compute it."""
+        context, owner = self.context, value.owner
+        if value in self.facts.true or value in context.scalars:
+            return ()
+        if value in context.buffers and value not in self.inline:
+            return ()
+        if isinstance(owner, Block) or class_of(owner) in _TILE:
+            return ()
+        return owner.operands
+
+    def _find(self, value: SSAValue, at: At) -> Lanes | None:
+        """What is remembered of the elements of `value` at the positions `at`."""
+        found = self._known.get((value, at))
         if found is not None:
             return found
         shift = self._shift(at)
-        base = (value, tuple(i._replace(shift=0) if i.kind == Kind.LANES else i for i in at))
-        if shift is not None:
-            known = self._known.get(("base", *base))
-            if known is not None:
-                return known if isinstance(known, Uniform) else known._replace(shift=shift)
+        if shift is None:
+            return None
+        known = self._known.get(_unshifted(value, at))
+        if known is None or isinstance(known, Uniform):
+            return known
+        return known._replace(shift=shift)
+
+    def _emit(self, value: SSAValue, at: At) -> Lanes:
+        key = (value, at)
+        shift = self._shift(at)
         result = self._compute(value, at)
         if shift is not None and not result.pinned and not isinstance(result, Vec):
             kept = result if isinstance(result, Uniform) else result._replace(shift=0)
             level = result.level
             if isinstance(result, Linear):
                 level = max(level, result.index_level)
-            self.remember(("base", *base), level, kept)
+            self.remember(_unshifted(value, at), level, kept)
         else:
             self.remember(key, max(self.level_of(result), _level(at)), result)
         return result
@@ -396,6 +434,13 @@ class Emitter:
             key = ("trunc", value, type)
             value = self.once(key, index.level, f.cast, "trunc", value, type)
         return Uniform(self.add(value, const(type, index.shift), index.level), index.level)
+
+
+def _unshifted(value: SSAValue, at: At) -> tuple[Any, ...]:
+    """The key of what is known of a value wherever its lanes start."""
+    return (
+        "base", value, tuple(i._replace(shift=0) if i.kind == Kind.LANES else i for i in at)
+    )  # fmt: skip
 
 
 def _level(at: At) -> int:

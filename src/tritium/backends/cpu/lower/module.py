@@ -11,9 +11,6 @@ runs one program.
 from __future__ import annotations
 
 import platform
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from tritium.analysis.axis_info import AxisAnalysis
@@ -55,7 +52,6 @@ RULE_MODULES = (
     assembly, atomic, atomic_access, atomic_sums, calls, debug, elementwise, extern, linear,
     numeric, pointers, rearrange, scalars, shape, sort, special,
 )  # fmt: skip
-_DEEP = 20_000
 
 
 def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]]:
@@ -73,8 +69,7 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     fuse = getattr(program.options, "enable_fp_fusion", True)
     waits = may_wait(program)
     alone = not waits and has_use(program)
-    with _deep_recursion():
-        body, scratch = _Functions(module, program, host, fuse, alone).lower(kernel)
+    body, scratch = _Functions(module, program, host, fuse, alone).lower(kernel)
     _wrapper(module, kernel, body, host, alone)
     facts = {
         "name": kernel.name, "scratch_bytes": scratch, "alone": alone, "waits": waits,
@@ -82,17 +77,6 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
         "llvm_opt": None,
     }  # fmt: skip
     return module.text(), facts
-
-
-@contextmanager
-def _deep_recursion() -> Generator[None, None, None]:
-    """Values are emitted by recursion over their operands; unrolled kernels have long chains."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _DEEP))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _attributes(host: Host) -> str:

@@ -6,10 +6,12 @@ elements, for an integer as it is. It is what makes a tile of addresses a stride
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.recursion import resolve
 from tritium.backends.cpu.dot.operand import Step, add, as_value, static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import value_type
@@ -21,6 +23,10 @@ from tritium.ops.ttir.memory import AddPtrOp
 
 _ADD = frozenset({"arith.addi", "arith.subi", "tt.addptr"})
 _KEEP = frozenset({"arith.extsi", "arith.index_cast"})
+
+
+_Key = tuple[SSAValue, int | None]
+_Rule = Generator[_Key, Step | None, Step | None]
 
 
 class Steps:
@@ -36,12 +42,10 @@ class Steps:
     def along(self, value: SSAValue, dim: int | None) -> Step | None:
         """The difference along axis `dim` (None: from turn to turn), or None if there is no one
         such number."""
-        key = (value, dim)
-        if key not in self._turns:
-            self._turns[key] = self._along(value, dim)
-        return self._turns[key]
+        return resolve((value, dim), self._along, self._turns)
 
-    def _along(self, value: SSAValue, dim: int | None) -> Step | None:
+    def _along(self, key: _Key) -> _Rule:
+        value, dim = key
         owner: Any = value.owner
         tile = isinstance(value.type, ir.TensorType)
         if dim is not None and (not tile or ir.shape_of(value.type)[dim] == 1):
@@ -57,21 +61,23 @@ class Steps:
         if name == "tt.make_range":
             return 0 if dim is None else 1
         if name == "tt.splat":
-            return 0 if dim is not None else self.along(owner.src, None)
+            return 0 if dim is not None else (yield owner.src, None)
         if name == "tt.broadcast":
-            return self.along(owner.src, dim)
+            return (yield owner.src, dim)
         if name == "tt.expand_dims":
             inner = dim if dim is None or dim < owner.axis else dim - 1
-            return 0 if dim == owner.axis else self.along(owner.src, inner)
+            return 0 if dim == owner.axis else (yield owner.src, inner)
         if name == "tt.trans":
-            return self.along(owner.src, dim if dim is None else owner.order[dim])
-        return self._arithmetic(owner, dim)
+            return (yield owner.src, dim if dim is None else owner.order[dim])
+        return (yield from self._arithmetic(owner, dim))
 
-    def _arithmetic(self, op: Any, dim: int | None) -> Step | None:
+    def _arithmetic(self, op: Any, dim: int | None) -> _Rule:
         shape = ir.shape_of(op.results[0].type)
         if any(ir.shape_of(v.type) not in ((), shape) for v in op.operands):
             return None
-        steps = [self.along(v, dim) for v in op.operands]
+        steps: list[Step | None] = []
+        for operand in op.operands:
+            steps.append((yield operand, dim))
         if any(s is None for s in steps):
             return None
         narrow = int(isinstance(op, AddPtrOp))

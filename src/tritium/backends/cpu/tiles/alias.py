@@ -21,6 +21,12 @@ _REGULAR = frozenset({
 })  # fmt: skip
 REARRANGES = frozenset({"tt.trans", "tt.gather", "tt.cat", "tt.join", "tt.split"})
 """Ops whose result has an operand's elements in another order."""
+MOVES = REARRANGES | {
+    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.unsplat",
+}  # fmt: skip
+"""Ops whose result's elements are an operand's at other positions."""
+VIEWS = frozenset({"tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.split"})
+"""What is never kept itself, only what it is a view of: a copy would have less of a form."""
 
 
 def base_of(pointer: SSAValue) -> SSAValue:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.recursion import resolve
 from tritium.backends.cpu.tiles.ir import (
     Body,
     Buffer,
@@ -82,16 +84,19 @@ class _Lifetimes:
                 self.reads(operand, False)
 
     def _buffers(self, value: SSAValue) -> frozenset[Buffer]:
-        known = self._memo.get(value)
-        if known is not None:
-            return known
+        return resolve(value, self._read_for, self._memo)
+
+    def _read_for(
+        self, value: SSAValue
+    ) -> Generator[SSAValue, frozenset[Buffer], frozenset[Buffer]]:
+        """The buffers that computing a value reads."""
         held = self.function.buffers.get(value)
         result: frozenset[Buffer] = frozenset()
         if held is not None:
             result = frozenset({held})
         elif isinstance(value.type, ir.TensorType) and not isinstance(value.owner, Block):
-            result = result.union(*(self._buffers(v) for v in value.owner.operands))
-        self._memo[value] = result
+            for operand in value.owner.operands:
+                result |= yield operand
         return result
 
     def body(self, body: Body) -> None:

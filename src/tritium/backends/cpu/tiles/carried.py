@@ -36,7 +36,7 @@ def _protect_block(
             value, target = root.values[0], root.buffers[0]
             if root.kind != "copy" or function.buffers.get(value) is target:
                 continue
-            touched = _reads(function, value, True, {})
+            touched = _reads(function, value)
             if any(
                 buffer in written and (not identity or written[buffer] is not nest)
                 for buffer, identity in touched.items()
@@ -53,20 +53,25 @@ def _through_temporary(
     root.source = temporary
 
 
-def _reads(
-    function: TileFunction, value: SSAValue, identity: bool, found: dict[Buffer, bool]
-) -> dict[Buffer, bool]:
+def _reads(function: TileFunction, value: SSAValue) -> dict[Buffer, bool]:
     """The buffers that computing a value reads; True for those read at the same position only."""
-    held = function.buffers.get(value)
-    if held is not None:
-        found[held] = found.get(held, True) and identity
-        return found
-    if isinstance(value.owner, Block) or not isinstance(value.type, ir.TensorType):
-        return found
-    op: Any = value.owner
-    same = keeps_places(op)
-    for operand in op.operands:
-        _reads(function, operand, identity and same, found)
+    found: dict[Buffer, bool] = {}
+    stack, seen = [(value, True)], set[tuple[SSAValue, bool]]()
+    while stack:
+        place = stack.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        value, identity = place
+        held = function.buffers.get(value)
+        if held is not None:
+            found[held] = found.get(held, True) and identity
+            continue
+        if isinstance(value.owner, Block) or not isinstance(value.type, ir.TensorType):
+            continue
+        op: Any = value.owner
+        same = identity and keeps_places(op)
+        stack.extend((operand, same) for operand in op.operands)
     return found
 
 

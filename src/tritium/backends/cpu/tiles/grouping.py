@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import changes_memory, in_step
+from tritium.backends.cpu.tiles.alias import MOVES, VIEWS, changes_memory, in_step
 from tritium.backends.cpu.tiles.cost import cost
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
 from tritium.ir import types as ir
@@ -17,11 +17,19 @@ from tritium.ops.base import Op
 @dataclass(frozen=True)
 class Summary:
     """What computing a value takes: `ready` is the position after which all scalars and buffers
-    are known, `loads` the loads that it would do, `cost` that of one element."""
+    are known, `loads` the loads that it would do, `cost` that of one element. `depth` counts the
+    moves (rearrangements, loads) on the longest way to it, from the last value that is `deep`: one
+    that is kept because code is emitted by recursion over moves."""
 
     ready: float
     loads: frozenset[Any]
     cost: int
+    depth: int = 0
+    deep: bool = False
+
+
+_DEPTH = 24
+"""The moves between two values that are kept for no other reason."""
 
 
 NOTHING: frozenset[Any] = frozenset()
@@ -93,20 +101,25 @@ class Grouping:
     def value(self, op: Op, position: float) -> None:
         """An op whose results are computed where they are used."""
         self.order.append(op)
-        loads, ready, total = NOTHING, 0.0, cost(op)
+        loads, ready, total, depth = NOTHING, 0.0, cost(op), 0
         for operand in op.operands:
             summary = self.summary(operand)
             ready = max(ready, summary.ready)
             if summary.loads:
                 loads = loads | summary.loads
             total += summary.cost
+            depth = max(depth, summary.depth)
+        depth += op.name in MOVES or op.name == "tt.load"
+        deep = depth >= _DEPTH and len(op.results) == 1 and op.name not in VIEWS
         if op.name == "tt.load":
             loads = loads | {op}
             self.effect(op, position)
         elif op.memory_effects():
             raise NotImplementedError(f"the CPU backend does not support {op.name} on tiles")
         for result in op.results:
-            self.summaries[result] = Summary(ready, loads, min(total, 1 << 20))
+            self.summaries[result] = Summary(
+                ready, loads, min(total, 1 << 20), 0 if deep else depth, deep
+            )
 
     def summary(self, value: SSAValue) -> Summary:
         """What is known of a value's computation."""

@@ -7,23 +7,27 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import REARRANGES, changes_memory, in_step, writes
+from tritium.backends.cpu.tiles.alias import (
+    MOVES,
+    REARRANGES,
+    VIEWS,
+    changes_memory,
+    in_step,
+    writes,
+)
 from tritium.backends.cpu.tiles.cost import HEAVY
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
 
-_MOVES = REARRANGES | {
-    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.unsplat",
-}  # fmt: skip
-
-_VIEWS = frozenset({"tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.split"})
-"""What is never kept itself, only what it is a view of: a copy would have less of a form."""
-
 User = Nest | Dot
 
 _SLIGHTLY = 2.0**-20
 """Between the positions of a nest and of one that is put right before it."""
+
+
+_HERE = frozenset({0})
+"""The position that a user itself is at."""
 
 
 def decide(function: TileFunction, grouping: Grouping) -> None:
@@ -35,11 +39,15 @@ class _Keeping:
     def __init__(self, function: TileFunction, grouping: Grouping):
         self.function, self.grouping = function, grouping
         self.demand: dict[SSAValue, dict[User, bool]] = {}
+        self.ways: dict[tuple[SSAValue, User], frozenset[Any]] = {}
+        """The positions, each by some name, at which a user needs a value for one of its own; of
+        many only two."""
         self.rearranged: dict[SSAValue, set[User]] = {}
         self.joined: set[SSAValue] = set()
         self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
         self.stored: dict[Any, float] = {}
         """Where stores are done that have joined the loops of what comes before them."""
+        self._names: dict[tuple[Any, int, int], int] = {}
         self._changes: dict[Any, list[tuple[float, float, Any]]] = {}
         self.filler: dict[SSAValue, Nest] = {}
         """The nests that fill the buffers of what something needs whole (a sort, a product)."""
@@ -63,14 +71,19 @@ class _Keeping:
         for op in reversed(self.grouping.order):
             self.op(op)
 
-    def need(self, value: SSAValue, user: User, identity: bool) -> None:
-        """State that `user` needs the value, element for element of its domain or otherwise."""
+    def need(
+        self, value: SSAValue, user: User, identity: bool, ways: frozenset[int] = _HERE
+    ) -> None:
+        """State that `user` needs the value, element for element of its domain or otherwise, at
+        the positions `ways`."""
         if not isinstance(value.type, ir.TensorType):
             return
         if value in self.function.buffers and not self._computes(user, value):
             return
         users = self.demand.setdefault(value, {})
         users[user] = users.get(user, False) or identity
+        found = self.ways.get((value, user), frozenset[Any]()) | ways
+        self.ways[value, user] = found if len(found) <= 2 else frozenset(sorted(found)[:2])
 
     def op(self, op: Any) -> None:
         """Decide for the results of one op; pass on what it needs itself."""
@@ -85,19 +98,33 @@ class _Keeping:
             if home is not None:
                 self._keep(op, home)
                 users = {home: True}
+                self.ways[op.results[0], home] = _HERE
         elif op.name == "tt.load" and op.results[0] in self.filler and self._pinned(op, users):
             users = {self._refill(op, users): True}
+            self.ways[op.results[0], next(iter(users))] = _HERE
         if op.name == "tt.join":
             self.joined.update(op.operands)
-        keeps_place = op.name not in _MOVES
+        keeps_place = op.name not in MOVES
         for user, identity in users.items():
             if op.name in REARRANGES or user in self._rearranging(op):
                 for operand in op.operands:
                     self.rearranged.setdefault(operand, set()).add(user)
             viewed = isinstance(user, Dot) and op.name == "tt.load"
-            for operand in op.operands:
+            here, there = self._positions(op, user)
+            for number, operand in enumerate(op.operands):
                 same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)
-                self.need(operand, user, identity and keeps_place and same and not viewed)
+                ways = here if keeps_place or _is_index(op, number) else there
+                self.need(operand, user, identity and keeps_place and same and not viewed, ways)
+
+    def _positions(self, op: Any, user: User) -> tuple[frozenset[int], frozenset[int]]:
+        """Where `user` needs the results of an op, and where therefore operands whose elements
+        the op moves."""
+        here, there = set[int](), set[int]()
+        for number, result in enumerate(op.results):
+            for way in self.ways.get((result, user), ()):
+                here.add(way)
+                there.add(self._names.setdefault((op, number, way), len(self._names) + 1))
+        return frozenset(here), frozenset(there)
 
     def _fills(self, root: Root) -> bool:
         """Whether a copy writes a value to the buffer where others find it."""
@@ -132,21 +159,24 @@ class _Keeping:
         is_load = op.name == "tt.load"
         value = op.results[0]
         summary = self.grouping.summaries[value]
-        if not is_load and (summary.cost < HEAVY or _is_address(value, summary.loads)):
+        cheap = summary.cost < HEAVY or _is_address(value, summary.loads)
+        if not is_load and cheap and not summary.deep:
             return None
-        if op.name in _VIEWS:
+        if op.name in VIEWS:
             return None
         block = op.parent
         first = min(users, key=lambda u: u.position)
         pinned = is_load and self._pinned(op, users)
-        wanted = len(users) > 1 or any(
+        several = not is_load and any(len(self.ways[value, u]) > 1 for u in users)
+        wanted = summary.deep or several or len(users) > 1 or any(
             self._repeats(op, value, user, identity, summary.cost)
             for user, identity in users.items()
         )
         if not pinned and not wanted:
             return None
         here = self.grouping.nest_block[first] is block
-        if not pinned and here and users[first] and isinstance(first, Nest):
+        apart = pinned or several or summary.deep
+        if not apart and here and users[first] and isinstance(first, Nest):
             root = Root("copy", None, (value,), first.domain, first.position)
             first.roots.append(root)
             return first
@@ -223,6 +253,11 @@ class _Keeping:
         for root in home.roots:
             if root.kind == "copy" and root.values == (value,) and not root.buffers:
                 root.buffers = (buffer,)
+
+
+def _is_index(op: Any, number: int) -> bool:
+    """Whether an operand of an op that moves elements is needed at the result's own position."""
+    return op.name == "tt.gather" and number == 1
 
 
 def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:

@@ -149,19 +149,26 @@ class _Writer:
         self, value: SSAValue, depth: int, seen: set[SSAValue], root: Root | None = None
     ) -> None:
         """The inlined ops that compute a tile."""
-        if value in seen or isinstance(value.owner, Block):
-            return
-        seen.add(value)
-        held = self.function.buffers.get(value)
-        filled = root is not None and root.kind == "copy" and root.buffers[0] is held
-        if not isinstance(value.type, ir.TensorType):
-            return
-        if held is not None and not filled:
-            self.line(depth, f"{self.name(value)} = {held.name}")
-            return
-        for operand in value.owner.operands:
-            self.expression(operand, depth, seen)
-        self.line(depth, self.op(value.owner))
+        stack: list[SSAValue | str] = [value]
+        while stack:
+            value_or_line = stack.pop()
+            if isinstance(value_or_line, str):
+                self.line(depth, value_or_line)
+                continue
+            value = value_or_line
+            if value in seen or isinstance(value.owner, Block):
+                continue
+            seen.add(value)
+            held = self.function.buffers.get(value)
+            filled = root is not None and root.kind == "copy" and root.buffers[0] is held
+            root = None  # an operand that has a buffer is read
+            if not isinstance(value.type, ir.TensorType):
+                continue
+            if held is not None and not filled:
+                self.line(depth, f"{self.name(value)} = {held.name}")
+                continue
+            stack.append(self.op(value.owner))
+            stack.extend(reversed(value.owner.operands))
 
     def op(self, op: Any) -> str:
         results = ", ".join(map(self.name, op.results))

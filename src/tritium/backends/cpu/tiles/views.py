@@ -6,11 +6,13 @@ other mask means that the operand is copied, with zeros where the mask is false.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
 from tritium.ops.arith import CmpIOp, CmpIPredicate, constant_value
 
@@ -65,6 +67,13 @@ def prefix_mask(load: Any, axis: int) -> Prefix | None:
 
 def slope(value: SSAValue, axis: int) -> int | None:
     """0 or 1 if that is the difference between neighbours along an axis, else None."""
+    return resolve((value, axis), _slope, {})
+
+
+def _slope(
+    place: tuple[SSAValue, int],
+) -> Generator[tuple[SSAValue, int], int | None, int | None]:
+    value, axis = place
     shape = ir.shape_of(value.type)
     if not shape or shape[axis] == 1:
         return 0
@@ -79,14 +88,17 @@ def slope(value: SSAValue, axis: int) -> int | None:
         held = constant_value(value)
         return 0 if held is not None and (held == held.flat[0]).all() else None
     if owner.name == "tt.expand_dims":
-        return 0 if axis == owner.axis else slope(owner.src, axis - (owner.axis < axis))
+        return 0 if axis == owner.axis else (yield owner.src, axis - (owner.axis < axis))
     if owner.name in ("tt.broadcast", "arith.extsi"):
-        return slope(owner.operands[0], axis)
+        return (yield owner.operands[0], axis)
     if owner.name in ("arith.addi", "arith.subi"):
-        first, second = (slope(v, axis) for v in owner.operands)
+        first = yield owner.operands[0], axis
+        second = yield owner.operands[1], axis
         if first is None or second is None or (owner.name == "arith.subi" and second):
             return None
         return first + second if first + second <= 1 else None
-    if owner.name == "arith.muli" and all(slope(v, axis) == 0 for v in owner.operands):
-        return 0
+    if owner.name == "arith.muli":
+        first = yield owner.operands[0], axis
+        second = yield owner.operands[1], axis
+        return 0 if first == 0 and second == 0 else None
     return None
