@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import tritium.language as tl
 from tests.support import device
 from tests.support.agreement import run_all
+from tritium.errors import InterpreterError
+from tritium.runtime.interpreted import InterpretedFunction
 
 I32, I64 = 2**31, 2**63
 SIGNED = [
@@ -105,6 +108,35 @@ def test_signed(kernel: Any, bounds: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("bounds", UNSIGNED, ids=str)
 def test_unsigned(bounds: tuple[int, int, int]) -> None:
     check(unsigned, bounds)
+
+
+def wide_step(out, start, stop, STEP: tl.int64):
+    count = 0
+    for _ in tl.range(start, stop, STEP):
+        count += 1
+    tl.store(out, count)
+
+
+def product_at_run_time(out, start, stop, STEP):
+    k = tl.arange(0, 16)
+    total = tl.zeros([16, 16], tl.float32)
+    for _ in range(start, stop, STEP):
+        block = tl.load(out + k[:, None] * 16 + k[None, :]).to(tl.float32)
+        total = tl.dot(block, block, total)
+    tl.store(out + k, tl.sum(total, 0).to(tl.int64))
+
+
+@pytest.mark.skipif(device.device == "cuda", reason="a loop on a GPU cannot report it")
+@pytest.mark.parametrize("way", [device.native, InterpretedFunction], ids=["native", "interpreted"])
+@pytest.mark.parametrize("bounds", [(0, 5, 0), (5, 0, -1), (0, 5, -3), (5, 5, 0)], ids=str)
+@pytest.mark.parametrize("kernel", [step_at_run_time, wide_step, product_at_run_time])
+def test_steps_that_are_not_positive(
+    kernel: Any, bounds: tuple[int, int, int], way: Callable[[Any], Any]
+) -> None:
+    """An error, not a loop without end."""
+    out, (start, stop, step) = np.zeros(256, np.int64), bounds
+    with pytest.raises((RuntimeError, InterpreterError), match="the step of this loop is"):
+        way(kernel)[(1,)](out=out, start=start, stop=stop, STEP=step)
 
 
 def product(out, x, start, stop, STEP: tl.constexpr):

@@ -379,13 +379,12 @@ class Semantics:
             raise TypeError("the variable of a loop must be a single name")
         if not is_dynamic(iterator.step) and unwrap(iterator.step) == 0:
             raise ValueError("the step of a loop cannot be 0")
-        items = list(iterator)
         if is_dynamic(iterator.step) and int(iterator.step) < 1:
             raise ValueError(
                 f"the step of this loop is {int(iterator.step)}; one that is not known at compile "
                 "time must be positive"
             )
-        return Loop(items, True)
+        return Loop(list(iterator), True)
 
     @staticmethod
     def repeat() -> Loop:

@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.debug import check
 from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
 from tritium.backends.cpu.lower.nest import copy_to, lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
@@ -16,9 +17,9 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.waiting import FIRST_TURN, polls, stall
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Phi, Value
+from tritium.lowering.llvm import Phi, Value, const
 from tritium.lowering.registry import rules
-from tritium.passes.loops import may_wrap
+from tritium.passes.loops import constant_int, may_wrap
 
 
 def lower_function(c: Context) -> None:
@@ -47,6 +48,7 @@ def _step(c: Context, step: Step) -> None:
         lower_dot(c, step, copy_to)
         c.fill(step.op.results[0])
     elif isinstance(step, For):
+        _check_step(c, step)
         if lower_dot_loop(c, step, partial(_for, c, step)):
             _fill(c, step.op.results)
         else:
@@ -65,6 +67,17 @@ def _step(c: Context, step: Step) -> None:
 
 def _scalars(values: Sequence[SSAValue]) -> list[SSAValue]:
     return [v for v in values if not isinstance(v.type, ir.TensorType)]
+
+
+def _check_step(c: Context, step: For) -> None:
+    """Report a step that is not positive, if it is known only when the program runs."""
+    op: Any = step.op
+    if constant_int(op.step) is not None:
+        return
+    by = c.scalars[op.step]
+    positive = c.f.icmp("ne" if op.unsignedCmp else "sgt", by, const(by.type, 0))
+    message = "the step of this loop is not positive, as one not known at compile time must be"
+    check(c, op, positive, message)
 
 
 def _for(c: Context, step: For) -> None:

@@ -94,7 +94,7 @@ def print_scalars(c: Context, op: PrintOp, *values: Value) -> tuple[()]:
     return ()
 
 
-def _check(c: Context, op: Any, condition: Value, message: str) -> None:
+def check(c: Context, op: Any, condition: Value, message: str) -> None:
     """Report the first failure, with its line, and leave the program."""
     f, place = c.f, source_position(op.location)
     if place is not None:
@@ -123,16 +123,16 @@ def _check(c: Context, op: Any, condition: Value, message: str) -> None:
 def check_element(e: Emitter, op: AssertOp, root: Root, at: At) -> None:
     found = e.emit(root.values[0], at)
     assert isinstance(found, Uniform)
-    _check(e.context, op, found.value, op.message)
+    check(e.context, op, found.value, op.message)
 
 
 @lowers("cpu.scalar", AssertOp)
 def check_scalar(c: Context, op: AssertOp, condition: Value) -> tuple[()]:
-    _check(c, op, condition, op.message)
+    check(c, op, condition, op.message)
     return ()
 
 
 @lowers("cpu.scalar", cf.AssertOp)
 def check_flag(c: Context, op: cf.AssertOp, condition: Value) -> tuple[()]:
-    _check(c, op, condition, op.msg)
+    check(c, op, condition, op.msg)
     return ()
