@@ -12,6 +12,7 @@ from tritium.backends.cpu.tiles.cost import cost
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Op
+from tritium.ops.ttir.memory import LoadOp
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Grouping:
                 loads = loads | summary.loads
             total += summary.cost
             depth = max(depth, summary.depth)
-        depth += op.name in MOVES or op.name == "tt.load"
+        depth += op.name in MOVES or isinstance(op, LoadOp)
         deep = depth >= _DEPTH and len(op.results) == 1 and op.name not in VIEWS
         if op.name == "tt.load":
             loads = loads | {op}

@@ -19,6 +19,7 @@ from tritium.backends.cpu.tiles.cost import HEAVY
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
+from tritium.ops.ttir.shape import GatherOp
 
 User = Nest | Dot
 
@@ -257,7 +258,7 @@ class _Keeping:
 
 def _is_index(op: Any, number: int) -> bool:
     """Whether an operand of an op that moves elements is needed at the result's own position."""
-    return op.name == "tt.gather" and number == 1
+    return isinstance(op, GatherOp) and number == 1
 
 
 def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:
