@@ -9,8 +9,12 @@ from typing import Any
 import llvmlite.binding as llvm
 import pytest
 
+import tritium
+import tritium.language as tl
 from tritium.backends.nvidia import libdevice
+from tritium.compiler import ASTSource
 from tritium.language.extra.signatures import signatures
+from tritium.target import GPUTarget
 
 TYPES = {"int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64", "float32": "float",
          "float64": "double"}  # fmt: skip
@@ -24,6 +28,24 @@ def functions() -> Iterator[dict[str, Any]]:
     with llvm.create_context() as context, \
             llvm.parse_bitcode(path.read_bytes(), context=context) as module:  # fmt: skip
         yield {f.name: f for f in module.functions}
+
+
+@tritium.jit
+def exponentials(x):
+    i = tl.arange(0, 128)
+    tl.store(x + i, tl.extra.libdevice.exp(tl.load(x + i)))
+
+
+def test_libdevice_flushes_subnormals_where_it_is_told_to():
+    if libdevice.find() is None:
+        pytest.skip("libdevice is in a CUDA toolkit or nvidia-nvvm")
+
+    def flushing(**options: Any) -> int:
+        source = ASTSource(exponentials, {"x": "*fp32"})
+        target = GPUTarget("cuda", 90, 32)
+        return tritium.compile(source, target=target, options=options).asm["ptx"].count(".ftz")
+
+    assert flushing(enable_reflect_ftz=True) > flushing() == flushing(enable_reflect_ftz=False)
 
 
 @pytest.mark.parametrize("name", signatures())

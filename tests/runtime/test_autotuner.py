@@ -621,6 +621,26 @@ def test_interpreted_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -
     assert (out == x + 1).all()
 
 
+def test_a_failed_static_assert_leaves_out_an_interpreted_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+    def kernel(out, wrong, BLOCK: tl.constexpr):
+        tl.static_assert(BLOCK >= 64)
+        if wrong > 0:
+            tl.static_assert(tl.arange(0, 4).dtype == tl.int8, "never")
+        tl.store(out, BLOCK)
+
+    tuned_kernel = tritium.autotune(configs=BLOCKS, key=["wrong"])(tritium.jit(kernel))
+    out = np.zeros(1, np.int32)
+    tuned_kernel[(1,)](out, 0)
+    good = [config.kwargs["BLOCK"] for config in BLOCKS if config.kwargs["BLOCK"] >= 64]
+    assert out[0] in good
+    with pytest.raises(AutotunerError, match="never"):
+        tuned_kernel[(1,)](out, 1)
+
+
 def test_a_listener_is_told_what_was_chosen(fresh_cache: Path) -> None:
     told: list[dict[str, Any]] = []
     with knobs.autotuning.scope():

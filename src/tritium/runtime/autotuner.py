@@ -15,7 +15,13 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.cache import get_cache_manager as get_cache_manager
-from tritium.errors import AutotunerError, CompileTimeAssertionFailure, OutOfResources, PTXASError
+from tritium.errors import (
+    AutotunerError,
+    CompileTimeAssertionFailure,
+    InterpreterError,
+    OutOfResources,
+    PTXASError,
+)
 from tritium.runtime.children import ChildError
 from tritium.runtime.compile_ahead import Ahead
 from tritium.runtime.computed import Heuristics, heuristics
@@ -226,6 +232,11 @@ class Autotuner(KernelInterface[Any]):
         try:
             return measure()
         except (OutOfResources, CompileTimeAssertionFailure, PTXASError, ChildError) as error:
+            self._leave_out(config, error)
+            return None
+        except InterpreterError as error:
+            if not isinstance(error.__cause__, CompileTimeAssertionFailure):
+                raise
             self._leave_out(config, error)
             return None
 

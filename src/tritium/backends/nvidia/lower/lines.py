@@ -98,7 +98,8 @@ class Lines:
             )
             flag = self._module.add_metadata('!{i32 2, !"Debug Info Version", i32 3}')
             self._module.named_metadata["llvm.dbg.cu"] = [known["unit"]]
-            self._module.named_metadata["llvm.module.flags"] = [flag]
+            flags = self._module.named_metadata.setdefault("llvm.module.flags", [])
+            flags.append(flag)
         return known["unit"]
 
     def _subprogram(self, name: str, path: str, line: int) -> str:

@@ -48,6 +48,9 @@ def lower_to_llvm(
     num_ctas = _number(module, "ttg.num-ctas", 1)
     check_cluster(num_ctas, arch)
     out = Module(TRIPLE, DATA_LAYOUT)
+    if options.enable_reflect_ftz:
+        flag = out.add_metadata('!{i32 4, !"nvvm-reflect-ftz", i32 1}')
+        out.named_metadata["llvm.module.flags"] = [flag]
     frames, shared = _frames(functions, kernels[0])
     if shared:
         out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
