@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,6 +101,42 @@ def test_functions_that_take_a_semantic(way: str):
     WAYS[way](use_semantic)[(1,)](x, out, 8)
     np.testing.assert_array_equal(out[:8], np.maximum(2 * x, 3).astype(np.float32))
     np.testing.assert_array_equal(out[8:], (x.view(np.uint32) >> 28).astype(np.float32) + (x >> 28))
+
+
+def marked(function: Any) -> Any:
+    """A program's own decorator for what kernels call with language values."""
+
+    def wrapper(*args: Any, _semantic: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs, builder=_semantic)
+
+    setattr(wrapper, "__triton_builtin__", True)  # noqa: B010
+    return wrapper
+
+
+@marked
+def power_above(n: Any, builder: Any) -> Any:
+    assert isinstance(n, tl.constexpr) and hasattr(builder, "scalar_constant")
+    return tl.constexpr(tritium.next_power_of_2(n.value))
+
+
+@marked
+def unless_none(mask: Any, value: Any, builder: Any) -> Any:
+    return tl.constexpr(None) if isinstance(mask, tl.constexpr) and mask.value is None else value
+
+
+def use_marked(x, out, N: tl.constexpr):
+    SIZE: tl.constexpr = power_above(N)
+    i = tl.arange(0, SIZE)
+    mask = i < N
+    value = tl.load(x + i, mask, other=unless_none(mask, 7.0))
+    tl.store(out + i, value + (unless_none(None, 1.0) is None))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_functions_with_the_mark_of_builtins(way: str):
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    WAYS[way](use_marked)[(1,)](x, out, 5)
+    assert out.tolist() == [1, 2, 3, 4, 5, 8, 8, 8]
 
 
 def every_kind(x, out, N: tl.constexpr):

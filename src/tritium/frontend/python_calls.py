@@ -11,6 +11,7 @@ from tritium import language as tl
 from tritium.frontend.values import is_dynamic, owner_of, wrap
 from tritium.language.base import base_value, class_of, is_builtin, is_sequence
 from tritium.language.constexpr import constexpr, is_assigned, unwrap
+from tritium.language.decorators import hidden_arguments
 from tritium.language.function import JITCallable
 
 _VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
@@ -33,7 +34,7 @@ def call_python(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     if isinstance(function, tl.dtype):
         return _converted(function, args, kwargs)
     if calls_directly(function):
-        return wrap(function(*args, **kwargs))
+        return wrap(function(*args, **kwargs, **hidden_arguments(function, kwargs)))
     if not callable(function):
         raise TypeError(f"{function!r} is not callable")
     if function in _VALUE_BUILTINS:

@@ -15,6 +15,8 @@ from tritium.ir.types import Type
 F = TypeVar("F", bound=Callable[..., Any])
 
 BUILTIN_MARK = "__tritium_builtin__"
+REFERENCE_MARK = "__triton_builtin__"
+"""What programs set on functions of their own that kernels are to call with language values."""
 
 
 class base_type:
@@ -66,4 +68,4 @@ def mark_builtin(fn: F) -> F:
 
 def is_builtin(fn: object) -> bool:
     """Whether kernels call `fn` itself, at compile time, with language values as arguments."""
-    return bool(getattr(fn, BUILTIN_MARK, False))
+    return bool(getattr(fn, BUILTIN_MARK, False) or getattr(fn, REFERENCE_MARK, False))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 from tritium.language import emitter
-from tritium.language.base import mark_builtin
+from tritium.language.base import BUILTIN_MARK, REFERENCE_MARK, mark_builtin
 from tritium.language.constexpr import unwrap
 from tritium.language.function import JITCallable
 from tritium.language.tensor import tensor
@@ -25,6 +25,16 @@ def _semantic() -> Any:
     """What a function gets that asks for `_semantic`, as functions of the reference's style do.
     That module, in which everything comes together, is imported when there is one."""
     return importlib.import_module("tritium.language.semantic").TritonSemantic()
+
+
+def hidden_arguments(fn: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords, beside those given, that a program's own builtin (one that `builtin` did not
+    make) asks for as functions of the reference's style do."""
+    if not hasattr(fn, REFERENCE_MARK) or hasattr(fn, BUILTIN_MARK):
+        return {}
+    named = set(inspect.signature(fn).parameters) - set(given)
+    hidden = {"_semantic": _semantic() if "_semantic" in named else None, "_generator": None}
+    return {name: value for name, value in hidden.items() if name in named}
 
 
 def builtin(fn: F) -> F:

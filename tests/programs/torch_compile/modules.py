@@ -300,7 +300,9 @@ cases: Any = {
     "norms_bf16": Case(one(Norms, (5, 12, 100), dtype=BF16), 6e-2),
     "recurrent": Case(recurrent),
     "losses": Case(one(losses, (17, 100), (17, 100))),
-    "softmax_long": Case(one(soft, (3, 40000))),
+    # Of reductions of several orders torch 2.13 finds one that its own check then refuses.
+    "softmax_long": Case(
+        one(soft, (3, 40000)), options={"triton.mix_order_reduction": False}),
     "scans_bf16": Case(one(scans, (9, 64), dtype=BF16), 8e-2),
     "reductions": Case(one(reductions, (33, 301)), 1e-3),
     "reductions_long": Case(one(reductions, (5, 33000)), 1e-3),

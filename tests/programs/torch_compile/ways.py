@@ -168,7 +168,10 @@ F16, BF16 = torch.float16, torch.bfloat16
 MIXED = one(mixed, (65, 130), (130, 65))
 cases: Any = {
     "looped": Case(one(Norms, (5, 12, 100)), 5e-4, triton(persistent_reductions=False)),
-    "block_pointers": Case(MIXED, 1e-3, triton(use_block_ptr=True, prefer_nd_tiling=True)),
+    # Not backward: torch 2.13 writes a store through a block pointer that it does not make.
+    "block_pointers": Case(
+        one(mixed, (65, 130), (130, 65), grad=False), 1e-3,
+        triton(use_block_ptr=True, prefer_nd_tiling=True)),
     "workers": workers,
     "padded": Case(padded),
     "tiled": Case(MIXED, 1e-3, triton(prefer_nd_tiling=True, tile_reductions=True)),

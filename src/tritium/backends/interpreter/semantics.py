@@ -34,7 +34,7 @@ from tritium.frontend.values import (
     wrap,
 )
 from tritium.language.aggregate import is_mutable
-from tritium.language.base import base_value, is_sequence
+from tritium.language.base import REFERENCE_MARK, base_value, is_sequence
 from tritium.language.casts import to_tensor
 from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.decorators import builtin
@@ -181,7 +181,8 @@ class Semantics:
         """What to call for `function`."""
         if isinstance(function, constexpr):
             function = function.value
-        if isinstance(function, JITCallable) or calls_directly(function):
+        direct = calls_directly(function) and not hasattr(function, REFERENCE_MARK)
+        if isinstance(function, JITCallable) or direct:
             return function
 
         def call(*args: Any, **kwargs: Any) -> Any:
