@@ -1,0 +1,36 @@
+"""Random integer expressions as masks and addresses, natively, beside NumPy; on this host and as
+for hosts with narrower vectors."""
+
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cpu.random_addresses import WITHOUT
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(seed: int, count: int, features: str) -> None:
+    command = [sys.executable, "-m", "tests.cpu.random_addresses", str(seed), str(count), features]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3600)
+    wrong = re.findall(r"^WRONG.*(?:\n(?!program).*)*", done.stdout, re.MULTILINE)
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, "\n".join([*wrong, *last, done.stderr[-2000:]])
+
+
+HOSTS = ["native", *WITHOUT] if platform.machine() in ("x86_64", "AMD64") else ["native"]
+
+
+@pytest.mark.parametrize("features", HOSTS)
+def test_random_addresses(features: str) -> None:
+    run(100, 6, features)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", HOSTS)
+def test_many_random_addresses(features: str) -> None:
+    run(1000, 600, features)
