@@ -9,6 +9,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tritium.tools.tensor_descriptor import TensorDescriptor
 
 pytestmark = pytest.mark.gpu
 
@@ -126,6 +127,32 @@ def test_the_pipeline_of_another_architecture(
     hopper = torch.cuda.get_device_capability()[0] == 9
     assert ("mma.sync" in ptx) == (arch is not None or not hopper)
     assert ("wgmma" in ptx) == (arch is None and hopper)
+
+
+@tritium.jit
+def matmul_t(a, b, c, N: tl.constexpr, BLOCK: tl.constexpr):
+    """Of descriptors; the right operand is stored transposed."""
+    m, n = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in range(0, N, 32):
+        acc = tl.dot(a.load([m, k]), b.load([n, k]).T, acc)
+    c.store([m, n], acc)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+@pytest.mark.parametrize("arch", ["sm80", "sm120", None])
+def test_transposed_operands_of_other_architectures(
+    torch: Any, arch: str | None, stages: int, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if arch is not None:
+        monkeypatch.setenv("TRITON_OVERRIDE_ARCH", arch)
+    a, b = (torch.randn(512, 512, device="cuda", dtype=torch.float16) for _ in range(2))
+    c = torch.full((512, 512), float("nan"), device="cuda")
+    blocks = ((a, [64, 32]), (b, [64, 32]), (c, [64, 64]))
+    descriptors = [TensorDescriptor.from_tensor(t, block) for t, block in blocks]
+    matmul_t.device_caches.clear()
+    matmul_t[(8, 8)](*descriptors, N=512, BLOCK=64, num_stages=stages)
+    torch.testing.assert_close(c, (a.double() @ b.double().T).float(), atol=2e-3, rtol=2e-3)
 
 
 def test_a_tensor_whose_memory_is_gone_is_named(torch: Any) -> None:

@@ -395,9 +395,10 @@ def _memory_of(value: SSAValue) -> SSAValue:
 
 
 def _use_buffer(
-    op: Any, views: Mapping[SSAValue, SSAValue], values: dict[SSAValue, SSAValue], at: Builder
+    op: Any, views: dict[SSAValue, SSAValue], values: dict[SSAValue, SSAValue], at: Builder
 ) -> bool:
-    """Let an op that has to do with a load use its buffer; whether that is all there is to do."""
+    """Let an op that has to do with a load use its buffer; whether that is all there is to do. A
+    transpose of a load becomes a view, too."""
     here = Builder(at.before, op.location)
     if op.results and op.results[0] in views:
         load = op.results[0]
@@ -409,6 +410,11 @@ def _use_buffer(
         if direct:
             values[load] = here.value(LocalLoadOp, views[load], None, result=load.type)
             values[load].name_hint = load.name_hint
+        return True
+    if isinstance(op, ttir.TransOp) and op.src in views:
+        if not _reads_buffer(op, views[op.src].type):
+            return False
+        views[op.results[0]] = here.value(MemDescTransOp, views[op.src], order=op.order)
         return True
     if isinstance(op, MemDescTransOp) and values.get(op.src) is not None:
         values[op.results[0]] = here.value(MemDescTransOp, values[op.src], order=op.order)
@@ -432,4 +438,11 @@ def _reads_buffer(user: Operation, memory: Any) -> bool:
     if isinstance(user, LocalAllocOp):
         wanted: Any = user.results[0].type
         return wanted.encoding == memory.encoding and not wanted.mutable
+    if isinstance(user, ttir.TransOp):
+        view = MemDescTransOp.infer(memory, order=user.order)
+        uses = [use.operation for use in user.results[0].uses]
+        return all(
+            isinstance(inner, ConvertLayoutOp) and inner.parent is user.parent
+            and _reads_buffer(inner, view) for inner in uses
+        )  # fmt: skip
     return isinstance(user, ConvertLayoutOp) and in_block(user.results[0].type, memory)

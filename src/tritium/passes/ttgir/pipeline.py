@@ -85,10 +85,14 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
     told = "tt.num_stages" in loop.attributes
     if not told and loop.writes(GLOBAL):
         return []
-    found: list[Stage] = []
+    bulk = [
+        op for op in loop.body.ops
+        if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and (told or _feeds_product(op))
+    ]  # fmt: skip
+    # Their buffers share barriers, and so their number.
+    count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
+    found = [Stage(op, block_encoding(op.desc.type), 1, count) for op in bulk]
     for op in loop.body.ops:
-        if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and (told or _feeds_product(op)):
-            found.append(Stage(op, block_encoding(op.desc.type), 1, stages))
         if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or op.isVolatile:
             continue
         if not told and not _feeds_product(op):
@@ -101,6 +105,19 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
     return ahead
+
+
+def _stays_in_memory(load: Any) -> bool:
+    """Whether a product reads what is loaded from shared memory, while the next turn begins: its
+    buffer cannot be filled again at the end of the turn."""
+    pending = list(load.results)
+    while pending:
+        for use in pending.pop().uses:
+            if isinstance(use.operation, LocalAllocOp):
+                return True
+            if isinstance(use.operation, (ttir.TransOp, ConvertLayoutOp)):
+                pending += use.operation.results
+    return False
 
 
 def is_bulk(op: Any) -> bool:
