@@ -94,6 +94,9 @@ def test_dot(dtype, out):
         np.testing.assert_array_equal(batch.value, np.stack([exact, exact]))
         if dtype == tl.float16:
             assert tl.dot(x, y, out_dtype=tl.float16).dtype == tl.float16
+            summed = tl.dot(x, y, acc.to(tl.float16))
+            assert summed.dtype == tl.float16
+            np.testing.assert_array_equal(summed.value, exact + 3)
 
 
 def test_dot_messages():
@@ -117,7 +120,9 @@ def test_dot_messages():
             (TypeError, "only int8 supported",
              lambda: tl.dot(half.to(tl.uint8), half.to(tl.uint8))),
             (ValueError, "acc has type .* is required",
-             lambda: tl.dot(half, half, acc=half)),
+             lambda: tl.dot(half, half, acc=half, out_dtype=tl.float32)),
+            (ValueError, "acc has type .*bf16.* is required",
+             lambda: tl.dot(half, half, acc=half.to(tl.bfloat16))),
             (ValueError, r"max_num_imprecise_acc .128. must be <= K .16.",
              lambda: tl.dot(fp8, fp8, max_num_imprecise_acc=128)),
             (ValueError, "lhs is a scalar", lambda: tl.dot(1.0, half)),

@@ -128,7 +128,7 @@ def dot(
     input_precision: Any = None,
     allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None,
-    out_dtype: Any = float32,
+    out_dtype: Any = None,
 ) -> tensor:
     """The matrix product `input @ other + acc`.
 
@@ -141,7 +141,8 @@ def dot(
         allow_tf32: deprecated; True for "tf32" where the target has it, False for "ieee". The
             setting `TRITON_F32_DEFAULT` goes before it, but not before `input_precision`.
         max_num_imprecise_acc: for fp8: how many products may be summed at reduced precision.
-        out_dtype: float32, or float16 for operands of 16 or fewer bits; int8 gives int32.
+        out_dtype: float32, or float16 for operands of 16 or fewer bits; by default that of `acc`,
+            else float32. int8 gives int32.
 
     Raises `ValueError` and `TypeError` for shapes, dtypes and options that do not fit.
     """
@@ -150,6 +151,9 @@ def dot(
         raise TypeError(f"Both operands must be same dtype. Got {lhs.dtype} and {rhs.dtype}")
     precision = _precision(input_precision, allow_tf32)
     _check_shapes(lhs, rhs)
+    if out_dtype is None:
+        halves = acc is not None and casts.to_tensor(acc).dtype == float16
+        out_dtype = float16 if halves else float32
     result = _result_dtype(lhs.dtype, out_dtype)
     type = block_type(result, [*lhs.type.shape[:-1], rhs.type.shape[-1]])
     accumulator = _accumulator(acc, type)

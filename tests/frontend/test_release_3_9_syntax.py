@@ -1,0 +1,115 @@
+"""Syntax that later releases take: assignments in expressions, keyword-only parameters, filters of
+comprehensions, declarations without a value, branches that return constants of one type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.support.agreement import run_all
+from tritium.errors import CompilationError
+from tritium.language.function import device_function as jit
+
+
+def named(x, out):
+    at = tl.arange(0, 8)
+    tl.store(out + (j := at), tl.load(x + j) * 2)
+    if (first := tl.load(x + 3)) > 2:
+        tl.store(out, first)
+    total = (n := 3) + (m := n * 2)
+    tl.store(out + 1, total + m)
+
+
+def test_assignments_in_expressions():
+    x = np.arange(8, dtype=np.int32) + 1
+    found = run_all(named, x=x, out=np.zeros(8, np.int32))["out"]
+    want = x * 2
+    want[0], want[1] = 4, 15
+    assert found.tolist() == want.tolist()
+
+
+@jit
+def scaled(a, *, by, times: tl.constexpr = 3):
+    return a + by * times
+
+
+def keywords(out, *, n, BLOCK: tl.constexpr = 16):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, scaled(at, by=n) + scaled(at, times=2, by=1))
+
+
+def test_parameters_that_have_names_only():
+    found = run_all(keywords, out=np.zeros(16, np.int32), n=5)["out"]
+    assert found.tolist() == [2 * i + 17 for i in range(16)]
+
+
+@jit
+def without_name(out):
+    tl.store(out, scaled(1, 2))
+
+
+def test_a_parameter_that_lacks_its_name():
+    with pytest.raises(CompilationError, match="scaled"):
+        tritium.jit(without_name.fn)[(1,)](np.zeros(1, np.int32))
+
+
+def filtered(out, N: tl.constexpr):
+    even = [i * 10 for i in tl.static_range(N) if i % 2 == 0 if i > 0]
+    pairs = [i * j for i, j in ((1, 2), (3, 4), (5, 6)) if i > 1]
+    for k in tl.static_range(len(even)):
+        tl.store(out + k, even[k])
+    tl.store(out + 6, len(even))
+    tl.store(out + 7, pairs[0] + pairs[1])
+
+
+def test_filters_of_comprehensions():
+    found = run_all(filtered, out=np.zeros(8, np.int32), N=8)["out"]
+    assert found.tolist() == [20, 40, 60, 0, 0, 0, 3, 12 + 30]
+
+
+def declared(out):
+    size: tl.constexpr
+    size = 16
+    tl.store(out + tl.arange(0, size), size)
+
+
+def test_declarations_without_a_value():
+    assert run_all(declared, out=np.zeros(16, np.int32))["out"].tolist() == [16] * 16
+
+
+@jit
+def limited(x):
+    if x > 3:
+        return x
+    else:
+        return 7
+
+
+@jit
+def two(x):
+    if x > 3:
+        return x, 1
+    return 7, 2
+
+
+@jit
+def constants(x):
+    if x > 3:
+        return 1
+    return 2
+
+
+def returning(x, out):
+    for i in range(8):
+        v = tl.load(x + i)
+        a, b = two(v)
+        tl.store(out + i, limited(v) + 100 * a + 10000 * b + 100000 * constants(v))
+
+
+def test_branches_that_return_constants():
+    x = np.arange(8, dtype=np.int32)
+    found = run_all(returning, x=x, out=np.zeros(8, np.int32))["out"]
+    want = [(v if v > 3 else 7) * 101 + (1 if v > 3 else 2) * 110000 for v in range(8)]
+    assert found.tolist() == want
