@@ -29,7 +29,7 @@ LAYERS = (
     ("backends",),
     ("compiler",),
     ("runtime",),
-    ("tools", "testing", "compat", "_internal_testing", "_filecheck", "_utils", "_C"),
+    ("profiler", "tools", "testing", "compat", "_internal_testing", "_filecheck", "_utils", "_C"),
     ("experimental",),
     ("cli",),
     ("__main__",),

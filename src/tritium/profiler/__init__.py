@@ -1,0 +1,38 @@
+"""A profiler of scopes and launches, recorded on the host (`triton.profiler`).
+
+    import triton.profiler as proton
+    session = proton.start("matmul", hook="triton")
+    with proton.scope("warm"):
+        kernel[grid](...)
+    proton.finalize()                        # writes matmul.hatchet
+    from triton.profiler import viewer
+    viewer.print_tree(*viewer.parse(["time/ms", "count"], "matmul.hatchet"))
+
+Each launch is counted under the scopes around it and timed by the device's events. With
+`hook="triton"` the kernel's `launch_metadata` (`flops`, `flops8`, ..., `bytes`) is added up there.
+"""
+
+from __future__ import annotations
+
+from tritium.profiler.scopes import (
+    cpu_timed_scope,
+    enter_scope,
+    enter_state,
+    exit_scope,
+    exit_state,
+    scope,
+    state,
+)
+from tritium.profiler.sessions import (
+    DEFAULT_PROFILE_NAME,
+    activate,
+    deactivate,
+    finalize,
+    profile,
+    start,
+)
+
+__all__ = [
+    "DEFAULT_PROFILE_NAME", "activate", "cpu_timed_scope", "deactivate", "enter_scope",
+    "enter_state", "exit_scope", "exit_state", "finalize", "profile", "scope", "start", "state",
+]  # fmt: skip
