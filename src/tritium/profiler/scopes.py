@@ -75,7 +75,8 @@ class cpu_timed_scope(scope):
         return self
 
     def __exit__(self, *_: object) -> None:
-        sessions.record(sessions.scopes.get(), {"cpu_time (ns)": time.perf_counter_ns() - self._start})
+        spent = time.perf_counter_ns() - self._start
+        sessions.record(sessions.scopes.get(), {"cpu_time (ns)": spent})
         super().__exit__()
 
 
