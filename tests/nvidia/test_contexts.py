@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tritium.backends.nvidia import contexts
+from tritium.backends.nvidia import driver as nvidia
 from tritium.backends.nvidia.contexts import KernelContext, ensure_context
 
 
@@ -123,3 +124,12 @@ def test_a_module_is_unloaded_in_its_own_context(driver: FakeDriver) -> None:
     driver.local.context = 101
     kernel.unload(7)
     assert driver.unloaded == [(1007, 100)] and driver.current == 101
+
+
+def test_a_forked_process_takes_torchs_word_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvidia, "has_bindings", lambda: True)
+    monkeypatch.setattr(nvidia, "device_count", lambda: 0)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert not nvidia.CudaDriver.is_active()
+    _torch(monkeypatch, 0)
+    assert nvidia.CudaDriver.is_active()

@@ -16,6 +16,8 @@ import tritium
 from tests.support.launching import StubDriver, add_kernel
 from tritium.compiler import ASTSource
 from tritium.compiler.kernel import AsmDict
+from tritium.runtime import driver
+from tritium.target import GPUTarget
 
 SIGNATURE = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}
 
@@ -31,6 +33,16 @@ def test_loaded_when_used() -> None:
     kernel[(1, 1, 1)](x, x, out, 5, 8)
     assert kernel.module is not None
     assert out.tolist() == [2] * 5 + [0] * 3
+
+
+def test_warps_of_a_target_with_lanes_are_no_threads_of_the_cpu() -> None:
+    """torch.compile's targets have 32 lanes on a CPU as well."""
+    host = driver.active.get_current_target()
+    source = ASTSource(add_kernel, SIGNATURE, {"BLOCK": 8})
+    kernel = tritium.compile(source, GPUTarget("cpu", host.arch, 32), {"num_warps": 8})
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    kernel[(1,)](x, x, out, 8, 8)
+    assert (out == 2).all()
 
 
 def test_closed_and_loaded_again() -> None:

@@ -179,9 +179,14 @@ def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def long(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Long enough for reductions in two steps, and for scans of several programs on a GPU."""
-    sums = (x * 1e-3).cumsum(0)
-    return x.sum(), x.var(), x.argmax(), x.abs().amax(), sums, sums.square().mean()
+    """Long enough for reductions in two steps."""
+    return x.sum(), x.var(), x.argmax(), x.abs().amax()
+
+
+def long_scan(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Long enough for a scan across programs. (A graph that ends with one torch cannot plan.)"""
+    sums = (x * 1e-3).cumsum(0).view(3, -1)
+    return sums, sums @ sums.T
 
 
 def choices(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -279,13 +284,15 @@ def optimizers(device: torch.device) -> None:
 
 
 BF16 = torch.bfloat16
+ORDERED = {"triton.mix_order_reduction": False}
+"""torch (2.11 and 2.13) refuses some of its own mixtures of reductions of rows and columns."""
 cases: Any = {
     "mlp": Case(one(MLP, (17, 48))),
     "attention": Case(one(Attention, (3, 17, 48))),
     "norms": Case(one(Norms, (5, 12, 100)), 5e-4),
     "language": Case(language),
     "softmax": Case(one(soft, (33, 777))),
-    "scans": Case(one(scans, (33, 301)), 5e-4),
+    "scans": Case(one(scans, (33, 301)), 5e-4, ORDERED),
     "optimizers": optimizers,
     "dropout": dropout,
     "sizes": Case(sizes, how={"dynamic": True}),
@@ -297,16 +304,15 @@ cases: Any = {
     "attention_bf16": Case(one(Attention, (3, 17, 48), dtype=BF16), 6e-2),
     "autocast": Case(autocast, 6e-2),
     "convolutions": Case(one(Convolutions, (2, 3, 17, 19)), 1e-3),
-    "norms_bf16": Case(one(Norms, (5, 12, 100), dtype=BF16), 6e-2),
+    "norms_bf16": Case(one(Norms, (5, 12, 100), dtype=BF16), 0.15),  # sums of 500 bf16 values
     "recurrent": Case(recurrent),
     "losses": Case(one(losses, (17, 100), (17, 100))),
-    # Of reductions of several orders torch 2.13 finds one that its own check then refuses.
-    "softmax_long": Case(
-        one(soft, (3, 40000)), options={"triton.mix_order_reduction": False}),
+    "softmax_long": Case(one(soft, (3, 40000)), options=ORDERED),
     "scans_bf16": Case(one(scans, (9, 64), dtype=BF16), 8e-2),
-    "reductions": Case(one(reductions, (33, 301)), 1e-3),
-    "reductions_long": Case(one(reductions, (5, 33000)), 1e-3),
+    "reductions": Case(one(reductions, (33, 301)), 1e-3, ORDERED),
+    "reductions_long": Case(one(reductions, (5, 33000)), 1e-3, ORDERED),
     "long": Case(one(long, (300003,)), 1e-3),
+    "long_scan": Case(one(long_scan, (300003,), grad=False), 1e-3),
     "choices": Case(one(choices, (33, 60))),
     "indexing": Case(indexing),
     "shapes": Case(one(shapes, (17, 30), (17, 30))),

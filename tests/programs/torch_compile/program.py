@@ -164,7 +164,13 @@ cases = {
     "bucketize": (lambda x, b: torch.bucketize(x, b), (R(333), R(40).sort().values)),
     "searchsorted": (lambda x, b: torch.searchsorted(b, x), (R(5, 33), R(5, 40).sort(-1).values)),
     "tril": (lambda x: x.tril(1) + x.triu(-1), (R(33, 34),)),
-    "arange": (lambda x: torch.arange(100) * x.sum() + torch.linspace(0, 1, 100), (R(34),)),
+    "arange": (
+        lambda x: (
+            torch.arange(100, device=x.device) * x.sum()
+            + torch.linspace(0, 1, 100, device=x.device)
+        ),
+        (R(34),),
+    ),
     "crossentropy": (
         lambda x, y: F.cross_entropy(x, y),
         (R(33, 100), torch.randint(0, 100, (33,))),
@@ -231,7 +237,7 @@ cases = {
             torch.hypot(x, y),
             torch.atan2(x, y),
             torch.nextafter(x, y),
-            torch.ldexp(x, torch.tensor(3)),
+            torch.ldexp(x, torch.tensor(3, device=x.device)),
         ),
         (R(101), R(101)),
     ),
@@ -268,11 +274,15 @@ cases = {
         (*R(3, 1001), R(1001).abs()),
     ),
     "randint": (
-        lambda x: torch.randint(0, 10, (1000,)).float().mean().sub(4.5).abs().lt(1),
+        lambda x: (
+            torch.randint(0, 10, (1000,), device=x.device).float().mean().sub(4.5).abs().lt(1)
+        ),
         (R(1),),
     ),
     "randperm": (
-        lambda x: torch.bernoulli(torch.full((1000,), 0.3)).mean().sub(0.3).abs().lt(0.1),
+        lambda x: (
+            torch.bernoulli(torch.full((1000,), 0.3, device=x.device)).mean().sub(0.3).abs().lt(0.1)
+        ),
         (R(1),),
     ),
     "int_matmul": (
@@ -285,7 +295,7 @@ cases = {
         lambda x: F.layer_norm(x.float(), (x.shape[-1],)).bfloat16(),
         (R(33, 2000).bfloat16(),),
     ),
-    "i64idx": (lambda x: x[torch.arange(9, -1, -1)], (R(10, 33),)),
+    "i64idx": (lambda x: x[torch.arange(9, -1, -1, device=x.device)], (R(10, 33),)),
     "masked_fill": (lambda x: x.masked_fill(x > 0, -1).masked_fill_(x < -1, 7), (R(10, 33),)),
     "inplace": (lambda x: x.add(1).mul_(2).clamp_min_(0), (R(10, 33),)),
 }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from comparing import Case, compare, main, run
-from modules import MLP, Attention, Norms, long, one, reductions, scans, sizes_of_rows
+from modules import MLP, ORDERED, Attention, Norms, long, one, reductions, scans, sizes_of_rows
 from torch import nn
 from torch._inductor import config
 
@@ -195,13 +195,13 @@ cases: Any = {
     "cooperative": Case(
         one(long, (300003,)), 1e-3, triton(force_cooperative_reductions=True), devices=CUDA),
     "cooperative_rows": Case(
-        one(reductions, (5, 33000)), 1e-3, triton(force_cooperative_reductions=True),
-        devices=CUDA),
-    "split_scan": Case(one(scans, (3, 70000)), 2e-3, devices=CUDA),
+        one(reductions, (5, 33000)), 1e-3,
+        triton(force_cooperative_reductions=True) | ORDERED, devices=CUDA),
+    "split_scan": Case(one(scans, (3, 70000)), 2e-3, ORDERED, devices=CUDA),
     "static_launcher": Case(
         MIXED, 1e-3, {"strict_static_triton_launcher": True, "use_static_triton_launcher": True},
         devices=CUDA),
-    "python_launcher": Case(MIXED, 1e-3, {"use_static_triton_launcher": False}, devices=CUDA),
+    "python_launcher": Case(MIXED, 1e-3, triton(store_cubin=True), devices=CUDA),
     "cpp_wrapper": Case(MIXED, 1e-3, {"cpp_wrapper": True}, devices=CUDA, source="cuLaunchKernel"),
     "scanned": scanned,
     "products": Case(products(torch.float32), 1e-3, TUNED, devices=CUDA),

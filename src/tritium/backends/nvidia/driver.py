@@ -89,8 +89,10 @@ class CudaDriver(DriverBase):
 
     @classmethod
     def is_active(cls) -> bool:
-        # The bindings first: looking for a library that is not there takes longer.
-        return has_bindings() and device_count() > 0
+        # The bindings first: looking for a library that is not there takes longer. The driver
+        # answers no process that was forked from one that used it, such as torch.compile's
+        # workers, which only compile; torch knows from before.
+        return has_bindings() and (device_count() > 0 or cuda_torch() is not None)
 
     def get_current_device(self) -> int:
         """The number of the current device."""
