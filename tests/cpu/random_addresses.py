@@ -88,6 +88,9 @@ class Program:
         kinds = [self.binary] * 4 + [self.cast] * 2 + [self.compare] * 2 + [self.where]
         kinds += [self.linear] * 5 + [self.run] * 3
         kinds += [self.move] * 3 + [self.reduce] + [self.load] * 2 + [self.loop]
+        kinds += [self.scatter, self.atomic, self.scatter]
+        if len(self.shape) == 2 and min(self.shape) >= 16:
+            kinds += [self.dot] * 4
         kinds = self.random.sample(kinds, 8)
         for _ in range(self.random.randint(1, 9)):
             self.random.choice(kinds)()
@@ -154,6 +157,8 @@ class Program:
             amount = self.random.randrange(bits)
             self.new(f"{left} {op} {amount}", dtype, f"{left} {op} np.{dtype}({amount})")
         elif op in ("min", "max"):
+            if bits < 32:  # a number would be of 32 bits
+                right = right_np = self.value(dtype)[0]
             self.new(f"tl.{op}imum({left}, {right})", dtype, f"np.{op}imum({left}, {right_np})")
         elif self.random.random() < 0.15 and op == "-":
             self.new(f"{right} - {left}", dtype, f"{right_np} - {left}")
@@ -334,6 +339,47 @@ class Program:
                  f"    {name} = {name} + load(p, at, ok, 0).astype(np.{dtype})")  # fmt: skip
         self.ints.append((name, dtype))
 
+    def scatter(self) -> None:
+        """Stores of what depends on the address alone, wherever the array has it."""
+        at, ok = self.address()
+        self.say(f"tl.store(q + {self.whole(at)[0]}, {self.whole(at)[0]}.to(tl.int64) * 3 + 1, "
+                 f"mask={self.whole(ok)[0]})",
+                 f"np.putmask(q, *scattered({SIZE}, {at}, {at} * np.int64(3) + 1, {ok}))",
+        )  # fmt: skip
+
+    def atomic(self) -> None:
+        at, ok = self.address()
+        name = self.value("int32")[0]
+        tiles = [self.whole(x)[0] for x in (at, name, ok)]
+        self.say(f"tl.atomic_add(r + {tiles[0]}, {tiles[1]}, mask={tiles[2]})",
+                 f"add_at({self.shape}, r, {at}, {name}, {ok})")  # fmt: skip
+
+    def dot(self) -> None:
+        """A product, maybe summed over a loop, whose operands end where a mask along K does."""
+        (m, n), k = self.shape, self.random.choice((16, 32))
+        start, turns = self.random.choice(("s0", "s1", "0", "3")), self.random.choice((1, 1, 2, 3))
+        limit = self.random.choice(("s1", "s2", "20", "7", "40", str(k * turns)))
+        start_np, limit_np = (
+            x if x[0] == "s" else f"np.int32({x})" for x in (start, limit)
+        )  # fmt: skip
+        name = f"v{self.count}"
+        self.count += 1
+        flat, out = f"tl.arange(0, {k})", f"np.arange({k}, dtype=np.int32)"
+        rows, columns = f"tl.arange(0, {m})[:, None]", f"tl.arange(0, {n})[None, :]"
+        self.say(f"{name} = tl.zeros(({m}, {n}), tl.float32)",
+                 f"{name} = np.zeros(({m}, {n}), np.float32)")  # fmt: skip
+        self.say(f"for t in range(0, {turns}):")
+        self.say(f"    k = {flat}", f"    k = {out}")
+        self.say(f"    on = k + {start} < {limit} - t * {k}",
+                 f"    on = k + {start_np} < {limit_np} - np.int32(t * {k})")  # fmt: skip
+        self.say(f"    fa = tl.load(f + ({rows} * {k} + k[None, :] + t), on[None, :], other=0)",
+                 f"    fa = load(f, np.arange({m})[:, None] * {k} + k + t, on, 0)")  # fmt: skip
+        self.say(f"    fb = tl.load(f + (k[:, None] * {n} + {columns}), on[:, None], other=0)",
+                 f"    fb = load(f, k[:, None] * {n} + np.arange({n}), on[:, None], 0)",
+        )  # fmt: skip
+        self.say(f"    {name} = tl.dot(fa, fb, {name})", f"    {name} = {name} + fa @ fb")
+        self.new(f"{name}.to(tl.int32)", "int32", f"{name}.astype(np.int32)")
+
     def store(self) -> None:
         for number in range(self.random.randint(1, 3)):
             name = self.ints[-1 - number][0] if number < len(self.ints) else self.value()[0]
@@ -357,12 +403,13 @@ class Program:
         lines = "\n    ".join(["pid = tl.program_id(0)", *self.tl])
         return (
             "import tritium\nimport tritium.language as tl\n\n@tritium.jit\n"
-            f"def kernel(p, o, s0, s1, s2, w):\n    {lines}\n"
+            f"def kernel(p, o, q, r, f, s0, s1, s2, w):\n    {lines}\n"
         )
 
     def oracle(self) -> str:
         lines = "\n    ".join(["pass", *self.np])
-        return f"{HELPERS}{SCATTERED}\ndef kernel(pid, p, o, s0, s1, s2, w):\n    {lines}\n"
+        head = "def kernel(pid, p, o, q, r, f, s0, s1, s2, w):"
+        return f"{HELPERS}{SCATTERED}\n{head}\n    {lines}\n"
 
 
 SCATTERED = '''
@@ -371,6 +418,9 @@ def scattered(size, at, values, mask):
     flags, found = np.zeros(size, bool), np.zeros(size, np.int64)
     flags[at[mask]], found[at[mask]] = True, values[mask]
     return flags, found
+def add_at(shape, r, *tiles):
+    at, values, mask = (np.broadcast_to(tile, shape) for tile in tiles)
+    np.add.at(r, at[mask], values[mask])
 '''
 
 PROGRAMS = 3
@@ -412,21 +462,25 @@ def run(seed: int, folder: Path) -> str | None:
     rng = np.random.default_rng(seed)
     p = rng.integers(-100, 100, SIZE).astype(program.kind)
     o = np.full(PROGRAMS * 3 * program.total, -77, np.int64)
-    guarded = [Guarded(a, bool(seed % 2)) for a in (p, o)]
+    q, r = np.zeros(SIZE, np.int64), np.zeros(SIZE, np.int32)
+    f = rng.integers(-8, 8, SIZE).astype(np.float32)
+    guarded = [Guarded(a, bool(seed % 2)) for a in (p, o, q, r, f)]
     numbers = [program.scalars[n] for n in ("s0", "s1", "s2", "w")]
     module.kernel[(PROGRAMS,)](*(g.array for g in guarded), *numbers)
-    found = guarded[1].array.copy()
+    results = [guarded[i].array.copy() for i in (1, 2, 3)]
     for g in guarded:
         g.close()
     typed = [np.int32(n) for n in numbers[:3]] + [np.int64(numbers[3])]
     with np.errstate(all="ignore"):
         for pid in range(PROGRAMS):
-            held["kernel"](np.int32(pid), p, o, *typed)
-    wrong = np.flatnonzero(found != o)
-    if wrong.size == 0:
-        return None
-    places = ", ".join(f"[{i}] {found[i]} for {o[i]}" for i in wrong[:6])
-    return f"{wrong.size} of {o.size} are wrong: {places}\n{program.scalars} {program.kind}"
+            held["kernel"](np.int32(pid), p, o, q, r, f, *typed)
+    for name, found, wanted in zip("oqr", results, (o, q, r), strict=True):
+        wrong = np.flatnonzero(found != wanted)
+        if wrong.size:
+            places = ", ".join(f"[{i}] {found[i]} for {wanted[i]}" for i in wrong[:6])
+            count = f"{wrong.size} of {wanted.size} of {name} are wrong"
+            return f"{count}: {places}\n{program.scalars} {program.kind}"
+    return None
 
 
 def restrict(missing: tuple[str, ...]) -> None:
