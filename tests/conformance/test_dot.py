@@ -230,3 +230,22 @@ def test_scales_at_their_ends():
     batch.add("tl.dot_scaled(a, se, 'bf16', b, None, 'bf16')", "float32",
               (x * np.repeat(eighths, 16, 1)) @ y)  # fmt: skip
     batch.run()
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("shape", [(32, 16, 64), (8, 16, 32)])
+def test_sums_of_products(name, shape):
+    """Written out, with either factor first; large ones are computed as a dot."""
+    m, n, k = shape
+    a, b = small(name, (m, k), 1), small(name, (k, n), 2)
+    a[0, 3] = b[5, 2] = 0
+    if name in FLOATS:
+        a[1, 4], b[7, 1] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        exact = (a[:, :, None].astype(np.float64) * b[None, :, :].astype(np.float64)).sum(1)
+    batch = Batch({"a": a, "b": b})
+    batch.add("tl.sum(a[:, :, None] * b[None, :, :], 1)", name, exact)
+    batch.add("tl.sum(b[None, :, :] * a[:, :, None], 1)", name, exact)
+    batch.add("tl.sum(b[None, :, :] * a[:, :, None], 1) + 1", name, exact + 1)
+    batch.add("tl.sum(a[:, None, :] * tl.trans(b)[None, :, :], 2)", name, exact)
+    batch.run()

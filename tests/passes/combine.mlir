@@ -32,3 +32,36 @@ tt.func public @select(%p: tensor<8x!tt.ptr<f32>>, %m: tensor<8xi1>, %k: tensor<
   %w = arith.select %k, %z, %o : tensor<8xi1>, tensor<8xf32>
   tt.return %y, %w : tensor<8xf32>, tensor<8xf32>
 }
+
+// CHECK-LABEL: @sums_of_products
+// CHECK: tt.dot %a, %b, %{{.*}} : tensor<16x32xf32> * tensor<32x16xf32> -> tensor<16x16xf32>
+// CHECK: tt.reduce
+// CHECK: tt.reduce
+tt.func public @sums_of_products(%a: tensor<16x32xf32>, %b: tensor<32x16xf32>, %c: tensor<16x1xf32>)
+    -> (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x32xf32>) {
+  %0 = tt.expand_dims %a {axis = 2 : i32} : tensor<16x32xf32> -> tensor<16x32x1xf32>
+  %1 = tt.expand_dims %b {axis = 0 : i32} : tensor<32x16xf32> -> tensor<1x32x16xf32>
+  %2 = tt.broadcast %0 : tensor<16x32x1xf32> -> tensor<16x32x16xf32>
+  %3 = tt.broadcast %1 : tensor<1x32x16xf32> -> tensor<16x32x16xf32>
+  %4 = arith.mulf %3, %2 : tensor<16x32x16xf32>
+  %5 = "tt.reduce"(%4) <{axis = 1 : i32}> ({
+  ^bb0(%x: f32, %y: f32):
+    %s = arith.addf %x, %y : f32
+    tt.reduce.return %s : f32
+  }) : (tensor<16x32x16xf32>) -> tensor<16x16xf32>
+  %6 = tt.expand_dims %c {axis = 2 : i32} : tensor<16x1xf32> -> tensor<16x1x1xf32>
+  %7 = tt.broadcast %6 : tensor<16x1x1xf32> -> tensor<16x32x16xf32>
+  %8 = arith.mulf %7, %3 : tensor<16x32x16xf32>
+  %9 = "tt.reduce"(%8) <{axis = 1 : i32}> ({
+  ^bb0(%x: f32, %y: f32):
+    %s = arith.addf %x, %y : f32
+    tt.reduce.return %s : f32
+  }) : (tensor<16x32x16xf32>) -> tensor<16x16xf32>
+  %10 = arith.mulf %2, %3 : tensor<16x32x16xf32>
+  %11 = "tt.reduce"(%10) <{axis = 2 : i32}> ({
+  ^bb0(%x: f32, %y: f32):
+    %s = arith.addf %x, %y : f32
+    tt.reduce.return %s : f32
+  }) : (tensor<16x32x16xf32>) -> tensor<16x32xf32>
+  tt.return %5, %9, %11 : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16x32xf32>
+}

@@ -5,9 +5,13 @@ before:
     %s = arith.addf %d, %c
     %x = tt.load %p, %m
     %y = arith.select %m, %x, %other
+    %m = arith.mulf (tt.broadcast (tt.expand_dims %k {axis = 2})),
+                    (tt.broadcast (tt.expand_dims %n {axis = 0}))
+    %r = tt.reduce %m {axis = 1}, of arith.addf
 after:
     %s = tt.dot %a, %b, %c
     %y = tt.load %p, %m, %other
+    %r = tt.dot %k, %n, %zero
 
 The sum then takes part in the dot's accumulation: a floating-point result may differ in its
 rounding (it is the only pass here that may change one).
@@ -21,12 +25,15 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from tritium.ir import types as ir
 from tritium.ops.arith.compare import SelectOp
-from tritium.ops.arith.floating import AddFOp
+from tritium.ops.arith.floating import AddFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.dot import DotOp
+from tritium.ops.ttir.dot import DotOp, InputPrecision
 from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.reduction import ReduceOp
+from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Pattern, Rewriter, apply_patterns
 from tritium.passes.simplify.arithmetic import is_zero, owner_of
@@ -35,7 +42,8 @@ from tritium.passes.simplify.tiles import given_attrs
 
 @dataclass(frozen=True)
 class Combine(Pass):
-    """Add into a dot's accumulator; select a load's default in the load."""
+    """Add into a dot's accumulator; select a load's default in the load; take a sum of products for
+    the dot that it is."""
 
     name: ClassVar[str] = "combine"
     title: ClassVar[str] = "TritonCombineOps"
@@ -77,6 +85,61 @@ def select_to_load(op: SelectOp, rewriter: Rewriter) -> bool:
     return rewriter.replace(op, new.results[0])
 
 
+_LEAST = 16
+"""The smallest extent of a sum of products that is computed as a dot."""
+
+
+def sum_of_products(op: ReduceOp, rewriter: Rewriter) -> bool:
+    """sum(a[:, :, None] * b[None, :, :], 1) -> dot(a, b, 0), of float32 and float64 numbers, which
+    a dot multiplies and sums as exactly"""
+    if op.axis != 1 or len(op.operands) != 1 or not _adds(op):
+        return False
+    product = owner_of(op.operands[0], MulFOp)
+    if product is None or not product.results[0].has_one_use():
+        return False
+    shape = ir.shape_of(product.results[0].type)
+    if len(shape) != 3:
+        return False
+    m, k, n = shape
+    if ir.element_type(op.results[0].type) not in (ir.f32, ir.f64) or min(m, n, k) < _LEAST:
+        return False
+    for left, right in (product.operands, product.operands[::-1]):
+        a, b = _stretched(left, 2), _stretched(right, 0)
+        if a is None or b is None:
+            continue
+        if ir.shape_of(a.type) == (m, k) and ir.shape_of(b.type) == (k, n):
+            zero = rewriter.constant(0.0, op.results[0], op)
+            dot = rewriter.insert(
+                DotOp, a, b, zero, before=op, inputPrecision=InputPrecision.IEEE,
+                maxNumImpreciseAcc=0,
+            )  # fmt: skip
+            dot.results[0].name_hint = op.results[0].name_hint
+            return rewriter.replace(op, dot.results[0])
+    return False
+
+
+def _adds(op: ReduceOp) -> bool:
+    """Whether a reduction sums floating-point numbers."""
+    block = op.regions[0].block
+    first = block.first_op
+    return (
+        isinstance(first, AddFOp)
+        and set(first.operands) == set(block.args)
+        and block.last_op is first.next_op
+        and block.last_op is not None
+        and list(block.last_op.operands) == [first.results[0]]
+    )
+
+
+def _stretched(value: SSAValue, axis: int) -> SSAValue | None:
+    """The matrix that is repeated along a new axis of a tile with three; None if it is none."""
+    wide = owner_of(value, BroadcastOp)
+    thin = None if wide is None else owner_of(wide.operands[0], ExpandDimsOp)
+    if thin is None or thin.axis != axis or len(ir.shape_of(value.type)) != 3:
+        return None
+    return thin.operands[0]
+
+
 def _available(value: SSAValue, op: Op) -> bool:
     """Whether `value` is defined before `op` (the load must stay where it is in memory order)."""
     owner: Any = value.owner
@@ -89,4 +152,5 @@ _PATTERNS: dict[type[Op], tuple[Pattern, ...]] = {
     AddFOp: (add_to_dot,),
     AddIOp: (add_to_dot,),
     SelectOp: (select_to_load,),
+    ReduceOp: (sum_of_products,),
 }
