@@ -7,6 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
+from tritium import knobs
 from tritium._C import libtriton
 from tritium._C.libtriton import ir, native_specialize_impl
 from tritium.backends.base import BaseBackend
@@ -120,3 +121,24 @@ def test_names_below(path):
     module, _, name = path.rpartition(".")
     assert hasattr(importlib.import_module(f"tritium.{module}"), name)
     assert not hasattr(importlib.import_module(f"tritium.{module}"), "no_such_name")
+
+
+def test_names_of_tools_and_folders(tmp_path, monkeypatch):
+    from tritium.backends.nvidia import compiler, driver
+    from tritium.runtime.jit import get_full_name
+
+    assert get_full_name(len) == "builtins.len"
+    assert compiler.sm_arch_from_capability(80) == "sm_80"
+    assert compiler.sm_arch_from_capability(90) == "sm_90a"
+    assert compiler.ptx_get_version("12.4") == 84
+    with knobs.nvidia.scope():
+        knobs.nvidia.mock_ptx_version = "12.4"
+        assert compiler.get_ptxas_version(90) == "12.4"
+        knobs.nvidia.libcuda_path = str(tmp_path)
+        assert driver.libcuda_dirs() == [str(tmp_path)] == driver.library_dirs()[-1:]
+    with knobs.nvidia.scope():
+        del knobs.nvidia.libcuda_path
+        monkeypatch.delenv("TRITON_LIBCUDA_PATH", raising=False)
+        (tmp_path / "libcuda.so.1").touch()
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+        assert driver.libcuda_dirs()[0] == str(tmp_path)

@@ -287,3 +287,20 @@ def test_messages_outside_and_inside():
         run(kernel, None)
     with pytest.raises(RuntimeError, match="outside of the scope of a kernel"):
         tl.cdiv(3, 2)
+
+
+def test_the_program_that_is_running_can_be_asked_for():
+    from tritium.runtime.interpreter import interpreter_builder
+
+    seen = []
+
+    def note():
+        seen.append((interpreter_builder.grid_idx, interpreter_builder.grid_dim))
+
+    def kernel():
+        note()
+
+    InterpretedKernel(kernel)[(2, 1)]()
+    assert seen == [((0, 0, 0), (2, 1, 1)), ((1, 0, 0), (2, 1, 1))]
+    with pytest.raises(ValueError):
+        interpreter_builder.grid_idx  # noqa: B018

@@ -88,6 +88,11 @@ class KernelParam:
         return _ANNOTATIONS.get(self.annotation.split(".")[-1], "")
 
 
+def get_full_name(fn: Callable[..., Any]) -> str:
+    """`module.qualname` of a Python function."""
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
 class JITCallable:
     """A function written in the kernel language.
 
@@ -104,7 +109,7 @@ class JITCallable:
         self._hash: str | None = None
         self.noinline = False
         self.must_use_result: str | bool = getattr(fn, "must_use_result", False)
-        self._fn_name = f"{fn.__module__}.{fn.__qualname__}"
+        self._fn_name = get_full_name(fn)
         self.__name__ = fn.__name__
         self.__qualname__ = fn.__qualname__
         self.__doc__ = fn.__doc__

@@ -12,6 +12,7 @@ The stages themselves are in `stages`.
 from __future__ import annotations
 
 import importlib.metadata
+import subprocess
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, cast
@@ -117,3 +118,35 @@ def _disassembly(asm: Mapping[str, Any]) -> str:
     from tritium.backends.nvidia.sass import get_sass  # few programs ask for it
 
     return get_sass(asm["cubin"])
+
+
+def get_ptxas(arch: int) -> knobs.NvidiaTool:
+    """The assembler for an architecture. Raises `RuntimeError` where there is none."""
+    tool = assembler(arch)
+    if tool is None:
+        raise RuntimeError("there is no ptxas; pip install 'tritium[cuda]' brings one")
+    return tool
+
+
+def get_ptxas_version(arch: int = 80) -> str:
+    """What the assembler reports of itself (`TRITON_MOCK_PTX_VERSION` in its place)."""
+    mock = knobs.nvidia.mock_ptx_version
+    if mock is not None:
+        return mock
+    return subprocess.run(
+        [get_ptxas(arch).path, "--version"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+def ptx_get_version(cuda_version: str) -> int:
+    """The newest PTX version (87 for 8.7) that a CUDA version's ptxas reads and LLVM writes."""
+    from tritium.backends.nvidia.ptx import ptx_version  # it loads LLVM
+
+    return ptx_version(cuda_version)
+
+
+def sm_arch_from_capability(capability: int) -> str:
+    """The processor's name: `sm_90a` for 90."""
+    from tritium.backends.nvidia.ptx import cpu_name  # as above
+
+    return cpu_name(capability)

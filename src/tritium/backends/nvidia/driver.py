@@ -6,10 +6,12 @@ context of device 0 (or of the current context) and the default stream.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tritium import knobs
 from tritium.backends.base import DriverBase
 from tritium.backends.nvidia.contexts import cuda_torch, ensure_context, enter_device
 from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
@@ -226,3 +228,31 @@ def __getattr__(name: str) -> Any:
 
         return CudaLauncher
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def libcuda_dirs() -> list[str]:
+    """The folders that have the driver's library, `libcuda.so.1`.
+
+    Raises `RuntimeError` where none is found; `TRITON_LIBCUDA_PATH` may name one.
+    """
+    chosen = knobs.nvidia.libcuda_path
+    if chosen:
+        return [chosen]
+    paths = (knobs.getenv("LD_LIBRARY_PATH") or "").split(os.pathsep)
+    paths += ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"]
+    found = [p for p in dict.fromkeys(paths) if p and os.path.exists(f"{p}/libcuda.so.1")]
+    if not found:
+        raise RuntimeError(
+            "libcuda.so.1 is in none of the folders of LD_LIBRARY_PATH and the system; "
+            "set TRITON_LIBCUDA_PATH to its folder"
+        )
+    return found
+
+
+def library_dirs() -> list[str]:
+    """Where extensions in C that call the driver find libraries: libdevice's folder, if there is
+    one, and libcuda's. Raises as `libcuda_dirs`."""
+    from tritium.backends.nvidia import libdevice  # rarely asked for
+
+    device = libdevice.find()
+    return [*([] if device is None else [str(device.parent)]), *libcuda_dirs()]
