@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from xdsl.dialects.builtin import FunctionType, IntegerAttr, ModuleOp, i32
 from xdsl.ir import Block, Region, SSAValue
 
-from tritium.analysis.axis_info import AxisAnalysis, AxisInfo
+from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
 from tritium.ir.parsing import parse_module
 from tritium.ops import arith
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.program import Axis, GetProgramIdOp
@@ -27,7 +28,7 @@ def holds(info: AxisInfo, values: np.ndarray) -> None:
         values = values.reshape(1)
     if info.known is not None:
         assert (values == info.known).all(), (info, values)
-    if info.natural:
+    if info.non_negative:
         assert (values >= 0).all(), (info, values)
     for axis in range(values.ndim):
         rows = np.moveaxis(values, axis, -1).reshape(-1, values.shape[axis])

@@ -1,11 +1,7 @@
-"""What is known of tiles of integers and pointers along each axis: runs, alignment, repetition.
+"""Axis analysis: runs, alignment and repetition of tiles of integers and pointers by axis.
 
-    contiguity[d]    in each aligned group of so many elements along axis d, every element is the
-                     previous one plus one (for pointers: the next element)
-    divisibility[d]  the first element of each such group is a multiple of this (pointers: bytes)
-    constancy[d]     in each aligned group of so many elements along axis d, all are equal
-
-All are powers of two. Sums are taken not to overflow, as in all reasoning about addresses, unless
+The facts are those of `ops/axis_info.py`, and each op says what follows for its result
+(`Op.axis_info`). Sums are taken not to overflow, as in all reasoning about addresses, unless
 the analysis is told that they may (`wraps`). The facts start at `tt.make_range`, constants and the
 attributes of arguments (`tt.divisibility`) and of ops (`tl.multiple_of` and its like), and go
 forward; around loops until nothing changes.
@@ -13,8 +9,8 @@ forward; around loops until nothing changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -22,77 +18,11 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import (
-    ConstantOp,
-    ExtSIOp,
-    ExtUIOp,
-    IndexCastOp,
-    TruncIOp,
-    attr_value,
-)
-from tritium.ops.arith.integer import WrappingOp
+from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp, TruncIOp, attr_value
+from tritium.ops.arith.integer import DivisionOp, WrappingOp
+from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
+from tritium.ops.scf import ForOp, IfOp
 from tritium.ops.ttir.memory import AddPtrOp
-
-MOST = 1 << 62
-"""Divisibility of zero."""
-
-
-@dataclass(frozen=True)
-class AxisInfo:
-    """Facts about one value; see the module. Scalars have one axis of size 1.
-
-    `known` is the number that all elements are known to be; `natural`: no element is negative.
-    """
-
-    contiguity: tuple[int, ...]
-    divisibility: tuple[int, ...]
-    constancy: tuple[int, ...]
-    known: int | None = None
-    natural: bool = False
-
-    def aligned(self, axis: int, group: int) -> int:
-        """A divisor of the first elements of aligned groups of `group` elements along an axis."""
-        if group >= self.contiguity[axis]:
-            return self.divisibility[axis]
-        return gcd(self.divisibility[axis], group)
-
-    def every(self, axis: int) -> int:
-        """A divisor of all elements, by what is known along one axis."""
-        return self.aligned(axis, 1)
-
-
-def power_of_two_in(number: int) -> int:
-    """The largest power of two that divides a number."""
-    return MOST if number == 0 else min(number & -number, MOST)
-
-
-def _shape(type: Attribute) -> tuple[int, ...]:
-    return ir.shape_of(type) or (1,)
-
-
-def unknown(type: Attribute) -> AxisInfo:
-    """Nothing is known."""
-    ones = (1,) * len(_shape(type))
-    return AxisInfo(ones, ones, ones)
-
-
-def _repeated(type: Attribute, number: int) -> AxisInfo:
-    shape = _shape(type)
-    ones = (1,) * len(shape)
-    divisor = power_of_two_in(number)
-    return AxisInfo(ones, (divisor,) * len(shape), shape, number, number >= 0)
-
-
-def join(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """What holds of either of two values."""
-    contiguity = tuple(map(gcd, a.contiguity, b.contiguity))
-    return AxisInfo(
-        contiguity,
-        tuple(gcd(a.aligned(d, c), b.aligned(d, c)) for d, c in enumerate(contiguity)),
-        tuple(map(gcd, a.constancy, b.constancy)),
-        a.known if a.known == b.known else None,
-        a.natural and b.natural,
-    )
 
 
 class AxisAnalysis:
@@ -142,26 +72,22 @@ class AxisAnalysis:
 
     def _op(self, op: Any) -> None:
         assert self._info is not None
-        if op.name == "scf.for":
+        if isinstance(op, ForOp):
             self._loop(op)
             return
-        if op.name == "scf.if":
+        if isinstance(op, IfOp):
             self._branches(op)
             return
         for region in op.regions:
             for block in region.blocks:
                 self._block(block)
-        rule = _RULES.get(op.name)
         operands = [self._get(v) for v in op.operands]
         if self._wraps and isinstance(op, AddPtrOp):
             operands[1] = _within_type(op.operands[1].type, operands[1])
-        if self._trust and op.name in _SIGNED_DIVISIONS:
-            operands = [replace(o, natural=True) for o in operands]
+        if self._trust and isinstance(op, DivisionOp) and not op.is_unsigned:
+            operands = [replace(o, non_negative=True) for o in operands]
         for result in op.results:
-            if rule is not None:
-                info = rule(op, operands)
-            else:
-                info = _default(op, result.type, operands)
+            info = op.axis_info(operands) if len(op.results) == 1 else unknown(result.type)
             if self._wraps:
                 info = _wrapped(op, result.type, info)
             # A statement about one of several results does not tell which.
@@ -174,7 +100,7 @@ class AxisAnalysis:
         divisor = gcd(lower.divisibility[0], step.divisibility[0])
         body = op.body
         self._info[body.args[0]] = replace(
-            unknown(op.lower.type), divisibility=(divisor,), natural=lower.natural
+            unknown(op.lower.type), divisibility=(divisor,), non_negative=lower.non_negative
         )
         carried = [self._get(v) for v in op.inits]
         if self._carried is not None:
@@ -222,8 +148,8 @@ def _wrapped(op: Any, type: Attribute, info: AxisInfo) -> AxisInfo:
     if known is not None:
         half = 1 << (ir.bit_width(ir.element_type(type)) - 1)
         known = (known + half) % (2 * half) - half
-        return replace(info, known=known, natural=known >= 0)
-    return replace(info, natural=False) if isinstance(op, WrappingOp) else info
+        return replace(info, known=known, non_negative=known >= 0)
+    return replace(info, non_negative=False) if isinstance(op, WrappingOp) else info
 
 
 def _within_type(type: Attribute, info: AxisInfo) -> AxisInfo:
@@ -266,313 +192,3 @@ def _numbers(attribute: Any) -> tuple[int, ...]:
     if isinstance(attribute, DenseArrayBase):
         return tuple(int(v) for v in attribute.get_values())
     return tuple(int(v) for v in attr_value(attribute).reshape(-1))
-
-
-def _default(op: Operation, type: Attribute, operands: list[AxisInfo]) -> AxisInfo:
-    """An elementwise op: equal operands give equal results. Anything else: nothing."""
-    base = unknown(type)
-    rank = len(base.constancy)
-    elementwise = op.name.startswith(("arith.", "math.")) or op.name in _ELEMENTWISE
-    if not elementwise or not operands or any(len(o.constancy) != rank for o in operands):
-        return base
-    constancy = operands[0].constancy
-    for other in operands[1:]:
-        constancy = tuple(map(gcd, constancy, other.constancy))
-    return replace(base, constancy=constancy)
-
-
-_ELEMENTWISE = frozenset({
-    "tt.load", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int", "tt.fp_to_fp", "tt.clampf",
-    "tt.mulhiui",
-})  # fmt: skip
-
-_SIGNED_DIVISIONS = frozenset({"arith.divsi", "arith.remsi", "arith.floordivsi"})
-
-Rule = Callable[[Any, list[AxisInfo]], AxisInfo]
-_RULES: dict[str, Rule] = {}
-
-
-def _rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        _RULES.update(dict.fromkeys(names, rule))
-        return rule
-
-    return register
-
-
-@_rule("arith.constant")
-def _constant(op: ConstantOp, operands: list[AxisInfo]) -> AxisInfo:
-    type = op.results[0].type
-    value = attr_value(op.value)
-    if not ir.is_integer(type) or getattr(value, "size", 1) == 0:
-        return unknown(type)
-    first = value.flat[0] if hasattr(value, "flat") else value
-    if getattr(value, "strides", ()) and any(value.strides) and (value != first).any():
-        return unknown(type)
-    return _repeated(type, int(first))
-
-
-@_rule("tt.make_range")
-def _make_range(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    size = op.end - op.start
-    return AxisInfo((size,), (power_of_two_in(op.start),), (1,), None, op.start >= 0)
-
-
-@_rule("tt.get_program_id", "tt.get_num_programs")
-def _program(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    return replace(unknown(op.results[0].type), natural=True)
-
-
-@_rule("tt.splat")
-def _splat(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    (a,), shape = operands, _shape(op.results[0].type)
-    ones = (1,) * len(shape)
-    return AxisInfo(ones, a.divisibility * len(shape), shape, a.known, a.natural)
-
-
-@_rule("tt.expand_dims")
-def _expand_dims(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    (a,), axis = operands, op.axis
-    every = max(a.every(d) for d in range(len(a.contiguity)))
-
-    def insert(values: tuple[int, ...], value: int) -> tuple[int, ...]:
-        return (*values[:axis], value, *values[axis:])
-
-    return AxisInfo(
-        insert(a.contiguity, 1), insert(a.divisibility, every), insert(a.constancy, 1), a.known,
-        a.natural,
-    )  # fmt: skip
-
-
-@_rule("tt.broadcast")
-def _broadcast(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    (a,), shape = operands, _shape(op.results[0].type)
-    before = _shape(op.operands[0].type)
-    constancy = tuple(
-        s if b != s else c for b, s, c in zip(before, shape, a.constancy, strict=True)
-    )
-    return replace(a, constancy=constancy)
-
-
-@_rule("ttg.convert_layout")
-def _convert_layout(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    return operands[0]
-
-
-@_rule("tt.trans")
-def _trans(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    (a,) = operands
-    order: tuple[int, ...] = op.order
-
-    def permute(values: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(values[i] for i in order)
-
-    return AxisInfo(
-        permute(a.contiguity), permute(a.divisibility), permute(a.constancy), a.known, a.natural
-    )
-
-
-@_rule("arith.addi", "tt.addptr")
-def _add(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    if op.name == "tt.addptr":
-        pointer: Any = ir.element_type(op.results[0].type)
-        size = max(1, ir.bit_width(pointer.pointee) // 8)
-        b = replace(
-            b, divisibility=tuple(min(d * size, MOST) for d in b.divisibility), known=None
-        )
-        known = None
-    else:
-        known = a.known + b.known if a.known is not None and b.known is not None else None
-    rank = range(len(a.contiguity))
-    contiguity = tuple(
-        max(gcd(a.contiguity[d], b.constancy[d]), gcd(a.constancy[d], b.contiguity[d]))
-        for d in rank
-    )
-    return AxisInfo(
-        contiguity,
-        tuple(gcd(a.aligned(d, contiguity[d]), b.aligned(d, contiguity[d])) for d in rank),
-        tuple(map(gcd, a.constancy, b.constancy)),
-        known,
-        a.natural and b.natural,
-    )
-
-
-@_rule("arith.subi")
-def _sub(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    rank = range(len(a.contiguity))
-    contiguity = tuple(gcd(a.contiguity[d], b.constancy[d]) for d in rank)
-    known = a.known - b.known if a.known is not None and b.known is not None else None
-    return AxisInfo(
-        contiguity,
-        tuple(gcd(a.aligned(d, contiguity[d]), b.aligned(d, contiguity[d])) for d in rank),
-        tuple(map(gcd, a.constancy, b.constancy)),
-        known,
-        known is not None and known >= 0,
-    )
-
-
-@_rule("arith.muli")
-def _mul(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    if a.known == 1:
-        a, b = b, a
-    if b.known == 1:
-        return a
-    rank = range(len(a.contiguity))
-    known = a.known * b.known if a.known is not None and b.known is not None else None
-    return AxisInfo(
-        (1,) * len(a.contiguity),
-        tuple(min(a.every(d) * b.every(d), MOST) for d in rank),
-        tuple(map(gcd, a.constancy, b.constancy)),
-        known,
-        a.natural and b.natural,
-    )
-
-
-def _same_in_group(a: AxisInfo, b: AxisInfo, axis: int) -> int:
-    """How many neighbours differ in their remainder by b only, not in their quotient: groups
-    that start at multiples of a number that divides b."""
-    group = min(a.contiguity[axis], b.constancy[axis])
-    return gcd(group, gcd(a.aligned(axis, group), b.divisibility[axis]))
-
-
-@_rule("arith.divsi", "arith.divui", "arith.floordivsi")
-def _div(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    if b.known == 1:
-        return a
-    base = _default(op, op.results[0].type, operands)
-    # Rounding toward zero makes the groups around zero differ, a negative divisor those of floor.
-    signed = op.name == "arith.divsi" and not a.natural
-    if signed or (op.name == "arith.floordivsi" and not b.natural):
-        return base
-    natural = a.natural and (op.name == "arith.divui" or b.natural)
-    constancy = tuple(
-        max(c, _same_in_group(a, b, d)) for d, c in enumerate(base.constancy)
-    )
-    divisibility = base.divisibility
-    if b.known is not None and b.known > 0 and b.known & (b.known - 1) == 0:
-        divisibility = tuple(
-            max(a.aligned(d, constancy[d]) // b.known, 1) for d in range(len(constancy))
-        )
-        # What is divisible in groups of the quotient must be so for all its elements.
-        divisibility = tuple(
-            q if constancy[d] >= a.contiguity[d] or a.contiguity[d] == 1 else 1
-            for d, q in enumerate(divisibility)
-        )
-    return replace(base, constancy=constancy, divisibility=divisibility, natural=natural)
-
-
-@_rule("arith.remsi", "arith.remui")
-def _rem(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    base = _default(op, op.results[0].type, operands)
-    rank = range(len(a.contiguity))
-    contiguity = base.contiguity
-    if op.name == "arith.remui" or a.natural:
-        contiguity = tuple(_same_in_group(a, b, d) for d in rank)
-    divisibility = tuple(gcd(a.aligned(d, contiguity[d]), b.divisibility[d]) for d in rank)
-    return replace(base, contiguity=contiguity, divisibility=divisibility, natural=a.natural)
-
-
-@_rule("arith.shli")
-def _shift_left(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    if b.known is None or not 0 <= b.known < 62:
-        return _default(op, op.results[0].type, operands)
-    return _mul(op, [a, replace(b, known=1 << b.known, divisibility=tuple(
-        1 << b.known for _ in b.divisibility))])  # fmt: skip
-
-
-@_rule("arith.shrsi", "arith.shrui")
-def _shift_right(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    base = _default(op, op.results[0].type, operands)
-    if b.known is None or not 0 <= b.known < 62:
-        return base
-    divisor = replace(b, divisibility=tuple(1 << b.known for _ in b.divisibility))
-    constancy = tuple(
-        max(c, _same_in_group(a, divisor, d)) for d, c in enumerate(base.constancy)
-    )
-    return replace(base, constancy=constancy, natural=a.natural)
-
-
-@_rule("arith.andi")
-def _and(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    if a.known is not None:
-        a, b = b, a
-    base = _default(op, op.results[0].type, operands)
-    if b.known is None or b.known < 0 or ir.element_type(op.results[0].type) == ir.i1:
-        return base
-    # The low bits (mask 2^k - 1) are a remainder; clear low bits make groups equal.
-    rank = range(len(a.contiguity))
-    if b.known & (b.known + 1) == 0:
-        divisor = replace(b, divisibility=tuple(b.known + 1 for _ in rank))
-        contiguity = tuple(_same_in_group(a, divisor, d) for d in rank)
-        return replace(
-            base, contiguity=contiguity, natural=True,
-            divisibility=tuple(gcd(a.aligned(d, contiguity[d]), b.known + 1) for d in rank),
-        )  # fmt: skip
-    return replace(base, natural=True)
-
-
-@_rule("arith.cmpi")
-def _compare(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    base = _default(op, op.results[0].type, operands)
-    kind = op.predicate.name[-2:]
-    constancy = list(base.constancy)
-    for d in range(len(constancy)):
-        # 16 m + r < 16 k does not depend on 0 <= r < 16; nor does >=, nor either of the others
-        # seen from the right.
-        if kind in ("LT", "GE"):
-            constancy[d] = max(constancy[d], _same_in_group(a, b, d))
-        if kind in ("GT", "LE"):
-            constancy[d] = max(constancy[d], _same_in_group(b, a, d))
-    return replace(base, constancy=tuple(constancy))
-
-
-@_rule("arith.select")
-def _select(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    condition, a, b = operands
-    rank = len(a.contiguity)
-    held = condition.constancy
-    if len(held) != rank:
-        held = _shape(op.results[0].type)
-    both = join(a, b)
-    contiguity = tuple(map(gcd, both.contiguity, held))
-    return AxisInfo(
-        contiguity,
-        tuple(both.aligned(d, c) for d, c in enumerate(contiguity)),
-        tuple(map(gcd, both.constancy, held)),
-        both.known,
-        both.natural,
-    )
-
-
-@_rule("arith.minsi", "arith.maxsi", "arith.minui", "arith.maxui")
-def _min_max(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    a, b = operands
-    base = _default(op, op.results[0].type, operands)
-    every = tuple(gcd(a.every(d), b.every(d)) for d in range(len(a.contiguity)))
-    natural = a.natural and b.natural
-    if op.name == "arith.maxsi":
-        natural = a.natural or b.natural
-    return replace(base, divisibility=every, natural=natural)
-
-
-@_rule("arith.extsi", "arith.extui", "arith.index_cast")
-def _extend(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    (a,) = operands
-    if ir.element_type(op.operands[0].type) == ir.i1:
-        return _default(op, op.results[0].type, operands)
-    return replace(a, known=a.known if a.known is None or a.known >= 0 else None)
-
-
-@_rule("arith.trunci")
-def _truncate(op: Any, operands: list[AxisInfo]) -> AxisInfo:
-    (a,) = operands
-    return replace(a, known=None, natural=False)

@@ -162,9 +162,11 @@ class Barriers:
             if effect.queue is not None:
                 state.pending_reads[effect.queue].add(read)
         for effect in effects:
-            if effect.action is Action.WAIT and effect.queue is None:
+            if effect.action is not Action.WAIT:
+                continue
+            if effect.queue is None:
                 state.synchronize()
-            elif effect.action is Action.WAIT and effect.queue.per_thread:
+            elif effect.queue.per_thread:
                 state.wait(effect.queue)
 
     def _conflicts(

@@ -22,7 +22,9 @@ from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
+from tritium.ops import axis_info as facts
 from tritium.ops import syntax as custom_syntax
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.effects import Action, Effect, Effects, Resource, only_read
 from tritium.ops.fields import AttrField, OperandField, i32_array
 
@@ -296,6 +298,11 @@ class Op(Operation):
         for name in self.memory_operands:
             for source in self.operand_values(name):
                 yield from ((source, result) for result in self.results)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        """The facts about the op's only result along each axis, by those about its operands."""
+        type = self.results[0].type
+        return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
 
     def operand_values(self, name: str) -> tuple[SSAValue, ...]:
         """The operands declared under `name`, none where an optional one is absent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops import axis_info as facts
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import CastOp, check_same_shape, describe
 from tritium.ops.evaluation import Context
@@ -32,6 +35,11 @@ class ExtSIOp(CastOp):
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        if ir.element_type(self.operand.type) == ir.i1:
+            return super().axis_info(operands)
+        return facts.widen(operands[0])
+
 
 class ExtUIOp(CastOp):
     """Widen with zeros."""
@@ -41,6 +49,11 @@ class ExtUIOp(CastOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return unsigned(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        if ir.element_type(self.operand.type) == ir.i1:
+            return super().axis_info(operands)
+        return facts.widen(operands[0])
 
 
 class TruncIOp(CastOp):
@@ -53,6 +66,9 @@ class TruncIOp(CastOp):
         dtype = ir.numpy_dtype(self.result_types[0])
         low = np.asarray(operand) & 1 if dtype == np.bool_ else np.asarray(operand)
         return low.astype(dtype)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.narrow(operands[0])
 
 
 class FloatCastOp(CastOp):
@@ -126,7 +142,8 @@ def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
     """
     value = np.asarray(value)
     # ml_dtypes rounds float64 twice on its way to its types.
-    twice = value.dtype == np.float64 and (dtype.itemsize == 1 or dtype.name == "bfloat16")
+    narrow = dtype.itemsize == 1 or dtype.name == "bfloat16"
+    twice = bool(value.dtype == np.float64) and narrow
     nearest = (odd_float32(value) if twice else value).astype(dtype)
     if mode is RoundingMode.TO_NEAREST_EVEN:
         return nearest
@@ -238,6 +255,11 @@ class IndexCastOp(CastOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        if ir.element_type(self.operand.type) == ir.i1:
+            return super().axis_info(operands)
+        return facts.widen(operands[0])
 
 
 OPS: tuple[type[Op], ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,10 @@ from xdsl.ir import SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops import axis_info as facts
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_kind, check_same, check_same_shape, describe
 from tritium.ops.evaluation import Context
@@ -60,6 +62,12 @@ class CmpIOp(Op):
         kind = self.predicate.name
         view = unsigned if kind[0] == "U" else signed
         return _COMPARE[kind[-2:]](view(lhs), view(rhs))
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        kind = self.predicate.name[-2:]
+        less, greater = kind in ("LT", "GE"), kind in ("GT", "LE")
+        a, b = operands
+        return facts.compare(self.results[0].type, a, b, less, greater)
 
 
 class CmpFOp(Op):
@@ -143,6 +151,9 @@ class SelectOp(Op):
             condition, value = value, parser.parse_type()
         operands = parser.resolve_operands(unresolved, [condition, value, value], parser.pos)
         return cls.build(*operands, attributes=attributes)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.select(self.results[0].type, *operands)
 
 
 OPS: tuple[type[Op], ...] = (CmpIOp, CmpFOp, SelectOp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops import axis_info as facts
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import integer_attr, raw_attr
@@ -47,6 +50,15 @@ class ConstantOp(Op):
 
     def evaluate(self, context: Context) -> Any:
         return attr_value(self.value)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        type, value = self.results[0].type, attr_value(self.value)
+        if not ir.is_integer(type) or getattr(value, "size", 1) == 0:
+            return facts.unknown(type)
+        first = value.flat[0] if hasattr(value, "flat") else value
+        if getattr(value, "strides", ()) and any(value.strides) and (value != first).any():
+            return facts.unknown(type)
+        return facts.repeated(type, int(first))
 
     def print(self, printer: Printer) -> None:
         printer.print_op_attributes(self.attributes)

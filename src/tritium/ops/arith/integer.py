@@ -6,11 +6,15 @@ what its docstring says, so that it never raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from tritium.ops import axis_info as facts
 from tritium.ops.arith.flags import OverflowAttr
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.evaluation import Context
@@ -66,12 +70,18 @@ class AddIOp(WrappingOp):
     commutative = True
     compute = function(np.add)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.add(*operands)
+
 
 class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
 
     name = "arith.subi"
     compute = function(np.subtract)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.subtract(*operands)
 
 
 class MulIOp(WrappingOp):
@@ -81,12 +91,18 @@ class MulIOp(WrappingOp):
     commutative = True
     compute = function(np.multiply)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.multiply(*operands)
+
 
 class ShLIOp(WrappingOp):
     """`a << b`; 0 for a shift by the width or more."""
 
     name = "arith.shli"
     compute = function(np.left_shift)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.shift_left(self.results[0].type, *operands)
 
 
 class ShRUIOp(IntegerBinaryOp):
@@ -95,6 +111,9 @@ class ShRUIOp(IntegerBinaryOp):
     name = "arith.shrui"
     is_unsigned = True
     compute = function(np.right_shift)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.shift_right(self.results[0].type, *operands)
 
 
 class ShRSIOp(IntegerBinaryOp):
@@ -107,6 +126,9 @@ class ShRSIOp(IntegerBinaryOp):
         amount = np.minimum(unsigned(rhs), lhs.dtype.itemsize * 8 - 1)
         return np.right_shift(lhs, amount.astype(lhs.dtype))
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.shift_right(self.results[0].type, *operands)
+
 
 class AndIOp(IntegerBinaryOp):
     """Bitwise and."""
@@ -114,6 +136,9 @@ class AndIOp(IntegerBinaryOp):
     name = "arith.andi"
     commutative = True
     compute = function(np.bitwise_and)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.bit_and(self.results[0].type, *operands)
 
 
 class OrIOp(IntegerBinaryOp):
@@ -139,6 +164,10 @@ class MinSIOp(IntegerBinaryOp):
     commutative = True
     compute = function(np.minimum)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        return facts.extreme(self.results[0].type, a, b, a.non_negative and b.non_negative)
+
 
 class MaxSIOp(IntegerBinaryOp):
     """The larger, as signed numbers."""
@@ -146,6 +175,10 @@ class MaxSIOp(IntegerBinaryOp):
     name = "arith.maxsi"
     commutative = True
     compute = function(np.maximum)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        return facts.extreme(self.results[0].type, a, b, a.non_negative or b.non_negative)
 
 
 class MinUIOp(IntegerBinaryOp):
@@ -156,6 +189,10 @@ class MinUIOp(IntegerBinaryOp):
     is_unsigned = True
     compute = function(np.minimum)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        return facts.extreme(self.results[0].type, a, b, a.non_negative and b.non_negative)
+
 
 class MaxUIOp(IntegerBinaryOp):
     """The larger, as unsigned numbers."""
@@ -164,6 +201,10 @@ class MaxUIOp(IntegerBinaryOp):
     commutative = True
     is_unsigned = True
     compute = function(np.maximum)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        return facts.extreme(self.results[0].type, a, b, a.non_negative and b.non_negative)
 
 
 class DivisionOp(IntegerBinaryOp):
@@ -184,6 +225,11 @@ class DivUIOp(DivisionOp):
     is_unsigned = True
     compute = function(np.floor_divide)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        found = facts.divide(self.results[0].type, a, b)
+        return found if b.known == 1 else replace(found, non_negative=a.non_negative)
+
 
 class RemUIOp(DivisionOp):
     """What `divui` leaves over."""
@@ -191,6 +237,9 @@ class RemUIOp(DivisionOp):
     name = "arith.remui"
     is_unsigned = True
     compute = function(np.remainder)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.remainder(self.results[0].type, *operands, continues=True)
 
 
 class DivSIOp(DivisionOp):
@@ -202,6 +251,13 @@ class DivSIOp(DivisionOp):
     def compute(lhs: Any, rhs: Any) -> Any:
         return np.floor_divide(lhs - np.fmod(lhs, rhs), rhs)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        # Rounding toward zero makes the groups around zero differ.
+        if b.known != 1 and not a.non_negative:
+            return facts.uniform(self.results[0].type, operands)
+        return facts.divide(self.results[0].type, a, b)
+
 
 class RemSIOp(DivisionOp):
     """What `divsi` leaves over; it has the sign of `a`."""
@@ -209,12 +265,22 @@ class RemSIOp(DivisionOp):
     name = "arith.remsi"
     compute = function(np.fmod)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.remainder(self.results[0].type, *operands, continues=operands[0].non_negative)
+
 
 class FloorDivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward minus infinity."""
 
     name = "arith.floordivsi"
     compute = function(np.floor_divide)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        # A negative divisor makes the quotient fall.
+        if b.known != 1 and not b.non_negative:
+            return facts.uniform(self.results[0].type, operands)
+        return facts.divide(self.results[0].type, a, b)
 
 
 class CeilDivSIOp(DivisionOp):

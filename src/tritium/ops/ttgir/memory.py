@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -11,6 +12,7 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Encoding, NVMMASharedEncoding, SwizzledSharedEncoding
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
 from tritium.ops.elementwise import describe
@@ -46,6 +48,9 @@ class ConvertLayoutOp(Op):
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return src
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return operands[0]
 
 
 class LocalAllocOp(Op):

@@ -16,7 +16,9 @@ from xdsl.printer import Printer
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import signed
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Effects, opaque, reads, writes
 from tritium.ops.elementwise import check_same_shape, describe
@@ -193,6 +195,13 @@ class AddPtrOp(Op):
         step = signed(offset).astype(np.int64) * np.int64(size)
         return np.asarray(ptr) + step.view(np.uint64)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        pointer, offset = operands
+        kind = ir.element_type(self.results[0].type)
+        assert isinstance(kind, ir.PointerType)
+        size = max(1, ir.bit_width(kind.pointee) // 8)
+        return replace(facts.add(pointer, facts.scale(offset, size)), known=None)
+
 
 class LoadOp(CachedOp):
     """The elements at the addresses; where the mask is false, `other` (or an undefined value)
@@ -235,6 +244,9 @@ class LoadOp(CachedOp):
                 other = np.full(ir.shape_of(type), np.nan, dtype)
         loaded = context.memory.load(ptr, dtype, mask)
         return loaded if other is None else np.where(mask, loaded, other)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.uniform(self.results[0].type, operands)  # equal addresses hold equal elements
 
 
 class StoreOp(CachedOp):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from tritium.ir import types as ir
+from tritium.ops import axis_info as facts
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import AttrField, enum_attr
@@ -33,6 +37,9 @@ class GetProgramIdOp(Op):
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.program_id[self.axis])
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return replace(facts.unknown(self.results[0].type), non_negative=True)
+
 
 class GetNumProgramsOp(Op):
     """The size of the grid along an axis."""
@@ -47,6 +54,9 @@ class GetNumProgramsOp(Op):
 
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.num_programs[self.axis])
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return replace(facts.unknown(self.results[0].type), non_negative=True)
 
 
 OPS: tuple[type[Op], ...] = (GetProgramIdOp, GetNumProgramsOp)

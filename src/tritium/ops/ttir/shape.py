@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -11,7 +12,9 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SliceEncoding
+from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import unsigned
+from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.evaluation import Context
@@ -56,6 +59,11 @@ class MakeRangeOp(Op):
     def evaluate(self, context: Context) -> Any:
         return np.arange(self.start, self.end, dtype=np.int32)
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        size = self.end - self.start
+        start = facts.power_of_two_in(self.start)
+        return AxisInfo((size,), (start,), (1,), None, self.start >= 0)
+
 
 class SplatOp(Op):
     """A scalar repeated in a tile."""
@@ -76,6 +84,9 @@ class SplatOp(Op):
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.splat(self.results[0].type, operands[0])
 
 
 class UnsplatOp(Op):
@@ -124,6 +135,10 @@ class BroadcastOp(Op):
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
 
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        before, after = ir.shape_of(self.src.type), ir.shape_of(self.results[0].type)
+        return facts.broadcast(operands[0], before, after)
+
 
 class ExpandDimsOp(Op):
     """A new axis of size 1 before `axis`."""
@@ -148,6 +163,9 @@ class ExpandDimsOp(Op):
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.expand_dims(src, self.axis)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.expand_dims(operands[0], self.axis)
 
 
 def _parent(name: str, source: ir.Type, axis: int) -> Attribute | None:
@@ -227,6 +245,9 @@ class TransOp(Op):
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.transpose(src, self.order)
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return facts.permute(operands[0], self.order)
 
 
 class JoinOp(Op):
