@@ -145,7 +145,7 @@ ignored and zeros are written.
 
 ## ptx: the loop
 
-`bar.sync` stands where `lower/barriers.py` found that bytes which one thread's copy brought are
+`bar.sync` stands where `analysis/barriers.py` found that bytes which one thread's copy brought are
 read by others (the first), and that a copy would overwrite what other warps still read (the
 second).
 
