@@ -142,3 +142,34 @@ def test_names_of_tools_and_folders(tmp_path, monkeypatch):
         (tmp_path / "libcuda.so.1").touch()
         monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
         assert driver.libcuda_dirs()[0] == str(tmp_path)
+
+
+def test_linear_layouts():
+    from tritium._C.libtriton.linear_layout import LinearLayout
+
+    bases = [("register", [[1, 0], [2, 0]]), ("lane", [[0, 1], [4, 0], [0, 2]])]
+    layout = LinearLayout.from_bases(bases, ["d0", "d1"])
+    assert layout.bases == bases and layout.out_dims == [("d0", 8), ("d1", 4)]
+    assert layout.is_invertible() and layout.num_in_dims == layout.num_out_dims == 2
+    assert layout.apply({"register": 3, "lane": 5}) == {"d0": 3, "d1": 3}
+    for register in range(4):
+        for lane in range(8):
+            there = layout.apply({"register": register, "lane": lane})
+            assert layout.invert().apply(there) == {"register": register, "lane": lane}
+    flat = LinearLayout.from_bases([("d0", [[1], [2], [4]]), ("d1", [[8], [16]])], ["off"])
+    assert layout.compose(flat).apply({"register": 2, "lane": 1}) == {"off": 10}
+    twice = LinearLayout.identity_1d(4, "x", "y") * LinearLayout.identity_1d(2, "x", "y")
+    assert twice == LinearLayout.identity_1d(8, "x", "y")
+    strided = LinearLayout.strided_1d(4, 2, "x", "y")
+    assert strided.bases == [("x", [[2], [4]])] and strided.out_dims == [("y", 8)]
+    assert not strided.is_surjective() and strided.is_injective()
+    zeros = LinearLayout.zeros_1d(4, "x", "y")
+    assert zeros.apply({"x": 3}) == {"y": 0} and not zeros.is_injective()
+    for wrong in (
+        lambda: LinearLayout.from_bases([("r", [[1], [1]])], ["o"], [4]),
+        lambda: LinearLayout.identity_1d(3, "a", "b"),
+        lambda: LinearLayout.strided_1d(4, 3, "a", "b"),
+        zeros.invert,
+    ):
+        with pytest.raises(ValueError):
+            wrong()

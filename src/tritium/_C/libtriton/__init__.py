@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tritium import knobs
 from tritium._C.libtriton import ir as ir
+from tritium._C.libtriton import linear_layout as linear_layout
 from tritium._C.libtriton import nvidia as nvidia
 from tritium.compiler.key import cache_invalidating_env_vars
 from tritium.runtime.specialize import native_specialize_impl
@@ -13,6 +14,7 @@ __all__ = [
     "getenv",
     "getenv_bool",
     "ir",
+    "linear_layout",
     "native_specialize_impl",
     "nvidia",
 ]

@@ -1,0 +1,128 @@
+"""`LinearLayout` with the reference's method names, over `tritium.ir.layouts`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tritium.ir.layouts import linear
+
+Bases = Sequence[tuple[str, Sequence[Sequence[int]]]]
+
+
+class LinearLayout:
+    """A linear map over bits from named input dimensions to named output dimensions."""
+
+    def __init__(self, layout: linear.LinearLayout | None = None):
+        self._layout = linear.LinearLayout.empty() if layout is None else layout
+
+    @staticmethod
+    def identity_1d(size: int, inDim: str, outDim: str) -> LinearLayout:
+        """`outDim = inDim`, for `size` values (a power of two)."""
+        return LinearLayout(linear.LinearLayout.identity(size, inDim, outDim))
+
+    @staticmethod
+    def strided_1d(size: int, stride: int, inDim: str, outDim: str) -> LinearLayout:
+        """`outDim = stride * inDim`; both numbers are powers of two."""
+        if stride < 1 or stride & (stride - 1) or size < 1 or size & (size - 1):
+            raise ValueError(f"strided_1d: size {size} and stride {stride} must be powers of two")
+        images = [(stride << bit,) for bit in range(size.bit_length() - 1)]
+        layout = linear.LinearLayout.of({inDim: images}, {outDim: stride * size})
+        return LinearLayout(layout)
+
+    @staticmethod
+    def zeros_1d(size: int, inDim: str, outDim: str, outDimSize: int = 1) -> LinearLayout:
+        """`outDim = 0` for `size` values."""
+        return LinearLayout(linear.LinearLayout.zeros(size, inDim, outDim, outDimSize))
+
+    @staticmethod
+    def from_bases(
+        bases: Bases,
+        out_dim_names: Sequence[str],
+        out_dim_sizes: Sequence[int] | None = None,
+        require_surjective: bool = True,
+    ) -> LinearLayout:
+        """From the images of 1, 2, 4, ... of each input dimension.
+
+        Raises `ValueError` for bad sizes, images out of range, and (unless told otherwise) a layout
+        that does not reach every output.
+        """
+        outs: Any = list(out_dim_names)
+        if out_dim_sizes is not None:
+            outs = dict(zip(out_dim_names, out_dim_sizes, strict=True))
+        layout = linear.LinearLayout.of(dict(bases), outs)
+        if require_surjective and not layout.is_surjective:
+            raise ValueError("from_bases: the layout does not reach every output "
+                             "(require_surjective=False allows that)")  # fmt: skip
+        return LinearLayout(layout)
+
+    @property
+    def bases(self) -> list[tuple[str, list[list[int]]]]:
+        """Each input dimension with the images of 1, 2, 4, ...."""
+        names = self._layout.in_names
+        return [(n, [list(image) for image in self._layout.bases(n)]) for n in names]
+
+    @property
+    def out_dims(self) -> list[tuple[str, int]]:
+        """The output dimensions with their sizes."""
+        return [(name, self._layout.out_size(name)) for name in self._layout.out_names]
+
+    @property
+    def num_in_dims(self) -> int:
+        """How many input dimensions there are."""
+        return len(self._layout.in_names)
+
+    @property
+    def num_out_dims(self) -> int:
+        """How many output dimensions there are."""
+        return len(self._layout.out_names)
+
+    def get_in_dim_names(self) -> list[str]:
+        """The input dimensions' names."""
+        return list(self._layout.in_names)
+
+    def get_out_dim_names(self) -> list[str]:
+        """The output dimensions' names."""
+        return list(self._layout.out_names)
+
+    def is_surjective(self) -> bool:
+        """Whether every output is reached."""
+        return bool(self._layout.is_surjective)
+
+    def is_injective(self) -> bool:
+        """Whether no two inputs have the same output."""
+        return bool(self._layout.is_injective)
+
+    def is_invertible(self) -> bool:
+        """Whether both hold."""
+        return bool(self._layout.is_invertible)
+
+    def apply(self, inputs: Mapping[str, int]) -> dict[str, int]:
+        """The outputs for an input of each dimension."""
+        return {name: int(value) for name, value in self._layout.apply(inputs).items()}
+
+    def compose(self, other: LinearLayout) -> LinearLayout:
+        """`other` after this layout."""
+        return LinearLayout(self._layout.compose(other._layout))
+
+    def invert(self) -> LinearLayout:
+        """The layout from outputs to inputs. Raises `ValueError` if there is none."""
+        if not self.is_invertible():
+            raise ValueError("invert: the layout is not invertible")
+        return LinearLayout(self._layout.inverse())
+
+    def invert_and_compose(self, other: LinearLayout) -> LinearLayout:
+        """The layout from this one's inputs to the inputs of `other` with the same output."""
+        return LinearLayout(self._layout.invert_and_compose(other._layout))
+
+    def __mul__(self, other: LinearLayout) -> LinearLayout:
+        return LinearLayout(self._layout * other._layout)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinearLayout) and self._layout == other._layout
+
+    def __hash__(self) -> int:
+        return hash(self._layout)
+
+    def __repr__(self) -> str:
+        return str(self._layout)
