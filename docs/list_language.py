@@ -116,6 +116,9 @@ from docstrings; a test compares. `tl.extra.libdevice` has the reference's {libd
 
 What holds everywhere:
 
+- Functions, arguments and syntax of Triton 3.9 are there, too. Where the two give results of
+  different types, those of 3.6 hold: minima, maxima, `clamp`, `cumsum` and `cumprod` of bfloat16
+  give float32, and a number that is compared, or one of two extremes, has a type of its own.
 - One definition for all backends: an op's `evaluate` in `src/tritium/ops/`. The CPU's native code,
   the interpreter (`TRITON_INTERPRET=1`) and ttir before and after each pass are compared on random
   kernels (`make fuzz MINUTES=10`).
