@@ -126,8 +126,15 @@ class Expressions(Visitor):
     # Operators
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        left, right = self.visit(node.left), self.visit(node.right)
-        return self.binary(node.op, left, right, node)
+        chain = [node]  # `a + b + c + ...` is nested to the left, as deep as it is long
+        while isinstance(chain[-1].left, ast.BinOp):
+            chain.append(chain[-1].left)
+        result = self.visit(chain[-1].left)
+        for self.node in reversed(chain):
+            right = self.visit(self.node.right)
+            self.place(self.node)
+            result = self.binary(self.node.op, result, right, self.node)
+        return result
 
     def binary(self, op: ast.operator, left: Any, right: Any, node: ast.AST) -> Any:
         """Apply a binary operator to two values, at compile time if both are known."""

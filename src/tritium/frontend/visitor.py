@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,6 +93,11 @@ class Visitor:
         message = str(error) or type(error).__name__
         if isinstance(error, NameError) and message.endswith("is not defined"):
             message = repr(error)  # programs look for it as the reference writes it
+        elif isinstance(error, RecursionError):
+            message = (
+                "this is nested too deeply (each `elif`, and each `if` that returns, nests what "
+                f"follows it): Python's recursion limit is {sys.getrecursionlimit()}"
+            )
         elif isinstance(error, KeyError):
             message = f"KeyError: {message}"  # alone it is the key
         found = self.error(self.node, message)
