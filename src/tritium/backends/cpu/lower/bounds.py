@@ -60,6 +60,10 @@ from tritium.ops.ttir.shape import (
 End = int | Value
 
 
+_MOST_CONDITIONS = 24
+"""More are not worth testing: LLVM takes seconds for a hundred of them."""
+
+
 class Interval(NamedTuple):
     """`low <= element <= high`, if `conditions` hold. `wraps`: some sum, difference or product on
     the way may have wrapped around under any condition; the interval is right all the same."""
@@ -103,10 +107,29 @@ class Bounds:
 
     def of(self, value: SSAValue) -> Interval:
         """The interval of an integer or of a tile of integers."""
-        found = self._known.get(value)
-        if found is None:
-            found = self._known[value] = self._find(value)
-        return found
+        stack, met = [value], set[SSAValue]()
+        while stack:  # operands first: chains may be long
+            current = stack[-1]
+            if current not in self._known and current not in met:
+                met.add(current)
+                stack.extend(v for v in self._needed(current) if v not in self._known)
+                continue
+            if current not in self._known:
+                self._known[current] = self._find(current)
+            stack.pop()
+        return self._known[value]
+
+    def _needed(self, value: SSAValue) -> list[SSAValue]:
+        """The values whose intervals that of `value` follows from."""
+        owner: Any = value.owner
+        if not ir.is_integer(value.type) or ir.element_type(value.type) == ir.i1:
+            return []
+        if type(owner) not in _RULES or constant_value(value) is not None:
+            return []
+        inside = self.loop is not None and is_inside(self.loop, value)
+        if not isinstance(value.type, ir.TensorType) and not inside:
+            return []
+        return [v for v in owner.operands if ir.is_integer(v.type)]
 
     def unknown(self, value: SSAValue, wraps: bool = False) -> Interval:
         """All numbers of the type."""
@@ -235,6 +258,8 @@ class Bounds:
             added.append(self.f.icmp("sge", low, const(low.type, least)))
         if not certain and isinstance(high, Value):
             added.append(self.f.icmp("sle", high, const(high.type, largest)))
+        if len(conditions) + len(added) > _MOST_CONDITIONS:
+            return self.unknown(value, wraps=True)
         type = _carrier(value.type)
         low, high = (e if isinstance(e, int) else self._end(e, type) for e in (low, high))
         return Interval(low, high, tuple(dict.fromkeys((*conditions, *added))), wraps)

@@ -1,0 +1,116 @@
+"""Chains of thousands of dependent ops: no recursive call for each, whatever Python's limit."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tritium.analysis.recursion import resolve
+from tritium.errors import CompilationError
+
+
+@tritium.jit
+def numbers(x, out, n, LENGTH: tl.constexpr):
+    i = tl.arange(0, 16)
+    a = tl.load(x + i)
+    for t in tl.static_range(LENGTH):
+        a = a * 0.5 + t % 7
+    tl.store(out + i, a)
+
+
+@tritium.jit
+def moves(x, out, n, LENGTH: tl.constexpr):
+    i = tl.arange(0, 4)
+    at = i[:, None] * 4 + i[None, :]
+    a = tl.load(x + at)
+    for t in tl.static_range(LENGTH):
+        a = tl.trans(a) * 0.5 + t % 7
+    tl.store(out + at, a)
+
+
+@tritium.jit
+def indices(x, out, n, LENGTH: tl.constexpr):
+    i = tl.arange(0, 16)
+    k = i
+    for t in tl.static_range(LENGTH):
+        k = (k + n) * 3 - t
+    tl.store(out + i, (k % 1024).to(tl.float32) + tl.load(x + k % 2 * 0 + i))
+
+
+@tritium.jit
+def in_a_loop(x, out, n, LENGTH: tl.constexpr):
+    i = tl.arange(0, 16)
+    a = tl.load(x + i)
+    for _ in range(2):
+        for t in tl.static_range(LENGTH):
+            a = a * 0.5 + t % 7
+    tl.store(out + i, a)
+
+
+def _expected(name: str, x: Any, n: int, length: int) -> Any:
+    if name == "indices":
+        k = np.arange(16, dtype=np.int32)
+        with np.errstate(over="ignore"):
+            for t in range(length):
+                k = (k + np.int32(n)) * np.int32(3) - np.int32(t)
+        return np.fmod(k, 1024) + x
+    a = x.reshape(4, 4) if name == "moves" else x
+    for _ in range(2 if name == "in_a_loop" else 1):
+        for t in range(length):
+            a = (a.T if name == "moves" else a) * np.float32(0.5) + np.float32(t % 7)
+    return a.reshape(16)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "length"), [(numbers, 600), (moves, 400), (indices, 300), (in_a_loop, 500)],
+    ids=lambda v: getattr(v, "__name__", v),
+)  # fmt: skip
+def test_chains(kernel: Any, length: int) -> None:
+    assert sys.getrecursionlimit() <= 3000
+    x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    kernel[(1,)](x, out, 3, LENGTH=length)
+    np.testing.assert_allclose(out, _expected(kernel.__name__, x, 3, length), rtol=1e-5)
+
+
+def _kernel(body: str) -> Any:
+    source = f"@tritium.jit\ndef kernel(x, out):\n    s = tl.load(x)\n{body}"
+    file = f"<chain {len(linecache.cache)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"tl": tl, "tritium": tritium, "__name__": "chains"}
+    exec(compile(source, file, "exec"), scope)
+    return scope["kernel"]
+
+
+def test_a_long_sum_in_one_expression() -> None:
+    x, out = np.full(1, 2, np.float32), np.zeros(1, np.float32)
+    _kernel(f"    tl.store(out, {'+'.join(['s'] * 800)})\n")[(1,)](x, out)
+    assert out[0] == 1600
+
+
+def test_a_chain_of_conditions_that_is_too_long_is_explained() -> None:
+    chain = "".join(f"    {'el' * (i > 0)}if s == {i}:\n        r = {i}.5\n" for i in range(900))
+    x = np.zeros(1, np.float32)
+    with pytest.raises(CompilationError, match="this is nested too deeply"):
+        _kernel(f"    r = 0.0\n{chain}    tl.store(out, r)\n")[(1,)](x, x)
+
+
+def test_resolve_asks_a_rule_once_for_each_key() -> None:
+    asked: list[int] = []
+
+    def rule(key: int) -> Generator[int, int, int]:
+        asked.append(key)
+        if key < 2:
+            return key
+        first = yield key - 1
+        second = yield key - 2
+        return (first + second) % 1000
+
+    assert resolve(10_000, rule, {}) == 875
+    assert sorted(asked) == list(range(10_001))
