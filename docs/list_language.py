@@ -118,7 +118,8 @@ What holds everywhere:
 
 - Functions, arguments and syntax of Triton 3.9 are there, too. Where the two give results of
   different types, those of 3.6 hold: minima, maxima, `clamp`, `cumsum` and `cumprod` of bfloat16
-  give float32, and a number that is compared, or one of two extremes, has a type of its own.
+  give float32, and a number that is compared, or one of two extremes, has a type of its own. But
+  `cumprod` of narrow integers and `fdiv` of 16-bit floats widen as in 3.9.
 - One definition for all backends: an op's `evaluate` in `src/tritium/ops/`. The CPU's native code,
   the interpreter (`TRITON_INTERPRET=1`) and ttir before and after each pass are compared on random
   kernels (`make fuzz MINUTES=10`).
