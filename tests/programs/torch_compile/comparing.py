@@ -1,4 +1,5 @@
-"""Compare what torch.compile makes with eager torch: outputs, gradients and buffers."""
+"""Compare what torch.compile makes with eager torch (in float64 for modules of half precision):
+outputs, gradients and buffers."""
 
 from __future__ import annotations
 
@@ -82,19 +83,34 @@ def compare(got: list[torch.Tensor], want: list[torch.Tensor], tolerance: float)
         )  # fmt: skip
 
 
+def doubled(value: Any) -> Any:
+    """A tensor of floats as float64."""
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+        return value
+    return value.detach().double().requires_grad_(value.requires_grad)
+
+
 def check(case: Case, device: torch.device) -> None:
     """Run a case both ways; raise `AssertionError` where they differ."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     module, calls = case.make(device)
     twin = copy.deepcopy(module) if isinstance(module, torch.nn.Module) else module
+    half = isinstance(module, torch.nn.Module) and any(
+        p.dtype in (torch.float16, torch.bfloat16) for p in module.parameters()
+    )
+    if half:  # whose sums eager torch rounds more often than compiled code
+        twin = twin.double()
     with config.patch(case.options):
         codes: list[str] = []
         compiled = torch.compile(module, **case.how)
         with mock.patch.object(GraphLowering, "save_output_code", codes.append):
             for arguments in calls:
-                want = run(twin, twin, arguments)
+                exact = tuple(doubled(a) for a in arguments) if half else arguments
+                want = run(twin, twin, exact)
                 got = run(compiled, module, arguments)
+                if half:
+                    got, want = [doubled(t) for t in got], [doubled(t) for t in want]
                 compare(got, want, case.tolerance)
     written = "\n".join(codes)
     assert "cpp_fused" not in written, "kernels in C++"
