@@ -168,10 +168,6 @@ def statement_kernels():
         f = lambda: 1  # noqa: E731, F841
 
     @jit
-    def with_chain(n):
-        x = 0 < n < 3  # noqa: F841
-
-    @jit
     def with_dict(n):
         x = {1: n}  # noqa: F841
 
@@ -179,7 +175,7 @@ def statement_kernels():
     def with_import(n):
         import os  # noqa: F401
 
-    return [with_break, with_try, with_nested_def, with_lambda, with_chain, with_dict, with_import]
+    return [with_break, with_try, with_nested_def, with_lambda, with_dict, with_import]
 
 
 @pytest.mark.parametrize("kernel", statement_kernels(), ids=lambda k: k.__name__)
