@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.dot.operand import static
-from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.context import Context, class_of
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import (
@@ -153,7 +153,7 @@ class Bounds:
             return Interval(end, end, span=0)
         if isinstance(owner, Block):
             return self._argument(value, owner)
-        rule = _RULES.get(type(owner))
+        rule = _RULES.get(class_of(owner))
         return self.unknown(value) if rule is None else rule(self, owner, value)
 
     def _argument(self, value: SSAValue, block: Block) -> Interval:
