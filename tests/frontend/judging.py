@@ -65,7 +65,7 @@ _RUNS_THE_PROGRAM = {
     # Where the compiler computes what the program says, and Python's own errors are right.
     ("frontend/python_calls.py", "call_python"), ("frontend/python_calls.py", "_least"),
     ("frontend/python_calls.py", "_look_at"), ("frontend/expressions.py", "binary"),
-    ("frontend/expressions.py", "visit_Compare"), ("frontend/expressions.py", "visit_UnaryOp"),
+    ("frontend/expressions.py", "_comparisons"), ("frontend/expressions.py", "visit_UnaryOp"),
     ("frontend/expressions.py", "visit_Subscript"), ("frontend/values.py", "formatted"),
     ("frontend/values.py", "contains"), ("language/tuples.py", "__getitem__"),
     ("frontend/expressions.py", "visit_Attribute"),
