@@ -22,13 +22,15 @@ from tritium.lowering.llvm import Value
 from tritium.lowering.registry import lowers
 from tritium.ops import ttir
 
-_RESERVED = re.compile(r"_|WARP_SZ|vprintf|malloc|free|__assertfail|__nv_.*|__nvvm.*|__cuda.*")
-"""Names that PTX, libdevice or the driver's functions have."""
+_RESERVED = re.compile(
+    r"_|WARP_SZ|vprintf|malloc|free|__assertfail|__nv_.*|__nvvm.*|__cuda.*|.*\$"
+)
+"""Names that PTX, libdevice or the driver's functions have; those of our own globals end in `$`."""
 
 
 def symbol(name: str, taken: Collection[str] = ()) -> str:
     """A function's name in letters that LLVM and PTX both take, other than the names `taken`."""
-    clean = re.sub(r"\W", "_", name, flags=re.ASCII)
+    clean = re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
     if clean == name and not clean[0].isdigit() and not _RESERVED.fullmatch(clean) and \
             clean not in taken:  # fmt: skip
         return name
