@@ -30,10 +30,10 @@ _RESERVED = re.compile(
 
 def symbol(name: str, taken: Collection[str] = ()) -> str:
     """A function's name in letters that LLVM and PTX both take, other than the names `taken`."""
-    clean = re.sub(r"[^\w$]", "_", name, flags=re.ASCII)
-    if clean == name and not clean[0].isdigit() and not _RESERVED.fullmatch(clean) and \
-            clean not in taken:  # fmt: skip
+    usable = re.fullmatch(r"[A-Za-z_$][\w$]*", name, flags=re.ASCII)
+    if usable and not _RESERVED.fullmatch(name) and name not in taken:
         return name
+    clean = re.sub(r"\W", "_", name, flags=re.ASCII)
     return f"k_{clean}_{crc32(name.encode()):08x}"
 
 
