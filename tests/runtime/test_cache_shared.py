@@ -15,6 +15,7 @@ from tests.support.launching import add_kernel
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu import compiler as cpu
+from tritium.backends.cpu import driver
 from tritium.backends.cpu.host import host
 from tritium.compiler import ASTSource, key
 from tritium.compiler.compile import prepare
@@ -32,7 +33,9 @@ def other_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_cpu(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cpu, "host", lambda: dataclasses.replace(host(), cpu="generic"))
+    generic = dataclasses.replace(host(), cpu="generic")
+    for module in (cpu, driver):
+        patch.setattr(module, "host", lambda: generic)
 
 
 def other_features(patch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ class Visitor:
         message = str(error) or type(error).__name__
         if isinstance(error, NameError) and message.endswith("is not defined"):
             message = repr(error)  # programs look for it as the reference writes it
-        elif isinstance(error, RecursionError):
+        elif isinstance(error, RecursionError) and "maximum recursion depth" in message:
             message = (
                 "this is nested too deeply (each `elif`, and each `if` that returns, nests what "
                 f"follows it): Python's recursion limit is {sys.getrecursionlimit()}"
