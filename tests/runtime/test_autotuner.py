@@ -86,6 +86,8 @@ def test_config() -> None:
     ):  # fmt: skip
         assert config != other
     assert pickle.loads(pickle.dumps(config)) == config
+    config.found_by = "a search"  # pyright: ignore[reportAttributeAccessIssue]
+    assert pickle.loads(pickle.dumps(config)).found_by == "a search"
     assert "maxnreg" not in Config({}).all_kwargs()
     assert Config({"A": [1, 2]}) == Config({"A": [1, 2]}) and hash(Config({"A": [1, 2]}))
     assert Config({"A": 1}) != Config({"A": True})

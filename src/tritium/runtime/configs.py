@@ -44,8 +44,11 @@ class Config:
         self.ir_override = ir_override
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        given: dict[str, Any] = {"kwargs": {}, **state}
+        own = ("kwargs", *OPTIONS, "pre_hook")
+        given: dict[str, Any] = {"kwargs": {}, **{n: v for n, v in state.items() if n in own}}
         self.__init__(**given)
+        # Programs (torch.compile, say) give configurations attributes of their own.
+        self.__dict__.update((n, v) for n, v in state.items() if n not in own)
 
     def all_kwargs(self) -> dict[str, Any]:
         """Meta-parameters and options as keyword arguments of a launch."""
