@@ -38,7 +38,7 @@ def lowers(
     return register
 
 
-def scratch_bytes(backend: str, op: Any) -> int:
+def scratch_bytes(backend: str, op: Op) -> int:
     """The bytes of scratch memory of an op; 0 where its lowering needs none."""
     size = SCRATCH.get(backend, {}).get(type(op))
     return 0 if size is None else size(op)

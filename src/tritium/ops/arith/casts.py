@@ -142,8 +142,8 @@ def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
     """
     value = np.asarray(value)
     # ml_dtypes rounds float64 twice on its way to its types.
-    narrow = dtype.itemsize == 1 or dtype.name == "bfloat16"
-    twice = bool(value.dtype == np.float64) and narrow
+    narrow: bool = dtype.itemsize == 1 or dtype.name == "bfloat16"
+    twice: bool = value.dtype.name == "float64" and narrow
     nearest = (odd_float32(value) if twice else value).astype(dtype)
     if mode is RoundingMode.TO_NEAREST_EVEN:
         return nearest
