@@ -142,8 +142,7 @@ def round_float(value: Any, dtype: np.dtype, mode: RoundingMode) -> Any:
     """
     value = np.asarray(value)
     # ml_dtypes rounds float64 twice on its way to its types.
-    narrow: bool = dtype.itemsize == 1 or dtype.name == "bfloat16"
-    twice: bool = value.dtype.name == "float64" and narrow
+    twice = str(value.dtype) == "float64" and str(dtype) not in ("float16", "float32", "float64")
     nearest = (odd_float32(value) if twice else value).astype(dtype)
     if mode is RoundingMode.TO_NEAREST_EVEN:
         return nearest
