@@ -70,7 +70,9 @@ def cases(device: str) -> dict[str, Callable[[], tuple[Any, tuple[Any, ...], dic
 
         return step, (), {}
 
-    mlp = lambda: nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512))  # noqa: E731
+    def mlp() -> nn.Module:
+        return nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512))
+
     found: dict[str, Any] = {
         "elementwise": plain(lambda x, y: F.gelu(x * y + 1) * x.sigmoid(), *[(rows, columns)] * 2),
         "transposed": plain(lambda x, y: (x + y.T).sin(), (columns, columns), (columns, columns)),
@@ -262,7 +264,7 @@ class Side:
 
 
 def compare(name: str, ours: Side, theirs: Side, rounds: int) -> dict[str, Any]:
-    """What both sides measure for a case."""
+    """Measurements of one case on both sides."""
     both = {"ours": ours, "theirs": theirs}
     row: dict[str, Any] = {"case": name}
     for key, side in both.items():

@@ -166,7 +166,7 @@ _STATED = ("contiguity", "divisibility", "constancy")
 
 
 def is_stated(op: Any) -> bool:
-    """Whether attributes of the op state facts of its result (`tl.multiple_of` and the like)."""
+    """True if attributes of the op state facts about its result (`tl.multiple_of`, say)."""
     return bool(op.attributes) and any(f"tt.{name}" in op.attributes for name in _STATED)
 
 

@@ -192,6 +192,6 @@ class Barriers:
 
 
 def _reads_bytes(effect: Effect) -> bool:
-    """Whether the effect reads bytes of shared memory; an mbarrier's own state counts."""
+    """True if the effect reads bytes of shared memory; an mbarrier's own state counts."""
     synchronizes = effect.resource is Resource.BARRIER and effect.action in _SYNCHRONIZES
     return effect.action is Action.READ or synchronizes

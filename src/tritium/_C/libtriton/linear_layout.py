@@ -69,12 +69,12 @@ class LinearLayout:
 
     @property
     def num_in_dims(self) -> int:
-        """How many input dimensions there are."""
+        """The number of input dimensions."""
         return len(self._layout.in_names)
 
     @property
     def num_out_dims(self) -> int:
-        """How many output dimensions there are."""
+        """The number of output dimensions."""
         return len(self._layout.out_names)
 
     def get_in_dim_names(self) -> list[str]:
@@ -86,15 +86,15 @@ class LinearLayout:
         return list(self._layout.out_names)
 
     def is_surjective(self) -> bool:
-        """Whether every output is reached."""
+        """True if every output is reached."""
         return bool(self._layout.is_surjective)
 
     def is_injective(self) -> bool:
-        """Whether no two inputs have the same output."""
+        """True if no two inputs have the same output."""
         return bool(self._layout.is_injective)
 
     def is_invertible(self) -> bool:
-        """Whether both hold."""
+        """True if the layout is injective and surjective."""
         return bool(self._layout.is_invertible)
 
     def apply(self, inputs: Mapping[str, int]) -> dict[str, int]:

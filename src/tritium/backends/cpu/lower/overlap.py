@@ -158,7 +158,7 @@ def _distinct(f: Function, tile: Extent | None) -> Value | None:
 
 
 def _both(f: Function, a: Value | None, b: Value | None) -> Value | None:
-    """Whether both hold; None is what holds in any case."""
+    """The conjunction of two conditions; None is a condition that always holds."""
     if a is None or b is None:
         return a or b
     for known in (a, b):
