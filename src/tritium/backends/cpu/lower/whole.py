@@ -17,6 +17,8 @@ from tritium.backends.cpu.lower.values import Facts
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
 from tritium.lowering.llvm import Value, const
+from tritium.ops.arith import AndIOp, CmpIOp
+from tritium.ops.ttir.shape import SplatOp
 
 
 def usual(c: Context, nest: Nest) -> tuple[Value, Facts] | None:
@@ -59,13 +61,12 @@ def _convex_if(steps: Steps, bounds: Bounds, mask: SSAValue) -> list[Value] | No
     """The conditions under which a mask that is true at the corners of its tile is true in all of
     it: what it compares are linear, and do not wrap around. None if that cannot be told."""
     owner: Any = mask.owner
-    name = getattr(owner, "name", "")
-    if name == "arith.andi":
+    if isinstance(owner, AndIOp):
         first, second = (_convex_if(steps, bounds, v) for v in owner.operands)
         return None if first is None or second is None else [*first, *second]
-    if name == "tt.splat":
+    if isinstance(owner, SplatOp):
         return []
-    if name != "arith.cmpi" or owner.predicate.name[:1] != "S":
+    if not isinstance(owner, CmpIOp) or owner.predicate.name[:1] != "S":
         return None
     found = list[Value]()
     for value in owner.operands:
