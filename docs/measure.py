@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,19 @@ TUTORIALS = {
     "05_layer_norm.py": "layer-norm",
 }
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
+RESULTS = ROOT / "benchmarks" / "results"
+GPU_ROWS = {
+    "vector add": "add ",
+    "softmax": "softmax ",
+    "dropout": "dropout ",
+    "layer norm": "layer norm ",
+    "matmul, fp16": r"matmul fp16 (2048|4096|8192),",
+    "matmul, persistent with descriptors": "persistent ",
+    "matmul, fp8": "matmul fp8 ",
+    "matmul, fp32": "matmul fp32 ",
+    "attention forward": "attention ",
+}
+"""Kernels of the README's table: the name there, and which rows of the results belong to it."""
 
 
 def measure() -> None:
@@ -63,22 +77,54 @@ def compile_table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_pages(record: dict[str, Any]) -> None:
-    """The README's section between its markers, and docs/measured.md."""
+def spread(ratios: list[float]) -> str:
+    """The least and the largest of some ratios, or the one that both round to."""
+    least, most = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    return least if least == most else f"{least} to {most}"
+
+
+def gpu_table() -> str:
+    """The README's table of speed on a GPU, from the recorded results."""
+    measured, launch, compiled = (
+        json.loads((RESULTS / f"{name}.json").read_text())
+        for name in ("gpu_slice_h200", "launch_overhead_h200", "nvidia_compile_2cores")
+    )
+    rows = [row for row in measured["rows"] if row["by"] == "tritium"]
+    lines = ["| kernel | Triton's time over Tritium's |", "|---|---|"]
+    for title, pattern in GPU_ROWS.items():
+        ratios = [row["ratio"] for row in rows if re.match(pattern, row["kernel"])]
+        lines.append(f"| {title} | {spread(ratios)} |")
+    launches = list(launch["Triton's time over Tritium's (medians)"].values())
+    lines.append(f"| a launch, up to 19 arguments | {spread(launches)} |")
+    compiles = [1 / row["ratio"] for row in compiled["rows"]]
+    lines.append(f"| a cold compile (two CPU cores) | {spread(compiles)} |")
+    machine = measured["machine"]
+    return (
+        f"{machine['device']}, with the kernels and tile sizes of Triton {machine['triton']}, in\n"
+        f"one process; CUDA {machine['cuda']}, torch {machine['torch']}:\n\n" + "\n".join(lines)
+    )
+
+
+def readme_section(record: dict[str, Any]) -> str:
+    """The README's figures: the suite of CPU kernels on all threads, and the table for a GPU."""
     results = [Result(**entry) for entry in record["results"]]
     most = max(result.threads for result in results)
     summary = table([r for r in results if r.threads == most])
-    section = (
-        f"float32, {most} threads, {describe(record)}.\n"
-        "The ratios say how many times as fast as the "
-        "other library Tritium is, medians of interleaved runs in one process; ± is half the\n"
-        f"distance of the quartiles.\n\n{summary}\n\n{compile_table(record)}\n"
+    return (
+        f"{gpu_table()}\n\n"
+        f"CPU, float32, {most} threads, {describe(record)}; medians of interleaved runs in one\n"
+        f"process, ± half the distance of the quartiles:\n\n{summary}\n"
     )
+
+
+def write_pages(record: dict[str, Any]) -> None:
+    """The README's section between its markers, and docs/measured.md."""
     readme = ROOT / "README.md"
     text = readme.read_text()
     before, rest = text.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
-    readme.write_text(f"{before}{BEGIN}\n{section}{END}{after}")
+    readme.write_text(f"{before}{BEGIN}\n{readme_section(record)}{END}{after}")
+    results = [Result(**entry) for entry in record["results"]]
     plots = "\n\n".join(
         f"### {plot}\n\n[{name}](../tutorials/{name}), [numbers](measured/{plot}.csv)\n\n"
         f"![{plot}](measured/{plot}.png)"

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -217,33 +218,16 @@ def rounded(number: float, digits: str) -> str:
     return str(Decimal(str(number)).quantize(Decimal(digits), ROUND_HALF_UP))
 
 
-README_ROWS = {
-    "vector add": "add ", "softmax": "softmax ", "dropout": "dropout ", "layer norm": "layer norm ",
-    "fp16 matmul": r"matmul fp16 (2048|4096|8192),", "persistent with descriptors": "persistent ",
-    "fp8 matmul": "matmul fp8 ", "fp32 matmul": "matmul fp32 ", "attention forward": "attention ",
-}  # fmt: skip
-
-
-def test_the_ratios_of_the_readme_are_those_of_the_results():
-    text = " ".join((ROOT / "README.md").read_text().split())
-    rows = [r for r in figures("gpu_slice_h200.json")["rows"] if r["by"] == "tritium"]
-    for title, pattern in README_ROWS.items():
-        said = re.search(rf"\b{title} (\d\.\d\d)(?: to (\d\.\d\d))?[,( ]", text)
-        assert said is not None, title
-        ratios = [r["ratio"] for r in rows if re.match(pattern, r["kernel"])]
-        expected = rounded(min(ratios), "0.01"), rounded(max(ratios), "0.01")
-        assert (said[1], said[2] or said[1]) == expected, title
-    compiled = [r["ratio"] for r in figures("nvidia_compile_2cores.json")["rows"]]
-    least, most = (rounded(f(compiled), "0.01") for f in (min, max))
-    assert f"takes {least} to {most} of Triton's time" in text
+def test_the_figures_of_the_readme_are_those_of_the_results():
+    measure = runpy.run_path(str(DOCS / "measure.py"))
+    written = (ROOT / "README.md").read_text().split(measure["BEGIN"])[1].split(measure["END"])[0]
+    record = json.loads((DOCS / "measured" / "cpu_suite.json").read_text())
+    assert written.strip() == measure["readme_section"](record).strip()
 
 
 def test_the_times_of_launches_are_those_of_the_results():
     times = figures("launch_overhead_h200.json")["launch, us (least, median)"]
     least = {name: rounded(values[0], "0.1") for name, values in times.items()}
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    add = (least["tritium: add"], least["triton: add"], least["torch.add"])
-    assert "a launch takes {} µs, {} with Triton, {} with `torch.add`".format(*add) in readme
     page = " ".join((DOCS / "nvidia-backend.md").read_text().split())
     kinds = ("3 arrays, 1 int", "7 arrays, 12 ints", "3 descriptors")
     one, many, descriptors = (least[f"tritium: {kind}"] for kind in kinds)
