@@ -33,7 +33,7 @@ from tritium.backends.cpu.dot import (
     make_plan,
 )
 from tritium.backends.cpu.dot.operand import ELEMENT_BYTES
-from tritium.lowering.llvm import Function, Module, Value, const
+from tritium.codegen.llvm.writer import Function, Module, Value, const
 
 Operand = View | Chunks
 Step = Value | int

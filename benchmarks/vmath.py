@@ -17,8 +17,8 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 import numpy as np
 
-from tritium.lowering import vmath
-from tritium.lowering.llvm import Function, Module, const, vector
+from tritium.codegen.llvm import vmath
+from tritium.codegen.llvm.writer import Function, Module, const, vector
 
 NAMES = [
     "exp", "exp2", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt", "expm1", "log1p", "atan",

@@ -1,4 +1,4 @@
-"""Fit the polynomials of `tritium.lowering.vmath` and write them to `coefficients.py`.
+"""Fit the polynomials of `tritium.codegen.llvm.vmath` and write them to `coefficients.py`.
 
 Every polynomial is a minimax fit by the Remez exchange algorithm (Remez 1934; the formulation with
 a weight function is in Muller, "Elementary Functions", chapter 3), computed with mpmath at 60
@@ -23,7 +23,7 @@ import numpy as np
 
 Real = Any  # mpmath has no type stubs
 DIGITS = 60
-TARGET = Path(__file__).parents[1] / "src/tritium/lowering/vmath/coefficients.py"
+TARGET = Path(__file__).parents[1] / "src/tritium/codegen/llvm/vmath/coefficients.py"
 
 
 @dataclass(frozen=True)

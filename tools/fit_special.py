@@ -1,4 +1,4 @@
-"""Fit the polynomials of `tritium.lowering.vmath.special` (gamma, Bessel and inverse error
+"""Fit the polynomials of `tritium.codegen.llvm.vmath.special` (gamma, Bessel and inverse error
 functions), all for doubles, and write them to `special_coefficients.py`.
 
 The method is that of `fit_polynomials.py`. Near a zero z of a Bessel function the fit is of

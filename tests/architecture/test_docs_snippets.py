@@ -100,8 +100,8 @@ from tritium.backends.cpu.lower import elementwise
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.math import unary
-from tritium.lowering.registry import lowers
-from tritium.lowering.vmath import call
+from tritium.codegen.registry import lowers
+from tritium.codegen.llvm.vmath import call
 from tritium.ops import math
 from tritium.ops.math import MathOp
 

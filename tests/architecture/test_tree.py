@@ -25,6 +25,7 @@ LAYERS = (
     ("frontend",),
     ("analysis",),
     ("passes",),
+    ("codegen",),
     ("lowering",),
     ("backends",),
     ("compiler",),

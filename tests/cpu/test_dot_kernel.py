@@ -25,7 +25,7 @@ from tritium.backends.cpu.dot import (
     make_plan,
 )  # fmt: skip
 from tritium.backends.cpu.dot.operand import BFLOAT16, FLOAT16
-from tritium.lowering.llvm import Function, Module, Value, const
+from tritium.codegen.llvm.writer import Function, Module, Value, const
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="compiles for restricted x86 features"

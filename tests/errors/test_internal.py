@@ -14,8 +14,8 @@ import tritium
 import tritium.language as tl
 from tritium import knobs
 from tritium.backends.cpu import stages
+from tritium.codegen.registry import rules
 from tritium.errors import CompilationError, InternalError
-from tritium.lowering.registry import rules
 from tritium.ops.arith import AddIOp
 
 

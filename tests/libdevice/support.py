@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tests.vmath.harness import Kernel
+from tritium.codegen.llvm.vmath.arrays import external
+from tritium.codegen.llvm.vmath.libdevice import call_symbol
 from tritium.language.extra.signatures import Overload, signatures
-from tritium.lowering.vmath.arrays import external
-from tritium.lowering.vmath.libdevice import call_symbol
 from tritium.ops.ttir.libdevice import definition
 
 Array = np.ndarray[Any, Any]

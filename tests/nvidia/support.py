@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tritium.backends.nvidia import ptx
-from tritium.backends.nvidia.lower.module import lower_to_llvm
+from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions
+from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir.parsing import parse_module
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -33,7 +34,7 @@ def lowered(text: str, arch: int = 90, **options: Any) -> tuple[str, dict[str, A
     """LLVM IR of a ttgir module, and the facts for its metadata."""
     module = parse_module(text)
     module.verify()
-    return lower_to_llvm(module, arch, CUDAOptions(**options))
+    return lower_to_llvm(module, hardware(arch), CUDAOptions(**options))
 
 
 def to_ptx(text: str, arch: int = 90, **options: Any) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.nvidia.support import kernel_text
 from tritium.analysis.shared_memory import allocate
+from tritium.codegen.registry import scratch_bytes
 from tritium.ir.parsing import parse_module
-from tritium.lowering.registry import scratch_bytes
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])

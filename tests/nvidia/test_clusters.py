@@ -16,14 +16,14 @@ from tests.nvidia import test_gpu_clusters as kernels
 from tests.nvidia.support import KERNELS as FILES
 from tests.nvidia.support import in_order, kernel_text, lowered
 from tritium.backends.base import make_backend
-from tritium.backends.nvidia.lower.bulk_copy import pieces
-from tritium.backends.nvidia.lower.context import Memory, layout_of
-from tritium.backends.nvidia.lower.shape import moved_registers
-from tritium.backends.nvidia.lower.shared import conversion_of
+from tritium.backends.nvidia.lower.tma import pieces
+from tritium.codegen.gpu.context import Memory, layout_of
+from tritium.codegen.gpu.memory.shared import conversion_of
+from tritium.codegen.gpu.shape import moved_registers
+from tritium.codegen.llvm.writer import Value
 from tritium.compiler import ASTSource
 from tritium.ir import types as ir
 from tritium.ir.parsing import parse_module
-from tritium.lowering.llvm import Value
 from tritium.ops.ttgir import ConvertLayoutOp, memdesc_of
 from tritium.passes.ttgir.rules import nvmma_encoding
 from tritium.target import GPUTarget

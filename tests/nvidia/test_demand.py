@@ -6,8 +6,9 @@ import re
 
 from tests.nvidia.support import KERNELS, kernel_text, lowered
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.backends.nvidia.lower.context import UNUSED
-from tritium.backends.nvidia.lower.demand import Demand
+from tritium.backends.nvidia.lower.registrations import hardware
+from tritium.codegen.gpu.context import UNUSED
+from tritium.codegen.gpu.demand import Demand
 from tritium.ir.parsing import parse_module
 
 T, P, F = (f"tensor<1024x{e}, #blocked>" for e in ("i32", "!tt.ptr<f32>", "f32"))
@@ -18,7 +19,7 @@ def masks_of(text: str) -> dict[str, int]:
     module = parse_module(text)
     module.verify()
     function = next(op for op in module.walk() if op.name == "tt.func")
-    demand = Demand(AxisAnalysis(function).of).find(list(function.regions[0].blocks))
+    demand = Demand(AxisAnalysis(function).of, hardware(90)).find(list(function.regions[0].blocks))
     values = [r for op in function.walk() for r in op.results]
     values += [a for op in function.walk() for region in op.regions
                for block in region.blocks for a in block.args]  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 import tritium
 from tests.nvidia.support import kernel_text
-from tritium.backends.nvidia.lower.shuffles import MOST_SHUFFLES
+from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES
 from tritium.ir.layouts.conversion import plan
 from tritium.ir.layouts.encodings import Encoding, linear
 from tritium.ir.parsing import parse_module

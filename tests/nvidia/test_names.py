@@ -12,7 +12,7 @@ import pytest
 
 import tritium
 from tests.support.launching import module_from
-from tritium.backends.nvidia.lower.calls import symbol
+from tritium.codegen.gpu.calls import symbol
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 

@@ -10,8 +10,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from tritium.lowering.llvm import Function, Module, Value, const, vector
-from tritium.lowering.vmath import call
+from tritium.codegen.llvm.vmath import call
+from tritium.codegen.llvm.writer import Function, Module, Value, const, vector
 
 SIZES = {"float": 4, "double": 8, "half": 2, "bfloat": 2, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
 

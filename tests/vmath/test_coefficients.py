@@ -10,7 +10,7 @@ from typing import Any
 import mpmath as mp
 import pytest
 
-from tritium.lowering.vmath import coefficients, special_coefficients
+from tritium.codegen.llvm.vmath import coefficients, special_coefficients
 
 
 def _load_tool(name: str) -> Any:

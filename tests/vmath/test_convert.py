@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tritium.lowering.llvm import Function, Module, Value
-from tritium.lowering.vmath import convert
+from tritium.codegen.llvm.vmath import convert
+from tritium.codegen.llvm.writer import Function, Module, Value
 
 from .harness import Kernel
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tritium.lowering import vmath
-from tritium.lowering.llvm import Function, Module
+from tritium.codegen.llvm import vmath
+from tritium.codegen.llvm.writer import Function, Module
 
 from .harness import function_kernel, ulp_errors
 

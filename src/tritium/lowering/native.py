@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from tritium.lowering.llvm import Function, Module, Value, const
+from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.lowering.records import SIZES, Record
 
 

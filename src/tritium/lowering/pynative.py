@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.guards import GUARD
-from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pyobjects import DLTENSOR, HEAD, TYPES
 

@@ -180,7 +180,7 @@ class Evaluator:
     """Runs functions of a module, one program at a time.
 
     `external` gives the functions of external libraries by their symbols
-    (`lowering.vmath.arrays.external` knows those of libdevice).
+    (`codegen.llvm.vmath.arrays.external` knows those of libdevice).
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 
 from tritium.backends.cpu.crash import ACTION, REGION, SIGSEGV, STATE, STATE_SYMBOL
-from tritium.lowering.llvm import Module, Value
+from tritium.codegen.llvm.writer import Module, Value
 from tritium.lowering.native import NULL, Code, i32, i64
 
 _PROGRAM_COUNTER = {"x86_64": 168, "aarch64": 440}

@@ -22,7 +22,7 @@ from tritium.backends.cpu.launch_records import (
     STATE,
     THREADS,
 )
-from tritium.lowering.llvm import Module, Value, const
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pynative import (
     call_object,

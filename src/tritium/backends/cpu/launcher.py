@@ -69,7 +69,7 @@ def native_ir(system: pools.System | None = None) -> str:
     from tritium.backends.cpu.crash_writer import CrashWriter
     from tritium.backends.cpu.launch_writer import LaunchWriter
     from tritium.backends.cpu.pool_writer import PoolWriter
-    from tritium.lowering.llvm import Module
+    from tritium.codegen.llvm.writer import Module
 
     module = Module()
     PoolWriter(module, system or pools.System.here()).write()

@@ -21,7 +21,7 @@ from tritium.backends.cpu.pool import (
     WORKER,
     System,
 )
-from tritium.lowering.llvm import Module, Value, const
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 
 HOT = (

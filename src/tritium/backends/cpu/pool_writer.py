@@ -65,7 +65,7 @@ from tritium.backends.cpu.pool import (
     WORKER,
 )
 from tritium.backends.cpu.pool_work import PART, SET_MASK, WorkWriter
-from tritium.lowering.llvm import Value, const
+from tritium.codegen.llvm.writer import Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 
 DELAY = 1 / 48

@@ -218,7 +218,7 @@ class EagerEmitter:
         time.sleep(PAUSE)
 
     def external(self, symbol: str) -> Callable[..., Any]:
-        from tritium.lowering.vmath.arrays import external  # many coefficients, rarely needed
+        from tritium.codegen.llvm.vmath.arrays import external  # many coefficients, rarely needed
 
         return external(symbol)
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.backends.nvidia.tensormap import data_type
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.launching import End, Link, Slot
-from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pynative import call_object, is_null
 from tritium.lowering.pyobjects import api_addresses

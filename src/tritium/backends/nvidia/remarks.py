@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.backends.nvidia.lower.access import register_groups
 from tritium.backends.remarks import remark, wanted
+from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
 from tritium.ops.ttir import FuncOp
 

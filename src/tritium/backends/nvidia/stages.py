@@ -9,10 +9,11 @@ from typing import Any
 from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.launch_facts import launch_facts
-from tritium.backends.nvidia.lower.module import lower_to_llvm
+from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
+from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.passes import pipelines
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -38,7 +39,7 @@ def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOpt
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
     no_asan()
     line_info = not knobs.compilation.disable_line_info
-    text, facts = lower_to_llvm(module, arch, options, line_info=line_info)
+    text, facts = lower_to_llvm(module, hardware(arch), options, line_info=line_info)
     metadata.update(facts)
     return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tritium.lowering.llvm import Module, Value, const
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pynative import call_object, is_null, write_unchanged
 from tritium.runtime.launch.parsing import NO, YES, ParseWriter

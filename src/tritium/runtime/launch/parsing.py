@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tritium.lowering.llvm import Module, Value, const
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pynative import (
     export_tensor,

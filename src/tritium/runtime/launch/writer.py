@@ -12,8 +12,8 @@ teaches the table what the careful path found.
 
 from __future__ import annotations
 
+from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.lowering.launching import How
-from tritium.lowering.llvm import Module, Value, const
 from tritium.lowering.native import NULL, Code, i32, i64
 from tritium.lowering.pynative import call_object, is_null, is_type, type_of
 from tritium.lowering.pyobjects import TYPES

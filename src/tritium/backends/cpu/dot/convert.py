@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritium.backends.cpu.dot.operand import BFLOAT16, ELEMENT_BYTES, FLOAT16, Operand
 from tritium.backends.cpu.dot.plan import Host
-from tritium.lowering.llvm import Function, Value, const, lanes, scalar, vector
+from tritium.codegen.llvm.writer import Function, Value, const, lanes, scalar, vector
 
 
 def widen(f: Function, host: Host, operand: Operand, value: Value, to: str) -> Value:

@@ -30,7 +30,7 @@ from tritium.backends.cpu.dot.operand import (
 )
 from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
 from tritium.backends.cpu.dot.plan import Method, Plan, extent_plan
-from tritium.lowering.llvm import Function, Value, const, vector
+from tritium.codegen.llvm.writer import Function, Value, const, vector
 
 BatchOperands = Callable[[Function, Value], tuple[View | Chunks, View | Chunks]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tritium.backends.cpu.dot.convert import float_to_half, widen
 from tritium.backends.cpu.dot.operand import Operand
 from tritium.backends.cpu.dot.plan import Method, Plan
-from tritium.lowering.llvm import Function, Value, const, vector
+from tritium.codegen.llvm.writer import Function, Value, const, vector
 
 _MADD = {512: "avx512.pmaddw.d.512", 256: "avx2.pmadd.wd", 128: "sse2.pmadd.wd"}
 _OFFSET_BYTES = -2139062144  # 0x80808080, 128 in each byte

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tritium.lowering.llvm import BITS_OF, Function, Value, const
+from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 
 Convert = Callable[[Function, Value], Value]
 Address = Callable[[Function, Value, Value], Value]

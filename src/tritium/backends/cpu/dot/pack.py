@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tritium.backends.cpu.dot.convert import widen
 from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand, as_value, dense, scale, static
 from tritium.backends.cpu.dot.plan import Plan
-from tritium.lowering.llvm import Function, Loop, Value, const, lanes, scalar, vector
+from tritium.codegen.llvm.writer import Function, Loop, Value, const, lanes, scalar, vector
 
 ScratchAlloc = Callable[[int], Value]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from tritium.backends.cpu.lower.blocks import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Function, Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Value, const, lanes, mangle, scalar, vector
-from tritium.lowering.types import memory_bytes
 
 if TYPE_CHECKING:
     from tritium.backends.cpu.lower.emitter import Emitter

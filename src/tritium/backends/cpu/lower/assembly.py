@@ -18,10 +18,10 @@ from tritium.backends.cpu.lower.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Special
+from tritium.codegen.llvm.assembly import assembly_error, quoted
+from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.assembly import assembly_error, quoted
-from tritium.lowering.llvm import BITS_OF, Function, Value, const
-from tritium.lowering.registry import lowers
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _PTX = re.compile(

@@ -20,9 +20,9 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
-from tritium.lowering.llvm import BITS_OF, FLOAT_TYPES, Value, const
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import BITS_OF, FLOAT_TYPES, Value, const
+from tritium.codegen.registry import lowers
 from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
 
 ORDER = {

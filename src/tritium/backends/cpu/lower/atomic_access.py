@@ -14,9 +14,9 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.lower.waiting import FIRST_TURN, stall
 from tritium.backends.cpu.tiles.ir import Root
-from tritium.lowering.llvm import FLOAT_TYPES, Function, Value, const
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const
+from tritium.codegen.registry import lowers
 from tritium.ops.ttir.atomic import AtomicLoadOp, AtomicOp, AtomicPollOp, AtomicStoreOp
 
 _CLOCK_MONOTONIC = 1

@@ -35,8 +35,8 @@ from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Root
-from tritium.lowering.llvm import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
-from tritium.lowering.types import memory_bytes
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16

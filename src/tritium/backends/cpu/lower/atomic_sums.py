@@ -24,9 +24,9 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
 from tritium.backends.cpu.lower.versions import either
 from tritium.backends.cpu.tiles.ir import Nest, Root
-from tritium.lowering.llvm import FLOAT_TYPES, Value, const, vector
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import FLOAT_TYPES, Value, const, vector
+from tritium.codegen.registry import lowers
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
 
 _SLOTS = 256

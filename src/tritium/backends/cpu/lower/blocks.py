@@ -16,8 +16,8 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Vec
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.codegen.llvm.writer import Function, Value
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Value
 
 if TYPE_CHECKING:
     from tritium.backends.cpu.lower.emitter import Emitter

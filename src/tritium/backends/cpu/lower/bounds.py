@@ -16,8 +16,8 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.context import Context, class_of
+from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import (
     AddIOp,
     AndIOp,

@@ -12,9 +12,9 @@ from typing import Any
 from tritium.backends.cpu.lower.context import ALONE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import Special
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value
-from tritium.lowering.registry import lowers
 from tritium.ops.ttir.function import CallOp
 
 

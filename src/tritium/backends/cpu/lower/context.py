@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.plan import Host
 from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Function, Section, Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Section, Value, const
-from tritium.lowering.types import memory_bytes
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""

@@ -16,9 +16,9 @@ from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.waiting import FIRST_TURN, polls, stall
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
+from tritium.codegen.llvm.writer import Phi, Value, const
+from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Phi, Value, const
-from tritium.lowering.registry import rules
 from tritium.passes.loops import constant_int, may_wrap
 
 

@@ -10,10 +10,10 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import fp
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers
 from tritium.ops import cf
 from tritium.ops.ttir.debug import AssertOp, PrintOp
 

@@ -30,9 +30,9 @@ from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Buffer, Dot, For, Scalar
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Value, const
-from tritium.lowering.types import memory_bytes
 from tritium.passes.loops import trip_count
 
 Operand = View | Chunks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.tiles.ir import Root
-from tritium.lowering.registry import rules
+from tritium.codegen.registry import rules
 
 
 def each(e: Emitter, root: Root, at: At) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.lowering.llvm import Value
+from tritium.codegen.llvm.writer import Value
 
 
 def either(

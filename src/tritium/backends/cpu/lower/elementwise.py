@@ -13,11 +13,11 @@ from functools import partial
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import fp, value_type
+from tritium.codegen.llvm import elementwise as table
+from tritium.codegen.llvm.vmath import call
+from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const, lanes, scalar, vector
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering import elementwise as table
-from tritium.lowering.llvm import BITS_OF, Function, Value, const, lanes, scalar, vector
-from tritium.lowering.registry import lowers
-from tritium.lowering.vmath import call
 from tritium.ops import arith, math
 from tritium.ops.base import Op
 

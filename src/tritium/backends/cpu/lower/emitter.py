@@ -35,8 +35,7 @@ from tritium.backends.cpu.lower.values import (
     Uniform,
     Vec,
 )
-from tritium.ir import types as ir
-from tritium.lowering.llvm import (
+from tritium.codegen.llvm.writer import (
     Function,
     Loop,
     Section,
@@ -46,7 +45,8 @@ from tritium.lowering.llvm import (
     lanes,
     vector,
 )
-from tritium.lowering.registry import rules
+from tritium.codegen.registry import rules
+from tritium.ir import types as ir
 from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp
 from tritium.ops.ttir.memory import AddPtrOp
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.lowering.llvm import Value
-from tritium.lowering.registry import lowers
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
 from tritium.ops.ttir.extern import ExternElementwiseOp
 
 
@@ -12,7 +12,7 @@ from tritium.ops.ttir.extern import ExternElementwiseOp
 def external(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
     """Raises NotImplementedError, naming the symbol, for functions that are not known."""
     # Here, so that kernels without such functions do not load their hundreds of coefficients.
-    from tritium.lowering.vmath.libdevice import call_symbol, symbols
+    from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols
 
     if op.symbol not in symbols():
         raise c.unsupported(op, f" (symbol '{op.symbol}')")

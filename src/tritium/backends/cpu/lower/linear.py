@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Uniform
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
 from tritium.ops.arith import AddIOp, ExtSIOp, ExtUIOp, IndexCastOp, MulIOp, ShLIOp, SubIOp
 from tritium.ops.base import Op
 from tritium.ops.ttir.memory import AddPtrOp

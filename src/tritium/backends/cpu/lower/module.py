@@ -44,8 +44,8 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.waiting import polls
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Module, Value, const
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (

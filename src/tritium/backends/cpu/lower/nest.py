@@ -30,9 +30,9 @@ from tritium.backends.cpu.lower.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.lower.versions import lower_versions, scalar_results
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.types import memory_bytes
 
 
 def lower_nest(context: Context, nest: Nest) -> None:

@@ -16,8 +16,8 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.bounds import Bounds, Interval, is_inside
 from tritium.backends.cpu.lower.context import Assumed, Context
+from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import DivSIOp, ExtSIOp, ExtUIOp, FloorDivSIOp, IndexCastOp, RemSIOp
 from tritium.ops.ttir.memory import AddPtrOp
 

@@ -9,9 +9,9 @@ from tritium.backends.cpu.lower.elementwise import FORMATS, in_float
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear
+from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const, lanes, scalar, vector
-from tritium.lowering.registry import lowers
 from tritium.ops.base import Op
 from tritium.ops.ttir.numeric import (
     ApproxDivFOp,

@@ -24,8 +24,8 @@ from tritium.backends.cpu.lower.reach import computed, rearranged
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Value, const
 
 
 @dataclass(frozen=True)

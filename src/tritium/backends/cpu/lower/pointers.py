@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.lowering.llvm import Value, lanes, scalar, vector
-from tritium.lowering.registry import lowers
+from tritium.codegen.llvm.writer import Value, lanes, scalar, vector
+from tritium.codegen.registry import lowers
 from tritium.ops.base import Op
 from tritium.ops.ttir.memory import AddPtrOp
 

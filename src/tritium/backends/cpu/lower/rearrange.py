@@ -7,9 +7,9 @@ from typing import Any
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.linear import known
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.codegen.llvm.writer import Value, const, lanes, vector
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const, lanes, vector
-from tritium.lowering.registry import lowers
 from tritium.ops.ttir.shape import CatOp, GatherOp, JoinOp, SplitOp
 
 

@@ -18,9 +18,9 @@ from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Root
+from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
+from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const, lanes, scalar, vector
-from tritium.lowering.registry import rules
 from tritium.ops.arith import ConstantOp, attr_value
 
 _FLOAT_IDENTITY = {

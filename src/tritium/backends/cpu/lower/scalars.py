@@ -8,9 +8,9 @@ from tritium.backends.cpu.lower.access import from_memory, to_memory
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
 from tritium.backends.cpu.lower.shape import scalar_constant
 from tritium.backends.cpu.lower.types import memory_type, value_type
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers, rules
-from tritium.lowering.types import memory_bytes
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers, rules
 from tritium.ops import ub
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.gpu import BarrierOp

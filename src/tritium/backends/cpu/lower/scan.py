@@ -11,9 +11,9 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.reduce import combine_region, identity_of, single_op
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const, lanes
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const, lanes
-from tritium.lowering.types import memory_bytes
 
 
 def lower_scan(c: Context, nest: Nest) -> None:

@@ -13,10 +13,10 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.linear import known
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const, vector
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const, vector
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
 from tritium.ops.arith import ConstantOp, attr_value
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import (

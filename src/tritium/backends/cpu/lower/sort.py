@@ -17,10 +17,10 @@ from typing import Any
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.tiles.ir import Special
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Function, Value, const, lanes, vector
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Function, Value, const, lanes, vector
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.sort import SortOp
 
 _LEVELS = 3

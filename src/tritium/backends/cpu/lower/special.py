@@ -11,10 +11,10 @@ from tritium.backends.cpu.lower.shape import unflatten
 from tritium.backends.cpu.lower.types import memory_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Special
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
 from tritium.ops.ttir.reduction import MapElementwiseOp
 from tritium.ops.ttir.shape import HistogramOp
 

@@ -16,8 +16,8 @@ from tritium.backends.cpu.dot.operand import Step, add, as_value, static
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.alias import retypes_pointers
+from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import constant_value
 from tritium.ops.ttir.memory import AddPtrOp
 

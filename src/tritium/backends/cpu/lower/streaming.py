@@ -22,9 +22,9 @@ from tritium.backends.cpu.lower.values import Index, Kind
 from tritium.backends.cpu.tiles.alias import REARRANGES
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const, const_vector
-from tritium.lowering.types import memory_bytes
 
 _MOVING = REARRANGES | {"tt.reshape"}
 

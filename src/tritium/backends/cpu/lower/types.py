@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache, partial
 
+from tritium.codegen.llvm.types import number_type, stored_type
+from tritium.codegen.llvm.vmath import convert
+from tritium.codegen.llvm.writer import BITS_OF
 from tritium.ir import types as ir
-from tritium.lowering.llvm import BITS_OF
-from tritium.lowering.types import number_type, stored_type
-from tritium.lowering.vmath import convert
 
 fp = partial(convert.fp, bits=True)
 """Conversions between float formats (`vmath.convert`), 16-bit ones being held as their bits."""

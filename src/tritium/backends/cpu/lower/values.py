@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from tritium.lowering.llvm import Value
+from tritium.codegen.llvm.writer import Value
 
 
 class Kind(IntEnum):

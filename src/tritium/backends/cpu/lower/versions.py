@@ -27,8 +27,8 @@ from tritium.backends.cpu.lower.streaming import Lines, can_stream, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
 from tritium.backends.cpu.lower.whole import usual
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.codegen.llvm.writer import const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import const
 
 
 class Write(Protocol):

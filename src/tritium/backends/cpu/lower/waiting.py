@@ -7,7 +7,7 @@ from xdsl.ir import Operation
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.pool import FAULT
-from tritium.lowering.llvm import Value, const
+from tritium.codegen.llvm.writer import Value, const
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, observes

@@ -15,8 +15,8 @@ from tritium.backends.cpu.lower.reach import computed
 from tritium.backends.cpu.lower.steps import Steps
 from tritium.backends.cpu.lower.values import Facts
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.lowering.llvm import Value, const
 from tritium.ops.arith import AndIOp, CmpIOp
 from tritium.ops.ttir.shape import SplatOp
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
-from tritium.lowering.types import memory_bytes
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritium.backends.nvidia.lower.context import Context
-from tritium.backends.nvidia.lower.elementwise import ELEMENTWISE, in_float
-from tritium.backends.nvidia.lower.types import value_type
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers
+from tritium.backends.nvidia.lower.hardware import ELEMENTWISE
+from tritium.codegen.gpu.context import Context
+from tritium.codegen.gpu.elementwise import in_float
+from tritium.codegen.gpu.types import value_type
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
 from tritium.ops import arith, math
 from tritium.ops.base import Op
 from tritium.ops.ttir.extern import ExternElementwiseOp

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower import fma
-from tritium.backends.nvidia.lower.context import Context, layout_of
-from tritium.backends.nvidia.lower.shape import register_coordinates
-from tritium.backends.nvidia.lower.types import NVIDIA
+from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.matmul import fma
+from tritium.codegen.gpu.shape import register_coordinates
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding, NvidiaMmaEncoding
-from tritium.lowering.llvm import Value
-from tritium.lowering.registry import lowers
 from tritium.ops import ttir
 
 _NAMES: dict[Any, str] = {

@@ -8,71 +8,22 @@ see it (PTX ISA, tensormap proxy).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
 
-from tritium.backends.nvidia.lower.context import Context
-from tritium.backends.nvidia.lower.types import NVIDIA
-from tritium.ir.tensor_maps import ALIGNMENT, BYTES
-from tritium.lowering.llvm import Value
-from tritium.lowering.registry import lowers
+from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.codegen.gpu.context import Context
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ir.tensor_maps import BYTES
 from tritium.ops import ttgir
-
-_AXES = "xyz"
-
-
-@dataclass(frozen=True)
-class Share:
-    """A program's share of global scratch memory: `places` of allocations, in bytes from its start,
-    and its size."""
-
-    places: dict[Any, int]
-    size: int
-
-    @property
-    def alignment(self) -> int:
-        """Of the memory; 1 where there is none."""
-        return ALIGNMENT if self.size else 1
-
-
-def share_of(functions: Iterable[Any]) -> Share:
-    """One place for each allocation in some functions."""
-    places: dict[Any, int] = {}
-    size = 0
-    for function in functions:
-        for op in function.walk():
-            if isinstance(op, ttgir.GlobalScratchAllocOp):
-                places[op] = -(-size // op.alignment) * op.alignment
-                size = places[op] + op.nbytes
-    return Share(places, -(-size // ALIGNMENT) * ALIGNMENT)
-
-
-def start_of_share(c: Context, scratch: Value, size: int) -> Value:
-    """Where this block's share begins."""
-    lines = c.f.enter(c.entry)
-    index = c.i32(0)
-    for axis in reversed(_AXES):
-        block = c.f.call("i32", f"llvm.nvvm.read.ptx.sreg.ctaid.{axis}")
-        count = c.f.call("i32", f"llvm.nvvm.read.ptx.sreg.nctaid.{axis}")
-        index = c.f.op("add", c.f.op("mul", index, count), block)
-    offset = c.f.op("mul", c.f.cast("zext", index, "i64"), Value("i64", str(size)))
-    start = c.byte_offset(scratch, offset)
-    c.f.leave(lines)
-    return start
 
 
 def scratch_bytes(op: Any) -> int:
     """What filling in a map takes of shared memory."""
     return BYTES
-
-
-@lowers(NVIDIA, ttgir.GlobalScratchAllocOp)
-def allocate(c: Context, op: Any) -> None:
-    share, places = c.share
-    c.set(op.results[0], c.byte_offset(share, c.i32(places[op])))
 
 
 @lowers(NVIDIA, ttgir.ReinterpretTensorDescOp)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.backends.nvidia.lower.context import Context, Memory, layout_of
-from tritium.backends.nvidia.lower.shape import register_coordinates
-from tritium.backends.nvidia.lower.shared import memory_layout
-from tritium.backends.nvidia.lower.types import NVIDIA
+from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.codegen.gpu.context import Context, Memory, layout_of
+from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.gpu.shape import register_coordinates
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import NVMMASharedEncoding, part_of
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.lowering.llvm import Value, const
-from tritium.lowering.registry import lowers
-from tritium.lowering.types import memory_bytes
 from tritium.ops import ttgir
 
 _NAMES: dict[Any, str] = {
@@ -123,6 +123,18 @@ def _wait_that_follows(c: Context, op: Any) -> Any:
     return wait if alone else None
 
 
+def uniform_warp(c: Context) -> Value:
+    """The warp's index in a form that the assembler knows to be the same in all lanes."""
+
+    def compute() -> Value:
+        name = "llvm.nvvm.shfl.sync.idx.i32"
+        c.f.module.declare(name, "i32", ["i32"] * 4)
+        call = f"call i32 @{name}(i32 -1, {c.warp}, i32 0, i32 31) {c.convergent}"
+        return c.f.emit("i32", call)
+
+    return c.at_entry("uniform warp", compute)
+
+
 class _Asm:
     """Inline assembly over tied accumulators: `$0..` are these, arguments follow."""
 
@@ -191,7 +203,7 @@ class _Plan:
         down the rows: 4 make up the 64 rows of an instruction."""
         c, f = self.c, self.c.f
         groups_m = warps[0] // 4
-        group = f.op("lshr", c.uniform_warp, c.i32(2))
+        group = f.op("lshr", uniform_warp(c), c.i32(2))
         down = f.op("and", group, c.i32(groups_m - 1)) if groups_m > 1 else None
         right = f.op("lshr", group, c.i32(groups_m.bit_length() - 1)) if warps[1] > 1 else None
         if self.a is not None:

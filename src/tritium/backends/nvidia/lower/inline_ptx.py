@@ -1,0 +1,80 @@
+"""Inline PTX, for `packed_element` registers of a thread at a time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.types import value_type
+from tritium.codegen.llvm.assembly import assembly_error, quoted
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER
+from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
+
+_REGISTER = re.compile(r"=?&?[bchrlqfd]")
+_TIED = re.compile(r"\d+")
+
+
+@lowers(NVIDIA, ElementwiseInlineAsmOp)
+def inline_asm(c: Context, op: Any) -> None:
+    """The assembly for each `packed_element` registers; operands narrower than 32 bits are packed
+    into words of at most 32 bits."""
+    pack, tiles = op.packed_element, [c.tile(v) for v in op.arguments]
+    shaped = [v for v in (*op.arguments, *op.results) if ir.shape_of(v.type)]
+    count = layout_of(shaped[0].type).in_size(REGISTER) if shaped else 1
+    kinds = [value_type(r.type) for r in op.results]
+    widths = [min(pack, max(32 // bits_of(kind), 1)) for kind in kinds]
+    words = [
+        kind if width == 1 else f"i{width * bits_of(kind)}"
+        for kind, width in zip(kinds, widths, strict=True)
+        for _ in range(pack // width)
+    ]
+    struct = "void" if not words else words[0] if len(words) == 1 else f"{{ {', '.join(words)} }}"
+    text, constraints = quoted(op.asm_string), quoted(",".join(op.operand_codes))
+    results: list[list[Value]] = [[] for _ in op.results]
+    for start in range(0, count, pack):
+        arguments: list[Value] = []
+        for tile in tiles:
+            # Fewer registers than go into one piece of assembly: the last ones are repeated.
+            group = [tile[min(start + i, len(tile) - 1) if len(tile) > 1 else 0]
+                     for i in range(pack)]  # fmt: skip
+            width = min(pack, max(32 // bits_of(group[0].type), 1))
+            word = f"i{width * bits_of(group[0].type)}"
+            arguments += c.pack(group, word) if width > 1 else group
+        if start == 0:
+            _check(op, len(words), len(arguments))
+        done = c.asm(struct, text, constraints, *arguments, effects=not op.pure)
+        parts = c.members(done, words) if words else []
+        for n, (kind, width) in enumerate(zip(kinds, widths, strict=True)):
+            mine, parts = parts[: pack // width], parts[pack // width :]
+            results[n] += c.unpack(mine, kind) if width > 1 else mine
+    for result, values in zip(op.results, results, strict=True):
+        c.set(result, values[:count])
+
+
+def _check(op: Any, outputs: int, inputs: int) -> None:
+    """Raise `CompilationError` for constraints that LLVM ends the process for, or that do not fit
+    the operands."""
+    given = [c for c in op.operand_codes if not c.startswith("~{")]
+    for constraint in given:
+        tied = _TIED.fullmatch(constraint) is not None and int(constraint) < outputs
+        if not tied and not _REGISTER.fullmatch(constraint):
+            raise assembly_error(
+                op,
+                f"the constraint '{constraint}' in {op.constraints!r} is none of PTX: letters of "
+                "registers are b (predicate), h (16 bits), r (32), l (64), q (128), f (float) and "
+                "d (double), with '=' before those of outputs; a number is that of an output",
+            )
+    found = sum(c.startswith("=") for c in given)
+    if (found, len(given) - found) != (outputs, inputs):
+        raise assembly_error(
+            op,
+            f"{op.constraints!r} has {found} outputs and {len(given) - found} inputs; the operands "
+            f"(pack={op.packed_element}) are {outputs} registers of results and {inputs} of "
+            "arguments",
+        )

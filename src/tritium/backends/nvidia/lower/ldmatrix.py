@@ -1,0 +1,108 @@
+"""`ldmatrix` and `stmatrix`: a warp moves four 8x8 matrices at once (`ir.layouts.fragments`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import MatrixMoves
+from tritium.codegen.gpu.memory.access import distinct_registers
+from tritium.codegen.llvm.writer import Value
+from tritium.ir.layouts.encodings import LANE, REGISTER
+from tritium.ir.layouts.fragments import Matrices, find
+from tritium.ir.layouts.linear import LinearLayout
+
+
+class WarpMatrices(MatrixMoves):
+    """`ldmatrix`, and from sm_90 on `stmatrix`."""
+
+    def __init__(self, *, stores: bool):
+        self.stores = stores
+
+    def find_load(self, place: LinearLayout, size: int) -> Matrices | None:
+        return find(place, size)
+
+    def find_store(self, place: LinearLayout, size: int) -> Matrices | None:
+        return find(place, size) if self.stores else None
+
+    def load(
+        self, e: Emitter, tile: LinearLayout, place: LinearLayout, base: Value, element: str,
+        how: Matrices,
+    ) -> list[Value]:  # fmt: skip
+        return _load_tile(e, tile, place, base, element, how)
+
+    def store(
+        self, e: Emitter, values: Sequence[Value], tile: LinearLayout, place: LinearLayout,
+        base: Value, element: str, how: Matrices,
+    ) -> None:  # fmt: skip
+        _store_tile(e, values, tile, place, base, element, how)
+
+
+def _load_tile(
+    c: Emitter, tile: LinearLayout, place: LinearLayout, base: Value, element: str, how: Matrices
+) -> list[Value]:
+    """Read a tile's registers."""
+    loaded: dict[int, Value] = {}
+    firsts = _firsts(tile, how)
+    for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
+        words = _load(c, c.address(pointer), 1 << len(how.which), how.trans)
+        for number, word in enumerate(words):
+            register = first | _bits(how.which, number)
+            low, high = c.unpack([word], element)
+            loaded[register], loaded[register | 1 << how.pair] = low, high
+    return [loaded[r] for r in range(tile.in_size(REGISTER))]
+
+
+def _store_tile(
+    c: Emitter, values: Sequence[Value], tile: LinearLayout, place: LinearLayout, base: Value,
+    element: str, how: Matrices,
+) -> None:  # fmt: skip
+    """Write a tile's registers."""
+    firsts = _firsts(tile, how)
+    for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
+        registers = [first | _bits(how.which, n) for n in range(1 << len(how.which))]
+        pairs = [[values[r], values[r | 1 << how.pair]] for r in registers]
+        words = [c.pack(pair, "i32")[0] for pair in pairs]
+        _store(c, c.address(pointer), words, how.trans)
+
+
+def _firsts(tile: LinearLayout, how: Matrices) -> list[int]:
+    """The first register of each instruction."""
+    inner = sum(1 << b for b in (how.pair, *how.which))
+    return [r for r in distinct_registers(tile) if not r & inner]
+
+
+def _rows(
+    c: Emitter, place: LinearLayout, base: Value, element: str, how: Matrices, firsts: list[int]
+) -> list[Value]:
+    """For each instruction the row whose address this lane gives."""
+    registers = place.columns_of(REGISTER)
+    rows = (*how.rows, *(registers[b] for b in how.which))
+    rows += (0,) * (5 - len(rows))
+    addresses = LinearLayout(
+        ((REGISTER, len(registers)), (LANE, 5), *place.in_dims[2:]), place.out_dims,
+        (*registers, *rows, *[x for n in place.in_names[2:] for x in place.columns_of(n)]),
+    )  # fmt: skip
+    return c.pointers(base, addresses, firsts, element)
+
+
+def _bits(places: Sequence[int], number: int) -> int:
+    return sum(1 << place for i, place in enumerate(places) if number >> i & 1)
+
+
+def _shape(count: int, trans: bool) -> str:
+    return f"sync.aligned.m8n8.x{count}{'.trans' if trans else ''}.shared.b16"
+
+
+def _load(c: Emitter, address: Value, count: int, trans: bool) -> list[Value]:
+    outputs = ", ".join(f"${i}" for i in range(count))
+    text = f"ldmatrix.{_shape(count, trans)} {{{outputs}}}, [${count}];"
+    struct = "i32" if count == 1 else "{ " + ", ".join(["i32"] * count) + " }"
+    constraints = ",".join([*["=r"] * count, "r", "~{memory}"])
+    return c.members(c.asm(struct, text, constraints, address), ["i32"] * count)
+
+
+def _store(c: Emitter, address: Value, words: list[Value], trans: bool) -> None:
+    inputs = ", ".join(f"${i + 1}" for i in range(len(words)))
+    text = f"stmatrix.{_shape(len(words), trans)} [$0], {{{inputs}}};"
+    c.asm("void", text, ",".join(["r"] * (len(words) + 1) + ["~{memory}"]), address, *words)

@@ -1,0 +1,175 @@
+"""mbarriers and the bulk copy engine (TMA): one thread of the program starts a copy, all wait.
+
+A tensor map's box is at most one swizzled row (128 bytes) wide and 256 elements long, so that a
+block is copied in as many pieces as it takes; the launcher makes maps of the same box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.wgmma import byte_offsets
+from tritium.codegen.gpu.context import Context, Memory
+from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ir.layouts.encodings import BLOCK, NVMMASharedEncoding, part_of
+from tritium.ir.tensor_maps import box
+from tritium.ops import ttgir
+
+
+def _first(c: Context, condition: Value | None = None) -> Value:
+    """Whether this is the thread that acts for the block, and a condition holds."""
+    first = c.f.icmp("eq", c.thread, c.i32(0))
+    return first if condition is None else c.f.op("and", first, condition)
+
+
+def _barrier(c: Context, value: Any) -> Value:
+    return c.address(c.memory(value).address)
+
+
+@lowers(NVIDIA, ttgir.InitBarrierOp)
+def init_barrier(c: Context, op: Any) -> None:
+    text = (
+        f"@$1 mbarrier.init.shared::cta.b64 [$0], {op.count}; "
+        "@$1 fence.mbarrier_init.release.cluster;"
+    )
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
+
+
+@lowers(NVIDIA, ttgir.InvalBarrierOp)
+def inval_barrier(c: Context, op: Any) -> None:
+    text = "@$1 mbarrier.inval.shared::cta.b64 [$0];"
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
+
+
+@lowers(NVIDIA, ttgir.BarrierExpectOp)
+def barrier_expect(c: Context, op: Any) -> None:
+    text = f"@$1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.size};"
+    condition = _first(c, c.scalar(op.pred))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+
+
+@lowers(NVIDIA, ttgir.ArriveBarrierOp)
+def arrive_barrier(c: Context, op: Any) -> None:
+    text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0], {op.count};"
+    condition = _first(c, None if op.pred is None else c.scalar(op.pred))
+    c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+
+
+@lowers(NVIDIA, ttgir.WaitBarrierOp)
+def wait_barrier(c: Context, op: Any) -> None:
+    """One piece of assembly, with labels of its own scope: optimizers must not copy the loop."""
+    arguments = [_barrier(c, op.alloc), c.scalar(op.phase)]
+    skip, constraints = "", "r,r,~{memory}"
+    if op.pred is not None:
+        arguments.append(c.scalar(op.pred))
+        skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
+    text = (
+        "{ .reg .pred P; " + skip + "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 P, [$0], $1; "
+        "@P bra DONE; bra AGAIN; DONE: }"
+    )
+    c.asm("void", text, constraints, *arguments)
+
+
+def pieces(memory: Memory, rows: int = 0) -> list[tuple[tuple[int, ...], int]]:
+    """(where in the block, byte offset) of the parts that one copy each moves; in a cluster, of
+    what the first of its blocks has. `rows`: of a part of a matrix, if it is not a box."""
+    shape, size = _part(memory), memory_bytes(memory.type.element_type)
+    part = box(shape, memory.type.encoding, size)
+    part = (rows, part[1]) if rows else part
+    where = byte_offsets(memory_layout(memory.type), size)
+    starts = product(*(range(0, n, step) for n, step in zip(shape, part, strict=True)))
+    encoding = memory.type.encoding
+    swizzled = isinstance(encoding, NVMMASharedEncoding)
+    row = max(encoding.get("swizzlingByteWidth"), 1) if swizzled else 1
+    # The first element may have been moved within its row, the piece begins where the row does.
+    return [(s, where(**{f"dim{i}": x for i, x in enumerate(s)}) // row * row) for s in starts]
+
+
+def _part(memory: Memory) -> tuple[int, ...]:
+    """The shape of what a block of the cluster has of a tile."""
+    return part_of(memory.type.encoding.get("CGALayout"), memory.type.get_shape())
+
+
+def _own(c: Context, memory: Memory, coordinates: Sequence[Any]) -> list[Value]:
+    """The coordinates of what this block of the cluster has of a tile."""
+    bases = memory_layout(memory.type).bases(BLOCK)
+    found: list[Value] = []
+    for axis, value in enumerate(coordinates):
+        further = c.linear_map(c.block, [basis[axis] for basis in bases])
+        start = c.scalar(value)
+        found.append(start if further is None else c.f.op("add", start, further, "nsw"))
+    return found
+
+
+def _coordinates(c: Context, coordinates: Sequence[Value], start: Sequence[int]) -> list[Value]:
+    """The map's coordinates, innermost first."""
+    return [
+        c.f.op("add", v, c.i32(x), "nsw") if x else v
+        for v, x in reversed(list(zip(coordinates, start, strict=True)))
+    ]
+
+
+def _listed(start: int, count: int) -> str:
+    return "{" + ", ".join(f"${start + i}" for i in range(count)) + "}"
+
+
+@lowers(NVIDIA, ttgir.AsyncTMACopyGlobalToLocalOp)
+def copy_in(c: Context, op: Any) -> None:
+    memory, barrier = c.memory(op.result), _barrier(c, op.barrier)
+    descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
+    start, rank = c.address(memory.address), len(op.coord)
+    text = (
+        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {_listed(4, rank)}], [$2];"
+    )
+    constraints = ",".join(["r", "l", "r", "b", *["r"] * rank, "~{memory}"])
+    coordinates = _own(c, memory, op.coord)
+    for piece, offset in pieces(memory):
+        to = c.f.op("add", start, c.i32(offset)) if offset else start
+        c.asm("void", text, constraints, to, descriptor, barrier, condition,
+              *_coordinates(c, coordinates, piece))  # fmt: skip
+
+
+@lowers(NVIDIA, ttgir.AsyncTMACopyLocalToGlobalOp)
+def copy_out(c: Context, op: Any) -> None:
+    _copy_out(c, op, "cp.async.bulk.tensor", "")
+
+
+def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
+    memory, rank = c.memory(op.src), len(op.coord)
+    condition = _first(c, c.owner(memory_layout(memory.type), of_program=True))
+    start, descriptor = c.address(memory.address), c.scalar(op.desc)
+    text = (
+        f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group "
+        f"[$1, {_listed(3, rank)}], [$0];"
+    )
+    constraints = ",".join(["r", "l", "b", *["r"] * rank, "~{memory}"])
+    coordinates = _own(c, memory, op.coord)
+    for piece, offset in pieces(memory):
+        source = c.f.op("add", start, c.i32(offset)) if offset else start
+        c.asm("void", text, constraints, source, descriptor, condition,
+              *_coordinates(c, coordinates, piece))  # fmt: skip
+    c.asm("void", "cp.async.bulk.commit_group;", "~{memory}")
+
+
+@lowers(NVIDIA, ttgir.AsyncTMAReduceOp)
+def reduce_out(c: Context, op: Any) -> None:
+    _copy_out(c, op, "cp.reduce.async.bulk.tensor", f".{op.kind.name.lower()}")
+
+
+@lowers(NVIDIA, ttgir.AsyncTMAStoreWaitOp)
+def store_wait(c: Context, op: Any) -> None:
+    read = "" if op.complete else ".read"
+    c.asm("void", f"cp.async.bulk.wait_group{read} {op.pendings};", "~{memory}")
+
+
+@lowers(NVIDIA, ttgir.FenceAsyncSharedOp)
+def fence(c: Context, op: Any) -> None:
+    scope = "shared::cluster" if op.bCluster else "shared::cta"
+    c.asm("void", f"fence.proxy.async.{scope};", "~{memory}")

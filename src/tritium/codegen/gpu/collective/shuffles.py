@@ -1,0 +1,96 @@
+"""Moves between lanes of a warp: `shfl`, and changes of layout made of it."""
+
+from __future__ import annotations
+
+from tritium.codegen.gpu.context import Context, Tile
+from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.llvm.writer import Value
+from tritium.ir.layouts.conversion import found_place
+from tritium.ir.layouts.encodings import LANE, REGISTER
+from tritium.ir.layouts.linear import LinearLayout
+
+MOST_SHUFFLES = 16
+"""Of 32 bits; a change of layout that needs more goes through shared memory."""
+
+
+def _choices(source_of: LinearLayout) -> list[int]:
+    """The registers, as differences, among which a lane picks by its own index."""
+    where = found_place(source_of, REGISTER)
+    columns = [(x >> where.start) & ((1 << len(where)) - 1) for x in source_of.columns_of(LANE)]
+    choices = [0]
+    for column in columns:
+        if column not in choices:
+            choices += [x ^ column for x in choices]
+    return choices
+
+
+def shuffle_count(source_of: LinearLayout, source: LinearLayout, size: int) -> int:
+    """How many shuffles a change of layout takes."""
+    return source_of.in_size(REGISTER) * len(_choices(source_of)) * max(size // 4, 1)
+
+
+def shuffled(
+    c: Context, values: Tile, source_of: LinearLayout, source: LinearLayout
+) -> list[Value]:
+    """A tile brought to the layout whose (register, lane) are at `source_of` in `source`, in the
+    same warp: for each register one shuffle for every register that some lane may want."""
+    lanes = found_place(source_of, LANE)
+    part = source_of.restrict(source_of.in_names, [LANE])
+    columns = [x >> lanes.start & 31 for x in source_of.columns_of(LANE)]
+    part = part.with_columns(LANE, columns)
+    part = part.with_columns("warp", [0] * part.in_bits("warp"))
+    registers = source_of.restrict(source_of.in_names, [REGISTER])
+    wanted = c.linear_map(c.lane, registers.columns_of(LANE))
+    results: list[Value] = []
+    for register, lane in enumerate(c.positions(part, range(source_of.in_size(REGISTER)))):
+        first = registers(**{REGISTER: register})[0]
+        result = None
+        for choice in _choices(source_of):
+            moved = shuffle(c, values[first ^ choice], lane)
+            if result is None or wanted is None:
+                result = moved
+            else:
+                mine = c.f.icmp("eq", wanted, c.i32(choice))
+                result = c.f.select(mine, moved, result)
+        assert result is not None
+        results.append(result)
+    return results
+
+
+def shuffle_xor(c: Context, value: Value, mask: int) -> Value:
+    """The value of the lane whose number differs in `mask`."""
+    return _shuffled(c, "bfly", value, c.i32(mask))
+
+
+def shuffle(c: Context, value: Value, lane: Value) -> Value:
+    """The value of another lane (modulo 32)."""
+    return _shuffled(c, "idx", value, lane)
+
+
+def _shuffled(c: Context, kind: str, value: Value, which: Value) -> Value:
+    bits = bits_of(value.type)
+    words = c.pack([value], "i32") if bits == 32 else _to_words(c, value)
+    name = f"llvm.nvvm.shfl.sync.{kind}.i32"
+    c.f.module.declare(name, "i32", ["i32"] * 4)
+    moved = [
+        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {which}, i32 31) {c.convergent}")
+        for w in words
+    ]
+    return c.as_type(moved[0], value.type) if bits == 32 else _from_words(c, moved, value.type)
+
+
+def _to_words(c: Context, value: Value) -> list[Value]:
+    bits = bits_of(value.type)
+    plain = c.as_type(value, f"i{bits}")
+    if bits < 32:
+        return [c.f.cast("zext", plain, "i32")]
+    halves = c.f.cast("bitcast", plain, "<2 x i32>")
+    return [c.f.extract(halves, i) for i in range(2)]
+
+
+def _from_words(c: Context, words: list[Value], type: str) -> Value:
+    bits = bits_of(type)
+    if bits < 32:
+        return c.as_type(c.f.cast("trunc", words[0], f"i{bits}"), type)
+    pair = c.f.insert(c.f.insert(Value("<2 x i32>", "poison"), words[0], 0), words[1], 1)
+    return c.as_type(c.f.cast("bitcast", pair, "i64"), type)

@@ -1,0 +1,176 @@
+"""State of lowering one function: the values of its SSA values, places in memory, barriers.
+
+A scalar is one LLVM value. A tile is a tuple of values, one for each register of its layout in the
+layout's order, so that `coordinates` says which elements they are. A piece of shared memory is a
+`Memory`. Tokens have no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from xdsl.ir import Attribute, SSAValue
+
+from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.types import SHARED
+from tritium.codegen.llvm.writer import Value
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER, linear
+from tritium.ir.layouts.linear import LinearLayout
+
+SHARED_MEMORY = "smem$"
+"""The symbol of all shared memory of a kernel; no function has a name with a dollar sign."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tile in shared memory: the pointer to its start, and its type, `!ttg.memdesc`."""
+
+    address: Value
+    type: Any
+
+
+UNUSED = Value("unused", "!")
+"""In the place of a register of a tile that nothing uses (`demand`). No LLVM IR can name it."""
+
+Tile: TypeAlias = "tuple[Value, ...]"
+Lowered: TypeAlias = "Value | Tile | Memory | None"
+
+
+def layout_of(type: Attribute) -> LinearLayout:
+    """The linear layout of a tile type."""
+    encoding: Any = getattr(type, "encoding", None)
+    if encoding is None or not hasattr(encoding, "to_linear"):
+        raise NotImplementedError(f"lowering needs a layout on {type}")
+    return linear(encoding, ir.shape_of(type))
+
+
+def register_count(type: Attribute) -> int:
+    """How many elements of a tile one thread holds."""
+    return layout_of(type).in_size(REGISTER)
+
+
+@dataclass(eq=False, kw_only=True)
+class Context(Emitter):
+    """State of lowering one function.
+
+    Args:
+        hardware: the processor that is compiled for.
+        axis_info: alignment, contiguity and constancy, by value.
+        offsets: the places of allocations and of the scratch of ops in shared memory, in bytes.
+        barriers: ops before which all warps must synchronize, and whether the tensor cores (the
+            async proxy) read what was written.
+        contract: fast-math flag that lets a product and a sum become one operation, or "".
+        demand: the mask of the registers of a tile that are used.
+        line_of: the debug metadata of an op's instructions.
+        libraries: bitcode files to link.
+        sharing: the functions that use shared memory, by name.
+        share: the start of the program's share of global scratch memory, and the places of
+            allocations in it; None without any.
+    """
+
+    hardware: Hardware
+    axis_info: Callable[[SSAValue], Any]
+    offsets: dict[Any, int]
+    barriers: dict[Any, bool] = field(default_factory=dict[Any, bool])
+    contract: str = "contract"
+    demand: Callable[[SSAValue], int] = lambda value: -1
+    line_of: Callable[[Any], str] = lambda op: ""
+    values: dict[SSAValue, Lowered] = field(default_factory=dict[SSAValue, Lowered])
+    libraries: set[str] = field(default_factory=set[str])
+    sharing: frozenset[str] = frozenset()
+    share: Any = None
+
+    # Values
+
+    def scalar(self, value: SSAValue) -> Value:
+        """The value of a scalar."""
+        found = self.values[value]
+        assert isinstance(found, Value), value
+        return found
+
+    def tile(self, value: SSAValue) -> Tile:
+        """The registers of a tile; a scalar is a tile of one."""
+        found = self.values[value]
+        if isinstance(found, Value):
+            return (found,)
+        assert isinstance(found, tuple), value
+        return found
+
+    def memory(self, value: SSAValue) -> Memory:
+        """The place of a tile in shared memory."""
+        found = self.values[value]
+        assert isinstance(found, Memory), value
+        return found
+
+    def set(self, value: SSAValue, lowered: Any) -> None:
+        """Define a result. A sequence becomes a tile, or a scalar if the type is one."""
+        if isinstance(lowered, (list, tuple)) and not isinstance(lowered, Value):
+            lowered = self._parts_of(value, lowered)  # pyright: ignore[reportUnknownArgumentType]
+        self.values[value] = lowered
+
+    @staticmethod
+    def _parts_of(value: SSAValue, parts: Sequence[Value]) -> Tile | Value:
+        return tuple(parts) if ir.shape_of(value.type) else parts[0]
+
+    def flat(self, value: SSAValue) -> list[Value]:
+        """All LLVM values of a value, for phis and calls."""
+        found = self.values[value]
+        if found is None:
+            return []
+        if isinstance(found, Memory):
+            return [found.address]
+        return [found] if isinstance(found, Value) else list(found)
+
+    def unflat(self, value: SSAValue, parts: list[Value], like: Lowered) -> None:
+        """Define a value from the front of `parts` (removed), in the form of `like`."""
+        if like is None:
+            self.values[value] = None
+        elif isinstance(like, Memory):
+            self.values[value] = Memory(parts.pop(0), value.type)
+        elif isinstance(like, Value):
+            self.values[value] = parts.pop(0)
+        else:
+            self.values[value] = tuple(parts.pop(0) for _ in like)
+
+    def unsupported(self, op: Any, why: str = "") -> NotImplementedError:
+        """The error for what is not built, with the source line."""
+        where = getattr(op, "location", None)
+        place = "" if where is None else f" at {where}"
+        reason = f" ({why})" if why else ""
+        return NotImplementedError(
+            f"the {self.hardware.title} backend does not support {op.name}{reason}{place}"
+        )
+
+    # Thread blocks
+
+    @property
+    def block(self) -> Value:
+        """The index of the thread block in its cluster."""
+        if self.num_ctas == 1:
+            return self.i32(0)
+        return self.at_entry("block", lambda: self.hardware.block_in_cluster(self))
+
+    def barrier(self, proxy: bool = False) -> None:
+        """Synchronize the threads of the block. `proxy`: what they wrote to shared memory is then
+        also visible to matrix units and copy engines that read it on their own."""
+        self.hardware.block_barrier(self, proxy)
+
+    def synchronize(self) -> None:
+        """Synchronize the threads of the program; each sees what the others wrote to memory."""
+        if self.num_ctas == 1:
+            self.barrier()
+        else:
+            self.hardware.cluster_barrier(self)
+
+    def in_block(self, address: Value, block: Value) -> Value:
+        """The address in the cluster's shared memory of what lies at `address` of this thread
+        block's, but in that of another thread block."""
+        return self.hardware.address_in_block(self, address, block)
+
+    def shared(self, offset: int) -> Value:
+        """The pointer to a place in the program's shared memory, in bytes from its start."""
+        return self.byte_offset(Value(SHARED, f"@{SHARED_MEMORY}"), self.i32(offset))

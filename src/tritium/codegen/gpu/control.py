@@ -1,0 +1,194 @@
+"""Blocks and structured control flow: phis for scalars, registers and shared-memory addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.codegen.gpu.calls import give_back
+from tritium.codegen.gpu.context import UNUSED, Context, Lowered
+from tritium.codegen.gpu.elementwise import emit
+from tritium.codegen.gpu.types import GPU, value_type
+from tritium.codegen.llvm.writer import Phi, Value
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ops import scf, ttir
+from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.terminators import is_terminator
+from tritium.passes.loops import may_wrap
+
+
+def lower_block(c: Context, block: Block) -> None:
+    """Write the ops of a block, without its terminator."""
+    outer = c.f.location
+    for op in block.ops:
+        if op is block.last_op and is_terminator(op):
+            break
+        c.f.location = c.line_of(op)
+        if op in c.barriers:
+            c.barrier(c.barriers[op])
+        rule = c.hardware.rules.get(type(op))  # pyright: ignore[reportArgumentType]
+        if rule is not None:
+            rule(c, op)
+        elif not emit(c, op):
+            raise c.unsupported(op)
+    c.f.location = outer
+
+
+def inline(c: Context, block: Block, arguments: Sequence[Value]) -> list[Value]:
+    """Write a block of scalars (a reduction's, say) for these arguments; what it returns."""
+    for argument, value in zip(block.args, arguments, strict=True):
+        c.set(argument, value)
+    lower_block(c, block)
+    assert block.last_op is not None
+    return [c.scalar(v) for v in block.last_op.operands]
+
+
+def _flat(c: Context, values: Sequence[SSAValue]) -> list[Value]:
+    return [part for value in values for part in c.flat(value)]
+
+
+def _forms(c: Context, values: Sequence[SSAValue]) -> list[Lowered]:
+    return [c.values[v] for v in values]
+
+
+def _define(
+    c: Context, values: Sequence[SSAValue], parts: list[Value], forms: Sequence[Lowered]
+) -> None:
+    parts = list(parts)
+    for value, form in zip(values, forms, strict=True):
+        c.unflat(value, parts, form)
+
+
+@lowers(GPU, scf.ForOp)
+def for_loop(c: Context, op: scf.ForOp) -> None:
+    inits, carried = list(op.inits), op.body.args[1:]
+    forms = _forms(c, inits)
+    lower, upper, step = (c.scalar(v) for v in (op.lower, op.upper, op.step))
+    used = [
+        bool(c.demand(argument) >> i & 1) or not isinstance(form, tuple)
+        for argument, form, init in zip(carried, forms, inits, strict=True)
+        for i in range(len(c.flat(init)))
+    ]
+    first = list(compress(_flat(c, inits), used))
+    with c.f.loop(lower, upper, step, first, signed=not op.unsignedCmp, wraps=may_wrap(op)) as loop:
+        c.set(op.body.args[0], loop.index)
+        _define(c, carried, _spread(loop.carried, used), forms)
+        lower_block(c, op.body)
+        assert op.body.last_op is not None
+        loop.next = list(compress(_flat(c, op.body.last_op.operands), used))
+    _define(c, op.results, _spread(loop.results, used), forms)
+
+
+def _spread(parts: Sequence[Value], used: Sequence[bool]) -> list[Value]:
+    """The inverse of `compress`."""
+    left = iter(parts)
+    return [next(left) if u else UNUSED for u in used]
+
+
+@lowers(GPU, scf.IfOp)
+def branch(c: Context, op: Any) -> None:
+    f = c.f
+    then, other, done = f.new_label("then"), f.new_label("else"), f.new_label("endif")
+    regions = [r for r in op.regions if r.blocks]
+    f.branch_if(c.scalar(op.condition), then, other if len(regions) > 1 else done)
+    arrivals: list[tuple[str, list[Value]]] = []
+    forms: list[Lowered] = []
+    for label, region in zip((then, other), regions, strict=False):
+        f.label(label)
+        lower_block(c, region.block)
+        yielded = list(region.block.last_op.operands)
+        arrivals.append((f.block, _flat(c, yielded)))
+        forms = _forms(c, yielded)
+        f.branch(done)
+    f.label(done)
+    merged = [
+        f.phi(values[0].type, [(v, a[0]) for v, a in zip(values, arrivals, strict=False)]).value
+        for values in zip(*(a[1] for a in arrivals), strict=False)
+    ]
+    _define(c, op.results, merged, forms)
+
+
+@lowers(GPU, scf.WhileOp)
+def while_loop(c: Context, op: Any) -> None:
+    f = c.f
+    start, body, done = f.new_label("while"), f.new_label("do"), f.new_label("endwhile")
+    before, after = op.regions[0].block, op.regions[1].block
+    inits = list(op.operands)
+    forms, entry = _forms(c, inits), f.block
+    first = _flat(c, inits)
+    f.branch(start)
+    f.label(start)
+    phis = [f.phi(v.type, [(v, entry)]) for v in first]
+    _define(c, before.args, [p.value for p in phis], forms)
+    lower_block(c, before)
+    condition, *passed = before.last_op.operands
+    f.branch_if(c.scalar(condition), body, done)
+    f.label(body)
+    _define(c, after.args, _flat(c, passed), _forms(c, passed))
+    lower_block(c, after)
+    for phi, value in zip(phis, _flat(c, after.last_op.operands), strict=True):
+        phi.add(value, f.block)
+    f.branch(start)
+    f.label(done)
+    _define(c, op.results, _flat(c, passed), _forms(c, passed))
+
+
+def lower_function(c: Context, blocks: Sequence[Block]) -> None:
+    """Write all blocks of a function, whose arguments are defined."""
+    cfg = _Cfg(c, blocks)
+    for number, block in enumerate(blocks):
+        if number:
+            cfg.start(block)
+        lower_block(c, block)
+        cfg.leave(block.last_op)
+
+
+class _Cfg:
+    """The blocks of a function: labels, and phis for the (scalar) block arguments."""
+
+    def __init__(self, c: Context, blocks: Sequence[Block]):
+        self.c = c
+        self.labels = {block: c.f.new_label("block") for block in blocks[1:]}
+        self.phis: dict[Block, list[Phi]] = {}
+        self.early: dict[Block, list[tuple[list[Value], str]]] = {}
+
+    def start(self, block: Block) -> None:
+        """Begin a block: a phi for each argument."""
+        self.c.f.label(self.labels[block])
+        if any(isinstance(a.type, ir.TensorType) for a in block.args):
+            raise NotImplementedError("GPUs take no tiles as arguments of basic blocks")
+        phis = [self.c.f.phi(value_type(a.type)) for a in block.args]
+        for argument, phi in zip(block.args, phis, strict=False):
+            self.c.set(argument, phi.value)
+        self.phis[block] = phis
+        for values, label in self.early.get(block, []):
+            for phi, value in zip(phis, values, strict=True):
+                phi.add(value, label)
+
+    def _arrive(self, block: Block, values: Sequence[SSAValue]) -> str:
+        scalars, label = [self.c.scalar(v) for v in values], self.c.f.block
+        if block in self.phis:
+            for phi, value in zip(self.phis[block], scalars, strict=True):
+                phi.add(value, label)
+        else:
+            self.early.setdefault(block, []).append((scalars, label))
+        return self.labels[block]
+
+    def leave(self, op: Any) -> None:
+        """Write a terminator."""
+        f = self.c.f
+        if isinstance(op, ttir.ReturnOp):
+            give_back(self.c, op.operands)
+        elif isinstance(op, BranchOp):
+            f.branch(self._arrive(op.successors[0], op.values))
+        elif isinstance(op, CondBranchOp):
+            then, other = op.successors
+            first = self._arrive(then, op.then_values)
+            second = self._arrive(other, op.else_values)
+            f.branch_if(self.c.scalar(op.condition), first, second)
+        else:
+            raise self.c.unsupported(op)

@@ -1,0 +1,116 @@
+"""Printing and assertions: CUDA's `vprintf` and `__assertfail`.
+
+Each element is printed by one of the threads that hold it. A failed assertion prints its message
+and ends the kernel; the driver reports it with the next call that waits for the kernel, and the
+process has lost the device then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.codegen.gpu.casts import FORMATS, float_from
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.memory.access import distinct_registers
+from tritium.codegen.gpu.shape import axis_layout
+from tritium.codegen.gpu.types import GPU
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.locations import source_position
+from tritium.ops.ttir.debug import AssertOp, PrintOp
+
+
+def _text(c: Context, text: str) -> Value:
+    """A C string in the module."""
+    data = text.encode() + b"\0"
+    body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+    definition = f'internal addrspace(1) constant [{len(data)} x i8] c"{body}"'
+    known = c.f.module.globals
+    name = next((n for n, d in known.items() if d == definition), f"text.{len(known)}")
+    known[name] = definition
+    return c.f.cast("addrspacecast", Value("ptr addrspace(1)", f"@{name}"), "ptr")
+
+
+def _print_line(c: Context, format: str, values: list[Value], condition: Value | None) -> None:
+    """`vprintf` by the threads where the condition holds."""
+    struct = "{ " + ", ".join(v.type for v in values) + " }"
+    lines = c.f.enter(c.entry)
+    arguments = c.f.emit("ptr", f"alloca {struct}, align 8")
+    c.f.leave(lines)
+    f, done = c.f, c.f.new_label("printed")
+    if condition is not None:
+        then = f.new_label("print")
+        f.branch_if(condition, then, done)
+        f.label(then)
+    for i, value in enumerate(values):
+        place = f.emit("ptr", f"getelementptr {struct}, {arguments}, i32 0, i32 {i}")
+        f.store(value, place, 8 if value.type in ("i64", "double") else 4)
+    f.call("i32", "vprintf", _text(c, format), arguments)
+    if condition is not None:
+        f.branch(done)
+        f.label(done)
+
+
+def _program(c: Context) -> list[Value]:
+    return [c.hardware.program_id(c, axis) for axis in range(3)]
+
+
+def _conversion(
+    c: Context, op: Any, value: Value, type: ir.Type, signed: bool
+) -> tuple[str, Value]:
+    """printf's conversion of an element, and the element as it is passed."""
+    f, element = c.f, ir.element_type(type)
+    if isinstance(element, ir.PointerType):
+        return "0x%016llx", c.as_type(value, "i64")
+    bits = ir.bit_width(element)
+    if op.hex:
+        plain = c.as_type(value, f"i{bits}")
+        return f"0x%0{max(1, bits // 8) * 2}llx", f.cast("zext", plain, "i64")
+    if ir.is_float(element):
+        return "%f", float_from(c, value, FORMATS[element], "fp64")
+    if element == ir.i1 or not signed:
+        return "%llu", f.cast("zext", value, "i64")
+    return "%lld", f.cast("sext", value, "i64")
+
+
+@lowers(GPU, PrintOp)
+def print_(c: Context, op: Any) -> None:
+    """A line for each element: `pid (x, y, z) idx (i, j)prefix value`."""
+    prefix, first = op.prefix.replace("%", "%%"), c.first
+    if not op.arguments:
+        _print_line(c, f"pid (%u, %u, %u){prefix}\n", _program(c), first)
+    for n, argument in enumerate(op.arguments):
+        which = f"(operand {n}) " if len(op.arguments) > 1 else ""
+        tile, shape = c.tile(argument), ir.shape_of(argument.type)
+        places: list[list[Value]] = [[]]
+        registers, owner = [0], first
+        if shape:
+            layout = layout_of(argument.type)
+            registers, owner = distinct_registers(layout), c.owner(layout, of_program=True)
+            axes = [c.positions(axis_layout(layout, a), registers) for a in range(len(shape))]
+            places = [list(place) for place in zip(*axes, strict=True)]
+        index = ", ".join(f"%{len(str(size - 1))}u" for size in shape)
+        for register, place in zip(registers, places, strict=True):
+            kind, value = _conversion(
+                c, op, tile[register], argument.type, bool(op.isSigned[n])
+            )
+            format = f"pid (%u, %u, %u) idx ({index}){prefix}{which}{kind}\n"
+            _print_line(c, format, [*_program(c), *place, value], owner)
+
+
+@lowers(GPU, AssertOp)
+def assert_(c: Context, op: Any) -> None:
+    f, holds = c.f, None
+    for value in dict.fromkeys(c.tile(op.condition)):
+        value = value if value.type == "i1" else f.icmp("ne", value, const(value.type, 0))
+        holds = value if holds is None else f.op("and", holds, value)
+    assert holds is not None
+    file, line, _ = source_position(op.location) or ("<unknown>", 0, 0)
+    fail, go_on = f.new_label("fail"), f.new_label("holds")
+    f.branch_if(holds, go_on, fail)
+    f.label(fail)
+    f.call("void", "__assertfail", _text(c, op.message), _text(c, file), c.i32(line),
+           _text(c, c.f.name), const("i64", 1))  # fmt: skip
+    f.branch(go_on)
+    f.label(go_on)

@@ -1,0 +1,109 @@
+"""Which registers of each tile are used at all: the others are not computed.
+
+A copy of 16 bytes takes the address of its first element. The addresses of the other seven, which
+the tile of pointers also has, are dead from the loop's phis to the tile's first `tt.make_range`.
+LLVM would find that too, but writing and removing them costs more than all other code of a matmul.
+
+Demands go backwards, as masks (bit r is register r; -1 is all), around loops until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.codegen.gpu.context import register_count
+from tritium.codegen.gpu.elementwise import (
+    first_of_equal,
+    repeating_bits,
+)
+from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.memory.access import register_groups
+from tritium.codegen.gpu.memory.async_copy import copy_groups
+from tritium.codegen.gpu.shape import moved_registers
+from tritium.ir import types as ir
+from tritium.ops import scf, ttgir, ttir
+
+ALL = -1
+
+
+class Demand:
+    """Finds the masks of a function's values: `of`."""
+
+    def __init__(self, axis_info: Callable[[SSAValue], Any], hardware: Hardware):
+        self._hardware = hardware
+        self._axis_info = axis_info
+        self._masks: dict[SSAValue, int] = {}
+
+    def of(self, value: SSAValue) -> int:
+        """The mask of a value's registers that are used; 0 where nothing uses it."""
+        return self._masks.get(value, 0)
+
+    def find(self, blocks: Sequence[Block]) -> Demand:
+        """Walk a function, whose blocks pass no tiles to each other; returns itself."""
+        for block in reversed(blocks):
+            self._block(block)
+        return self
+
+    def _need(self, value: SSAValue, mask: int) -> None:
+        self._masks[value] = self._masks.get(value, 0) | mask
+
+    def _block(self, block: Block) -> None:
+        for op in reversed(list(block.ops)):
+            self._op(op)
+
+    def _op(self, op: Operation) -> None:
+        if isinstance(op, scf.ForOp):
+            self._loop(op)
+            return
+        if isinstance(op, scf.YieldOp) and isinstance(op.parent_op(), scf.ForOp):
+            return  # by the loop
+        for region in op.regions:
+            for block in reversed(region.blocks):
+                self._block(block)
+        for value, mask in zip(op.operands, self._operands(op), strict=True):
+            self._need(value, mask)
+
+    def _loop(self, op: scf.ForOp) -> None:
+        """What is carried is needed as the result, or by the body in this turn or a later one."""
+        end: Any = op.body.last_op
+        carried = list(zip(op.results, op.body.args[1:], end.operands, op.inits, strict=True))
+        while True:
+            for result, argument, following, _ in carried:
+                self._need(argument, self.of(result))
+                self._need(following, self.of(argument))
+            before = [self.of(argument) for _, argument, _, _ in carried]
+            self._block(op.body)
+            if before == [self.of(argument) for _, argument, _, _ in carried]:
+                break
+        for _, argument, _, init in carried:
+            self._need(init, self.of(argument))
+        for value in (op.lower, op.upper, op.step):
+            self._need(value, ALL)
+
+    def _operands(self, op: Any) -> list[int]:
+        """What an op needs of its operands, given what is needed of its results."""
+        masks = [ALL] * len(op.operands)
+        if isinstance(op, (ttir.LoadOp, ttir.StoreOp)):
+            if ir.shape_of(op.ptr.type):
+                firsts = _firsts(register_groups(self._axis_info, op.ptr, op.mask))
+                masks = [firsts if v is op.ptr or v is op.mask else ALL for v in op.operands]
+        elif isinstance(op, ttgir.AsyncCopyGlobalToLocalOp):
+            firsts = _firsts(copy_groups(self._axis_info, op))
+            masks = [firsts if v is op.src or v is op.mask else ALL for v in op.operands]
+        elif type(op) in self._hardware.elementwise:
+            result = op.results[0]
+            used = self.of(result)
+            if used and (repeating := repeating_bits(self._axis_info, result)):
+                used = first_of_equal(used, repeating, register_count(result.type))
+            masks = [used if ir.shape_of(v.type) else ALL for v in op.operands]
+        elif (source := moved_registers(op)) is not None:
+            used = self.of(op.results[0])
+            masks = [sum({1 << s for r, s in enumerate(source) if used >> r & 1})]
+        return masks
+
+
+def _firsts(groups: Iterable[Sequence[int]]) -> int:
+    return sum(1 << group[0] for group in groups)

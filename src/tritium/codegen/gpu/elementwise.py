@@ -1,0 +1,243 @@
+"""Elementwise ops as LLVM instructions on scalars; `emit` applies a rule to every register.
+
+A rule takes the context, the op and one value for each operand, and returns the result's value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.codegen.gpu.context import UNUSED, Context, layout_of
+from tritium.codegen.gpu.types import ELEMENTWISE, memory_type, value_type
+from tritium.codegen.llvm import elementwise as table
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER
+from tritium.ops import arith, math, ttir
+from tritium.ops.base import Op
+
+_NARROW = frozenset({"half", "bfloat"})
+
+
+def repeating_bits(axis_info: Callable[[SSAValue], Any], value: SSAValue) -> int:
+    """The register bits, as a mask, that a tile's elements are known not to depend on: a mask of
+    `columns < n` is the same for 16 neighbours if n is divisible by 16."""
+    shape = ir.shape_of(value.type)
+    if not shape:
+        return 0
+    constancy = axis_info(value).constancy
+    if all(n == 1 for n in constancy):
+        return 0
+    mask = 0
+    for bit, basis in enumerate(layout_of(value.type).bases(REGISTER)):
+        if all(step < n for step, n in zip(basis, constancy, strict=True)):
+            mask |= 1 << bit
+    return mask
+
+
+def first_of_equal(used: int, repeating: int, count: int) -> int:
+    """The registers, of `count`, to compute so that those in `used` are known."""
+    if not repeating:
+        return used
+    return functools.reduce(
+        int.__or__, {1 << (r & ~repeating) for r in range(count) if used >> r & 1}, 0
+    )
+
+
+def emit(c: Context, op: Any) -> bool:
+    """Lower an elementwise op; false if it is none. Registers with equal operands (those of a
+    splat, say) or that are known to be equal are computed once."""
+    rule = c.hardware.elementwise.get(type(op))  # pyright: ignore[reportUnknownArgumentType]
+    if rule is None:
+        return False
+    operands = [c.tile(v) for v in op.operands]
+    count, used = max((len(o) for o in operands), default=1), c.demand(op.results[0])
+    repeating = repeating_bits(c.axis_info, op.results[0])
+    used = first_of_equal(used, repeating, count)
+    known: dict[tuple[Value, ...], Value] = {}
+    results: list[Value] = []
+    for i in range(count):
+        if i & repeating:
+            results.append(results[i & ~repeating])
+            continue
+        if not used >> i & 1:
+            results.append(UNUSED)
+            continue
+        values: tuple[Value, ...] = tuple(o[i % len(o)] for o in operands)
+        if values not in known:
+            known[values] = rule(c, op, *values)
+        results.append(known[values])
+    c.set(op.results[0], results)
+    return True
+
+
+def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
+    """`compute` on 16-bit operands as floats, the result rounded to their type again."""
+    narrow = values[0].type
+    if narrow not in _NARROW:
+        return compute(*values)
+    result = compute(*(c.f.cast("fpext", v, "float") for v in values))
+    return c.f.cast("fptrunc", result, narrow) if result.type == "float" else result
+
+
+def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
+    def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
+        return c.f.op(opcode, a, b, flags)
+
+    return rule
+
+
+for _op, _opcode in (table.BINARY | table.SHIFTS | table.DIVISIONS).items():
+    lowers(ELEMENTWISE, _op)(_binary(_opcode))
+
+
+@lowers(ELEMENTWISE, *table.MIN_MAX)
+def min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """min and max: with NaN as either the result (minimum) or as absent (minnum)."""
+    name = table.MIN_MAX[type(op)]
+    if a.type == "double":
+        return c.f.intrinsic(name, a, b)
+    return in_float(c, (a, b), partial(c.f.intrinsic, name))
+
+
+@lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
+def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """Division rounded down or up: truncated, then corrected by one where something is left."""
+    f, kind = c.f, op.name.removeprefix("arith.")
+    signed, up = kind.endswith("si"), kind.startswith("ceil")
+    quotient = f.op("sdiv" if signed else "udiv", a, b)
+    rest = f.op("sub", a, f.op("mul", quotient, b))
+    inexact = f.icmp("ne", rest, const(a.type, 0))
+    if signed:
+        different = f.icmp("slt", f.op("xor", rest, b), const(a.type, 0))
+        if up:
+            different = f.op("xor", different, const("i1", 1))
+        inexact = f.op("and", inexact, different)
+    corrected = f.op("add" if up else "sub", quotient, const(a.type, 1))
+    return f.select(inexact, corrected, quotient)
+
+
+@lowers(ELEMENTWISE, arith.AddFOp, arith.SubFOp, arith.MulFOp)
+def float_binary(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return c.f.op(table.FLOAT_BINARY[type(op)], a, b, c.contract)
+
+
+@lowers(ELEMENTWISE, arith.DivFOp)
+def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """float: within 2 ulp (`div.full.f32`), the language's `/`; `tt.precise_divf` is exact."""
+    if a.type == "double":
+        return c.f.op("fdiv", a, b)
+    return in_float(c, (a, b), partial(c.f.call, "float", "llvm.nvvm.div.full"))
+
+
+@lowers(ELEMENTWISE, ttir.PreciseDivFOp)
+def divide_precisely(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
+
+
+@lowers(ELEMENTWISE, ttir.ApproxDivFOp)
+def divide_approximately(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return c.f.call("float", "llvm.nvvm.div.approx.f", a, b)
+
+
+@lowers(ELEMENTWISE, arith.NegFOp)
+def negate(c: Context, op: Op, a: Value) -> Value:
+    return c.f.fneg(a)
+
+
+@lowers(ELEMENTWISE, arith.CmpIOp)
+def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
+    return c.f.icmp(op.predicate.name.lower(), a, b)
+
+
+@lowers(ELEMENTWISE, arith.CmpFOp)
+def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
+    predicate = op.predicate.name.lower()
+    return in_float(c, (a, b), partial(c.f.fcmp, predicate))
+
+
+@lowers(ELEMENTWISE, arith.SelectOp)
+def select(c: Context, op: Op, condition: Value, a: Value, b: Value) -> Value:
+    return c.f.select(condition, a, b)
+
+
+@lowers(ELEMENTWISE, *table.CASTS)
+def integer_cast(c: Context, op: Op, a: Value) -> Value:
+    return c.f.cast(table.CASTS[type(op)], a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, arith.IndexCastOp)
+def index_cast(c: Context, op: Op, a: Value) -> Value:
+    to = value_type(op.results[0].type)
+    return c.f.cast("trunc" if int(to[1:]) < int(a.type[1:]) else "sext", a, to)
+
+
+@lowers(ELEMENTWISE, arith.FPToSIOp, arith.FPToUIOp)
+def to_integer(c: Context, op: Op, a: Value) -> Value:
+    """Toward zero; undefined where it does not fit."""
+    opcode = "fptosi" if isinstance(op, arith.FPToSIOp) else "fptoui"
+    return c.f.cast(opcode, a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, arith.BitcastOp, ttir.BitcastOp, ttir.PtrToIntOp, ttir.IntToPtrOp)
+def bitcast(c: Context, op: Op, a: Value) -> Value:
+    return c.as_type(a, value_type(op.results[0].type))
+
+
+@lowers(ELEMENTWISE, ttir.AddPtrOp)
+def add_pointer(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
+    """Offsets are signed; elements of one bit take a byte."""
+    pointee: Any = ir.element_type(op.results[0].type)
+    if memory_bytes(pointee.pointee) * 8 < ir.bit_width(pointee.pointee):
+        raise c.unsupported(op, f"pointers to {pointee.pointee}")
+    wide = c.f.cast("sext", offset, "i64") if offset.type != "i64" else offset
+    return c.f.emit(
+        pointer.type, f"getelementptr {memory_type(pointee.pointee)}, {pointer}, {wide}"
+    )
+
+
+@lowers(ELEMENTWISE, ttir.MulHiUIOp)
+def multiply_high(c: Context, op: Op, a: Value, b: Value) -> Value:
+    bits = int(a.type[1:])
+    wide = f"i{2 * bits}"
+    product = c.f.op("mul", c.f.cast("zext", a, wide), c.f.cast("zext", b, wide))
+    return c.f.cast("trunc", c.f.op("lshr", product, const(wide, bits)), a.type)
+
+
+@lowers(ELEMENTWISE, ttir.ClampFOp)
+def clamp(c: Context, op: Any, x: Value, low: Value, high: Value) -> Value:
+    names = ("maximum", "minimum") if op.propagateNan.name == "ALL" else ("maxnum", "minnum")
+
+    def compute(x: Value, low: Value, high: Value) -> Value:
+        return c.f.intrinsic(names[1], c.f.intrinsic(names[0], x, low), high)
+
+    return in_float(c, (x, low, high), compute)
+
+
+def _float_function(name: str) -> Callable[..., Value]:
+    """An LLVM intrinsic that the target has instructions for in every precision it is used in."""
+
+    def rule(c: Context, op: Op, *values: Value) -> Value:
+        return in_float(c, values, partial(c.f.intrinsic, name))
+
+    return rule
+
+
+for _op, _name in (
+    (math.AbsFOp, "fabs"), (math.CeilOp, "ceil"), (math.FloorOp, "floor"),
+    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"), (math.FmaOp, "fma"),
+    (ttir.PreciseSqrtOp, "sqrt"),
+):  # fmt: skip
+    lowers(ELEMENTWISE, _op)(_float_function(_name))
+
+
+@lowers(ELEMENTWISE, math.AbsIOp)
+def absolute_integer(c: Context, op: Op, a: Value) -> Value:
+    return c.f.intrinsic("smax", a, c.f.op("sub", const(a.type, 0), a))

@@ -1,0 +1,78 @@
+"""Which products of ordinary cores read their operands from shared memory themselves, a slab of the
+depth at a time (`fma`)."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Any
+
+from xdsl.ir import Operation
+
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.memory.access import distinct_registers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ops import ttgir, ttir
+
+PRODUCTS = 2048
+"""Of a thread in one turn of the loop, about. Fewer turns than two are no loop."""
+
+_HARMLESS = ("arith.", "math.", "ttg.memdesc_", "ttg.local_load", "tt.splat", "tt.broadcast",
+             "tt.expand_dims")  # fmt: skip
+"""What may be between the loads and the product: ops that do not write shared memory."""
+
+
+def slab_depth(c: Context, dot: Any) -> int:
+    """How much of the depth one turn of the product's loop takes; 0 where there is no loop.
+
+    Its operands are then loaded where the product is, instead of where their `local_load` is: no
+    threads may meet in between, and nothing may be written.
+    """
+    result: Any = dot.results[0].type
+    if not isinstance(result.encoding, BlockedEncoding):
+        return 0
+    depth = ir.shape_of(dot.a.type)[-1]
+    slab = max(PRODUCTS // len(distinct_registers(layout_of(result))), 1)
+    if 2 * slab > depth or not _loaded_before(c, dot):
+        return 0
+    rank = len(ir.shape_of(result))
+    layouts = (layout_of(dot.a.type), rank - 1), (layout_of(dot.b.type), rank - 2)
+    turns = (depth // slab).bit_length() - 1
+    known = all(len(outer_bits(layout, axis, slab)) == turns for layout, axis in layouts)
+    return slab if known else 0
+
+
+def outer_bits(layout: LinearLayout, axis: int, slab: int) -> list[int]:
+    """The register bits that are `slab`, 2 `slab`, 4 `slab`, ... further along an axis."""
+    bases = layout.bases(REGISTER)
+    rank = len(layout.out_names)
+    wanted = (
+        tuple(slab << i if a == axis else 0 for a in range(rank)) for i in range(len(bases))
+    )
+    return [bases.index(step) for step in takewhile(bases.__contains__, wanted)]
+
+
+def feeds_slabs(c: Context, load: Any) -> bool:
+    """Whether what a `local_load` reads is read by a product instead."""
+    use = load.results[0].first_use
+    return use is not None and isinstance(use.operation, ttir.DotOp) and \
+        slab_depth(c, use.operation) > 0  # fmt: skip
+
+
+def _loaded_before(c: Context, dot: Any) -> bool:
+    waiting: set[Operation] = set()
+    for operand in (dot.a, dot.b):
+        load = operand.owner
+        if not isinstance(load, ttgir.LocalLoadOp) or not operand.has_one_use():
+            return False
+        waiting.add(load)
+    op: Operation | None = dot
+    while waiting and op is not None:
+        if op in c.barriers:
+            return False
+        op = op.prev_op
+        waiting.discard(op)  # pyright: ignore[reportArgumentType]
+        if op is not None and waiting and not op.name.startswith(_HARMLESS):
+            return False
+    return not waiting

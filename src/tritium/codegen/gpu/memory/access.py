@@ -1,0 +1,281 @@
+"""Loads and stores through pointers: vectors of up to 16 bytes, predicates, cache operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.types import GPU, memory_type, value_type
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ops import ttir
+from tritium.ops.ttir import CacheModifier, EvictionPolicy
+
+MAX_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a thread accesses its elements of a tile of pointers.
+
+    Attributes:
+        groups: register numbers accessed together, neighbours in memory in this order.
+        owner: the condition under which this thread, of those with copies, is to write.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    owner: Value | None
+
+
+def runs(type: Any, limit: int) -> list[tuple[int, list[int]]]:
+    """For each axis the register bits of its run of at most `limit` neighbours that a thread holds,
+    1, 2, 4, ... further along it. The axis that the layout calls the fastest comes first."""
+    layout, rank = layout_of(type), len(ir.shape_of(type))
+    bases = layout.bases(REGISTER)
+    last_first = tuple(reversed(range(rank)))
+    order = type.encoding.get("order") if "order" in type.encoding.KEYS else last_first
+    found: list[tuple[int, list[int]]] = []
+    for axis in order:
+        steps = (tuple(1 << i if a == axis else 0 for a in range(rank)) for i in range(len(bases)))
+        bits = [bases.index(step) for step in takewhile(bases.__contains__, steps)]
+        found.append((axis, bits[: limit.bit_length() - 1]))
+    return sorted(found, key=lambda run: not run[1])  # stable: those without neighbours last
+
+
+def grouped(registers: Sequence[int], bits: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """The registers in groups that differ in `bits`, each in the order of these bits."""
+    mask = sum(1 << b for b in bits)
+    inner = [sum(1 << b for j, b in enumerate(bits) if i >> j & 1) for i in range(1 << len(bits))]
+    return tuple(tuple(r | i for i in inner) for r in registers if not r & mask)
+
+
+def distinct_registers(layout: LinearLayout) -> list[int]:
+    """The registers without those that hold copies of others."""
+    free = layout.free_variables().get(REGISTER, 0)
+    return [r for r in range(layout.in_size(REGISTER)) if not r & free]
+
+
+def plan(c: Context, pointer: SSAValue, mask: SSAValue | None, least: int = 1) -> Access:
+    """How to access a tile of pointers, or (the first thread alone) one."""
+    if not ir.shape_of(pointer.type):
+        return Access(((0,),), c.first)
+    groups = register_groups(c.axis_info, pointer, mask, least)
+    return Access(groups, c.owner(layout_of(pointer.type), of_program=True))
+
+
+def register_groups(
+    axis_info: Callable[[SSAValue], Any], pointer: SSAValue, mask: SSAValue | None, least: int = 1
+) -> tuple[tuple[int, ...], ...]:
+    """The registers of a tile of pointers that are accessed together: as wide as the layout, the
+    addresses' contiguity and alignment and the mask allow. `least`: contiguity along the fastest
+    axis that is known otherwise."""
+    type: Any = pointer.type
+    pointee: Any = ir.element_type(type)
+    size = memory_bytes(pointee.pointee)
+    best: list[int] = []
+    for axis, bits in runs(type, MAX_BYTES // size):
+        width = 1 << len(bits)
+        if width > 1:
+            width = min(width, max(least, _contiguous(axis_info(pointer), axis, size, width)))
+            if mask is not None and least < width:
+                width = min(width, axis_info(mask).constancy[axis])
+        if width > 1 << len(best):
+            best = bits[: width.bit_length() - 1]
+        least = 1
+    return grouped(distinct_registers(layout_of(type)), best)
+
+
+def _contiguous(info: Any, axis: int, size: int, width: int) -> int:
+    """The largest number of neighbours, at most `width`, that one aligned access covers."""
+    while width > 1:
+        aligned = info.divisibility[axis] % (width * size) == 0
+        if info.contiguity[axis] >= width and aligned:
+            return width
+        width //= 2
+    return 1
+
+
+def to_memory(c: Context, value: Value) -> Value:
+    """The value as it is in memory: i1 as a byte."""
+    return c.f.cast("zext", value, "i8") if value.type == "i1" else value
+
+
+def from_memory(c: Context, value: Value, type: ir.Type) -> Value:
+    """A value from memory as it is in registers."""
+    held = value_type(type)
+    return c.f.cast("trunc", value, held) if held == "i1" else value
+
+
+def word_type(element: str, count: int) -> str:
+    """The widest word, up to 64 bits where it must be, that divides a vector: words of an asm."""
+    total = bits_of(element) * count
+    if bits_of(element) == 64:
+        return "i64"
+    return f"i{min(total, 32)}"
+
+
+REGISTER_CONSTRAINT = {"i8": "c", "i16": "h", "i32": "r", "i64": "l"}
+
+_LOAD_CACHE = {
+    CacheModifier.NONE: "", CacheModifier.CA: ".ca", CacheModifier.CG: ".cg",
+    CacheModifier.CS: ".cs", CacheModifier.CV: ".cv",
+}  # fmt: skip
+_STORE_CACHE = {
+    CacheModifier.NONE: "", CacheModifier.WB: ".wb", CacheModifier.CG: ".cg",
+    CacheModifier.CS: ".cs", CacheModifier.WT: ".wt",
+}  # fmt: skip
+_EVICTION = {
+    EvictionPolicy.EVICT_NORMAL: "", EvictionPolicy.EVICT_FIRST: ".L1::evict_first",
+    EvictionPolicy.EVICT_LAST: ".L1::evict_last",
+}  # fmt: skip
+
+
+def _suffix(count: int, word: str) -> str:
+    return (f".v{count}" if count > 1 else "") + f".b{bits_of(word)}"
+
+
+def _braced(names: Sequence[str]) -> str:
+    return f"{{ {', '.join(names)} }}" if len(names) > 1 else names[0]
+
+
+@lowers(GPU, ttir.LoadOp)
+def load(c: Context, op: ttir.LoadOp) -> None:
+    if isinstance(ir.element_type(op.ptr.type).pointee, ir.TensorType):  # pyright: ignore
+        raise c.unsupported(op, "block pointers")
+    type: Any = op.results[0].type
+    pointers = c.tile(op.ptr)
+    masks = None if op.mask is None else c.tile(op.mask)
+    others = None if op.other is None else c.tile(op.other)
+    access = plan(c, op.ptr, op.mask)
+    results: dict[int, Value] = {}
+    for group in access.groups:
+        loaded = _load(
+            c, op, type, pointers[group[0]],
+            None if masks is None else masks[group[0]],
+            None if others is None else [others[r] for r in group], len(group),
+        )  # fmt: skip
+        results.update(zip(group, loaded, strict=False))
+    if ir.shape_of(type):
+        free = layout_of(type).free_variables().get(REGISTER, 0)
+        count = layout_of(type).in_size(REGISTER)
+        c.set(op.results[0], [results[r & ~free] for r in range(count)])
+    else:
+        c.set(op.results[0], results[0])
+
+
+def _load(
+    c: Context, op: Any, type: ir.Type, pointer: Value, mask: Value | None,
+    others: list[Value] | None, count: int,
+) -> list[Value]:  # fmt: skip
+    element = memory_type(type)
+    if op.cache not in _LOAD_CACHE:
+        raise c.unsupported(op, f"cache modifier {op.cache.name.lower()}")
+    modifiers = _LOAD_CACHE[op.cache] or _EVICTION[op.evict]  # PTX does not combine them
+    if mask is None and not modifiers and not op.isVolatile:
+        return _load_plainly(c, type, pointer, count)
+    word = word_type(element, count)
+    words = bits_of(element) * count // bits_of(word)
+    held = word if word != "i8" else "i16"
+    code = REGISTER_CONSTRAINT[held]
+    outputs = [f"${i}" for i in range(words)]
+    arguments, text = [pointer], ""
+    constraints = [f"={code}"] * words + ["l"]
+    if mask is not None:
+        arguments.append(mask)
+        constraints.append("b")
+        if others is None:
+            start: list[Value] = [const(held, 0)] * words
+        else:
+            packed = c.pack([to_memory(c, v) for v in others], word)
+            start = [c.f.cast("zext", w, held) if held != word else w for w in packed]
+        arguments += start
+        constraints += [str(i) for i in range(words)]  # tied: they start as `other`
+        text = f"@${words + 1} "
+    volatile = ".volatile" if op.isVolatile else ""
+    text += (
+        f"ld{volatile}.global{'' if volatile else modifiers}{_suffix(words, word)} "
+        f"{_braced(outputs)}, [ ${words} ];"
+    )
+    struct = held if words == 1 else "{ " + ", ".join([held] * words) + " }"
+    loaded = c.asm(struct, text, ",".join(constraints), *arguments)
+    parts = c.members(loaded, [held] * words)
+    if held != word:
+        parts = [c.f.cast("trunc", p, word) for p in parts]
+    return [from_memory(c, v, type) for v in c.unpack(parts, element)]
+
+
+def _load_plainly(c: Context, type: ir.Type, pointer: Value, count: int) -> list[Value]:
+    """A load that LLVM understands, and can address with an immediate offset."""
+    element = memory_type(type)
+    size = memory_bytes(type)
+    if count == 1:
+        return [from_memory(c, c.f.load(element, pointer, size), type)]
+    word = word_type(element, count)
+    words = bits_of(element) * count // bits_of(word)
+    vector = c.f.load(f"<{words} x {word}>" if words > 1 else word, pointer, size * count)
+    parts = [c.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
+    return [from_memory(c, v, type) for v in c.unpack(parts, element)]
+
+
+@lowers(GPU, ttir.StoreOp)
+def store(c: Context, op: ttir.StoreOp) -> None:
+    if isinstance(ir.element_type(op.ptr.type).pointee, ir.TensorType):  # pyright: ignore
+        raise c.unsupported(op, "block pointers")
+    if op.cache not in _STORE_CACHE:
+        raise c.unsupported(op, f"cache modifier {op.cache.name.lower()}")
+    pointers, values = c.tile(op.ptr), c.tile(op.value)
+    masks = None if op.mask is None else c.tile(op.mask)
+    access = plan(c, op.ptr, op.mask)
+    modifiers = _STORE_CACHE[op.cache] or _EVICTION[op.evict]
+    for group in access.groups:
+        parts = [to_memory(c, values[r]) for r in group]
+        condition = access.owner
+        if masks is not None:
+            mask = masks[group[0]]
+            condition = mask if condition is None else c.f.op("and", mask, condition)
+        store_words(c, pointers[group[0]], parts, condition, f"st.global{modifiers}", "l")
+
+
+def load_remote(c: Context, address: Value, element: str, count: int) -> list[Value]:
+    """Neighbouring elements (as they are in memory) from an address in the cluster's shared
+    memory."""
+    word = word_type(element, count)
+    held = word if word != "i8" else "i16"
+    n = bits_of(element) * count // bits_of(word)
+    text = f"ld.shared::cluster{_suffix(n, word)} {_braced([f'${i}' for i in range(n)])}, [ ${n} ];"
+    struct = held if n == 1 else "{ " + ", ".join([held] * n) + " }"
+    constraints = [*[f"={REGISTER_CONSTRAINT[held]}"] * n, "r", "~{memory}"]
+    parts = c.members(c.asm(struct, text, ",".join(constraints), address), [held] * n)
+    if held != word:
+        parts = [c.f.cast("trunc", p, word) for p in parts]
+    return c.unpack(parts, element)
+
+
+def store_words(
+    c: Context, pointer: Value, parts: Sequence[Value], condition: Value | None,
+    instruction: str, address: str,
+) -> None:  # fmt: skip
+    """Store neighbouring elements (as they are in memory) with one instruction, by inline asm."""
+    word = word_type(parts[0].type, len(parts))
+    words = c.pack(parts, word)
+    held = word if word != "i8" else "i16"
+    if held != word:
+        words = [c.f.cast("zext", w, held) for w in words]
+    n = len(words)
+    text = f"{instruction}{_suffix(n, word)} [ $0 ], {_braced([f'${i + 1}' for i in range(n)])};"
+    constraints, arguments = [address, *[REGISTER_CONSTRAINT[held]] * n], [pointer, *words]
+    if condition is not None:
+        text = f"@${n + 1} {text}"
+        constraints.append("b")
+        arguments.append(condition)
+    c.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments)

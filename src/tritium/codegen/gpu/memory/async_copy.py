@@ -1,0 +1,115 @@
+"""Copies from global to shared memory that go on while the program computes (`cp.async`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.codegen.gpu.context import Context, layout_of
+from tritium.codegen.gpu.memory.access import (
+    distinct_registers,
+    grouped,
+    register_groups,
+    store_words,
+    to_memory,
+)
+from tritium.codegen.gpu.memory.shared import place_in
+from tritium.codegen.gpu.types import GPU, memory_type
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.swizzle import run_bits
+from tritium.ops import ttgir
+from tritium.ops.ttir import CacheModifier
+
+
+def _is_zero(values: tuple[Value, ...]) -> bool:
+    return all(v.ref in ("0", "false", "0x0000000000000000", "0xH0000", "0xR0000") for v in values)
+
+
+def copy_groups(axis_info: Callable[[SSAValue], Any], op: Any) -> tuple[tuple[int, ...], ...]:
+    """The registers (of pointers) that one copy is for: neighbours in both memories."""
+    tile = layout_of(op.src.type)
+    pointee: Any = ir.element_type(op.src.type)
+    groups = register_groups(axis_info, op.src, op.mask, least=op.contiguity)
+    place = place_in(tile, op.result.type)
+    steps = (groups[0][1 << i].bit_length() - 1 for i in range(len(groups[0]).bit_length() - 1))
+    there = run_bits(place, memory_bytes(pointee.pointee))
+    pairs = zip(steps, there, strict=False)
+    bits = [step for step, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
+    return grouped(distinct_registers(tile), bits)
+
+
+@lowers(GPU, ttgir.AsyncCopyGlobalToLocalOp)
+def async_copy(c: Context, op: Any) -> None:
+    """Each thread copies its elements, 4 to 16 bytes at a time. Where the mask is false, zeros
+    are written by the copy itself, or `other` by a store."""
+    memory, type = c.memory(op.result), op.src.type
+    pointee: Any = ir.element_type(type)
+    size, element = memory_bytes(pointee.pointee), memory_type(pointee.pointee)
+    tile = layout_of(type)
+    place = place_in(tile, memory.type)
+    groups, owner = copy_groups(c.axis_info, op), c.owner(tile)
+    width = len(groups[0])
+    if width * size < 4:
+        raise c.unsupported(op, f"copies of {width * size} bytes; 4 are the least")
+    pointers = c.tile(op.src)
+    masks = None if op.mask is None else c.tile(op.mask)
+    others = None if op.other is None else c.tile(op.other)
+    zero = others is None or _is_zero(others)
+    places = c.pointers(memory.address, place, [g[0] for g in groups], element)
+    for group, pointer in zip(groups, places, strict=True):
+        to = c.address(pointer)
+        mask = None if masks is None else masks[group[0]]
+        condition = owner if zero else _both(c, mask, owner)
+        keep = op.cache is CacheModifier.CA
+        copy(c, to, pointers[group[0]], width * size, mask if zero else None, keep, condition)
+        if not zero and mask is not None:
+            assert others is not None
+            unset = c.f.op("xor", mask, Value("i1", "true"))
+            parts = [to_memory(c, others[r]) for r in group]
+            store_words(c, to, parts, _both(c, unset, owner), "st.shared", "r")
+    c.set(op.results[0], None)
+
+
+def _both(c: Context, a: Value | None, b: Value | None) -> Value | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return c.f.op("and", a, b)
+
+
+def copy(
+    c: Context, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
+    condition: Value | None,
+) -> None:  # fmt: skip
+    """One `cp.async` of `size` bytes, under a condition; zeros where `filled` is false. With
+    `keep` also into the first-level cache (always for less than 16 bytes)."""
+    kind = "ca" if keep or size < 16 else "cg"
+    text = f"cp.async.{kind}.shared.global [ $0 ], [ $1 ], {size}"
+    arguments, constraints = [to, source], ["r", "l"]
+    if filled is not None:
+        text += ", $2"  # a predicate: ignore the source
+        arguments.append(c.f.op("xor", filled, Value("i1", "true")))
+        constraints.append("b")
+    if condition is not None:
+        text = f"@${len(arguments)} {text}"
+        arguments.append(condition)
+        constraints.append("b")
+    c.asm("void", text + ";", ",".join([*constraints, "~{memory}"]), *arguments)
+
+
+@lowers(GPU, ttgir.AsyncCommitGroupOp)
+def commit(c: Context, op: Any) -> None:
+    c.asm("void", "cp.async.commit_group;", "~{memory}")
+    c.set(op.results[0], None)
+
+
+@lowers(GPU, ttgir.AsyncWaitOp)
+def wait(c: Context, op: Any) -> None:
+    """Until all but the `num` newest groups of this thread's copies are there."""
+    c.asm("void", f"cp.async.wait_group {op.num};", "~{memory}")
+    c.set(op.results[0], None)

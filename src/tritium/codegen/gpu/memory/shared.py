@@ -1,0 +1,215 @@
+"""Tiles in shared memory: allocation, views, loads, stores; and changes of layout.
+
+Where an element of a tile is in shared memory is the composition of two linear layouts: that of the
+registers, and the inverse of that of the memory. How wide an access can be is read off the result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
+from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
+from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.matmul.k_blocking import feeds_slabs
+from tritium.codegen.gpu.memory.access import (
+    distinct_registers,
+    from_memory,
+    grouped,
+    load_remote,
+    store_words,
+    to_memory,
+    word_type,
+)
+from tritium.codegen.gpu.shape import in_thread, moved_registers
+from tritium.codegen.gpu.types import GPU, memory_type
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.conversion import Conversion, plan, through_memory
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
+from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.swizzle import place_of, run_bits
+from tritium.ops import ttgir
+
+
+def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
+    """(register, lane, warp, block) -> offset of a tile's elements in a piece of shared memory.
+    Raises `NotImplementedError` for what is in another block's."""
+    memory = memory_layout(type)
+    kept = memory.bases(BLOCK)
+    if any(map(any, kept)) and kept != tile.transpose_outs(memory.out_names).bases(BLOCK):
+        raise NotImplementedError(f"{type} holds what other blocks of the cluster have of {tile}")
+    return place_of(tile, memory)
+
+
+def memory_layout(type: Any) -> LinearLayout:
+    """The linear layout (offset -> coordinates) of a piece of shared memory."""
+    return linear(type.encoding, tuple(type.get_shape()))
+
+
+def store_tile(
+    c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
+) -> None:
+    """Write a tile's registers to shared memory."""
+    element, owner, size = memory_type(type), c.owner(tile), memory_bytes(type)
+    parts = [to_memory(c, v) for v in values]
+    matrices = c.hardware.matrices
+    how = matrices.find_store(place, size) if owner is None else None
+    if how is not None:
+        matrices.store(c, parts, tile, place, base, element, how)
+        return
+    groups = grouped(distinct_registers(tile), run_bits(place, size))
+    pointers = c.pointers(base, place, [g[0] for g in groups], element)
+    for group, pointer in zip(groups, pointers, strict=True):
+        written = [parts[r] for r in group]
+        if owner is None:
+            _write(c, pointer, written)
+        else:
+            store_words(c, c.address(pointer), written, owner, "st.shared", "r")
+
+
+def load_tile(
+    c: Context, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
+) -> list[Value]:
+    """Read a tile's registers from shared memory."""
+    element, size = memory_type(type), memory_bytes(type)
+    matrices = c.hardware.matrices
+    how = matrices.find_load(place, size)
+    if how is not None:
+        return matrices.load(c, tile, place, base, element, how)
+    groups = grouped(distinct_registers(tile), run_bits(place, size))
+    pointers = c.pointers(base, place, [g[0] for g in groups], element)
+    loaded: dict[int, Value] = {}
+    for group, pointer in zip(groups, pointers, strict=True):
+        loaded.update(zip(group, read(c, pointer, element, len(group), type), strict=True))
+    free = tile.free_variables().get(REGISTER, 0)
+    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
+
+
+@lowers(GPU, ttgir.LocalAllocOp)
+def allocate(c: Context, op: Any) -> None:
+    type = op.results[0].type
+    memory = Memory(c.shared(c.offsets[op]), type)
+    c.set(op.results[0], memory)
+    if op.src is not None:
+        tile = layout_of(op.src.type)
+        place = place_in(tile, type)
+        store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
+
+
+@lowers(GPU, ttgir.LocalDeallocOp)
+def deallocate(c: Context, op: Any) -> None:
+    """Places were chosen before."""
+
+
+@lowers(GPU, ttgir.LocalLoadOp)
+def local_load(c: Context, op: Any) -> None:
+    memory, type = c.memory(op.src), op.results[0].type
+    if feeds_slabs(c, op):
+        c.set(op.results[0], memory)
+        return
+    tile = layout_of(type)
+    place = place_in(tile, memory.type)
+    c.set(op.results[0], load_tile(c, tile, place, memory.address, type))
+
+
+@lowers(GPU, ttgir.LocalStoreOp)
+def local_store(c: Context, op: Any) -> None:
+    memory, tile = c.memory(op.dst), layout_of(op.src.type)
+    place = place_in(tile, memory.type)
+    store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
+
+
+@lowers(GPU, ttgir.MemDescIndexOp)
+def index(c: Context, op: Any) -> None:
+    """One of the buffers along the first axis."""
+    memory, type = c.memory(op.src), op.results[0].type
+    size = ttgir.bytes_of(type)
+    offset = c.f.op("mul", c.scalar(op.index), c.i32(size), "nsw")
+    c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type))
+
+
+@lowers(GPU, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)
+def view(c: Context, op: Any) -> None:
+    """The same memory with another layout."""
+    c.set(op.results[0], Memory(c.memory(op.src).address, op.results[0].type))
+
+
+def conversion_bytes(op: Any) -> int:
+    """Shared memory that a change of layout needs, whatever the architecture."""
+    if moved_registers(op) is not None:
+        return 0
+    memory = conversion_of(op, store=True).memory
+    return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
+
+
+@lowers(GPU, ttgir.ConvertLayoutOp, scratch=conversion_bytes)
+def convert(c: Context, op: Any) -> None:
+    """Renumber registers, shuffle, or go through shared memory: see `ir.layouts.conversion`."""
+    if in_thread(c, op):
+        return
+    found, type = conversion_of(op, store=c.hardware.matrices.stores), op.src.type
+    if found.written is None or found.found is None:
+        c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
+        return
+    result, base = layout_of(op.results[0].type), c.shared(c.offsets[op])
+    store_tile(c, c.tile(op.src), layout_of(type), found.written, base, type)
+    if found.kind == "blocks":
+        c.synchronize()
+        c.set(op.results[0], _load_from_blocks(c, result, found, base, type))
+        c.synchronize()
+    else:
+        c.barrier()
+        c.set(op.results[0], load_tile(c, result, found.found, base, op.results[0].type))
+
+
+def _load_from_blocks(
+    c: Context, tile: LinearLayout, found: Conversion, base: Value, type: ir.Type
+) -> list[Value]:
+    """Read a tile's registers from the shared memory of the blocks that have them."""
+    element, size = memory_type(type), memory_bytes(type)
+    both, above = found.place_in_blocks()
+    groups = grouped(distinct_registers(tile), run_bits(both, size))
+    start, loaded = c.address(base), dict[int, Value]()
+    for group, place in zip(groups, c.positions(both, [g[0] for g in groups]), strict=True):
+        index = c.f.op("and", place, c.i32((1 << above) - 1))
+        address = c.f.op("add", start, c.f.op("mul", index, c.i32(size)))
+        remote = c.in_block(address, c.f.op("lshr", place, c.i32(above)))
+        parts = load_remote(c, remote, element, len(group))
+        loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
+    free = tile.free_variables().get(REGISTER, 0)
+    return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
+
+
+def conversion_of(op: Any, *, store: bool) -> Conversion:
+    """How a change of layout is done. Shuffles that would be many are not worth it."""
+    size = memory_bytes(op.src.type)
+    source, result = layout_of(op.src.type), layout_of(op.results[0].type)
+    found = plan(source, result, size, store=store, load=True)
+    if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
+        return through_memory(source, result, size, store=store, load=True)
+    return found
+
+
+def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:
+    """Neighbours of a tile of this type in shared memory."""
+    word = word_type(element, count)
+    words = bits_of(element) * count // bits_of(word)
+    held = f"<{words} x {word}>" if words > 1 else word
+    value = c.f.load(held, pointer, max(bits_of(element) // 8, 1) * count)
+    parts = [c.f.extract(value, i) for i in range(words)] if words > 1 else [value]
+    return [from_memory(c, v, type) for v in c.unpack(parts, element)]
+
+
+def _write(c: Context, pointer: Value, parts: list[Value]) -> None:
+    """Store neighbours; LLVM puts the constant part of the address into the instruction."""
+    word = word_type(parts[0].type, len(parts))
+    words = c.pack(parts, word)
+    value = words[0]
+    if len(words) > 1:
+        value = Value(f"<{len(words)} x {word}>", "poison")
+        for i, part in enumerate(words):
+            value = c.f.insert(value, part, i)
+    c.f.store(value, pointer, bits_of(word) * len(words) // 8)

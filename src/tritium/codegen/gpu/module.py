@@ -1,0 +1,205 @@
+"""From a ttgir module to LLVM IR text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import IntegerAttr
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.barriers import Barriers
+from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
+from tritium.codegen.gpu import registrations
+from tritium.codegen.gpu.calls import define, result_type, symbol, value_types
+from tritium.codegen.gpu.context import SHARED_MEMORY, Context
+from tritium.codegen.gpu.control import lower_function
+from tritium.codegen.gpu.debug_info import DebugInfo
+from tritium.codegen.gpu.demand import Demand
+from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
+from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
+from tritium.codegen.llvm.writer import Function, Module, const
+from tritium.ir import types as ir
+from tritium.ir.tensor_maps import describe
+from tritium.ops import ttir
+from tritium.ops.ttir.extern import ExternElementwiseOp
+
+
+def lower_to_llvm(
+    module: Any, hardware: Hardware, options: Any, *, line_info: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """LLVM IR for a ttgir module with one public function, the kernel; with `line_info` its
+    instructions know their source lines.
+
+    Returns the text, and facts for the metadata: `shared` (bytes), `num_warps`,
+    `global_scratch_size` and the like. Raises `NotImplementedError` naming what is not built.
+    """
+    registrations.check(GPU, registrations.MODULES)
+    functions = [op for op in module.body.block.ops if isinstance(op, ttir.FuncOp)]
+    kernels = [f for f in functions if f.sym_visibility != "private"]
+    if len(kernels) != 1:
+        raise NotImplementedError(f"a module of {len(kernels)} kernels; one is expected")
+    num_warps = _number(module, "ttg.num-warps", options.num_warps)
+    num_ctas = _number(module, "ttg.num-ctas", 1)
+    hardware.check_cluster(num_ctas)
+    out = Module(hardware.triple, hardware.data_layout)
+    hardware.prepare(out, options)
+    frames, shared = _frames(functions, kernels[0], hardware)
+    if shared:
+        out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
+    libraries: set[str] = set()
+    share = share_of(frames)
+    for op in functions:
+        if op in frames:
+            attributes = hardware.kernel_attributes(num_warps, num_ctas, options)
+            function = _header(out, op, op is kernels[0], hardware, attributes, share.size)
+            context = _context(function, op, hardware, num_warps, num_ctas, options, frames)
+            if line_info:
+                lines = DebugInfo(out, op.sym_name, op.location)
+                function.debug, context.line_of = lines.of_function, lines.of_op
+            libraries |= _body(context, op, frames[op].allocation, share)
+    facts = {
+        "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
+        "tensordesc_meta": _descriptors(kernels[0]),
+        "shared": shared, "num_warps": num_warps, "num_ctas": num_ctas,
+        "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
+        "global_scratch_size": share.size, "global_scratch_align": share.alignment,
+        "profile_scratch_size": 0, "profile_scratch_align": 1,
+    }  # fmt: skip
+    return out.text(), facts
+
+
+def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
+    """For each descriptor that the kernel is called with what its map needs; None for one of
+    which the kernel takes the pointer, the shape and the strides alone."""
+    known: Any = kernel.attributes.get("tt.plain_descriptors")
+    plain: set[int] = {entry.value.data for entry in known.data} if known is not None else set()
+    return [
+        None if number in plain else describe(argument.type)
+        for number, argument in enumerate(kernel.body.args)
+        if number in plain or isinstance(argument.type, ir.TensorDescType)
+    ]
+
+
+def _signature(type: Any) -> str:
+    """What the launcher calls a parameter's type: `*` for pointers, `i32`, `f32`."""
+    if isinstance(type, ir.TensorDescType):
+        return "tensordesc"
+    return "*" if isinstance(type, ir.PointerType) else str(type)
+
+
+def _number(module: Any, name: str, default: int) -> int:
+    found = module.attributes.get(name)
+    return found.value.data if isinstance(found, IntegerAttr) else default
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A function's shared memory: `allocation`, from `start` on."""
+
+    allocation: Allocation
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.allocation.size
+
+
+def _frames(
+    functions: list[Any], kernel: Any, hardware: Hardware
+) -> tuple[dict[Any, _Frame], int]:
+    """The frames of all functions that the kernel calls, each above those of its callers, and how
+    many bytes they need together."""
+    by_name = {f.sym_name: f for f in functions}
+    frames: dict[Any, _Frame] = {}
+
+    def place(op: Any, start: int) -> None:
+        known = frames.get(op)
+        if known is None:
+            known = _Frame(allocate(op.regions[0].blocks, hardware.scratch_bytes), -1)
+        if known.start >= start:
+            return
+        frames[op] = frame = _Frame(known.allocation, start)
+        for inner in op.walk():
+            if isinstance(inner, ttir.CallOp):
+                place(by_name[inner.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
+
+    place(kernel, 0)
+    return frames, max((f.end for f in frames.values() if f.allocation.size), default=0)
+
+
+def _header(
+    out: Module, op: Any, is_kernel: bool, hardware: Hardware, attributes: str, scratch: int,
+) -> Function:  # fmt: skip
+    """The LLVM function, empty. With `scratch` its last argument is global scratch memory."""
+    last = [(GLOBAL, "scratch", "")] if scratch else []
+    if not is_kernel:
+        types = [t for argument in op.body.args for t in value_types(argument.type)]
+        arguments = [(t, f"arg{i}", "") for i, t in enumerate(types)]
+        return Function(
+            out, symbol(op.sym_name), arguments + last, result_type(list(op.function_type.outputs)),
+            linkage="internal", attributes=f"noinline {hardware.function_attributes}",
+        )  # fmt: skip
+    arguments = list[tuple[str, str, str]]()
+    for number, argument in enumerate(op.body.args):
+        type: Any = argument.type
+        if isinstance(type, ir.TensorDescType):
+            kind, facts = "ptr", hardware.descriptor_attributes
+        else:
+            kind = value_type(type)
+            facts = "align 16" if kind == GLOBAL and _divisible(op, number) else ""
+        arguments.append((kind, f"arg{number}", facts))
+    return Function(
+        out, symbol(op.sym_name, _called(op)), arguments + last, linkage=hardware.kernel_linkage,
+        attributes=attributes,
+    )  # fmt: skip
+
+
+def _called(kernel: Any) -> set[str]:
+    """The names of the functions of libraries that the kernel's module calls."""
+    return {op.symbol for op in kernel.parent_op().walk() if isinstance(op, ExternElementwiseOp)}
+
+
+def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> set[str]:
+    """Write a function's body; returns the libraries that it calls."""
+    blocks = list(op.regions[0].blocks)
+    context.barriers = Barriers(allocation).find(blocks)
+    context.demand = Demand(context.axis_info, context.hardware).find(blocks).of
+    private, arguments = op.sym_visibility == "private", list(context.f.arguments)
+    if share.size:
+        start = arguments.pop()
+        start = start if private else start_of_share(context, start, share.size)
+        context.share = start, share.places
+    if private:
+        define(context, op.body.args, arguments)
+    else:
+        for argument, value in zip(op.body.args, arguments, strict=True):
+            context.set(argument, value)
+    lower_function(context, blocks)
+    return context.libraries
+
+
+def _divisible(op: Any, number: int) -> bool:
+    attributes: Any = op.arg_attrs[number] if op.arg_attrs else {}
+    found: Any = attributes.get("tt.divisibility")
+    return isinstance(found, IntegerAttr) and found.value.data % 16 == 0
+
+
+def _context(
+    f: Function, op: Any, hardware: Hardware, num_warps: int, num_ctas: int, options: Any,
+    frames: dict[Any, _Frame],
+) -> Context:  # fmt: skip
+    frame, entry = frames[op], f.section()
+    lines = f.enter(entry)
+    thread, lane_bits = hardware.thread_in_block(f), hardware.lanes.bit_length() - 1
+    lane = f.op("and", thread, const("i32", hardware.lanes - 1))
+    warp = f.op("lshr", thread, const("i32", lane_bits))
+    f.leave(lines)
+    return Context(
+        f=f, entry=entry, num_warps=num_warps, num_ctas=num_ctas, lane_bits=lane_bits,
+        thread=thread, lane=lane, warp=warp, hardware=hardware, axis_info=AxisAnalysis(op).of,
+        offsets={o: frame.start + p.start for o, p in frame.allocation.places.items()},
+        contract="contract" if options.enable_fp_fusion else "",
+        sharing=frozenset(o.sym_name for o, other in frames.items() if other.end > frame.end),
+    )  # fmt: skip

@@ -1,0 +1,33 @@
+"""All modules that register shared lowering rules: importing this one fills the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+
+from tritium.codegen.gpu import (
+    calls,
+    casts,
+    control,
+    debug,
+    elementwise,
+    regions,
+    scratch,
+    shape,
+)
+from tritium.codegen.gpu.collective import gather, reduce, scan
+from tritium.codegen.gpu.memory import access, async_copy, atomic, atomic_access, shared
+from tritium.codegen.registry import RULES
+
+MODULES: tuple[ModuleType, ...] = (
+    access, async_copy, atomic, atomic_access, calls, casts, control, debug, elementwise, gather,
+    reduce, regions, scan, scratch, shape, shared,
+)  # fmt: skip
+
+
+def check(name: str, modules: Iterable[ModuleType]) -> None:
+    """Assert that each module has rules in the table `name` or in a part of it."""
+    known = {rule.__module__ for table, rules in RULES.items() if table.startswith(name)
+             for rule in rules.values()}  # fmt: skip
+    missing = [m.__name__ for m in modules if m.__name__ not in known]
+    assert not missing, f"{missing} define no rule of {name}"

@@ -1,0 +1,422 @@
+"""Floating-point expressions over LLVM values, so that an algorithm reads as its formula.
+
+`Lanes` wraps a scalar or vector `Value` together with the function that is being written and the
+features of the host. Arithmetic follows IEEE 754 strictly (no fast-math flags): the error-free
+transformations here depend on it. Nothing here makes control flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+from tritium.codegen.llvm.writer import Function, Value, const, const_vector, lanes, scalar, vector
+
+Features = Container[str]
+
+
+@dataclass(frozen=True)
+class Format:
+    """What the algorithms need to know of an IEEE binary format."""
+
+    type: str
+    integer: str
+    suffix: str  # of the names in coefficients.py
+    bits: int
+    fraction: int  # stored fraction bits
+    bias: int
+
+    @property
+    def smallest_normal(self) -> float:
+        return 2.0 ** (1 - self.bias)
+
+    @property
+    def rounder(self) -> float:
+        """Added to |x| < 2^(fraction-2), leaves the nearest integer in the low bits."""
+        return 1.5 * 2.0**self.fraction
+
+    @property
+    def rounder_bits(self) -> int:
+        """The bit pattern of `rounder`."""
+        return ((self.bias + self.fraction) << self.fraction) + (1 << (self.fraction - 1))
+
+
+FLOAT = Format("float", "i32", "F32", 32, 23, 127)
+DOUBLE = Format("double", "i64", "F64", 64, 52, 1023)
+FORMATS = {"float": FLOAT, "double": DOUBLE}
+
+
+def has_fma(features: Features) -> bool:
+    """Whether the host multiplies and adds in one instruction (llvm.fma is a call otherwise)."""
+    return any(name in features for name in ("fma", "avx512f", "neon"))
+
+
+class Lanes:
+    """One value of an expression. Numbers mix in as constants; `&`, `|`, `<<` want integers."""
+
+    __slots__ = ("features", "function", "value")
+    eager = False  # whether operations compute at once (`arrays.py`) instead of writing code
+
+    def __init__(self, function: Function, value: Value, features: Features):
+        self.function, self.value, self.features = function, value, features
+
+    # Facts
+
+    @property
+    def base(self) -> str:
+        """The lane type."""
+        return scalar(self.value.type)
+
+    @property
+    def count(self) -> int:
+        return lanes(self.value.type)
+
+    @property
+    def format(self) -> Format:
+        return FORMATS[self.base]
+
+    @property
+    def is_float(self) -> bool:
+        return self.base in FORMATS
+
+    # Building blocks
+
+    def make(self, value: Value) -> Lanes:
+        """Another value in the same function."""
+        return Lanes(self.function, value, self.features)
+
+    def constant(self, number: float | int | bool) -> Lanes:
+        """The number in every lane, of this type."""
+        return self.make(const(self.value.type, number))
+
+    def lift(self, other: Lanes | float | int) -> Lanes:
+        return other if isinstance(other, Lanes) else self.constant(other)
+
+    def _binary(self, opcode: str, other: Lanes | float | int, *, swap: bool = False) -> Lanes:
+        left, right = self, self.lift(other)
+        if swap:
+            left, right = right, left
+        return self.make(self.function.op(opcode, left.value, right.value))
+
+    def _arithmetic(self, name: str) -> str:
+        return f"f{name}" if self.is_float else name
+
+    def __add__(self, other: Lanes | float) -> Lanes:
+        return self._binary(self._arithmetic("add"), other)
+
+    def __radd__(self, other: float) -> Lanes:
+        return self._binary(self._arithmetic("add"), other)
+
+    def __sub__(self, other: Lanes | float) -> Lanes:
+        return self._binary(self._arithmetic("sub"), other)
+
+    def __rsub__(self, other: float) -> Lanes:
+        return self._binary(self._arithmetic("sub"), other, swap=True)
+
+    def __mul__(self, other: Lanes | float) -> Lanes:
+        return self._binary(self._arithmetic("mul"), other)
+
+    def __rmul__(self, other: float) -> Lanes:
+        return self._binary(self._arithmetic("mul"), other)
+
+    def __truediv__(self, other: Lanes | float) -> Lanes:
+        return self._binary("fdiv", other)
+
+    def __rtruediv__(self, other: float) -> Lanes:
+        return self._binary("fdiv", other, swap=True)
+
+    def __and__(self, other: Lanes | int) -> Lanes:
+        return self._binary("and", other)
+
+    def __or__(self, other: Lanes | int) -> Lanes:
+        return self._binary("or", other)
+
+    def __xor__(self, other: Lanes | int) -> Lanes:
+        return self._binary("xor", other)
+
+    def __lshift__(self, other: Lanes | int) -> Lanes:
+        return self._binary("shl", other)
+
+    def __rshift__(self, other: Lanes | int) -> Lanes:
+        """The logical shift."""
+        return self._binary("lshr", other)
+
+    def __neg__(self) -> Lanes:
+        return self.make(self.function.fneg(self.value)) if self.is_float else 0 - self
+
+    def __invert__(self) -> Lanes:
+        return self ^ (1 if self.base == "i1" else -1)
+
+    # Comparisons (ordered: false when either is NaN)
+
+    def compare(self, predicate: str, other: Lanes | float) -> Lanes:
+        """`olt`, `une`, ... for floats, `slt`, `ult`, ... for integers."""
+        compare = self.function.fcmp if self.is_float else self.function.icmp
+        return self.make(compare(predicate, self.value, self.lift(other).value))
+
+    def __lt__(self, other: Lanes | float) -> Lanes:
+        return self.compare("olt" if self.is_float else "slt", other)
+
+    def __le__(self, other: Lanes | float) -> Lanes:
+        return self.compare("ole" if self.is_float else "sle", other)
+
+    def __gt__(self, other: Lanes | float) -> Lanes:
+        return self.compare("ogt" if self.is_float else "sgt", other)
+
+    def __ge__(self, other: Lanes | float) -> Lanes:
+        return self.compare("oge" if self.is_float else "sge", other)
+
+    def equals(self, other: Lanes | float) -> Lanes:
+        return self.compare("oeq" if self.is_float else "eq", other)
+
+    def is_nan(self) -> Lanes:
+        return self.compare("uno", self)
+
+    # Conversions
+
+    def cast(self, opcode: str, base: str) -> Lanes:
+        """`fpext`, `fptrunc`, `sitofp`, `zext`, `trunc`, ... to the lane type `base`."""
+        return self.make(self.function.cast(opcode, self.value, vector(base, self.count)))
+
+    def bits(self) -> Lanes:
+        """The bit pattern as integers of the same width."""
+        return self.cast("bitcast", self.format.integer)
+
+    def as_float(self) -> Lanes:
+        """Integers as the float format of the same width."""
+        return self.cast("bitcast", {"i32": "float", "i64": "double"}[self.base])
+
+    # Functions of one instruction
+
+    def abs(self) -> Lanes:
+        return self.intrinsic("fabs")
+
+    def sqrt(self) -> Lanes:
+        return self.intrinsic("sqrt")
+
+    def intrinsic(self, name: str, *others: Lanes) -> Lanes:
+        """`llvm.<name>` of this value and others of the same type."""
+        return self.make(self.function.intrinsic(name, self.value, *(o.value for o in others)))
+
+    def with_sign_of(self, other: Lanes) -> Lanes:
+        return self.intrinsic("copysign", other)
+
+    def flip_sign(self, other: Lanes) -> Lanes:
+        """Negated where `other` has its sign bit set."""
+        sign = -(2 ** (self.format.bits - 1))
+        return (self.bits() ^ (other.bits() & sign)).as_float()
+
+    def fma(self, factor: Lanes | float, addend: Lanes | float) -> Lanes:
+        """`self * factor + addend`: one rounding where the host has it, two where it does not."""
+        factor, addend = self.lift(factor), self.lift(addend)
+        if has_fma(self.features):
+            return self.intrinsic("fma", factor, addend)
+        return self * factor + addend
+
+    def at_most(self, bound: Lanes | float) -> Lanes:
+        """min(self, bound), NaN staying NaN."""
+        bound = self.lift(bound)
+        return select(bound < self, bound, self)
+
+    def at_least(self, bound: Lanes | float) -> Lanes:
+        """max(self, bound), NaN staying NaN."""
+        bound = self.lift(bound)
+        return select(bound > self, bound, self)
+
+    # What is written in other ways (`registry.py`) unless lanes are `eager`
+
+    def apply(self, name: str, *others: Lanes) -> Lanes:
+        """The function `name` of this value and others; see `registry.apply`."""
+        raise NotImplementedError(f"Lanes.apply of {name}")
+
+    def any(self) -> bool:
+        """Whether a condition holds in some lane."""
+        raise NotImplementedError("Lanes.any")
+
+    # Lanes
+
+    def chunks(self, size: int) -> list[Lanes]:
+        """The value cut into vectors of `size` lanes, which must divide the count."""
+        if size == self.count:
+            return [self]
+        if size == 1:
+            return [self.make(self.function.extract(self.value, i)) for i in range(self.count)]
+        return [
+            self.make(self.function.shuffle(self.value, None, range(at, at + size)))
+            for at in range(0, self.count, size)
+        ]
+
+
+def select(condition: Lanes, then: Lanes | float, other: Lanes | float) -> Lanes:
+    """`then` where the condition holds, `other` elsewhere; at least one of them is `Lanes`."""
+    if not isinstance(then, Lanes):
+        assert isinstance(other, Lanes), "one arm must have a type"
+        then = other.constant(then)
+    other = then.lift(other)
+    return then.make(then.function.select(condition.value, then.value, other.value))
+
+
+def concat(parts: Sequence[Lanes]) -> Lanes:
+    """The lanes of all parts (of one type, a power of two of them) in order."""
+    parts = list(parts)
+    first = parts[0]
+    function = first.function
+    if first.count == 1 and len(parts) > 1:
+        whole = Value(vector(first.base, len(parts)), "poison")
+        for lane, part in enumerate(parts):
+            whole = function.insert(whole, part.value, lane)
+        return first.make(whole)
+    while len(parts) > 1:
+        width = range(2 * parts[0].count)
+        parts = [
+            first.make(function.shuffle(a.value, b.value, width))
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+    return parts[0]
+
+
+def polynomial(x: Lanes, coefficients: Sequence[float]) -> Lanes:
+    """The polynomial at x, lowest power first.
+
+    Horner's scheme; two interleaved ones (even and odd powers) for long polynomials, whose chain
+    of dependent operations would otherwise outlast what the host can overlap.
+    """
+    if len(coefficients) > 8:
+        square = x * x
+        even = polynomial(square, coefficients[::2])
+        return polynomial(square, coefficients[1::2]).fma(x, even)
+    result = x.constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = result.fma(x, coefficient)
+    return result
+
+
+def nearest(x: Lanes) -> tuple[Lanes, Lanes]:
+    """The nearest integer to x (|x| < 2^21, or 2^50 for doubles), as a float and as an integer.
+
+    The integer is the bit pattern of x + rounder: its low bits are those of the (two's complement)
+    integer, its high bits are not zero; `integer - rounder_bits(x)` is the number itself.
+    """
+    magic = x.format.rounder
+    shifted = x + magic
+    return shifted - magic, shifted.bits()
+
+
+def scaled_nearest(x: Lanes, factor: float) -> tuple[Lanes, Lanes]:
+    """`nearest(x * factor)` with the product fused where possible."""
+    magic = x.format.rounder
+    shifted = x.fma(factor, magic)
+    return shifted - magic, shifted.bits()
+
+
+def power_of_two(integer: Lanes, format: Format, add: int = 0) -> Lanes:
+    """2^(n + add) from the integer of `nearest`; n + add must be a normal exponent.
+
+    The shift pushes out all bits of the rounder, whose low bits are zero.
+    """
+    return ((integer + (format.bias + add)) << format.fraction).as_float()
+
+
+def ldexp(x: Lanes, n: Lanes, integer: Lanes) -> Lanes:
+    """x * 2^n with one rounding, for |n| < 2 * bias and (n, integer) from `nearest`.
+
+    With AVX-512 one instruction (scalef); elsewhere two multiplications by powers of two, of which
+    the first is exact if x is in [1/2, 2].
+    """
+    format = x.format
+    if avx512_width(x):
+        return avx512("scalef", x, n)
+    # Halve with a logical shift of the biased number: AVX2 has no arithmetic one for i64.
+    number = integer - (format.rounder_bits - 4 * format.bias)
+    half = number >> 1
+    first = ((half - format.bias) << format.fraction).as_float()
+    second = ((number - half - format.bias) << format.fraction).as_float()
+    return x * first * second
+
+
+def avx512_width(x: Lanes) -> int:
+    """The bits of the AVX-512 register that x fills a whole number of, 0 if there is none."""
+    if "avx512f" not in x.features:
+        return 0
+    widths = (512, 256, 128) if "avx512vl" in x.features else (512,)
+    return next((w for w in widths if x.count * x.format.bits % w == 0), 0)
+
+
+def avx512(name: str, x: Lanes, *operands: Lanes | int) -> Lanes:
+    """The AVX-512 instruction `name` (scalef, getexp, getmant, ...) on all of x, register by
+    register. Operands are like x, or immediate."""
+    width = avx512_width(x)
+    size = width // x.format.bits
+    parts = [[o] * (x.count // size) if isinstance(o, int) else o.chunks(size) for o in operands]
+    return concat(
+        [_avx512(name, width, *chunk) for chunk in zip(x.chunks(size), *parts, strict=True)]
+    )
+
+
+def _avx512(name: str, width: int, x: Lanes, *operands: Lanes | int) -> Lanes:
+    function, type = x.function, x.value.type
+    arguments = [x.value, *(const("i32", o) if isinstance(o, int) else o.value for o in operands)]
+    # What masked lanes would keep; the mask; 4: round as the control register says.
+    arguments += [Value(type, "zeroinitializer"), const("i16" if x.count == 16 else "i8", -1)]
+    if width == 512:
+        arguments.append(const("i32", 4))
+    letter = "s" if x.format is FLOAT else "d"
+    return x.make(function.call(type, f"llvm.x86.avx512.mask.{name}.p{letter}.{width}", *arguments))
+
+
+def in_full_registers(compute: Callable[[Lanes], Lanes], x: Lanes) -> Lanes:
+    """`compute(x)` in whole registers of 512 bits; lanes that are added to fill one are unset."""
+    count, size = x.count, 512 // x.format.bits
+    if count >= size:
+        return compute(x)
+    function = x.function
+    if count == 1:
+        wide = function.insert(Value(vector(x.base, size), "poison"), x.value, 0)
+        return x.make(function.extract(compute(x.make(wide)).value, 0))
+    lanes = range(count)
+    wide = x.make(function.shuffle(x.value, None, [*lanes, *[-1] * (size - count)]))
+    return x.make(function.shuffle(compute(wide).value, None, lanes))
+
+
+def look_up(table: Sequence[float], index: Lanes, like: Lanes) -> Lanes:
+    """table[index mod 16] for 16 floats, in AVX-512 registers (vpermps); `like` is a float."""
+    function = like.function
+    name = "llvm.x86.avx512.permvar.sf.512"
+    held = const_vector("<16 x float>", table)
+    parts = [
+        like.make(function.call(held.type, name, held, part.value)) for part in index.chunks(16)
+    ]
+    return concat(parts)
+
+
+# Pairs of floats: `high + low` with |low| at most half an ulp of high, after Dekker (1971).
+
+
+def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """a + b exactly (Knuth)."""
+    total = a + b
+    shadow = total - a
+    return total, (a - (total - shadow)) + (b - shadow)
+
+
+def fast_two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
+    """a + b exactly, for |a| >= |b| or a = 0."""
+    total = a + b
+    return total, b - (total - a)
+
+
+def two_product(a: Lanes, b: Lanes | float) -> tuple[Lanes, Lanes]:
+    """a * b exactly, unless the product over- or underflows."""
+    b = a.lift(b)
+    product = a * b
+    if has_fma(a.features):
+        return product, a.intrinsic("fma", b, -product)
+    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    return product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2
+
+
+def _halves(x: Lanes) -> tuple[Lanes, Lanes]:
+    """x as a sum of two numbers of half the fraction bits each (Veltkamp's split)."""
+    scaled = x * (2.0 ** ((x.format.fraction + 2) // 2) + 1.0)
+    high = scaled - (scaled - x)
+    return high, x - high
