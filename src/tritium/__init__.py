@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tritium.errors import InterpreterError as InterpreterError
     from tritium.errors import OutOfResources as OutOfResources
     from tritium.errors import TritonError as TritonError
+    from tritium.language.builtins.sizes import cdiv as cdiv
+    from tritium.language.builtins.sizes import next_power_of_2 as next_power_of_2
     from tritium.language.core import must_use_result as must_use_result
-    from tritium.language.sizes import cdiv as cdiv
-    from tritium.language.sizes import next_power_of_2 as next_power_of_2
     from tritium.runtime import AsyncCompileMode as AsyncCompileMode
     from tritium.runtime import Config as Config
     from tritium.runtime import FutureKernel as FutureKernel
@@ -60,14 +60,14 @@ _HOMES: dict[str, str] = {
     "KernelInterface": "runtime",
     "MockTensor": "runtime",
     "TensorWrapper": "runtime",
-    "aggregate": "language.aggregate:_aggregate",
+    "aggregate": "language.values.aggregate:_aggregate",
     "autotune": "runtime",
-    "cdiv": "language.sizes",
+    "cdiv": "language.builtins.sizes",
     "constexpr_function": "runtime",
     "heuristics": "runtime",
     "jit": "runtime.jit",
     "must_use_result": "language.core",
-    "next_power_of_2": "language.sizes",
+    "next_power_of_2": "language.builtins.sizes",
     "reinterpret": "runtime",
     "set_allocator": "runtime",
 }

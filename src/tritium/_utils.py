@@ -2,7 +2,7 @@
 
 from tritium.backends.signature import canonical_dtype as canonicalize_dtype
 from tritium.backends.signature import type_canonicalisation_dict
-from tritium.language.types import TRITON_MAX_TENSOR_NUMEL, validate_block_shape
+from tritium.language.values.types import TRITON_MAX_TENSOR_NUMEL, validate_block_shape
 from tritium.runtime.paths import ObjPath, find_paths_if, get_iterable_path
 
 __all__ = [

@@ -7,7 +7,7 @@ import tritium.language as tl
 from tests.language.support import both
 from tests.support.frontend import compile_kernel
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 from tritium.ops.ttir import FuncOp, LoadOp, StoreOp
 from tritium.passes import pipelines
 from tritium.passes.base import PassManager

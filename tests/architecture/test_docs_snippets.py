@@ -139,13 +139,13 @@ FUNCTION = """
 import numpy as np
 from tests.language.support import eager
 from tritium import language as tl
-from tritium.language import casts
+from tritium.language.builtins import casts
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
-from tritium.language.function import device_function
-from tritium.language.tensor import tensor
-from tritium.language.types import block_type
-from tritium.language.regions import wrap_axis
+from tritium.language.jit.function import device_function
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import block_type
+from tritium.language.builtins.regions import wrap_axis
 from tritium.ops import ttir
 
 {text}

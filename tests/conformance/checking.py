@@ -27,7 +27,7 @@ from tritium.frontend.module import compile_function
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 from tritium.ops.evaluation import Evaluator, Memory
 from tritium.passes import PassManager, pipelines
 from tritium.runtime.interpreted import InterpretedFunction

@@ -9,7 +9,7 @@ import pytest
 
 import tritium.language as tl
 from tritium.errors import TritonError
-from tritium.language.function import device_function
+from tritium.language.jit.function import device_function
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.jit import JITFunction
 

@@ -67,7 +67,7 @@ _RUNS_THE_PROGRAM = {
     ("frontend/python_calls.py", "_look_at"), ("frontend/expressions.py", "binary"),
     ("frontend/expressions.py", "_comparisons"), ("frontend/expressions.py", "visit_UnaryOp"),
     ("frontend/expressions.py", "visit_Subscript"), ("frontend/values.py", "formatted"),
-    ("frontend/values.py", "contains"), ("language/tuples.py", "__getitem__"),
+    ("frontend/values.py", "contains"), ("language/values/tuples.py", "__getitem__"),
     ("frontend/expressions.py", "visit_Attribute"),
     ("language/decorators.py", "wrapper"),  # calls with too few arguments
 }  # fmt: skip
@@ -97,7 +97,7 @@ def _of_error(error: CompilationError) -> str:
     if where is None:
         return ""
     file, function, line = where
-    runs = file == "language/constexpr.py" or (file, function) in _RUNS_THE_PROGRAM
+    runs = file == "language/values/constexpr.py" or (file, function) in _RUNS_THE_PROGRAM
     if line.startswith("raise ") or runs:
         return ""
     return f"{type(cause).__name__} in {file}, {function}: {cause}\n    {line}\n{_trace(cause)}"

@@ -12,8 +12,8 @@ import re
 import numpy as np
 
 import tritium.language as tl
-from tritium.language.base import is_builtin
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import is_builtin
 
 HELPERS = '''
 import collections

@@ -9,7 +9,7 @@ import tritium
 import tritium.language as tl
 from tests.language.support import both
 from tritium.errors import CompilationError
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 @jit

@@ -6,7 +6,7 @@ import pytest
 import tritium.language as tl
 from tests.support.frontend import evaluate, text_of
 from tritium.errors import CompilationError, UnsupportedLanguageConstruct
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 def run(kernel, *values, size=4, dtype=np.int32):

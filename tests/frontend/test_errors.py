@@ -15,7 +15,7 @@ from tritium.errors import (
     TritonError,
     UnsupportedLanguageConstruct,
 )
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 LIMIT = 42
 CONSTANT = tl.constexpr(3)

@@ -10,7 +10,7 @@ import pytest
 import tritium.language as tl
 from tests.language.support import both
 from tests.support.frontend import evaluate, text_of
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 Pair = collections.namedtuple("Pair", ["first", "second"])
 FOUR = tl.constexpr(4)

@@ -5,7 +5,7 @@ import pytest
 from tests.frontend.judging import TooLong, complaint, divergence, limited, parses
 from tests.frontend.random_functions import PARAMETERS, Writer
 from tritium.frontend import calls
-from tritium.language import arithmetic
+from tritium.language.builtins import arithmetic
 
 
 def texts(first, count, tame=False):
@@ -60,7 +60,8 @@ def test_what_is_complained_of(monkeypatch):
     assert complaint(start + "tl.arange(0, 3)\n") == ""
     assert complaint(start + "tl.store(x, i + 1)\n") == ""
     monkeypatch.setattr(arithmetic, "binary_operands", None)
-    assert "TypeError in language/arithmetic.py" in complaint(start + "tl.store(x, i + 1)\n")
+    fault = complaint(start + "tl.store(x, i + 1)\n")
+    assert "TypeError in language/builtins/arithmetic.py" in fault
     monkeypatch.setattr(calls, "call_python", None)
     assert "TypeError in frontend/calls.py" in complaint(start + "tl.arange(0, 4)\n")
 

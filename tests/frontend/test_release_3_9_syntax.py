@@ -10,7 +10,7 @@ import tritium
 import tritium.language as tl
 from tests.support.agreement import run_all
 from tritium.errors import CompilationError
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 def named(x, out):

@@ -10,7 +10,7 @@ import pytest
 
 import tritium.language as tl
 from tests.support.agreement import run_all
-from tritium.language.function import device_function
+from tritium.language.jit.function import device_function
 
 
 @device_function

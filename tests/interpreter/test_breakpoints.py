@@ -9,7 +9,7 @@ import numpy as np
 
 import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 @jit

@@ -9,7 +9,7 @@ import pytest
 import tritium.language as tl
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import InterpreterError
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 from tritium.runtime.interpreted import InterpretedFunction
 
 Pair = collections.namedtuple("Pair", ["left", "right"])

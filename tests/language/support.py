@@ -14,7 +14,7 @@ from tests.support.frontend import evaluate
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.language.emitter import Evaluated, TargetFeatures, activate
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 
 NUMPY = {
     tl.int1: np.bool_, tl.int8: np.int8, tl.int16: np.int16, tl.int32: np.int32,

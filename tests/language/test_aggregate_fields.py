@@ -9,7 +9,7 @@ import tritium
 import tritium.language as tl
 from tests.language.support import block, eager
 from tests.support.agreement import run_all
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 @tritium.aggregate

@@ -6,7 +6,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.language.support import both, eager
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 class Shape:

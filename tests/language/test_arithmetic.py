@@ -10,7 +10,7 @@ import pytest
 import tritium.language as tl
 from tests.language.support import NUMPY, block, eager
 from tritium.errors import TritonError
-from tritium.language.arithmetic import promote
+from tritium.language.builtins.arithmetic import promote
 from tritium.ops.evaluation import EvaluationError
 
 INTS = [tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64]

@@ -10,8 +10,8 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.language.support import block, eager
-from tritium.language.constexpr import constexpr_type, unwrap
-from tritium.language.tuples import type_of, wrap
+from tritium.language.values.constexpr import constexpr_type, unwrap
+from tritium.language.values.tuples import type_of, wrap
 
 C = tl.constexpr
 

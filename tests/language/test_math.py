@@ -8,7 +8,7 @@ import pytest
 import tritium.language as tl
 from tests.language.support import NUMPY, block, both, eager
 from tritium.language.extra import libdevice
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 from tritium.ops.ttir import DotOp
 
 RNG = np.random.default_rng(1)

@@ -7,7 +7,7 @@ import tritium.language as tl
 from tests.language.support import NUMPY, block, both, eager
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import InterpreterError
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 
 def pointer(dtype=tl.float32, count=None, const=False):

@@ -8,7 +8,7 @@ from tests.conformance.support import build
 from tests.language.support import block, both, eager
 from tests.support.agreement import run_all
 from tritium.errors import CompilationError, CompileTimeAssertionFailure
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 from tritium.runtime.jit import JITFunction
 
 

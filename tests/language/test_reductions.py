@@ -6,7 +6,7 @@ import pytest
 import tritium.language as tl
 from tests.language.support import NUMPY, block, both, eager
 from tritium.errors import CompileTimeAssertionFailure
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import device_function as jit
 
 RNG = np.random.default_rng(0)
 DTYPES = [tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint32, tl.float16, tl.float32,

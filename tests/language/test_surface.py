@@ -8,9 +8,9 @@ from tests.language.support import block, both, eager
 from tests.support.frontend import text_of
 from tritium.backends.interpreter.interpret import InterpretedKernel
 from tritium.errors import CompilationError, CompileTimeAssertionFailure, InterpreterError
-from tritium.language.base import is_builtin
-from tritium.language.function import JITCallable, device_function
-from tritium.language.function import device_function as jit
+from tritium.language.jit.function import JITCallable, device_function
+from tritium.language.jit.function import device_function as jit
+from tritium.language.values.base import is_builtin
 
 MEMBERS = (
     "abs advance argmax argmin associative_scan atomic_add atomic_and atomic_cas atomic_max "

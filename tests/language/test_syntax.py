@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tritium.language import syntax
+from tritium.language.jit import syntax
 
 
 def test_a_clash_of_threads_is_tried_again(monkeypatch):

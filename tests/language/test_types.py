@@ -9,7 +9,7 @@ import pytest
 import tritium.language as tl
 from tests.language.support import block, eager
 from tritium.ir.types import numpy_dtype
-from tritium.language.types import from_ir, get_int_dtype, validate_block_shape
+from tritium.language.values.types import from_ir, get_int_dtype, validate_block_shape
 
 TABLE = {
     # name in tl: (str, bits, signed, mantissa, mangled)

@@ -10,7 +10,7 @@ from tritium.frontend.module import compile_function
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir.printing import print_module
 from tritium.language.emitter import TargetFeatures
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 from tritium.ops.evaluation import Evaluator, Memory
 from tritium.runtime.specialize import canonical_dtype, int_type
 

@@ -16,9 +16,9 @@ from tritium.errors import (
     UnsupportedLanguageConstruct,
 )
 from tritium.ir.view import module as Module
-from tritium.language.constexpr import ConstexprFunction, constexpr
-from tritium.language.function import JITCallable
-from tritium.language.tensor import tensor
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.constexpr import ConstexprFunction, constexpr
+from tritium.language.values.tensor import tensor
 from tritium.target import GPUTarget, default_target
 
 __all__ = [

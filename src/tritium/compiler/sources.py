@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, make_backend
 from tritium.errors import CompilationError
-from tritium.language.constexpr import ConstexprFunction, unwrap
-from tritium.language.dependencies import digest_of_constexpr
-from tritium.language.function import JITCallable
-from tritium.language.watched import Watched
+from tritium.language.jit.captured_globals import Watched
+from tritium.language.jit.dependencies import digest_of_constexpr
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.constexpr import ConstexprFunction, unwrap
 from tritium.target import GPUTarget
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from tritium.ir import locations
 from tritium.ir.types import Type
 from tritium.language.emitter import TargetFeatures
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 from tritium.ops.base import Op
 from tritium.ops.ttir import CallOp
 

@@ -10,9 +10,9 @@ from tritium.errors import CompilationError
 from tritium.frontend.control import ControlFlow
 from tritium.frontend.python_calls import call_python
 from tritium.frontend.values import wrap
-from tritium.language.base import base_value
-from tritium.language.constexpr import constexpr
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_value
+from tritium.language.values.constexpr import constexpr
 
 
 class CodeGenerator(ControlFlow):

@@ -35,10 +35,10 @@ from tritium.frontend.values import (
     unflatten,
     wrap,
 )
-from tritium.language.aggregate import is_mutable
-from tritium.language.casts import to_tensor
-from tritium.language.constexpr import constexpr, unwrap
-from tritium.language.iterators import common_integer_type
+from tritium.language.builtins.casts import to_tensor
+from tritium.language.builtins.iterators import common_integer_type
+from tritium.language.values.aggregate import is_mutable
+from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.ops.arith import SubIOp
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ub import PoisonOp

@@ -24,11 +24,11 @@ from tritium.frontend.values import (
     wrap,
 )
 from tritium.frontend.visitor import Visitor
-from tritium.language.base import base_value, is_sequence
-from tritium.language.casts import to_tensor
-from tritium.language.constexpr import constexpr, unwrap
-from tritium.language.function import JITCallable
-from tritium.language.operators import both_hold
+from tritium.language.builtins.casts import to_tensor
+from tritium.language.builtins.operators import both_hold
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_value, is_sequence
+from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.ops.scf import IfOp, YieldOp
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

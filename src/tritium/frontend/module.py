@@ -24,12 +24,12 @@ from tritium.frontend.values import assigned, ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
 from tritium.language import emitter
-from tritium.language.base import base_type, base_value, is_sequence
-from tritium.language.constexpr import constexpr, constexpr_type
 from tritium.language.emitter import TargetFeatures
-from tritium.language.function import JITCallable
-from tritium.language.tuples import tuple_type, type_of
-from tritium.language.types import dtype, str_to_ty
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_type, base_value, is_sequence
+from tritium.language.values.constexpr import constexpr, constexpr_type
+from tritium.language.values.tuples import tuple_type, type_of
+from tritium.language.values.types import dtype, str_to_ty
 from tritium.ops.ttir import CallOp, FuncOp, ReturnOp
 
 Path = tuple[int, ...]

@@ -9,10 +9,10 @@ from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.values import is_dynamic, owner_of, wrap
-from tritium.language.base import base_value, class_of, is_builtin, is_sequence
-from tritium.language.constexpr import constexpr, is_assigned, unwrap
 from tritium.language.decorators import hidden_arguments
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_value, class_of, is_builtin, is_sequence
+from tritium.language.values.constexpr import constexpr, is_assigned, unwrap
 
 _VALUE_BUILTINS = frozenset({len, isinstance, issubclass, hasattr, getattr, type})
 """Python builtins that look at language values themselves, not at what they stand for."""

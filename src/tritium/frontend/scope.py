@@ -8,10 +8,10 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from tritium import language as tl
-from tritium.language.aggregate import aggregates_in, fork
-from tritium.language.base import base_type, base_value, is_builtin
-from tritium.language.constexpr import constexpr
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.aggregate import aggregates_in, fork
+from tritium.language.values.base import base_type, base_value, is_builtin
+from tritium.language.values.constexpr import constexpr
 
 BUILTINS: Mapping[str, Any] = {
     "len": len,

@@ -9,8 +9,8 @@ from tritium import language as tl
 from tritium.frontend.builder import value_name
 from tritium.frontend.expressions import Expressions
 from tritium.frontend.values import assigned, declared, is_dynamic, unpacked, wrap
-from tritium.language.aggregate import is_mutable
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.values.aggregate import is_mutable
+from tritium.language.values.constexpr import constexpr, unwrap
 
 HINTS = {
     "With": "`with` has no meaning in a kernel",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-from tritium.language import function
+from tritium.language.jit import function
 
 _HERE = str(Path(__file__).parent), function.__file__  # which hands calls back to the visitors
 

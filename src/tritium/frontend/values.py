@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritium import language as tl
-from tritium.language.base import base_type, base_value, is_sequence
-from tritium.language.casts import constant, to_tensor
-from tritium.language.constexpr import as_assigned, constexpr, is_assigned, unassigned, unwrap
-from tritium.language.tuples import tuple_type, type_of
-from tritium.language.types import dtype
+from tritium.language.builtins.casts import constant, to_tensor
+from tritium.language.values.base import base_type, base_value, is_sequence
+from tritium.language.values.constexpr import (
+    as_assigned,
+    constexpr,
+    is_assigned,
+    unassigned,
+    unwrap,
+)
+from tritium.language.values.tuples import tuple_type, type_of
+from tritium.language.values.types import dtype
 
 
 def wrap(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tritium.errors import CompilationError, UnsupportedLanguageConstruct
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.scope import Scope
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 
 if TYPE_CHECKING:
     from tritium.frontend.module import ModuleGenerator

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tritium.language import emitter
-from tritium.language.base import BUILTIN_MARK, REFERENCE_MARK, mark_builtin
-from tritium.language.constexpr import unwrap
-from tritium.language.function import JITCallable
-from tritium.language.tensor import tensor
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import BUILTIN_MARK, REFERENCE_MARK, mark_builtin
+from tritium.language.values.constexpr import unwrap
+from tritium.language.values.tensor import tensor
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -24,7 +24,7 @@ from tritium.ops.base import Op
 from tritium.target import GPUTarget
 
 if TYPE_CHECKING:
-    from tritium.language.function import JITCallable
+    from tritium.language.jit.function import JITCallable
 
 
 class Handle(Protocol):

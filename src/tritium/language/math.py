@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.language import arithmetic, casts
+from tritium.language.builtins import arithmetic, casts
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
-from tritium.language.tensor import tensor
+from tritium.language.values.tensor import tensor
 from tritium.ops import math as ops
 from tritium.ops import ttir
 from tritium.ops.base import Op

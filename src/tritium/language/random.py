@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from tritium.language import core
 from tritium.language import math as tl_math
-from tritium.language.constexpr import constexpr_function
 from tritium.language.core import constexpr
-from tritium.language.function import device_function
+from tritium.language.jit.function import device_function
+from tritium.language.values.constexpr import constexpr_function
 
 N_ROUNDS_DEFAULT = constexpr(10)
 

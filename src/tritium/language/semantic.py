@@ -22,11 +22,12 @@ from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Any
 
-from tritium.language import arithmetic, casts, core
-from tritium.language.base import as_tuple
-from tritium.language.constexpr import unwrap
-from tritium.language.tensor import tensor
-from tritium.language.types import dtype
+from tritium.language import core
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.values.base import as_tuple
+from tritium.language.values.constexpr import unwrap
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import dtype
 
 __all__ = ["TritonSemantic"]
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from tritium.language import core
 from tritium.language import math as tl_math
-from tritium.language.constexpr import constexpr_function
 from tritium.language.core import constexpr
 from tritium.language.core import zeros as zeros
 from tritium.language.core import zeros_like as zeros_like
 from tritium.language.decorators import tensor_member
-from tritium.language.function import device_function
+from tritium.language.jit.function import device_function
+from tritium.language.values.constexpr import constexpr_function
 
 
 @constexpr_function

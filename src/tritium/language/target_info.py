@@ -6,7 +6,7 @@ Outside of kernels the answers are about the active driver's target.
 from __future__ import annotations
 
 from tritium.language import emitter
-from tritium.language.constexpr import constexpr_function
+from tritium.language.values.constexpr import constexpr_function
 from tritium.target import GPUTarget, default_target
 
 __all__ = ["cuda_capability_geq", "current_target", "is_cuda", "is_hip", "is_hip_cdna3",

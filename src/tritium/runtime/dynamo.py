@@ -6,14 +6,14 @@ import sys
 from typing import Any
 
 from tritium.language import core
-from tritium.language.base import is_builtin
+from tritium.language.values.base import is_builtin
 
 _TRACED = (
-    "tritium.language.constexpr.ConstexprFunction#__call__",
-    "tritium.language.constexpr.unwrap",
-    "tritium.language.base.class_of",
-    "tritium.language.sizes.cdiv#fn",
-    "tritium.language.sizes.next_power_of_2#fn",
+    "tritium.language.values.constexpr.ConstexprFunction#__call__",
+    "tritium.language.values.constexpr.unwrap",
+    "tritium.language.values.base.class_of",
+    "tritium.language.builtins.sizes.cdiv#fn",
+    "tritium.language.builtins.sizes.next_power_of_2#fn",
 )
 """Functions that compute sizes: of symbolic ones too, which only tracing them can."""
 

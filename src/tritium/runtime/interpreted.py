@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tritium.language import emitter
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 from tritium.runtime.interface import Grid, KernelInterface
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from tritium.backends.base import (
 from tritium.backends.signature import type_canonicalisation_dict
 from tritium.compiler import ASTSource, CompiledKernel, compile
 from tritium.errors import TritonError
-from tritium.language.constexpr import ConstexprFunction, constexpr_function
-from tritium.language.function import JITCallable, KernelParam
-from tritium.language.function import get_full_name as get_full_name
+from tritium.language.jit.function import JITCallable, KernelParam
+from tritium.language.jit.function import get_full_name as get_full_name
+from tritium.language.values.constexpr import ConstexprFunction, constexpr_function
 from tritium.runtime import async_compile
 from tritium.runtime.dynamo import leave_to_python
 from tritium.runtime.hook_info import JitFunctionInfo, hook_info

@@ -31,9 +31,9 @@ from typing import Any, cast
 import numpy as np
 
 from tritium.backends.signature import canonical_dtype
-from tritium.language.constexpr import ConstexprFunction, unwrap
-from tritium.language.function import JITCallable
-from tritium.language.types import dtype, pointer_type, str_to_ty
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.constexpr import ConstexprFunction, unwrap
+from tritium.language.values.types import dtype, pointer_type, str_to_ty
 
 _COLLECTIONS: dict[str, Any] = {"list": list, "set": set, "frozenset": frozenset}
 

@@ -20,9 +20,9 @@ import numpy as np
 
 from tritium.backends.base import BaseBackend
 from tritium.backends.signature import canonical_dtype, int_type
-from tritium.language.base import base_type, class_of
-from tritium.language.constexpr import constexpr
-from tritium.language.function import JITCallable, KernelParam
+from tritium.language.jit.function import JITCallable, KernelParam
+from tritium.language.values.base import base_type, class_of
+from tritium.language.values.constexpr import constexpr
 
 
 def address_of(arg: Any) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.language.types import validate_block_shape
+from tritium.language.values.types import validate_block_shape
 
 
 class DescriptorError(ValueError, AssertionError):

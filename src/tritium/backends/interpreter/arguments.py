@@ -12,10 +12,10 @@ from tritium.backends.scalars import SCALARS, extract_scalar
 from tritium.backends.signature import canonical_dtype, int_type
 from tritium.ir.types import numpy_dtype
 from tritium.language import core
-from tritium.language.base import base_type, base_value, class_of
 from tritium.language.emitter import Evaluated
-from tritium.language.tensor import tensor
-from tritium.language.types import dtype, pointer_type, str_to_ty
+from tritium.language.values.base import base_type, base_value, class_of
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import dtype, pointer_type, str_to_ty
 from tritium.ops.evaluation import EvaluationError, Memory
 
 

@@ -16,12 +16,12 @@ from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
 from tritium.frontend.values import wrap
 from tritium.ir.types import TensorType, Type, is_pointer, shape_of
-from tritium.language.aggregate import fork
-from tritium.language.base import as_tuple, base_value
-from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
-from tritium.language.function import JITCallable
-from tritium.language.tuples import type_of
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.aggregate import fork
+from tritium.language.values.base import as_tuple, base_value
+from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tuples import type_of
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.effects import observes

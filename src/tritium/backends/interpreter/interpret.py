@@ -32,10 +32,10 @@ from tritium.backends.interpreter.rewrite import rewritten
 from tritium.backends.interpreter.turns import Turns
 from tritium.errors import CompilationError, InterpreterError
 from tritium.frontend.values import wrap
-from tritium.language.base import base_value
-from tritium.language.constexpr import constexpr, unwrap
 from tritium.language.emitter import TargetFeatures, activate
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_value
+from tritium.language.values.constexpr import constexpr, unwrap
 
 _COUNTS = ("num_warps", "num_stages", "num_ctas")
 

@@ -26,7 +26,7 @@ from tritium.backends.interpreter.semantics import Semantics
 from tritium.frontend.control import assigned_names, contains_return
 from tritium.frontend.statements import HINTS, is_constexpr_annotation, is_placeholder
 from tritium.frontend.values import TENSOR_ATTRIBUTES
-from tritium.language.function import JITCallable
+from tritium.language.jit.function import JITCallable
 
 _K = "_tritium"
 _INNER = "_tritium_function"

@@ -33,13 +33,13 @@ from tritium.frontend.values import (
     unpacked,
     wrap,
 )
-from tritium.language.aggregate import is_mutable
-from tritium.language.base import REFERENCE_MARK, base_value, is_sequence
-from tritium.language.casts import to_tensor
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.builtins.casts import to_tensor
+from tritium.language.builtins.operators import both_hold
 from tritium.language.decorators import builtin
-from tritium.language.function import JITCallable
-from tritium.language.operators import both_hold
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.aggregate import is_mutable
+from tritium.language.values.base import REFERENCE_MARK, base_value, is_sequence
+from tritium.language.values.constexpr import constexpr, unwrap
 
 
 class Truth:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tritium.language import casts, types
-from tritium.language.base import mark_builtin
-from tritium.language.external import extern_elementwise
+from tritium.language.builtins import casts
+from tritium.language.builtins.external import extern_elementwise
 from tritium.language.extra.signatures import Signature, signatures
+from tritium.language.values import types
+from tritium.language.values.base import mark_builtin
 
 
 def _call(signature: Signature, *args: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tritium.backends.cpu.loader import Image, cached_object, compile_ir, load_object, object_key
 from tritium.cache import CachedObjects
 from tritium.fingerprint import compiler_key
-from tritium.language.watched import Watched, change, is_stable, places
+from tritium.language.jit.captured_globals import Watched, change, is_stable, places
 from tritium.lowering import pyobjects
 from tritium.lowering.guards import Guard, holds, item_guard, write_guards
 from tritium.lowering.launching import End, Store

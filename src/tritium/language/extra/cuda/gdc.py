@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tritium.language.builtins.external import inline_asm_elementwise
 from tritium.language.decorators import builtin
-from tritium.language.external import inline_asm_elementwise
-from tritium.language.types import int32
+from tritium.language.values.types import int32
 
 
 @builtin

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.language import arithmetic
-from tritium.language.constexpr import constexpr
+from tritium.language.builtins import arithmetic
+from tritium.language.builtins.external import inline_asm_elementwise
+from tritium.language.builtins.operators import convert
 from tritium.language.decorators import builtin
 from tritium.language.emitter import current
-from tritium.language.external import inline_asm_elementwise
-from tritium.language.operators import convert
-from tritium.language.tensor import tensor
-from tritium.language.types import (
+from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import (
     dtype,
     float8e4b15,
     float16,

@@ -8,13 +8,14 @@ from typing import Any
 from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
 
 from tritium.errors import CompileTimeAssertionFailure
-from tritium.language import arithmetic, casts, emitter
-from tritium.language.base import as_tuple
+from tritium.language import emitter
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.memory import is_block_pointer
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit, emit_many
-from tritium.language.memory import is_block_pointer
-from tritium.language.tensor import tensor
-from tritium.language.types import int1, int32
+from tritium.language.values.base import as_tuple
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import int1, int32
 from tritium.ops import gpu, llvm, ttir
 from tritium.ops.arith.integer import AddIOp
 

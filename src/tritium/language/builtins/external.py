@@ -6,13 +6,14 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tritium.language import arithmetic, casts, emitter
-from tritium.language.base import as_tuple, is_sequence
+from tritium.language import emitter
+from tritium.language.builtins import arithmetic, casts
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit
-from tritium.language.tensor import tensor
-from tritium.language.tuples import tuple as tl_tuple
-from tritium.language.types import dtype
+from tritium.language.values.base import as_tuple, is_sequence
+from tritium.language.values.tensor import tensor
+from tritium.language.values.tuples import tuple as tl_tuple
+from tritium.language.values.types import dtype
 from tritium.ops import ttir
 
 

@@ -6,11 +6,13 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-from tritium.language import arithmetic, casts, emitter, types
-from tritium.language.base import as_tuple, base_value, class_of, mark_builtin
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language import emitter
+from tritium.language.builtins import arithmetic, casts
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.tensor import tensor
+from tritium.language.values import types
+from tritium.language.values.base import as_tuple, base_value, class_of, mark_builtin
+from tritium.language.values.constexpr import constexpr, unwrap
+from tritium.language.values.tensor import tensor
 from tritium.ops import ttir
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tritium.language import arithmetic, casts
-from tritium.language.base import as_tuple
-from tritium.language.creation import check_shape
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.creation import check_shape
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit, emit_many
-from tritium.language.tensor import tensor
-from tritium.language.tuples import tuple as tl_tuple
-from tritium.language.types import block_type
+from tritium.language.values.base import as_tuple
+from tritium.language.values.tensor import tensor
+from tritium.language.values.tuples import tuple as tl_tuple
+from tritium.language.values.types import block_type
 from tritium.ops import ttir
 
 

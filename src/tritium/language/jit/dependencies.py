@@ -20,10 +20,17 @@ from enum import Enum
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeGuard
 
-from tritium.language import syntax
-from tritium.language.base import base_type, is_builtin, is_sequence
-from tritium.language.constexpr import ConstexprFunction, constexpr, unwrap
-from tritium.language.watched import ABSENT, Watched, as_now, namespace_of, same, value_of
+from tritium.language.jit import syntax
+from tritium.language.jit.captured_globals import (
+    ABSENT,
+    Watched,
+    as_now,
+    namespace_of,
+    same,
+    value_of,
+)
+from tritium.language.values.base import base_type, is_builtin, is_sequence
+from tritium.language.values.constexpr import ConstexprFunction, constexpr, unwrap
 
 _VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
 _OWN = __name__.rsplit(".", 1)[0]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.language import casts
-from tritium.language.base import as_tuple
+from tritium.language.builtins import casts
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
-from tritium.language.tensor import tensor
-from tritium.language.types import block_type, dtype, int32, validate_block_shape
+from tritium.language.values.base import as_tuple
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import block_type, dtype, int32, validate_block_shape
 from tritium.ops import ttir
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from tritium.language import arithmetic, casts
-from tritium.language.base import as_tuple
-from tritium.language.constexpr import unwrap
+from tritium.language.builtins import arithmetic, casts
 from tritium.language.decorators import builtin, must_use_result, tensor_member
 from tritium.language.emitter import emit, emit_many
-from tritium.language.tensor import tensor
-from tritium.language.tuples import tuple as tl_tuple
-from tritium.language.types import (
+from tritium.language.values.base import as_tuple
+from tritium.language.values.constexpr import unwrap
+from tritium.language.values.tensor import tensor
+from tritium.language.values.tuples import tuple as tl_tuple
+from tritium.language.values.types import (
     block_type,
     dtype,
     int1,

@@ -23,10 +23,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.base import base_type, base_value, class_of, mark_builtin
-from tritium.language.constexpr import constexpr
-from tritium.language.function import JITCallable
-from tritium.language.tuples import tuple, type_of, wrap
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_type, base_value, class_of, mark_builtin
+from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tuples import tuple, type_of, wrap
 
 
 class aggregate_type(base_type):

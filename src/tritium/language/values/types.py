@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import Signedness
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.language.base import as_tuple, base_type, is_sequence
-from tritium.language.constexpr import constexpr, constexpr_type, unwrap
-from tritium.language.tuples import tuple_type
+from tritium.language.values.base import as_tuple, base_type, is_sequence
+from tritium.language.values.constexpr import constexpr, constexpr_type, unwrap
+from tritium.language.values.tuples import tuple_type
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
 """The most elements that a block may have."""

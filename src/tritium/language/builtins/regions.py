@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from tritium.ir.types import Type
-from tritium.language import arithmetic, casts, emitter
-from tritium.language.base import is_builtin, is_sequence
-from tritium.language.constexpr import constexpr
+from tritium.language import emitter
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.shapes import reshape_to, wrap_axis
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import Evaluated
-from tritium.language.shapes import reshape_to, wrap_axis
-from tritium.language.tensor import tensor
-from tritium.language.tuples import tuple as tl_tuple
-from tritium.language.types import block_type, dtype
+from tritium.language.values.base import is_builtin, is_sequence
+from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tensor import tensor
+from tritium.language.values.tuples import tuple as tl_tuple
+from tritium.language.values.types import block_type, dtype
 from tritium.ops import ttir
 
 

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from tritium.language import emitter
-from tritium.language.base import base_value
-from tritium.language.constexpr import constexpr
 from tritium.language.emitter import emit
-from tritium.language.tensor import tensor
-from tritium.language.types import (
+from tritium.language.values.base import base_value
+from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import (
     block_type,
     dtype,
     float16,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.base import base_type, base_value
-from tritium.language.constexpr import constexpr, constexpr_type, unwrap
+from tritium.language.values.base import base_type, base_value
+from tritium.language.values.constexpr import constexpr, constexpr_type, unwrap
 
 
 class tuple_type(base_type):

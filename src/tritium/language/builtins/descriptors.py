@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tritium.language import arithmetic, casts
-from tritium.language.base import as_tuple
-from tritium.language.constexpr import unwrap
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.memory import choose, integers
 from tritium.language.decorators import builtin
 from tritium.language.emitter import Evaluated, emit, emit_many
-from tritium.language.memory import choose, integers
-from tritium.language.tensor import tensor, tensor_descriptor
-from tritium.language.tuples import tuple as tl_tuple
-from tritium.language.types import (
+from tritium.language.values.base import as_tuple
+from tritium.language.values.constexpr import unwrap
+from tritium.language.values.tensor import tensor, tensor_descriptor
+from tritium.language.values.tuples import tuple as tl_tuple
+from tritium.language.values.types import (
     block_type,
     dtype,
     int32,

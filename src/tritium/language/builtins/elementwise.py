@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.language import arithmetic, casts, emitter
-from tritium.language.arithmetic import PropagateNan
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language import emitter
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.arithmetic import PropagateNan
+from tritium.language.builtins.shapes import wrap_axis
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import emit
-from tritium.language.shapes import wrap_axis
-from tritium.language.tensor import tensor
-from tritium.language.types import block_type, int32
+from tritium.language.values.constexpr import constexpr, unwrap
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import block_type, int32
 from tritium.ops import ttir
 
 

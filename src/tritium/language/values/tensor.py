@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tritium.language.base import base_value
-from tritium.language.constexpr import constexpr
 from tritium.language.emitter import Divergence, Evaluated
-from tritium.language.tuples import tuple
-from tritium.language.types import block_type, dtype, tensor_descriptor_type
+from tritium.language.values.base import base_value
+from tritium.language.values.constexpr import constexpr
+from tritium.language.values.tuples import tuple
+from tritium.language.values.types import block_type, dtype, tensor_descriptor_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,10 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from tritium.language import dependencies, emitter, syntax
-from tritium.language.constexpr import constexpr_type
-from tritium.language.watched import Watched, change
+from tritium.language import emitter
+from tritium.language.jit import dependencies, syntax
+from tritium.language.jit.captured_globals import Watched, change
+from tritium.language.values.constexpr import constexpr_type
 
 if TYPE_CHECKING:
     from typing_extensions import Self

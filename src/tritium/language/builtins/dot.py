@@ -6,12 +6,13 @@ from math import prod
 from typing import Any
 
 from tritium import knobs
-from tritium.language import casts, emitter
+from tritium.language import emitter
+from tritium.language.builtins import casts
+from tritium.language.builtins.shapes import reshape_to
 from tritium.language.decorators import builtin
 from tritium.language.emitter import emit
-from tritium.language.shapes import reshape_to
-from tritium.language.tensor import tensor
-from tritium.language.types import (
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import (
     bfloat16,
     block_type,
     dtype,

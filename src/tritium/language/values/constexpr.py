@@ -17,7 +17,7 @@ from types import MethodType
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.base import base_type, base_value, class_of, is_sequence, mark_builtin
+from tritium.language.values.base import base_type, base_value, class_of, is_sequence, mark_builtin
 
 
 class AssignedInt(int):

@@ -12,7 +12,7 @@ from enum import Enum
 from types import ModuleType
 from typing import Any
 
-from tritium.language.constexpr import constexpr, unwrap
+from tritium.language.values.constexpr import constexpr, unwrap
 
 Watched = dict[tuple[str, int], tuple[Any, dict[str, Any]]]
 """(name, id of the namespace that its first part is in) -> the value then, and that namespace."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.language import emitter
-from tritium.language.casts import (
+from tritium.language.builtins.casts import (
     as_element,
     bitcast,
     cast,
@@ -23,10 +23,10 @@ from tritium.language.casts import (
     python_type,
     to_tensor,
 )
-from tritium.language.constexpr import is_assigned
 from tritium.language.emitter import emit
-from tritium.language.tensor import tensor
-from tritium.language.types import (
+from tritium.language.values.constexpr import is_assigned
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import (
     bfloat16,
     block_type,
     dtype,

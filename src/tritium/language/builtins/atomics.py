@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tritium.language import arithmetic, casts
-from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit, emit_many
-from tritium.language.memory import (
+from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.memory import (
     check_covered,
     check_mask,
     check_pointer,
@@ -16,8 +14,10 @@ from tritium.language.memory import (
     fit,
     through_bytes,
 )
-from tritium.language.tensor import tensor
-from tritium.language.types import (
+from tritium.language.decorators import builtin, tensor_member
+from tritium.language.emitter import emit, emit_many
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import (
     bfloat16,
     dtype,
     float16,

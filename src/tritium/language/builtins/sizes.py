@@ -1,6 +1,6 @@
 """Sizes of grids and blocks, for programs and for compile-time values in kernels."""
 
-from tritium.language.constexpr import constexpr_function
+from tritium.language.values.constexpr import constexpr_function
 
 # Their whole source is below each `def`: torch.compile writes it into the modules it makes.
 

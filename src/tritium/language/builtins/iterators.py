@@ -6,11 +6,12 @@ import builtins
 from collections.abc import Iterator
 from typing import Any
 
-from tritium.language import casts, emitter
-from tritium.language.arithmetic import integer_promote
-from tritium.language.base import base_value
-from tritium.language.constexpr import constexpr, unwrap
-from tritium.language.types import dtype, int32
+from tritium.language import emitter
+from tritium.language.builtins import casts
+from tritium.language.builtins.arithmetic import integer_promote
+from tritium.language.values.base import base_value
+from tritium.language.values.constexpr import constexpr, unwrap
+from tritium.language.values.types import dtype, int32
 
 
 class range(base_value):

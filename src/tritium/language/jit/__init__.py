@@ -1,0 +1,1 @@
+"""Functions written in the language: source, parameters, captured globals, dependencies, hash."""

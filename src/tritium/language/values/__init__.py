@@ -1,0 +1,1 @@
+"""The values of the language and their types: tensors, tuples, aggregates, constants."""
