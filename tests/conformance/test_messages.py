@@ -115,7 +115,7 @@ CASES = {
     BLOCK + "w = «tl.reshape(v, [8])": r"reshape\(\) cannot change total number of elements in tensor",
     TILE + "w = «tl.permute(a, (0, 0))": r"permute dims must be a permutation of 0, 1, \.\.\., n-1",
     TILE + "w = «tl.permute(a, (0,))": r"permute dims must have the same length as input shape",
-    BLOCK + "w = «tl.split(v)": r"split of shape \[16\]",
+    BLOCK + "w = «tl.split(v)": r"tt.split: operand has type tensor<16xf32>; two or more axes, the last of size 2, are required",
     TILE + "w = «a.sum(2)": r"invalid axis 2. Expected -2 <= axis < 2",
     TILE + "w = «tl.broadcast_to(a, [16, 32])": r"must match the existing size \(16\) at non-singleton",
     TILE + "w = «a[0]": r"unsupported tensor index",
@@ -154,7 +154,7 @@ CASES = {
     TILE + "w = «tl.sort(a, 0)": r"only minor dimension is currently supported",
     TILE + "w = «tl.topk(a, 2, 0)": r"only minor dimension is currently supported",
     BLOCK + "w = «v.xor_sum()": r"xor_sum only supported for integers",
-    BLOCK + "w = «tl.gather(v, v, 0)": r"gather: index has dtype fp32; integers are required",
+    BLOCK + "w = «tl.gather(v, v, 0)": r"tt.gather: indices tensor<16xf32> into tensor<16xf32>; integers are required",
     BLOCK + "w = «tl.histogram(v, 4)": r"histogram only supports integer input",
     TILE + "w = «tl.gather(a, tl.arange(0, 16), 0)": r"source and index ranks must match",
     # math

@@ -5,6 +5,7 @@ import pytest
 
 import tritium.language as tl
 from tests.language.support import block, eager
+from tritium.errors import OpError
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +82,7 @@ def test_axes():
     same(x.T, x.value.swapaxes(1, 2))
     same(tl.trans(x, 2, 0, 1), x.value.transpose(2, 0, 1))
     same(tl.permute(x, (1, 2, 0)), x.value.transpose(1, 2, 0))
-    with pytest.raises(ValueError, match=r"permutation of 0, 1, ..., n-1, but were"):
+    with pytest.raises(ValueError, match=r"permutation of 0, 1, ..., n-1"):
         x.permute(0, 0, 1)
     with pytest.raises(ValueError, match="same length as input shape"):
         x.permute(0, 1)
@@ -107,7 +108,7 @@ def test_join_split_interleave_cat():
     assert sorted(tl.cat(a, b, can_reorder=True).value) == list(range(1, 9))
     same(tl.cat(a, b), np.arange(1, 9))
     same(tl.join(a, 9), np.stack([a.value, np.full(4, 9)], -1))
-    with pytest.raises(ValueError, match="the last axis must have size 2"):
+    with pytest.raises(ValueError, match="the last of size 2, are required"):
         tl.split(a)
     with pytest.raises(TypeError, match="dtypes must be the same"):
         tl.join(a, block([1.0], tl.float32))
@@ -118,7 +119,7 @@ def test_join_split_interleave_cat():
 def test_item():
     assert int(block([[7]]).item()) == 7 and not block([[7]]).item().type.is_block()
     assert int(block(3).item()) == 3
-    with pytest.raises(ValueError, match="one element needed"):
+    with pytest.raises(ValueError, match="one element"):
         block([1, 2]).item()
 
 
@@ -130,9 +131,9 @@ def test_gather_and_histogram():
     same(x.gather(index, -1), np.take_along_axis(x.value, index.value, 1))
     with pytest.raises(ValueError, match="ranks must match"):
         tl.gather(x, block([0]), 0)
-    with pytest.raises(TypeError, match="integers are required"):
+    with pytest.raises(OpError, match="integers are required"):
         tl.gather(x, x.to(tl.float32), 0)
-    with pytest.raises(ValueError, match="along all axes but 1"):
+    with pytest.raises(ValueError, match="may only differ in axis 1"):
         tl.gather(x, block([[0]]), 1)
     counts = tl.histogram(block([0, 1, 1, 3, 3, 3, 7, 0]), 4)
     same(counts, [2, 2, 0, 3], tl.int32)

@@ -39,12 +39,14 @@ from xdsl.printer import Printer
 from tritium.errors import OpError
 
 Type: TypeAlias = Attribute
+Encoding: TypeAlias = Attribute
 
 f8e5m2, f8e4m3fn = Float8E5M2Type(), Float8E4M3FNType()
 f8e4m3fnuz, f8e5m2fnuz = Float8E4M3FNUZType(), Float8E5M2FNUZType()
 _FLOATS = frozenset({f16, bf16, f32, f64, f8e5m2, f8e4m3fn, f8e4m3fnuz, f8e5m2fnuz})
 
 __all__ = [
+    "Encoding",
     "IntegerType",
     "PointerType",
     "TensorDescType",
@@ -74,6 +76,7 @@ __all__ = [
     "shape_of",
     "tensor_of",
     "with_element",
+    "with_shape",
 ]  # fmt: skip
 
 
@@ -176,10 +179,10 @@ def element_type(type: Type) -> Type:
 
 def encoding_of(type: Type) -> Attribute | None:
     """The encoding of a tile, which says how it is distributed; None without one."""
-    if not isinstance(type, TensorType):
+    if type.__class__ is not TensorType:
         return None
-    encoding: Attribute = type.encoding  # pyright: ignore[reportUnknownVariableType]
-    return None if isinstance(encoding, builtin.NoneAttr) else encoding
+    encoding: Attribute = type.encoding  # pyright: ignore
+    return None if encoding.__class__ is builtin.NoneAttr else encoding
 
 
 def with_element(type: Type, element: Type) -> Type:
@@ -187,6 +190,11 @@ def with_element(type: Type, element: Type) -> Type:
     if isinstance(type, TensorType):
         return tensor_of(type.get_shape(), element, type.encoding)
     return element
+
+
+def with_shape(type: Type, shape: tuple[int, ...]) -> Type:
+    """`type` with another shape, its element and encoding kept; a scalar becomes a tile."""
+    return tensor_of(shape, element_type(type), encoding_of(type))
 
 
 def is_float(type: Type) -> bool:

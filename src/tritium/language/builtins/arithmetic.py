@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tritium.ir import types as ir
 from tritium.language import emitter
+from tritium.language.builtins.build import build
 from tritium.language.builtins.casts import (
     as_element,
     bitcast,
@@ -28,7 +30,6 @@ from tritium.language.values.constexpr import is_assigned
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import (
     bfloat16,
-    block_type,
     dtype,
     float16,
     float32,
@@ -194,38 +195,27 @@ def binary_operands(
 
 def splat(value: tensor, shape: tuple[int, ...]) -> tensor:
     """A scalar repeated in a block."""
-    type = block_type(value.dtype, shape)
-    return tensor(emit(ttir.SplatOp, value.handle, result=type.to_ir()), type)
+    return build(
+        ttir.SplatOp, value, like=value, result=ir.tensor_of(shape, value.handle.type)
+    )
 
 
 def expand_dims(value: tensor, axis: int) -> tensor:
     """A new axis of size 1 before `axis`; a scalar becomes a block of one element."""
-    shape = list(value.type.shape)
-    shape.insert(axis, 1)
     if not value.type.is_block():
-        return splat(value, tuple(shape))
-    type = block_type(value.dtype, shape)
-    return tensor(emit(ttir.ExpandDimsOp, value.handle, axis=axis), type)
+        return splat(value, (1,))
+    return build(ttir.ExpandDimsOp, value, like=value, axis=axis)
 
 
 def broadcast_shape(value: tensor, shape: tuple[int, ...]) -> tensor:
-    """`value` repeated along its axes of size 1. Raises `ValueError` where an extent differs."""
-    if not value.type.is_block():
-        return splat(value, shape) if shape else value
-    before = value.type.shape
-    if before == shape:
+    """`value` repeated along its axes of size 1. Raises `OpError` where an extent differs."""
+    if value.type.shape == shape:
         return value
-    if len(before) != len(shape):
-        raise ValueError(f"Cannot broadcast, rank mismatch: {list(before)}, {list(shape)}")
-    for i, (have, want) in enumerate(zip(before, shape, strict=True)):
-        if have not in (1, want):
-            raise ValueError(
-                f"Cannot broadcast, the expanded size of the tensor ({want}) must match the "
-                f"existing size ({have}) at non-singleton dimension {i}: "
-                f"{list(before)}, {list(shape)}"
-            )
-    type = block_type(value.dtype, shape)
-    return tensor(emit(ttir.BroadcastOp, value.handle, result=type.to_ir()), type)
+    if not value.type.is_block():
+        return splat(value, shape)
+    return build(
+        ttir.BroadcastOp, value, like=value, result=ir.with_shape(value.handle.type, shape)
+    )
 
 
 def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritium.ir import types as ir
 from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.arithmetic import PropagateNan
+from tritium.language.builtins.build import build
+from tritium.language.builtins.creation import check_shape
 from tritium.language.builtins.shapes import wrap_axis
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit
 from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.language.values.tensor import tensor
-from tritium.language.values.types import block_type, int32
+from tritium.language.values.types import int32
 from tritium.ops import ttir
 
 
@@ -86,21 +88,10 @@ def gather(src: Any, index: Any, axis: Any) -> tensor:
     """Elements of `src` picked along `axis`: `out[i, j] = src[index[i, j], j]` for axis 0.
 
     `index` holds integers and has the shape of `src` but along `axis`; the result has its shape.
-    Raises `ValueError` and `TypeError`.
+    Raises `ValueError` for an axis out of range, `OpError` for an index that does not fit.
     """
     x, i = casts.to_tensor(src), casts.to_tensor(index)
-    if not i.dtype.is_int():
-        raise TypeError(f"gather: index has dtype {i.dtype}; integers are required")
-    source, wanted = x.type.shape, i.type.shape
-    if len(source) != len(wanted):
-        raise ValueError(f"source and index ranks must match: {list(source)}, {list(wanted)}")
-    place = wrap_axis(axis, len(source))
-    if any(a != b for d, (a, b) in enumerate(zip(source, wanted, strict=True)) if d != place):
-        raise ValueError(
-            f"index shape {list(wanted)} must match source shape {list(source)} "
-            f"along all axes but {place}"
-        )
-    return tensor(emit(ttir.GatherOp, x.handle, i.handle, axis=place), block_type(x.dtype, wanted))
+    return build(ttir.GatherOp, x, i, like=x, axis=wrap_axis(axis, len(x.type.shape)))
 
 
 @tensor_member
@@ -113,20 +104,13 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
         mask: int1, the elements to count.
     """
     x = casts.to_tensor(input)
-    if len(x.type.shape) != 1:
-        raise ValueError(f"histogram only supports 1D input; got shape {list(x.type.shape)}")
-    if not x.dtype.is_int():
-        raise TypeError(f"histogram only supports integer input; got {x.dtype}")
     m = None
     if mask is not None:
         m = arithmetic.broadcast_shape(casts.to_tensor(mask), x.type.shape)
-        if not m.dtype.is_bool():
-            raise ValueError(f"Mask must have boolean scalar type; got {m.dtype}")
     if x.dtype.is_int_signed() and x.dtype.int_bitwidth < 32:
         x = casts.cast(x, int32)  # so that no negative number is one of the bins
-    type = block_type(int32, [num_bins])
-    handle = emit(ttir.HistogramOp, x.handle, None if m is None else m.handle, result=type.to_ir())
-    return tensor(handle, type)
+    bins = ir.tensor_of(check_shape(num_bins), ir.i32)
+    return build(ttir.HistogramOp, x, m, like=int32, result=bins)
 
 
 @builtin
@@ -140,8 +124,7 @@ def sorts_whole(dtype: Any) -> constexpr:
 def sort_whole(x: Any, k: Any, descending: Any) -> tensor:
     """The first `k` elements along the last axis when sorted, as one op."""
     unsigned = x.dtype.is_int() and not x.dtype.is_int_signed()
-    handle = emit(
-        ttir.SortOp, x.handle, k=k, descending=bool(descending),
+    return build(
+        ttir.SortOp, x, like=x, k=k, descending=bool(descending),
         unsigned=unsigned or x.dtype.is_bool(),
     )  # fmt: skip
-    return tensor(handle, block_type(x.dtype, [*x.type.shape[:-1], k]))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
+from tritium.ir import types as ir
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build, build_many
 from tritium.language.builtins.creation import check_shape
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit, emit_many
 from tritium.language.values.base import as_tuple
 from tritium.language.values.tensor import tensor
 from tritium.language.values.tuples import tuple as tl_tuple
-from tritium.language.values.types import block_type
 from tritium.ops import ttir
 
 
@@ -25,20 +24,14 @@ def wrap_axis(axis: Any, rank: int) -> int:
 
 def reshape_to(value: tensor, shape: tuple[int, ...], can_reorder: bool = False) -> tensor:
     """`value` in another shape of as many elements; () makes a scalar of a single element."""
-    if prod(value.type.shape) != prod(shape):
-        raise ValueError(
-            "reshape() cannot change total number of elements in tensor: "
-            f"{list(value.type.shape)} to {list(shape)}"
-        )
     if value.type.shape == shape:
         return value
     if not shape:
-        return tensor(emit(ttir.UnsplatOp, value.handle), value.dtype)
+        return build(ttir.UnsplatOp, value, like=value)
     if not value.type.is_block():
-        return arithmetic.splat(value, shape)
-    type = block_type(value.dtype, shape)
-    handle = emit(ttir.ReshapeOp, value.handle, result=type.to_ir(), allow_reorder=can_reorder)
-    return tensor(handle, type)
+        return reshape_to(arithmetic.splat(value, (1,) * len(shape)), shape)
+    result = ir.with_shape(value.handle.type, shape)
+    return build(ttir.ReshapeOp, value, like=value, result=result, allow_reorder=can_reorder)
 
 
 @tensor_member
@@ -47,7 +40,7 @@ def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:
     """The elements of `input` in row-major order (any order with `can_reorder`) in another shape,
     given as a sequence or as separate arguments.
 
-    Raises `ValueError: reshape() cannot change total number of elements in tensor`.
+    Raises `OpError` where the number of elements differs.
     """
     return reshape_to(casts.to_tensor(input), check_shape(shape), bool(can_reorder))
 
@@ -88,24 +81,14 @@ def broadcast(input: Any, other: Any) -> tl_tuple:
 def broadcast_to(input: Any, *shape: Any) -> tensor:
     """`input` repeated along its axes of size 1 (a scalar: along all) to `shape`.
 
-    Raises `ValueError` where an extent is neither 1 nor the wanted one, or the ranks differ.
+    Raises `OpError` where an extent is neither 1 nor the wanted one, or the ranks differ.
     """
     return arithmetic.broadcast_shape(casts.to_tensor(input), check_shape(shape))
 
 
 def permute_axes(value: tensor, dims: tuple[int, ...]) -> tensor:
     """The axes in another order: result axis i is axis `dims[i]`."""
-    shape = value.type.shape
-    if len(dims) != len(shape):
-        raise ValueError(
-            f"permute dims must have the same length as input shape: {list(dims)}, {list(shape)}"
-        )
-    if sorted(dims) != list(range(len(dims))):
-        raise ValueError(
-            f"permute dims must be a permutation of 0, 1, ..., n-1, but were {list(dims)}"
-        )
-    type = block_type(value.dtype, [shape[d] for d in dims])
-    return tensor(emit(ttir.TransOp, value.handle, order=dims), type)
+    return build(ttir.TransOp, value, like=value, order=dims)
 
 
 def _dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
@@ -130,7 +113,7 @@ def trans(input: Any, *dims: Any) -> tensor:
 def permute(input: Any, *dims: Any) -> tensor:
     """The axes in the order `dims`: result axis i is axis `dims[i]`.
 
-    Raises `ValueError` where `dims` is no permutation of the axes.
+    Raises `OpError` where `dims` is no permutation of the axes.
     """
     return permute_axes(casts.to_tensor(input), _dims(dims))
 
@@ -162,8 +145,7 @@ def join(a: Any, b: Any) -> tensor:
     scalars = not a.type.is_block()
     if scalars:
         a, b = arithmetic.splat(a, (1,)), arithmetic.splat(b, (1,))
-    type = block_type(a.dtype, [*a.type.shape, 2])
-    joined = tensor(emit(ttir.JoinOp, a.handle, b.handle), type)
+    joined = build(ttir.JoinOp, a, b, like=a)
     return reshape_to(joined, (2,)) if scalars else joined
 
 
@@ -171,15 +153,12 @@ def join(a: Any, b: Any) -> tensor:
 @builtin
 def split(a: Any) -> tl_tuple:
     """The two halves of a tensor whose last axis has size 2, without that axis: the inverse of
-    `join`. Raises `ValueError` for another shape."""
+    `join`. Raises `OpError` for another shape."""
     x = casts.to_tensor(a)
-    if not x.type.is_block() or x.type.shape[-1] != 2:
-        raise ValueError(f"split of shape {list(x.type.shape)}: the last axis must have size 2")
-    scalars = len(x.type.shape) == 1
+    scalars = x.type.shape == (2,)
     if scalars:
         x = reshape_to(x, (1, 2))
-    type = block_type(x.dtype, x.type.shape[:-1])
-    halves = [tensor(h, type) for h in emit_many(ttir.SplitOp, x.handle)]
+    halves = build_many(ttir.SplitOp, x, like=[x, x])
     return tl_tuple([reshape_to(h, ()) for h in halves] if scalars else halves)
 
 
@@ -197,9 +176,7 @@ def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> tenso
         raise ValueError(f"cat of {a.type} and {b.type}: two blocks of one type are required")
     axis = wrap_axis(dim, len(shape))
     if can_reorder:
-        if len(shape) != 1:
-            raise ValueError(f"cat of {a.type} with can_reorder: blocks of 1 axis are required")
-        return tensor(emit(ttir.CatOp, a.handle, b.handle), block_type(a.dtype, [2 * shape[0]]))
+        return build(ttir.CatOp, a, b, like=a)
     order = list(range(len(shape)))
     order.insert(axis, len(shape))
     stacked = permute_axes(join(a, b), tuple(order))

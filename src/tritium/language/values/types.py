@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import Signedness
@@ -332,9 +333,15 @@ class pointer_type(dtype):
 
 
 class block_type(dtype):
-    """Blocks of `element_ty`. Each extent is a power of two; see `validate_block_shape`."""
+    """Blocks of `element_ty`. Each extent is a power of two; see `validate_block_shape`.
 
-    def __init__(self, element_ty: dtype, shape: Sequence[Any]):
+    `layout` is the IR type's encoding: how the elements lie in threads, where a program says so.
+    """
+
+    def __init__(
+        self, element_ty: dtype, shape: Sequence[Any], layout: ir.Encoding | None = None
+    ):
+        self.layout = layout
         self.element_ty: dtype = unwrap(element_ty)
         self._shape = builtins.tuple(unwrap(list(shape)))
         if not self._shape:
@@ -345,10 +352,11 @@ class block_type(dtype):
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return f"<{list(self._shape)}, {self.element_ty}>"
+        layout = "" if self.layout is None else f", {self.layout}"
+        return f"<{list(self._shape)}, {self.element_ty}{layout}>"
 
     def to_ir(self, builder: Any = None) -> ir.Type:
-        return ir.tensor_of(self._shape, self.element_ty.to_ir())
+        return ir.tensor_of(self._shape, self.element_ty.to_ir(), self.layout)
 
     def is_block(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
         return True
@@ -370,10 +378,11 @@ class block_type(dtype):
         return self._shape
 
     def with_element_ty(self, element_ty: dtype) -> block_type:
-        return block_type(element_ty, self._shape)
+        return block_type(element_ty, self._shape, self.layout)
 
     def mangle(self) -> str:
-        return f"{self.element_ty.mangle()}S{'_'.join(map(str, self._shape))}S"
+        layout = "" if self.layout is None else f"L{self.layout}L"
+        return f"{self.element_ty.mangle()}S{'_'.join(map(str, self._shape))}S{layout}"
 
     def codegen_name(self) -> str:
         return self.name
@@ -384,6 +393,7 @@ class block_type(dtype):
             isinstance(other, block_type)
             and self.element_ty == other.element_ty
             and self._shape == other._shape
+            and self.layout == other.layout
         )
 
     def __hash__(self) -> int:
@@ -566,23 +576,27 @@ def str_to_ty(name: Any, value: Any = None) -> base_type:
     return dtype(_SIGNATURE_NAMES[name])
 
 
+_OF_IR = {t: dtype(n) for n, t in reversed(_IR.items()) if n[0] != "u" and n != "fp8e4b15"}
+
+
+_block_of = lru_cache(maxsize=4096)(block_type)
+
+
 def from_ir(type: ir.Type, like: dtype | None = None) -> dtype:
     """The language type of an IR type: integers signed, unless `like` (a type of the same IR
     element) says otherwise. Raises `OpError` for an IR type that the language has not."""
     element = ir.element_type(type)
-    if like is not None and like.scalar.to_ir() == element:
-        scalar = like.scalar
+    scalar = void if like is None else like.scalar
+    if like is not None and ((known := scalar.to_ir()) is element or known == element):
+        pass
     elif isinstance(element, ir.PointerType):
         scalar = pointer_type(from_ir(element.pointee), element.address_space.data)
     else:
-        names = {
-            t: n for n, t in reversed(_IR.items()) if not n.startswith("u") and n != "fp8e4b15"
-        }
-        if element not in names:
+        if element not in _OF_IR:
             raise OpError(f"IR type {type} has no equivalent in the language")
-        scalar = dtype(names[element])
+        scalar = _OF_IR[element]
     shape = ir.shape_of(type)
-    return block_type(scalar, shape) if shape else scalar
+    return _block_of(scalar, shape, ir.encoding_of(type)) if shape else scalar
 
 
 __all__ = [

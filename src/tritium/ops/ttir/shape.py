@@ -122,14 +122,19 @@ class BroadcastOp(Op):
         check_tile(cls.name, result)
         check_same_element(cls.name, src, result)
         before, after = ir.shape_of(src), ir.shape_of(result)
-        fits = len(before) == len(after)
-        if not fits or any(b not in (1, a) for b, a in zip(before, after, strict=True)):
-            raise OpError(
-                f"{cls.name}: from {describe(src)} to {describe(result)}; only axes of size 1 grow"
-            )
+        problem = None
+        if len(before) != len(after):
+            problem = "the number of axes must be the same"
+        for axis, (have, want) in enumerate(zip(before, after, strict=False)):
+            if have not in (1, want):
+                problem = (
+                    f"only axes of size 1 grow: the new size ({want}) must match the existing "
+                    f"size ({have}) at non-singleton axis {axis}"
+                )
         if ir.encoding_of(src) != ir.encoding_of(result):
-            raise OpError(f"{cls.name}: from {describe(src)} to {describe(result)}; the encodings "
-                          "must be the same")  # fmt: skip
+            problem = "the encodings must be the same"
+        if problem is not None:
+            raise OpError(f"{cls.name}: from {describe(src)} to {describe(result)}; {problem}")
         return result
 
     def evaluate(self, context: Context, src: Any) -> Any:
@@ -215,7 +220,7 @@ class ReshapeOp(Op):
         if prod(ir.shape_of(src)) != prod(ir.shape_of(result)):
             raise OpError(
                 f"{cls.name}: from {describe(src)} to {describe(result)}; "
-                "the number of elements must be the same"
+                "reshape() cannot change total number of elements in tensor"
             )
         return result
 
@@ -239,7 +244,12 @@ class TransOp(Op):
         check_tile(cls.name, src)
         shape = ir.shape_of(src)
         if sorted(order) != list(range(len(shape))):
-            raise OpError(f"{cls.name}: order {tuple(order)} does not permute {describe(src)}")
+            wanted = "be a permutation of 0, 1, ..., n-1"
+            if len(order) != len(shape):
+                wanted = "have the same length as input shape"
+            raise OpError(
+                f"{cls.name}: axes {list(order)} of {describe(src)}; permute dims must {wanted}"
+            )
         inferred = ir.tensor_of(tuple(shape[i] for i in order), ir.element_type(src))
         return check_result(cls.name, inferred, result)
 
@@ -336,18 +346,18 @@ class GatherOp(Op):
     def infer(cls, src: ir.Type, indices: ir.Type, *, axis: int, **attrs: Any) -> ir.Type:
         check_tile(cls.name, src)
         shape, where = ir.shape_of(src), ir.shape_of(indices)
-        if not ir.is_integer(indices) or len(shape) != len(where):
-            raise OpError(
-                f"{cls.name}: indices are {describe(indices)}; integers with as many axes as "
-                f"{describe(src)} are required"
-            )
-        if not 0 <= axis < len(shape):
-            raise OpError(f"{cls.name}: axis is {axis}; 0 to {len(shape) - 1} is allowed")
-        if any(s != w for i, (s, w) in enumerate(zip(shape, where, strict=True)) if i != axis):
-            raise OpError(
-                f"{cls.name}: {describe(src)} and {describe(indices)} may only differ in "
-                f"axis {axis}"
-            )
+        problem = None
+        if not ir.is_integer(indices):
+            problem = "integers are required"
+        elif len(shape) != len(where):
+            problem = "source and index ranks must match"
+        elif not 0 <= axis < len(shape):
+            problem = f"the axis is {axis}, and 0 to {len(shape) - 1} is allowed"
+        elif any(s != w for i, (s, w) in enumerate(zip(shape, where, strict=True)) if i != axis):
+            problem = f"their shapes may only differ in axis {axis}"
+        if problem is not None:
+            given = f"indices {describe(indices)} into {describe(src)}"
+            raise OpError(f"{cls.name}: {given}; {problem}")
         return ir.with_element(indices, ir.element_type(src))
 
     def evaluate(self, context: Context, src: Any, indices: Any) -> Any:
@@ -366,8 +376,12 @@ class HistogramOp(Op):
     @classmethod
     def infer(cls, src: ir.Type, mask: ir.Type | None, *, result: ir.Type) -> ir.Type:
         check_tile(cls.name, src)
-        if len(ir.shape_of(src)) != 1 or not ir.is_integer(src):
-            raise OpError(f"{cls.name}: operand is {describe(src)}; integers, one axis, required")
+        one_axis = len(ir.shape_of(src)) == 1
+        if not one_axis or not ir.is_integer(src):
+            kind = "integer" if one_axis else "1D"
+            raise OpError(
+                f"{cls.name}: operand is {describe(src)}; histogram only supports {kind} input"
+            )
         if mask is not None and mask != ir.with_element(src, ir.i1):
             raise OpError(f"{cls.name}: mask is {describe(mask)}; i1 of the same shape required")
         if len(ir.shape_of(result)) != 1 or not ir.is_integer(result):

@@ -1,0 +1,51 @@
+"""Ops from tensors: the result has the type that the op's `infer` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from tritium.language import emitter
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import dtype, from_ir
+from tritium.ops.base import Op
+
+Operand: TypeAlias = "tensor | Sequence[tensor] | None"
+"""What an op is given: a tensor, several for a variadic operand, None for an absent one."""
+
+
+def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:
+    """Emit an op; its only result as a tensor.
+
+    Args:
+        operands: in their declared order.
+        like: a tensor or type with the element of the result: the IR has no signs.
+        attrs: the op's attributes, `regions`, and `result` for an op that takes it.
+
+    Raises `OpError` where the op's `infer` does.
+    """
+    (result,) = emitter.current().emit(cls, *_handles(operands), **attrs)
+    return typed(result, like)
+
+
+def build_many(
+    cls: type[Op], *operands: Operand, like: Sequence[tensor | dtype] = (), **attrs: Any
+) -> list[tensor]:
+    """Emit an op with as many results as `like` has members. See `build`."""
+    results = emitter.current().emit(cls, *_handles(operands), **attrs)
+    return [typed(r, element) for r, element in zip(results, like, strict=True)]
+
+
+def typed(handle: emitter.Handle, like: tensor | dtype) -> tensor:
+    """The tensor of an IR value, whose type says all but the sign of the element."""
+    if isinstance(like, tensor):
+        if handle.type is like.handle.type:
+            return tensor(handle, like.type)
+        like = like.type
+    return tensor(handle, from_ir(handle.type, like))
+
+
+def _handles(operands: Sequence[Operand]) -> list[Any]:
+    return [
+        o.handle if isinstance(o, tensor) else o and tuple([t.handle for t in o]) for o in operands
+    ]
