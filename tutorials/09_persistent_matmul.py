@@ -35,7 +35,7 @@ def place_of(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 # with as many programs as tiles, it has one turn: then this is the kernel of tutorial 03.
 #
 # `flatten` asks the compiler to make one loop out of the two, so that its pipeline of loads runs on
-# from one tile to the next. It is a wish: the result is the same whether or not it comes true.
+# from one tile to the next: on a GPU. The result is the same on all devices.
 
 
 @triton.jit

@@ -55,6 +55,25 @@ tt.func public @reads(%n: i32, %d: i32, %p: !tt.ptr<i32>) -> i32 {
   tt.return %s : i32
 }
 
+// A division by a number that is not zero may be computed in vain; not one by -1, which can overflow.
+// CHECK-LABEL: @divisors
+// CHECK: arith.divsi %n, %c4
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: arith.divsi %n, %cm
+tt.func public @divisors(%n: i32, %p: !tt.ptr<i32>) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c4 = arith.constant 4 : i32
+  %cm = arith.constant -1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %a = arith.divsi %n, %c4 : i32
+    %b = arith.divsi %n, %cm : i32
+    %c = arith.addi %a, %b : i32
+    tt.store %p, %c : !tt.ptr<i32>
+  }
+  tt.return
+}
+
 // CHECK-LABEL: @disabled
 // CHECK: scf.for
 // CHECK-NEXT: arith.muli

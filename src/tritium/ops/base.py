@@ -270,6 +270,11 @@ class Op(Operation):
         return self.elementwise
 
     @property
+    def is_speculatable(self) -> bool:
+        """Whether this op is speculatable; operands may allow more than the class says."""
+        return self.speculatable
+
+    @property
     def is_pure(self) -> bool:
         """Whether the op only computes its results."""
         return not self.memory_effects()

@@ -10,6 +10,14 @@ from tritium.ir import types as ir
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.scf import ForOp
 
+NUM_STAGES = "tt.num_stages"
+
+
+def stages_of(loop: ForOp, default: int) -> int:
+    """How many turns of a loop may be under way at once; `default` unless it says so."""
+    given: Any = loop.attributes.get(NUM_STAGES)
+    return default if given is None else int(given.value.data)
+
 
 def constant_int(value: SSAValue) -> int | None:
     """The Python integer that a scalar constant holds."""

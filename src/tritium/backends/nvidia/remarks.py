@@ -14,6 +14,7 @@ from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
 from tritium.ops.ttir import FuncOp
+from tritium.passes.loops import stages_of
 
 _PRODUCTS = ("tt.dot", "ttng.warp_group_dot")
 
@@ -36,7 +37,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
                 )  # fmt: skip
             elif op.name in ("tt.load", "tt.store"):
                 _on_access(analysis, op)
-            elif op.name == "scf.for" and _stages(op, num_stages) > 1:
+            elif op.name == "scf.for" and stages_of(op, num_stages) > 1:
                 _on_loop(op)
 
 
@@ -53,11 +54,6 @@ def _on_access(analysis: AxisAnalysis, op: Any) -> None:
         op, f"Warning: vectorization fails vec = 1 origin vec = {unmasked} "
         f"numElems = {len(groups)} mask is {mask}",
     )  # fmt: skip
-
-
-def _stages(loop: Any, default: int) -> int:
-    given = loop.attributes.get("tt.num_stages")
-    return default if given is None else int(given.value.data)
 
 
 def _on_loop(loop: Any) -> None:

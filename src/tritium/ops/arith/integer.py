@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tritium.ops import axis_info as facts
+from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
@@ -211,6 +212,11 @@ class DivisionOp(IntegerBinaryOp):
     """Undefined for a zero divisor, where `evaluate` gives 0; so not to be speculated."""
 
     speculatable = False
+
+    @property
+    def is_speculatable(self) -> bool:
+        divisor = constant_value(self.operands[1])
+        return divisor is not None and bool(np.all((divisor != 0) & (divisor != -1)))
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
         zero = np.asarray(rhs) == 0

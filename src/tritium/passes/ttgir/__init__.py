@@ -6,16 +6,17 @@ from tritium.passes.ttgir.assign_layouts import AssignLayouts
 from tritium.passes.ttgir.coalesce import Coalesce
 from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
+from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
 from tritium.passes.ttgir.match_clusters import MatchClusters
 from tritium.passes.ttgir.pipeline import Pipeline
 from tritium.passes.ttgir.stage_operands import StageOperands
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
-    MatchClusters, Pipeline, StageOperands,
+    FuseNestedLoops, MatchClusters, Pipeline, StageOperands,
 )  # fmt: skip
 
 __all__ = [
     "PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR",
-    "DescriptorsToTMA", "MatchClusters", "Pipeline", "StageOperands",
+    "DescriptorsToTMA", "FuseNestedLoops", "MatchClusters", "Pipeline", "StageOperands",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from tritium.ops.arith import (
     XOrIOp,
 )
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.scf import ForOp, IfOp, YieldOp
 from tritium.ops.ttgir import (
     AsyncCommitGroupOp,
     AsyncCopyGlobalToLocalOp,
@@ -47,7 +47,7 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.passes.loops import may_wrap
-from tritium.passes.rewriting import copy_op, erase, outside_values
+from tritium.passes.rewriting import copy_names, copy_op, erase, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.clusters import in_block
 
@@ -168,7 +168,7 @@ class _Expansion:
         values: dict[SSAValue, SSAValue] = {body.args[0]: counter}
         values.update(zip(self.carried, state, strict=True))
         for op in self.ahead:
-            _clone(op, values, at)
+            clone(op, values, at)
         barrier: SSAValue | None = None
         if self.barriers is not None:
             barrier = at.value(MemDescIndexOp, self.barriers, slots[self.bulk[0].buffers])
@@ -228,41 +228,59 @@ class _Expansion:
             for stage, ring in zip(self.plan, rings, strict=True)
         }
         values: dict[SSAValue, SSAValue] = dict(zip(old.body.args, body.args, strict=False))
-        for op in list(old.body.ops)[:-1]:
+        ops = list(old.body.ops)[:-1]
+        # Copies start before what a fused loop does in some turns alone, such as its stores.
+        late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
+        for op in ops[: len(ops) - len(late)]:
             if not _use_buffer(op, views, values, at):
-                _clone(op, values, at)
-        last: list[SSAValue] = list(terminator(old.body).operands)
-        yields = [values.get(v, v) for v in last]
-        flying = self._fly(body, yields, set(views.values()))
+                clone(op, values, at)
         counter, going = self._later(at, body.args[0], self.stages - 1)
         filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
         state = self._copies(at, rings, filling, counter, going, state)
+        for op in late:
+            clone(op, values, at)
+        last: list[SSAValue] = list(terminator(old.body).operands)
+        yields = [values.get(v, v) for v in last]
+        flying = self._fly(body, yields, set(views.values()))
         at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values(), *phase])
         erase(end)
         return flying
 
     def _fly(self, body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
-        """Let the loop's only product end in the next turn, if nothing needs it before; returns
-        the index of the value that carries it, if so."""
+        """Let the loop's only product end in the next turn, if nothing needs it before but one
+        branch, which then waits; returns the index of the value that carries it, if so."""
         dots = [op for op in body.walk() if isinstance(op, (WarpGroupDotOp, ttir.DotOp))]
         if len(dots) != 1 or not isinstance(dots[0], WarpGroupDotOp) or dots[0].parent is not body:
             return []
         dot = dots[0]
-        index = next((i for i, v in enumerate(yields) if v is dot.results[0]), None)
+        product = dot.results[0]
+        branch = _only_branch(product)
+        carrier: Any = product if branch is None or product in yields else _passed(branch, product)
+        index = next((i for i, v in enumerate(yields) if v is carrier), None)
         argument: Any = None if index is None else body.args[index + 1]
         alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
-        if index is None or not alone or dot.results[0].first_use is not None:
+        if index is None or not alone or (branch is None and product.first_use is not None):
             return []
         memories: list[SSAValue] = [dot.a, dot.b]
-        if any(_memory_of(v) not in views for v in memories) or yields.count(yields[index]) > 1:
+        if any(_memory_of(v) not in views for v in memories) or yields.count(carrier) > 1:
             return []
         dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
-        wait = WarpGroupDotWaitOp.build(
-            [dot.results[0], *memories], pendings=1, location=dot.location
-        )
-        wait.results[0].name_hint = dot.results[0].name_hint
+        wait = WarpGroupDotWaitOp.build([product, *memories], pendings=1, location=dot.location)
+        flying = wait.results[0]
+        copy_names([product], [flying])
+        if branch is not None:
+            end = WarpGroupDotWaitOp.build([flying], pendings=0, location=dot.location)
+            copy_names([product], end.results)
+            other = terminator(branch.regions[1].block) if branch.regions[1].blocks else None
+            for use in list(product.uses):
+                if use.operation is not wait:
+                    value = flying if use.operation is other else end.results[0]
+                    use.operation.operands[use.index] = value
+            then = branch.regions[0].block
+            then.insert_op_before(end, then.first_op)  # pyright: ignore
         body.insert_op_after(wait, dot)
-        yields[index] = wait.results[0]
+        if carrier is product:
+            yields[index] = flying
         return [index]
 
     def _finish(
@@ -287,6 +305,27 @@ class _Expansion:
             after.make(LocalDeallocOp, self.barriers)
         for ring in reversed(rings):
             after.make(LocalDeallocOp, ring)
+
+
+def _only_branch(value: SSAValue) -> IfOp | None:
+    """The `scf.if` that has all uses of the value, in its first region or as it is handed on by
+    the second one, which does nothing else."""
+    use = next(iter(value.uses), None)
+    op = None if use is None else use.operation
+    while op is not None and op.parent is not value.owner.parent:  # pyright: ignore
+        op = op.parent_op()
+    if not isinstance(op, IfOp):
+        return None
+    users = {*op.regions[0].walk()}
+    for block in op.regions[1].blocks:
+        users |= {block.last_op} if block.first_op is block.last_op else set()  # pyright: ignore
+    return op if all(use.operation in users for use in value.uses) else None
+
+
+def _passed(branch: IfOp, value: SSAValue) -> SSAValue | None:
+    """The result that is the value where the second region runs."""
+    handed = terminator(branch.regions[1].block).operands if branch.results else ()
+    return next((r for r, v in zip(branch.results, handed, strict=True) if v is value), None)
 
 
 def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[BlockArgument]]:
@@ -351,12 +390,13 @@ def _start_bulk_copy(
     )  # fmt: skip
 
 
-def _clone(op: Operation, values: dict[SSAValue, SSAValue], at: Builder) -> None:
-    clone = copy_op(op, values)
+def clone(op: Operation, values: dict[SSAValue, SSAValue], at: Builder) -> None:
+    """Insert a copy of an op, which uses `values` in place of their keys and adds its results."""
+    copy = copy_op(op, values)
     block = at.before.parent
     assert block is not None
-    block.insert_op_before(clone, at.before)
-    for old, made in zip(op.results, clone.results, strict=True):
+    block.insert_op_before(copy, at.before)
+    for old, made in zip(op.results, copy.results, strict=True):
         made.name_hint = old.name_hint
 
 

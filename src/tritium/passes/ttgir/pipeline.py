@@ -31,13 +31,15 @@ stays in flight over the turn's end if nothing but the next turn's product uses 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
 from tritium.ops import ttir
@@ -46,9 +48,11 @@ from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tritium.passes.base import Pass
+from tritium.passes.loops import NUM_STAGES, stages_of
 from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
+from tritium.passes.ttgir.fuse_nested_loops import FLATTEN
 from tritium.passes.ttgir.rules import block_encoding, encoding_of, is_tile, order_of
 
 
@@ -65,7 +69,7 @@ class Pipeline(Pass):
         for function in functions(module):
             loops = [op for op in function.walk() if isinstance(op, ForOp)]
             for loop in loops:
-                stages = _stages_of(loop, self.num_stages)
+                stages = stages_of(loop, self.num_stages)
                 if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
                     continue
                 plan = plan_of(loop, AxisAnalysis(function, trust=True), stages)
@@ -75,15 +79,10 @@ class Pipeline(Pass):
         return changed
 
 
-def _stages_of(loop: ForOp, default: int) -> int:
-    given = loop.attributes.get("tt.num_stages")
-    return int(given.value.data) if isinstance(given, IntegerAttr) else default
-
-
 def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
     """The loads to start ahead, each with what computes its operands."""
-    told = "tt.num_stages" in loop.attributes
-    if not told and loop.writes(GLOBAL):
+    told = NUM_STAGES in loop.attributes
+    if not told and loop.writes(GLOBAL) and FLATTEN not in loop.attributes:
         return []
     bulk = [
         op for op in loop.body.ops
@@ -104,7 +103,22 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
             continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
-    return ahead
+    return [] if not told and _may_write(loop, ahead) else ahead
+
+
+def _may_write(loop: ForOp, ahead: Sequence[Stage]) -> bool:
+    """Whether a loop may write what it loads ahead: not, if these are different arguments."""
+    writers = [
+        (op, effect) for op in loop.body.walk() if isinstance(op, Op)
+        for effect in op.own_effects() if effect.resource is GLOBAL and not effect.is_read
+    ]  # fmt: skip
+    if not writers:
+        return False
+    roots = PointerRoots(loop.get_toplevel_object())
+    read = [roots.of(stage.load.operands[0]) for stage in ahead]
+    written = [roots.of(v) for op, effect in writers for v in op.affected(effect)]
+    known = all(read) and all(written) and len(written) >= len(writers)
+    return not known or bool(set[SSAValue]().union(*read) & set[SSAValue]().union(*written))
 
 
 def _stays_in_memory(load: Any) -> bool:

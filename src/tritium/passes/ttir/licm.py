@@ -11,8 +11,8 @@ after:
       use %t, %i
     }
 
-Ops without effects always move, divisions and reads only where the loop is known to run at least
-once, reads only out of loops that write nothing.
+Ops without effects always move. Reads, and divisions by what may be zero, move only where the loop
+is known to run at least once; reads move only out of loops that write nothing.
 """
 
 from __future__ import annotations
@@ -87,4 +87,4 @@ def _may_move(op: Operation, writes: bool, runs: bool) -> bool:
     effects = op.memory_effects()
     if effects:
         return only_read(effects) and not writes and runs
-    return runs or all(not isinstance(n, Op) or n.speculatable for n in op.walk())
+    return runs or all(not isinstance(n, Op) or n.is_speculatable for n in op.walk())

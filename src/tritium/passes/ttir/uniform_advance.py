@@ -146,7 +146,7 @@ def _invariant(value: SSAValue, loop: ForOp) -> bool:
         op: Any = value.owner
         if isinstance(op, Block) or op.parent is not loop.body or op.regions:
             return False
-        if not (op.is_pure and op.speculatable):
+        if not (op.is_pure and op.is_speculatable):
             return False
         stack.extend(op.operands)
     return True

@@ -33,7 +33,7 @@ from tritium.ops.arith.integer import AddIOp, DivUIOp, MulIOp, RemUIOp, SubIOp
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, WhileOp, YieldOp
 from tritium.passes.base import Pass
-from tritium.passes.loops import constant_int, trip_count
+from tritium.passes.loops import NUM_STAGES, constant_int, trip_count
 from tritium.passes.rewriting import copy_op
 
 FACTOR = "tt.loop_unroll_factor"
@@ -81,7 +81,7 @@ def unroll(loop: ForOp, factor: int) -> None:
         _replace(loop, list(main.results))
         return
     loop.operands = [middle, *loop.operands[1:3], *main.results]
-    loop.attributes["tt.num_stages"] = IntegerAttr(1, i32)
+    loop.attributes[NUM_STAGES] = IntegerAttr(1, i32)
 
 
 def _replace(loop: ForOp, values: list[SSAValue]) -> None:
