@@ -111,16 +111,17 @@ program's id.",
 
 HEAD = """# The language
 
-Every public name of `tritium.language` (`tl`), and what differs from the reference, Triton 3.6, if
+Every public name of `tritium.language` (`tl`), and what differs from the reference, Triton 3.9, if
 anything: where the last column is empty, nothing does. Written by `python docs/list_language.py`
 from docstrings; a test compares. `tl.extra.libdevice` has the reference's {libdevice} functions.
 
 What holds everywhere:
 
-- Functions, arguments and syntax of Triton 3.9 are there, too. Where the two give results of
-  different types, those of 3.6 hold: minima, maxima, `clamp`, `cumsum` and `cumprod` of bfloat16
-  give float32, and a number that is compared, or one of two extremes, has a type of its own. But
-  `cumprod` of narrow integers and `fdiv` of 16-bit floats widen as in 3.9.
+- Results have the types that Triton 3.9 gives them. Programs for 3.6 see this: minima, maxima,
+  `clamp`, `cumsum` and `cumprod` of bfloat16 stay bfloat16; a number that is compared, or an
+  operand of `minimum`, `clamp` or `fma`, takes the tensor's type and must fit in it, so that an
+  int8 `x < 300` is an error. What 3.9 dropped (block pointers, `softmax(x, 0, True)`, more indices
+  than axes) is there still.
 - One definition for all backends: an op's `evaluate` in `src/tritium/ops/`. The CPU's native code,
   the interpreter (`TRITON_INTERPRET=1`) and ttir before and after each pass are compared on random
   kernels (`make fuzz MINUTES=10`).

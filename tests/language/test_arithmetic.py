@@ -9,6 +9,7 @@ import pytest
 
 import tritium.language as tl
 from tests.language.support import NUMPY, block, eager
+from tests.support.agreement import run_all
 from tritium.errors import TritonError
 from tritium.language.builtins.arithmetic import promote
 from tritium.ops.evaluation import EvaluationError
@@ -16,6 +17,7 @@ from tritium.ops.evaluation import EvaluationError
 INTS = [tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64]
 FLOATS = [tl.float16, tl.bfloat16, tl.float32, tl.float64]
 NUMBERS = [*INTS, *FLOATS]
+RNG = np.random.default_rng(0)
 
 
 def result_type(a, b, divides=False):
@@ -52,8 +54,7 @@ def test_values_of_every_pair_of_dtypes(a, b):
             assert result.dtype == common
             np.testing.assert_array_equal(result.value, expected)
         larger = tl.maximum(x, y)
-        assert larger.dtype == (tl.float32 if tl.bfloat16 in (a, b) and common != tl.float64
-                                else common)  # fmt: skip
+        assert larger.dtype == common
         np.testing.assert_array_equal(larger.value, np.maximum(left, right))
         np.testing.assert_array_equal((x < y).value, u < v)
         np.testing.assert_array_equal((x != y).value, u != v)
@@ -84,12 +85,15 @@ def check_division(x, y, left, right):
 
 
 def test_promotion_is_that_of_the_reference():
-    # Samples of what Triton 3.6 answers: (a, a is a Python number, b, b is one, divides).
+    # Samples of what Triton 3.9 answers: (a, a is a Python number, b, b is one, divides).
     for arguments, expected in {
         (tl.int32, True, tl.int8, False, False): tl.int8,
         (tl.float32, True, tl.float16, False, False): tl.float16,
         (tl.float32, True, tl.float16, False, True): tl.float32,
         (tl.int32, True, tl.bfloat16, False, False): tl.bfloat16,
+        (tl.float32, True, tl.float8e5, False, False): tl.float8e5,
+        (tl.float32, True, tl.float8e5, False, True): tl.float32,
+        (tl.float8e5, False, tl.float8e4nv, False, True): tl.float32,
         (tl.float32, True, tl.int32, False, False): tl.float32,
         (tl.int1, False, tl.int1, False, False): tl.int1,
         (tl.int1, False, tl.int8, False, False): tl.int8,
@@ -111,6 +115,65 @@ def test_python_numbers_are_weak(dtype):
         assert (x + 1).dtype == dtype and (2 * x).dtype == dtype and (x + True).dtype == dtype
         assert (x + 1.5).dtype == (dtype if dtype.is_floating() else tl.float32)
         np.testing.assert_array_equal((5 - x).value, np.asarray([4, 3, 2, 1], NUMPY[dtype]))
+        for found in (tl.minimum(x, 2), tl.maximum(3, x), tl.clamp(2, x, 3), tl.clamp(x, True, 3)):
+            assert found.dtype == dtype
+        assert tl.minimum(x, 2).value.tolist() == [1, 2, 2, 2]
+        assert tl.clamp(x, 2, 3).value.tolist() == [2, 2, 3, 3]
+        assert (x < 3).value.tolist() == [True, True, False, False]
+        wide = dtype if dtype.is_floating() else tl.float32
+        assert tl.clamp(x, 1.5, 3).dtype == tl.maximum(0.5, x).dtype == wide
+        if dtype.is_floating():
+            assert tl.fma(2, x, 0.5).dtype == tl.fma(0.5, 2, x).dtype == dtype
+
+
+def test_compared_numbers_take_the_type_of_the_tensor():
+    tenth = {t: np.asarray(0.1, NUMPY[t]) for t in FLOATS}
+    with eager():
+        for dtype, value in tenth.items():
+            x = block([value, 1], dtype)
+            assert (x == 0.1).value.tolist() == [True, False]
+            assert (x > 0.1).value.tolist() == [False, True]
+            assert tl.maximum(x, 0.1).value.tolist() == [value, 1]
+        assert (block([5], tl.int8) < 5.5).value.tolist() == [True]
+        for wrong, message in (
+            (lambda: block([1], tl.int8) < 300, "Scalar 300 is out of range for type int8"),
+            (lambda: tl.minimum(block([1], tl.uint8), -1), "a negative scalar"),
+            (lambda: tl.clamp(block([1], tl.int16), 0, 1 << 20), "out of range for type int16"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                wrong()
+
+
+def narrow_floats(x, y, out, index, n: tl.constexpr):
+    i = tl.arange(0, n)
+    a, b = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL))
+    tl.store(out + n + i, tl.maximum(a, 0.3))
+    tl.store(out + 2 * n + i, tl.clamp(a, -0.7, b))
+    tl.store(out + 3 * n + i, tl.fma(a, b, 0.1))
+    tl.store(out + 4 * n + i, tl.where(a < 0.3, a, b))
+    largest, at = tl.max(a, 0, return_indices=True)
+    tl.static_assert(largest.dtype == a.dtype and tl.cumsum(a, 0).dtype == a.dtype)
+    tl.store(index, at)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32], ids=str)
+def test_narrow_floats_keep_their_type(dtype):
+    n = 32
+    x, y = (RNG.standard_normal(n).astype(dtype) for _ in range(2))
+    y = np.maximum(y, dtype(-0.7))
+    limit, low, tenth = dtype(0.3), dtype(-0.7), np.float64(dtype(0.1))
+    wanted = np.concatenate([
+        np.minimum(x, y), np.maximum(x, limit), np.minimum(np.maximum(x, low), y),
+        (x.astype(np.float64) * y.astype(np.float64) + tenth).astype(dtype),
+        np.where(x < limit, x, y),
+    ])  # fmt: skip
+    found = run_all(
+        narrow_floats, x=x, y=y, out=np.zeros(5 * n, dtype), index=np.zeros(1, np.int32), n=n,
+        rtol=0, atol=0,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found["out"], wanted)
+    assert found["index"][0] == np.argmax(x.astype(np.float32))
 
 
 def test_numbers_that_do_not_fit():
@@ -258,16 +321,15 @@ def test_nan_table_of_min_max_clamp(propagate):
         assert clamped[1] == 0.5 and np.isnan(clamped[0]) == every
         with pytest.raises(ValueError, match="Unexpected propagate_nan 3"):
             tl.minimum(x, y, propagate_nan=3)
-        with pytest.raises(TypeError, match="Only floating point clamp is supported"):
-            tl.clamp(block([1]), 0, 2)
+        assert tl.clamp(block([-1, 9]), 0, 2).value.tolist() == [0, 2]
 
 
 def test_min_max_of_integers_and_bf16():
     with eager():
         assert tl.minimum(block([-1, 5]), block([0, 2])).value.tolist() == [-1, 2]
         assert tl.maximum(block([200], tl.uint8), block([100], tl.uint8)).value.tolist() == [200]
-        wide = tl.maximum(block([1.5], tl.bfloat16), 1.0)
-        assert wide.dtype == tl.float32 and wide.value.tolist() == [1.5]
+        larger = tl.maximum(block([1.5], tl.bfloat16), 1.0)
+        assert larger.dtype == tl.bfloat16 and larger.value.tolist() == [1.5]
         assert tl.clamp(block([-3.0, 3.0], tl.float16), -1, 1).value.tolist() == [-1, 1]
 
 

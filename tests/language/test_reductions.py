@@ -52,6 +52,10 @@ def test_result_dtypes():
             x = block(numbers(4, dtype), dtype)
             assert (tl.sum(x).dtype, tl.max(x).dtype) == (sums, ordered)
             assert tl.sum(x, dtype=tl.float32).dtype == tl.float32
+            assert tl.cumsum(x).dtype == tl.cumprod(x).dtype == sums
+            for function in (tl.max, tl.min):
+                value, index = function(x, 0, return_indices=True)
+                assert (value.dtype, index.dtype) == (dtype, tl.int32)
         with pytest.raises(CompileTimeAssertionFailure, match="only supported for integers"):
             tl.xor_sum(block([1.0], tl.float32), 0)
         with pytest.raises(ValueError, match=r"invalid axis 2. Expected -1 <= axis < 1"):

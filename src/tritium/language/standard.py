@@ -56,11 +56,6 @@ def _order_dtype(given: core.dtype) -> core.dtype:
     return core.int32 if given.primitive_bitwidth < 32 else given
 
 
-@constexpr_function
-def _wide_bf16(given: core.dtype) -> core.dtype:
-    return core.float32 if given.is_bf16() else given
-
-
 # Small helpers
 
 
@@ -271,11 +266,10 @@ def max(
         keep_dims: keep the axis with size 1.
     """
     if return_indices:
-        value = input.to(_wide_bf16(input.dtype))
         if return_indices_tie_break_left:
-            return _with_indices(value, axis, keep_dims, _argmax_combine_tie_break_left)
+            return _with_indices(input, axis, keep_dims, _argmax_combine_tie_break_left)
         else:
-            return _with_indices(value, axis, keep_dims, _argmax_combine_tie_break_fast)
+            return _with_indices(input, axis, keep_dims, _argmax_combine_tie_break_fast)
     else:
         return core.reduce(input.to(_order_dtype(input.dtype)), axis, _elementwise_max, keep_dims)
 
@@ -291,11 +285,10 @@ def min(
 ):
     """The smallest element along `axis`. See `max`."""
     if return_indices:
-        value = input.to(_wide_bf16(input.dtype))
         if return_indices_tie_break_left:
-            return _with_indices(value, axis, keep_dims, _argmin_combine_tie_break_left)
+            return _with_indices(input, axis, keep_dims, _argmin_combine_tie_break_left)
         else:
-            return _with_indices(value, axis, keep_dims, _argmin_combine_tie_break_fast)
+            return _with_indices(input, axis, keep_dims, _argmin_combine_tie_break_fast)
     else:
         return core.reduce(input.to(_order_dtype(input.dtype)), axis, _elementwise_min, keep_dims)
 
@@ -350,9 +343,8 @@ def reduce_or(input, axis: constexpr, keep_dims: constexpr = False):
 @device_function
 def cumsum(input, axis: constexpr = 0, reverse: constexpr = False, dtype: constexpr = None):
     """Running sums along `axis`, from its end with `reverse`, computed in `dtype`: by default the
-    input's, but 32 bits for narrower integers and for bfloat16."""
-    value = input.to(_wide_bf16(input.dtype))
-    wide = value.to(_sum_dtype(value.dtype, dtype))
+    input's, but 32 bits for narrower integers."""
+    wide = input.to(_sum_dtype(input.dtype, dtype))
     return core.associative_scan(wide, axis, _sum_combine, reverse)
 
 
@@ -360,9 +352,8 @@ def cumsum(input, axis: constexpr = 0, reverse: constexpr = False, dtype: conste
 @device_function
 def cumprod(input, axis: constexpr = 0, reverse: constexpr = False, dtype: constexpr = None):
     """Running products along `axis`, from its end with `reverse`, computed in `dtype`: by default
-    the input's, but 32 bits for narrower integers and for bfloat16."""
-    value = input.to(_wide_bf16(input.dtype))
-    wide = value.to(_sum_dtype(value.dtype, dtype))
+    the input's, but 32 bits for narrower integers."""
+    wide = input.to(_sum_dtype(input.dtype, dtype))
     return core.associative_scan(wide, axis, _prod_combine, reverse)
 
 

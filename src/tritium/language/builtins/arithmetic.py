@@ -1,10 +1,8 @@
 """Promotion, broadcasting, conversion and arithmetic: what the operators of tensors do.
 
 Functions here take tensors or Python numbers (already unwrapped from constexpr). Between tensors
-types promote much as in C. In arithmetic a Python number is weak and takes the tensor's type; one
-that is compared, is one of two extremes, or was assigned to a name (`AssignedInt`), has the type
-that it has by itself: `x < 300` compares an int8 `x` in int32, and `x > 0.1` a float16 one in
-float32, as in the reference.
+types promote much as in C. A Python number is weak and takes the tensor's type where its kind ranks
+no higher; one that was assigned to a name (`AssignedInt`) has the type that it has by itself.
 """
 
 from __future__ import annotations
@@ -117,20 +115,21 @@ def promote(a: dtype, a_weak: bool, b: dtype, b_weak: bool, divides: bool) -> dt
     """The type in which an operator on `a` and `b` computes.
 
     A weak operand (a Python number) of a kind that ranks no higher than the other's takes its
-    type. `divides`: for `/`, `//`, `%`, which have no 16-bit form and want one signedness.
+    type. `divides`: for `/`, `//`, `%`, which compute narrow floats in fp32 and want one sign.
     Raises `TypeError` for pointers and for a division of mixed signedness.
     """
     if a_weak != b_weak:
         weak, strong = (a, b) if a_weak else (b, a)
         if weak.kind().value <= strong.kind().value:
-            return float32 if divides and strong in (float16, bfloat16) else strong
-    for wide in (float64, float32):
-        if wide in (a, b):
-            return wide
+            a = b = strong
+    if float64 in (a, b):
+        return float64
+    if float32 in (a, b) or (divides and (a.is_floating() or b.is_floating())):
+        return float32
     if float16 in (a, b):
-        return float32 if divides else float16
+        return float16
     if bfloat16 in (a, b):
-        return bfloat16 if a == b and not divides else float32
+        return bfloat16 if a == b else float32
     if a.is_fp8() and b.is_fp8():
         return a if a == b else float16
     if not a.is_int() or not b.is_int():
@@ -141,6 +140,10 @@ def promote(a: dtype, a_weak: bool, b: dtype, b_weak: bool, divides: bool) -> dt
             "that the result would hardly be the expected one; cast one of them"
         )
     return integer_promote(a, b)
+
+
+def _is_weak(value: Any) -> bool:
+    return is_number(value) and not is_assigned(value)
 
 
 def _check_pointer(a: dtype, b: dtype, allowed: bool) -> None:
@@ -167,13 +170,12 @@ def binary_operands(
     rhs: Operand,
     lhs_pointer: bool = False,
     rhs_pointer: bool = False,
-    weak: bool = True,
     divides: bool = False,
 ) -> tuple[tensor, tensor]:
-    """Both operands as tensors of one shape and one type; Python numbers are `weak` or not."""
+    """Both operands as tensors of one shape and one type."""
     lhs, rhs = plain(lhs), plain(rhs)
     numbers = is_number(lhs), is_number(rhs)
-    weak_left, weak_right = (weak and is_number(v) and not is_assigned(v) for v in (lhs, rhs))
+    weak_left, weak_right = _is_weak(lhs), _is_weak(rhs)
     a = lhs if numbers[0] else to_tensor(lhs)
     b = rhs if numbers[1] else to_tensor(rhs)
     left = python_type(lhs) if numbers[0] else a.dtype
@@ -188,6 +190,33 @@ def binary_operands(
             _check_scalar_fits(rhs, left)
     shapes = [() if n else v.type.shape for v, n in zip((a, b), numbers, strict=True)]
     return broadcast_values(as_element(a, left, shapes[1]), as_element(b, right, shapes[0]))
+
+
+def ternary_operands(*operands: Operand) -> tuple[tensor, tensor, tensor]:
+    """Three operands as tensors of one shape and one type.
+
+    Numbers are weak against all tensors at once, whatever the order, and become constants of the
+    common type directly, so that none is rounded to a narrower one before.
+    """
+    values = [plain(value) for value in operands]
+    kinds = [python_type(v) if is_number(v) else to_tensor(v).dtype for v in values]
+    for kind in kinds:
+        _check_pointer(kind, kind, False)
+    common: dict[bool, dtype] = {}
+    for value, kind in zip(values, kinds, strict=True):
+        weak = _is_weak(value)
+        common[weak] = promote(common.get(weak, kind), weak, kind, weak, False)
+    strong, weak = common.get(False, common.get(True)), common.get(True, common.get(False))
+    assert strong is not None and weak is not None
+    result = promote(strong, False, weak, len(common) > 1, False)
+    for value in values:
+        if _is_weak(value):
+            _check_scalar_fits(value, result)
+    x, y, z = (as_element(value, result, ()) for value in values)
+    x, y = broadcast_values(x, y)
+    x, z = broadcast_values(x, z)
+    y, z = broadcast_values(y, z)
+    return x, y, z
 
 
 # Shapes
@@ -369,9 +398,7 @@ def mod(lhs: Operand, rhs: Operand) -> tensor:
     return _emit_like(RemSIOp if a.dtype.is_int_signed() else RemUIOp, a, b)
 
 
-def fdiv(
-    lhs: Operand, rhs: Operand, ieee_rounding: bool = False, approx: bool = False
-) -> tensor:
+def fdiv(lhs: Operand, rhs: Operand, ieee_rounding: bool = False, approx: bool = False) -> tensor:
     """`lhs / rhs` of floating-point numbers: correctly rounded with `ieee_rounding`, of fp32 and
     off by 2 units in the last place at most with `approx`."""
     if ieee_rounding and approx:
@@ -398,8 +425,8 @@ def negate(value: Operand) -> tensor:
 # Bits
 
 
-def _bit_operands(lhs: Operand, rhs: Operand, weak: bool = True) -> tuple[tensor, tensor]:
-    a, b = binary_operands(lhs, rhs, weak=weak)
+def _bit_operands(lhs: Operand, rhs: Operand) -> tuple[tensor, tensor]:
+    a, b = binary_operands(lhs, rhs)
     if not a.dtype.is_int() or not b.dtype.is_int():
         raise incompatible(a.dtype, b.dtype)
     return a, b
@@ -487,7 +514,7 @@ _FLOAT_PREDICATES = {
 
 def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
     """`kind`: eq, ne, lt, le, gt or ge. NaN is unequal to everything."""
-    a, b = binary_operands(lhs, rhs, weak=False)
+    a, b = binary_operands(lhs, rhs)
     type = a.type.with_element_ty(int1)
     if a.dtype.is_floating():
         a, b = _widen_fp8(a, b)
@@ -516,11 +543,6 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
     return tensor(emit(SelectOp, c.handle, a.handle, b.handle), a.type)
 
 
-def _widen_bf16(value: Operand) -> tensor:
-    x = to_tensor(value)
-    return cast(x, float32) if x.dtype.is_bf16() else x
-
-
 def _check_nan(propagate_nan: Any) -> bool:
     if propagate_nan not in (PropagateNan.ALL, PropagateNan.NONE):
         raise ValueError(
@@ -533,8 +555,7 @@ def _check_nan(propagate_nan: Any) -> bool:
 def _extremum(
     lhs: Operand, rhs: Operand, propagate_nan: Any, ops: tuple[type[Op], ...], name: str
 ) -> tensor:
-    lhs, rhs = (_widen_bf16(v) if isinstance(v, tensor) else v for v in (lhs, rhs))
-    a, b = binary_operands(lhs, rhs, weak=False)
+    a, b = binary_operands(lhs, rhs)
     propagates = _check_nan(propagate_nan)
     if a.dtype.is_floating():
         return _emit_like(ops[0] if propagates else ops[1], a, b)
@@ -544,28 +565,24 @@ def _extremum(
 
 
 def minimum(x: Operand, y: Operand, propagate_nan: Any = PropagateNan.NONE) -> tensor:
-    """The smaller of each two elements; bfloat16 is computed and returned in float32."""
+    """The smaller of each two elements."""
     return _extremum(x, y, propagate_nan, (MinimumFOp, MinNumFOp, MinSIOp, MinUIOp), "minimum")
 
 
 def maximum(x: Operand, y: Operand, propagate_nan: Any = PropagateNan.NONE) -> tensor:
-    """The larger of each two elements; bfloat16 is computed and returned in float32."""
+    """The larger of each two elements."""
     return _extremum(x, y, propagate_nan, (MaximumFOp, MaxNumFOp, MaxSIOp, MaxUIOp), "maximum")
 
 
 def clamp(
     x: Operand, low: Operand, high: Operand, propagate_nan: Any = PropagateNan.NONE
 ) -> tensor:
-    """`x` limited to [low, high]; undefined if low > high. Floating-point numbers only."""
-    values = [_widen_bf16(v) if isinstance(v, tensor) else v for v in (x, low, high)]
-    a, low = binary_operands(values[1], values[2], weak=False)
-    x, high = binary_operands(values[0], low, weak=False)
-    x, low = binary_operands(x, a, weak=False)
+    """`x` limited to [low, high]; undefined for floating-point numbers if low > high."""
+    x, low, high = ternary_operands(x, low, high)
     _check_nan(propagate_nan)
-    if not x.dtype.is_floating():
-        raise TypeError(f"Unexpected dtype {x.dtype}. Only floating point clamp is supported")
-    x, low, high = (broadcast_shape(v, x.type.shape) for v in (x, low, high))
     kind = x.dtype
+    if kind.is_int():
+        return minimum(maximum(x, low), high)
     x, low, high = _widen_fp8(x, low, high)
     nan = ttir.PropagateNan[propagate_nan.name]
     handles = (x.handle, low.handle, high.handle)
@@ -589,14 +606,10 @@ def absolute(value: Operand) -> tensor:
 
 def multiply_high(lhs: Operand, rhs: Operand) -> tensor:
     """The upper half of the product of two 32- or 64-bit integers, taken as unsigned."""
-    a, b = _bit_operands(lhs, rhs, weak=False)
+    a, b = _bit_operands(lhs, rhs)
     return _emit_like(ttir.MulHiUIOp, a, b)
 
 
 def fma(x: Operand, y: Operand, z: Operand) -> tensor:
     """`x * y + z`, rounded once."""
-    x, y = binary_operands(x, y, weak=False)
-    z, x = binary_operands(z, x, weak=False)
-    y, z = binary_operands(y, z, weak=False)
-    x, y = broadcast_values(x, y)
-    return _emit_like(math_ops.FmaOp, x, y, z)
+    return _emit_like(math_ops.FmaOp, *ternary_operands(x, y, z))

@@ -48,7 +48,7 @@ def where(condition: Any, x: Any, y: Any) -> tensor:
 
 @builtin
 def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
-    """The smaller of each two elements; bfloat16 gives float32.
+    """The smaller of each two elements.
 
     Args:
         propagate_nan: `tl.PropagateNan.NONE`: the other number where one is NaN; `ALL`: NaN.
@@ -66,12 +66,10 @@ def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
 
 @builtin
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
-    """Floating-point `x` limited to [min, max]; undefined where min > max.
+    """`x` limited to [min, max]; undefined for floating-point numbers where min > max.
 
     Args:
         propagate_nan: `ALL`: NaN stays NaN; `NONE`: it becomes `min` or `max`.
-
-    Raises `TypeError` for integers.
     """
     return arithmetic.clamp(x, min, max, propagate_nan)
 
