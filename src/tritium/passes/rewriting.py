@@ -132,15 +132,16 @@ def rebuild(
     operands: Sequence[SSAValue],
     kept_results: Sequence[int],
     properties: Mapping[str, Attribute] | None = None,
+    types: Sequence[Attribute] | None = None,
 ) -> OpT:
     """Replace `op` by one with these operands and only some of its results, its regions moved.
 
-    Results that are not kept must be unused.
+    Results that are not kept must be unused. `types`: of the results, where they change.
     """
     create = cast(Any, type(op).create)
     new: OpT = create(
         operands=operands,
-        result_types=[op.results[i].type for i in kept_results],
+        result_types=types or [op.results[i].type for i in kept_results],
         properties=op.properties if properties is None else properties,
         attributes=op.attributes,
         regions=[op.detach_region(region) for region in list(op.regions)],

@@ -10,8 +10,9 @@ after:
 `tf32x3` has parts of 11 bits, `bf16x6` three parts and six products. The smaller products come
 first. They are NaN where an operand is infinite, which the largest product then says by itself.
 
-Sums in float16 become sums in float32 that are rounded once a product: tensor cores round each
-partial sum to the accumulator's type. Operands of 8-bit floats become float16, exactly, where the
+Sums in float16 become sums in float32 that are rounded at their end, as tensor cores round each
+partial sum to the accumulator's type: after the product, after a chain of products, or after the
+`scf.for` that carries the sum from one product to the next and uses it for nothing else. Operands of 8-bit floats become float16, exactly, where the
 tensor cores do not take them (before sm_89).
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -38,9 +39,11 @@ from tritium.ops.arith import (
     SubFOp,
     TruncFOp,
 )
+from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import DotOp, InputPrecision
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import erase, rebuild
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 _PARTS = {
@@ -64,17 +67,20 @@ class DotPrecision(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
+        rounded: list[TruncFOp] = []
         for op in [op for op in module.walk() if isinstance(op, DotOp)]:
             rewrite = _Rewrite(op)
             if ir.element_type(op.a.type) in _BYTE_FLOATS and self.capability < 89:
                 rewrite.widen_operands()
                 changed = True
             if ir.element_type(op.c.type) == ir.f16:
-                rewrite.sum_in_float32()
+                rounded.append(rewrite.sum_in_float32())
                 changed = True
             if op.inputPrecision in _PARTS and _fits(op):
                 rewrite.split()
                 changed = True
+        for narrow in rounded:
+            _round_later(narrow)
         return changed
 
 
@@ -85,6 +91,50 @@ def _fits(op: DotOp) -> bool:
         return False
     least = 8 if op.inputPrecision is InputPrecision.TF32X3 else 16
     return shape[0] >= 16 and shape[1] >= 8 and depth >= least
+
+
+def _round_later(narrow: TruncFOp) -> None:
+    """Move the rounding of a sum behind the product, or the loop, that goes on with the sum."""
+    result = narrow.results[0]
+    if len(uses := list(result.uses)) != 1:
+        return
+    user, index = uses[0].operation, uses[0].index
+    if isinstance(user, ExtFOp) and user.results[0].type == narrow.operands[0].type:
+        user.results[0].replace_all_uses_with(narrow.operands[0])
+        erase(user)
+        erase(narrow)
+    elif isinstance(user, YieldOp) and isinstance(loop := user.parent_op(), ForOp):
+        argument = loop.body.args[1 + index]
+        starts = [use.operation for use in argument.uses]
+        if len(starts) == 1 and isinstance(starts[0], ExtFOp):
+            _carry_wide(loop, index, starts[0], narrow)
+
+
+def _carry_wide(loop: ForOp, index: int, start: ExtFOp, narrow: TruncFOp) -> None:
+    """Let a loop carry the sum that `start` widens and `narrow` rounds as it is between them."""
+    wide, location = start.results[0].type, narrow.location
+    init = ExtFOp.build(loop.inits[index], result=wide, location=location)
+    block, body = loop.parent, loop.body
+    assert block is not None and body.last_op is not None
+    block.insert_op_before(init, loop)
+    old = body.args[1 + index]
+    new = body.insert_arg(wide, 1 + index)
+    new.name_hint = old.name_hint
+    start.results[0].replace_all_uses_with(new)
+    erase(start)
+    body.erase_arg(old)
+    body.last_op.operands[index] = narrow.operands[0]
+    erase(narrow)
+    operands, types = list(loop.operands), [result.type for result in loop.results]
+    operands[3 + index], kept = init.results[0], types[index]
+    types[index] = wide
+    loop = rebuild(loop, operands, range(len(types)), types=types)
+    rounded = TruncFOp.build(loop.results[index], result=kept, location=location)
+    block.insert_op_after(rounded, loop)
+    loop.results[index].replace_uses_with_if(
+        rounded.results[0], lambda use: use.operation is not rounded
+    )
+    _round_later(rounded)
 
 
 class _Rewrite:
@@ -124,8 +174,8 @@ class _Rewrite:
         op.detach()
         op.erase()
 
-    def sum_in_float32(self) -> None:
-        """A float16 product that is rounded at its end."""
+    def sum_in_float32(self) -> TruncFOp:
+        """A float16 product that is rounded at its end; returns the rounding."""
         op = self.op
         narrow = op.results[0].type
         wide = ir.tensor_of(ir.shape_of(narrow), ir.f32)
@@ -133,7 +183,9 @@ class _Rewrite:
             DotOp, op.a, op.b, self.add(ExtFOp, op.c, result=wide),
             inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
         )  # fmt: skip
-        self.replace(self.add(TruncFOp, total, result=narrow))
+        result = self.add(TruncFOp, total, result=narrow)
+        self.replace(result)
+        return cast(TruncFOp, result.owner)
 
     def split(self) -> None:
         """The sum of the products of the operands' parts, but for the smallest of these."""
