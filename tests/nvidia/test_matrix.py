@@ -29,29 +29,46 @@ COLUMNS = SwizzledSharedEncoding.make(vec=8, perPhase=1, maxPhase=8, order=(0, 1
 
 @pytest.mark.parametrize("shared", [SWIZZLED, HOPPER, COLUMNS])
 @pytest.mark.parametrize("operand", [0, 1])
-def test_every_lane_gets_its_elements(operand: int, shared: SwizzledSharedEncoding):
-    tile = linear(DotOperandEncoding.make(opIdx=operand, parent=MMA, kWidth=2), (64, 64))
-    place = place_of(tile, linear(shared, (64, 64)))
-    how = fragments.find(place, 2)
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_every_lane_gets_its_elements(size: int, operand: int, shared: SwizzledSharedEncoding):
+    many = 4 // size
+    along = (shared is COLUMNS) == (operand == 1)  # neighbours in memory are so along the depth
+    if shared is HOPPER:
+        shared = NVMMASharedEncoding.make(
+            swizzlingByteWidth=128, transposed=False, elementBitWidth=8 * size
+        )
+    elif size == 1:
+        shared = SwizzledSharedEncoding.make(
+            vec=16, perPhase=1, maxPhase=4, order=shared.get("order")
+        )
+    shape = (64, 128) if operand == 0 else (128, 64)
+    tile = linear(DotOperandEncoding.make(opIdx=operand, parent=MMA, kWidth=many), shape)
+    place = place_of(tile, linear(shared, shape))
+    how = fragments.find(place, size)
+    if size != 2 and not along:
+        assert how is None, "only matrices of 16 bits are transposed"
+        return
     assert how is not None
-    row_is_k = operand == 1
-    assert how.trans == (row_is_k != (shared is COLUMNS))
-    inner = 1 << how.pair | sum(1 << b for b in how.which)
+    assert how.trans == (not along)
+    inner = sum(1 << b for b in (*how.word, *how.which))
     registers = [r for r in range(tile.in_size(REGISTER)) if not r & inner]
 
     def at(register: int, lane: int, warp: int) -> int:
         return place(**{REGISTER: register, LANE: lane, WARP: warp})[0]
 
+    def chosen(bits: tuple[int, ...], number: int) -> int:
+        return sum(1 << b for i, b in enumerate(bits) if number >> i & 1)
+
     for warp in range(4):
         for first in registers:
             for number in range(4):
-                start = first | sum(1 << b for i, b in enumerate(how.which) if number >> i & 1)
+                start = first | chosen(how.which, number)
                 rows = [_row(how, at(start, 0, warp), lane) for lane in range(8)]
                 for lane in range(32):
-                    for half in (0, 1):
-                        i, j = lane // 4, 2 * (lane % 4) + half
+                    for part in range(many):
+                        i, j = lane // 4, many * (lane % 4) + part
                         got = rows[j] + i if how.trans else rows[i] + j
-                        assert got == at(start | half << how.pair, lane, warp)
+                        assert got == at(start | chosen(how.word, part), lane, warp)
 
 
 def _row(how: fragments.Matrices, start: int, lane: int) -> int:
@@ -62,15 +79,15 @@ def _row(how: fragments.Matrices, start: int, lane: int) -> int:
     return start
 
 
-def test_other_elements_are_loaded_one_by_one():
+def test_wider_elements_are_loaded_one_by_one():
     tile = linear(DotOperandEncoding.make(opIdx=0, parent=MMA, kWidth=1), (64, 64))
-    assert fragments.find(place_of(tile, linear(SWIZZLED, (64, 64))), 4) is None
+    assert fragments.find(place_of(tile, linear(SWIZZLED, (64, 64))), 8) is None
 
 
 HEAD = """#mma = #ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], \
 instrShape = [16, 64, 16]}>
-#rows = #ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], \
-order = [1, 0]}>
+#rows = #ttg.blocked<{sizePerThread = ROW, \
+warpsPerCTA = [4, 1], order = [1, 0]}>
 """
 
 
@@ -81,26 +98,31 @@ def change(kind: str) -> str:
     %y = ttg.convert_layout %x : tensor<64x64x{kind}, #mma> -> tensor<64x64x{kind}, #rows>
     %s = tt.splat %p : !tt.ptr<{kind}> -> tensor<64x64x!tt.ptr<{kind}>, #rows>
     tt.store %s, %y : tensor<64x64x!tt.ptr<{kind}>, #rows>"""
-    return kernel_text(body, f"%p: !tt.ptr<{kind}>, %v: {kind}", head=HEAD)
+    row = "[1, 16], threadsPerWarp = [8, 4]" if kind == "i8" else "[1, 8], threadsPerWarp = [4, 8]"
+    head = HEAD.replace("ROW", row)
+    return kernel_text(body, f"%p: !tt.ptr<{kind}>, %v: {kind}", head=head)
 
 
 @pytest.mark.parametrize("arch", [80, 90])
-def test_results_of_products_go_through_shared_memory_as_matrices(arch: int):
-    """A thread's 32 elements: 4 accesses of 16 bytes in, 4 out, one of them by matrices, so that
-    neither has to take them apart. Before sm_90 only loads can be."""
-    text = to_ptx(change("f16"), arch=arch)
+@pytest.mark.parametrize(("kind", "count"), [("i8", 2), ("f16", 4), ("f32", 8)])
+def test_results_of_products_go_through_shared_memory_as_matrices(
+    arch: int, kind: str, count: int
+):
+    """A thread's 32 elements of 16 bits: 4 accesses of 16 bytes in, 4 out, one of them by matrices,
+    so that neither has to take them apart. Before sm_90 only loads can be."""
+    text = to_ptx(change(kind), arch=arch)
     stored, loaded = (
         text.count(f"{name}.sync.aligned.m8n8.x4.shared.b16") for name in ("stmatrix", "ldmatrix")
     )
-    assert (stored, text.count("ld.shared.v4.b32")) == (4, 4) or \
-        (loaded, text.count("st.shared.v4.b32")) == (4, 4)  # fmt: skip
+    assert (stored, text.count("ld.shared.v4.b32")) == (count, count) or \
+        (loaded, text.count("st.shared.v4.b32")) == (count, count)  # fmt: skip
     assert stored == 0 or arch >= 90
-    assert text.count(".shared") == 8 + text.count(".extern .shared")
+    assert text.count(".shared") == 2 * count + text.count(".extern .shared")
 
 
 def test_wide_elements_are_stored_by_two():
-    text = to_ptx(change("f32"))
-    assert text.count("st.shared.v2.b32") == 16 and text.count("ld.shared.v4.b32") == 8
+    text = to_ptx(change("f64"))
+    assert text.count("st.shared.v2.b64") == text.count("ld.shared.v2.b64") == 16
 
 
 def test_moves_within_a_warp_are_shuffles():

@@ -1,30 +1,47 @@
 """Tiles that `ldmatrix` and `stmatrix` move, read off the map from (register, lane) to offsets.
 
-A warp moves up to four 8x8 matrices of 16-bit elements. A lane gives the address of one row (16
-bytes) and has two neighbours of a row (with `trans`: of a column) of each matrix: lane t those of
-row t / 4 at 2 (t % 4).
+A warp moves up to four matrices of eight rows of 16 bytes. A lane gives the address of one row and
+has one word (4 bytes) of each matrix: lane t the word t % 4 of row t / 4. A word is one element of
+32 bits, or neighbours of 16 or 8. With `trans`, for 16 bits only, a lane's two elements are
+neighbours of a column: those of row t / 4 of the transposed matrix.
 
-    plain    register bit, lane bits 0, 1 -> 1, 2, 4 elements;  lane bits 2, 3, 4 -> rows
+    plain    register bits of the word, lane bits 0, 1 -> 1, 2, 4, ... elements, 16 bytes in all;
+             lane bits 2, 3, 4 -> rows
     trans    lane bits 2, 3, 4 -> 1, 2, 4 elements;  register bit, lane bits 0, 1 -> rows
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import permutations
 
 from tritium.ir.layouts.encodings import LANE, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
 
+ROW_BYTES, WORD_BYTES = 16, 4
+
 
 @dataclass(frozen=True)
 class Matrices:
-    """How to move a tile: register bits `pair` (the two elements of a word) and `which` (of the
-    four matrices), and the offsets of rows: `rows` by the low three bits of the lane."""
+    """How to move a tile.
 
-    pair: int
+    Attributes:
+        word: the register bits of the elements of a word, from its low end.
+        which: the register bits of the (up to four) matrices.
+        rows: the offsets of rows, by the low three bits of the lane.
+        trans: whether matrices are transposed on the way.
+    """
+
+    word: tuple[int, ...]
     which: tuple[int, ...]
     rows: tuple[int, ...]
     trans: bool
+
+
+def word_bits(size: int) -> int | None:
+    """log2 of the elements of `size` bytes in a word; None for those wider than a word."""
+    return (WORD_BYTES // size).bit_length() - 1 if size <= WORD_BYTES else None
 
 
 def find(place: LinearLayout, size: int) -> Matrices | None:
@@ -33,15 +50,24 @@ def find(place: LinearLayout, size: int) -> Matrices | None:
     `place` maps (register, lane, warp, block) to offsets in elements.
     """
     registers, lanes = place.columns_of(REGISTER), place.columns_of(LANE)
-    if size != 2 or len(lanes) != 5 or place.free_variables().get(REGISTER, 0):
+    inner, row = word_bits(size), ROW_BYTES // size
+    if inner is None or len(lanes) != 5 or place.free_variables().get(REGISTER, 0):
         return None
-    for pair, step in enumerate(registers):
-        plain = (step, *lanes[:2]) == (1, 2, 4)
-        if not plain and lanes[2:] != (1, 2, 4):
-            continue
-        rows = lanes[2:] if plain else (step, *lanes[:2])
-        others = [b for b in range(len(registers)) if b != pair]
+    for word, along, rows, trans in forms(registers, lanes, inner):
+        others = [b for b in range(len(registers)) if b not in word]
         rest = [*rows, *(registers[b] for b in others), *place.columns_of(WARP)]
-        if all(column % 8 == 0 for column in rest):
-            return Matrices(pair, tuple(others[:2]), tuple(rows), not plain)
+        if along == [1 << i for i in range(len(along))] and all(x % row == 0 for x in rest):
+            return Matrices(word, tuple(others[:2]), tuple(rows), trans)
     return None
+
+
+def forms(
+    registers: tuple[int, ...], lanes: tuple[int, ...], inner: int
+) -> Iterator[tuple[tuple[int, ...], list[int], list[int], bool]]:
+    """(register bits of a word, what lies along a row, what lies across rows, transposed) of each
+    form that matrices of 2**inner elements a word can have in these registers and lanes."""
+    for word in permutations(range(len(registers)), inner):
+        held = [registers[b] for b in word]
+        yield word, [*held, *lanes[:2]], list(lanes[2:]), False
+        if inner == 1:
+            yield word, list(lanes[2:]), [*held, *lanes[:2]], True

@@ -66,7 +66,8 @@ def access(place: LinearLayout, size: int, matrix: bool) -> Access:
     registers = len(place.columns_of(REGISTER))
     registers -= place.free_variables().get(REGISTER, 0).bit_count()
     if found is not None:
-        width, lanes, count = 3, found.rows, 1 << registers - 1
+        width = (WIDEST_BYTES // size).bit_length() - 1
+        lanes, count = found.rows, 1 << registers - len(found.word)
         instructions = count >> len(found.which)
     else:
         width = len(run_bits(place, size))
@@ -117,15 +118,13 @@ def _candidates(
     for own in registers:
         yield _extended(common, own, most), {}
     for number, allowed in ((0, store), (1, load)):
-        lanes = sides[number].columns_of(LANE)
-        if size != 2 or not allowed or len(lanes) != 5:
+        lanes, inner = sides[number].columns_of(LANE), fragments.word_bits(size)
+        if inner is None or not allowed or len(lanes) != 5:
             continue
         others = gf2.Echelon(registers[1 - number])
-        forms = [([r, *lanes[:2]], lanes[2:]) for r in registers[number]]
-        forms += [(list(lanes[2:]), (r, *lanes[:2])) for r in registers[number]]
-        for vector, rows in forms:
+        for _, vector, rows, _ in fragments.forms(registers[number], lanes, inner):
             known = all(others.reduce(v)[0] == 0 for v in vector)
-            if known and gf2.rank(vector) == 3 and gf2.rank([*vector, *rows]) == 6:
+            if known and gf2.rank([*vector, *rows]) == len(vector) + len(rows):
                 yield vector, {number: tuple(rows)}
 
 

@@ -12,8 +12,8 @@ first. They are NaN where an operand is infinite, which the largest product then
 
 Sums in float16 become sums in float32 that are rounded at their end, as tensor cores round each
 partial sum to the accumulator's type: after the product, after a chain of products, or after the
-`scf.for` that carries the sum from one product to the next and uses it for nothing else. Operands of 8-bit floats become float16, exactly, where the
-tensor cores do not take them (before sm_89).
+`scf.for` that carries the sum from one product to the next and uses it for nothing else. Operands
+of 8-bit floats become float16, exactly, where the tensor cores do not take them (before sm_89).
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def _load_tile(
         words = _load(c, c.address(pointer), 1 << len(how.which), how.trans)
         for number, word in enumerate(words):
             register = first | _bits(how.which, number)
-            low, high = c.unpack([word], element)
-            loaded[register], loaded[register | 1 << how.pair] = low, high
+            for index, part in enumerate(c.unpack([word], element)):
+                loaded[register | _bits(how.word, index)] = part
     return [loaded[r] for r in range(tile.in_size(REGISTER))]
 
 
@@ -61,14 +61,14 @@ def _store_tile(
     firsts = _firsts(tile, how)
     for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
         registers = [first | _bits(how.which, n) for n in range(1 << len(how.which))]
-        pairs = [[values[r], values[r | 1 << how.pair]] for r in registers]
-        words = [c.pack(pair, "i32")[0] for pair in pairs]
+        inner = [_bits(how.word, index) for index in range(1 << len(how.word))]
+        words = [c.pack([values[r | b] for b in inner], "i32")[0] for r in registers]
         _store(c, c.address(pointer), words, how.trans)
 
 
 def _firsts(tile: LinearLayout, how: Matrices) -> list[int]:
     """The first register of each instruction."""
-    inner = sum(1 << b for b in (how.pair, *how.which))
+    inner = sum(1 << b for b in (*how.word, *how.which))
     return [r for r in distinct_registers(tile) if not r & inner]
 
 

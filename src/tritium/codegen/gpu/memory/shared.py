@@ -78,7 +78,8 @@ def load_tile(
     matrices = c.hardware.matrices
     how = matrices.find_load(place, size)
     if how is not None:
-        return matrices.load(c, tile, place, base, element, how)
+        parts = matrices.load(c, tile, place, base, element, how)
+        return [from_memory(c, value, type) for value in parts]
     groups = grouped(distinct_registers(tile), run_bits(place, size))
     pointers = c.pointers(base, place, [g[0] for g in groups], element)
     loaded: dict[int, Value] = {}
