@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -67,13 +66,11 @@ def _search(kernel: loading.Kernel, tries: int, reference: bool) -> dict[str, An
     for _ in range(tries):
         arguments = guessing.guess(facts, kernel.configs, rng)
         try:
-            signal.alarm(20)
-            _compile(kernel.fn, arguments, reference)
+            with loading.limited(20):
+                _compile(kernel.fn, arguments, reference)
             found.append(arguments)
         except Exception as raised:
             error = str(raised)[-400:]
-        finally:
-            signal.alarm(0)
         if len(found) == 2:
             break
     return {"arguments": found} if found else {"arguments": [], "error": error}
@@ -85,10 +82,6 @@ def _module(module: str, tries: int, reference: bool, out: TextIO) -> None:
             found = _search(kernel, tries, reference)
             line = {"module": module, "kernel": kernel.name, **found}
             print(json.dumps(line), file=out, flush=True)
-
-
-def _too_late(*_: Any) -> None:
-    raise TimeoutError("it takes longer than 20 s")
 
 
 def main() -> None:
@@ -103,8 +96,8 @@ def main() -> None:
         from tritium.compat import alias
 
         alias.install()
+    loading.import_what_all_use()
     loading.install(options.folder.resolve())
-    signal.signal(signal.SIGALRM, _too_late)
     with options.found.open("a") as out:
         for module in loading.modules(options.folder):
             loading.in_child(partial(_module, module, options.tries, reference, out))

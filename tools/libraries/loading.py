@@ -8,11 +8,13 @@ from __future__ import annotations
 import __future__
 
 import ast
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -180,6 +182,13 @@ def _run(file: Path, namespace: dict[str, Any]) -> None:
         run(statement)
 
 
+def import_what_all_use() -> None:
+    """Import torch and Triton before processes are forked for each module."""
+    for name in ("torch", "triton"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def in_child(work: Callable[[], None]) -> int:
     """Run something in a child process, where what a library does to its process ends with it;
     returns the child's exit status, negative for a signal. Exceptions are printed by the child."""
@@ -195,6 +204,25 @@ def in_child(work: Callable[[], None]) -> int:
         finally:
             os._exit(status)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` in the body after `seconds` of the process's own CPU time, or ten times
+    as many on the clock: a busy machine does not change what is found."""
+
+    def too_late(*_: Any) -> None:
+        raise TimeoutError(f"it takes longer than {seconds} s")
+
+    signal.signal(signal.SIGPROF, too_late)
+    signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 10 * seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Kernel(NamedTuple):
