@@ -5,7 +5,8 @@
 Every run is a new process with an empty cache, in which 18 configurations are compiled and
 measured. The serial runs are those of `TRITIUM_AUTOTUNE_WORKERS=0`: compile one, measure it,
 compile the next. `full` measures each at length when it comes (25 ms of warming up, then 100 ms),
-which is what Triton does; the others by the rules of `runtime/measuring.py`, side by side or not.
+which is what Triton does; the others by the rules of `runtime/autotuning/measuring.py`, side by
+side or not.
 The runs are interleaved; given are the fastest and the median, and the ratios of these.
 """
 

@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks import launch_kernels as ours
 from tritium import knobs
 from tritium.backends.cpu.launcher import Param, make_launcher
-from tritium.backends.cpu.loader import compile_ir, load_object
+from tritium.native.loader import compile_ir, load_object
 
 SPIN = """
 define void @spin(ptr %args, ptr %ctx, i64 %begin, i64 %end) {

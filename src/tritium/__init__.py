@@ -17,7 +17,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tritium import reference_paths
 from tritium.version import __version__ as __version__
+
+reference_paths.extend(__name__, __path__)
 
 if TYPE_CHECKING:
     from tritium import language as language
@@ -74,8 +77,8 @@ _HOMES: dict[str, str] = {
 
 _SUBMODULES = frozenset(
     {
-        *("_C", "_utils", "backends", "compat", "compiler", "errors", "ir", "knobs", "language"),
-        *("passes", "runtime", "target", "testing", "tools"),
+        *("backends", "compat", "compiler", "errors", "ir", "knobs", "language", "passes"),
+        *("runtime", "target", "testing", "tools"),
     }
 )
 
@@ -110,7 +113,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module 'tritium' has no attribute '{name}'")
+        return reference_paths.attribute(__name__, name)
     path, _, attribute = home.partition(":")
     value = getattr(importlib.import_module(f"{__name__}.{path}"), attribute or name)
     globals()[name] = value
@@ -118,5 +121,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    modules = {name for name in _SUBMODULES if not name.startswith("_")}
-    return sorted({*__all__, *_HOMES, *modules, "__version__"})
+    return sorted({*__all__, *_HOMES, *_SUBMODULES, "__version__"})

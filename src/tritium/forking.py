@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 _private = 0
@@ -36,6 +38,31 @@ def started_to_share() -> bool:
     """Whether this process was started by `multiprocessing`."""
     process: Any = sys.modules.get("multiprocessing.process")
     return process is not None and process.parent_process() is not None
+
+
+class ForkSafeLock:
+    """A reentrant lock. One that another thread held when the process forked is free in the child,
+    where that thread does not exist; nothing is registered with the system for that."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._owner != os.getpid():
+            self._owner, self._lock = os.getpid(), threading.RLock()
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:
+        return ForkSafeLock, ()
 
 
 _locks: list[Any] = []

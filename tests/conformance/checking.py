@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from tests.conformance.support import build, copies, is_float
-from tritium.backends.cpu import loader
 from tritium.backends.cpu.compiler import CPUBackend
-from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import Opt, load_object
 from tritium.backends.cpu.lower.module import lower_to_llvm
-from tritium.backends.cpu.pool import CONTEXT
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.frontend.module import compile_function
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
 from tritium.language.jit.function import JITCallable
+from tritium.native import loader
+from tritium.native.host import host
+from tritium.native.loader import Opt, load_object
+from tritium.native.pool import CONTEXT
 from tritium.ops.evaluation import Evaluator, Memory
 from tritium.passes import PassManager, pipelines
 from tritium.runtime.interpreted import InterpretedFunction

@@ -485,7 +485,7 @@ def run(seed: int, folder: Path) -> str | None:
 
 def restrict(missing: tuple[str, ...]) -> None:
     """Compile for a processor that lacks some of this one's features from here on."""
-    import tritium.backends.cpu.host as hosts
+    import tritium.native.host as hosts
 
     real = hosts.host()
     known = tuple(f for f in real.features if not f.startswith(missing))

@@ -14,7 +14,7 @@ import pytest
 
 import tritium
 from tritium import language as tl
-from tritium.backends.cpu.pool import CONTEXT, SLOT
+from tritium.native.pool import CONTEXT, SLOT
 
 
 @tritium.jit

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.agreement import run_all
 from tests.support.launching import tl
-from tritium.backends.cpu.host import host, is_x86
+from tritium.native.host import host, is_x86
 from tritium.runtime.jit import JITFunction
 
 WIDE = is_x86() and host().has("cx16")

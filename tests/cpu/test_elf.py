@@ -11,9 +11,9 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from tritium.backends.cpu import elf
-from tritium.backends.cpu.host import is_linux, is_x86
-from tritium.backends.cpu.loader import compile_ir, load_object
+from tritium.native import elf
+from tritium.native.host import is_linux, is_x86
+from tritium.native.loader import compile_ir, load_object
 
 pytestmark = pytest.mark.skipif(not (is_linux() and is_x86()), reason="objects of another kind")
 

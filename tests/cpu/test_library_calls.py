@@ -17,11 +17,11 @@ import tritium
 import tritium.language as tl
 from tests.cpu.support import Kernel, Strict
 from tests.support.frontend import compile_kernel
-from tritium.backends.cpu import elf
-from tritium.backends.cpu.host import Host, host
-from tritium.backends.cpu.loader import triple
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.native import elf
+from tritium.native.host import Host, host
+from tritium.native.loader import triple
 from tritium.passes import pipelines
 from tritium.passes.base import PassManager
 

@@ -7,7 +7,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tritium.backends.cpu.host import host
+from tritium.native.host import host
 
 BLOCK = 256
 GUARD = 64

@@ -11,7 +11,7 @@ import tritium
 import tritium.language as tl
 from tests.nvidia.descriptor_cases import DTYPES, KINDS, cases
 from tests.support.device import from_gpu, to_gpu
-from tritium.backends.allocation import set_allocator
+from tritium.launch.allocation import set_allocator
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 pytestmark = pytest.mark.gpu

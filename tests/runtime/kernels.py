@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from tritium.backends.cpu.loader import Image, compile_ir, load_object
+from tritium.native.loader import Image, compile_ir, load_object
 
 CTX = "{ i32, i32, i32, i32, ptr, ptr, i32 }"
 

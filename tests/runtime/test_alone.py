@@ -12,7 +12,7 @@ from tests.runtime.kernels import image
 from tests.runtime.test_pool import SYSTEMS, Launch
 from tritium import forking, knobs
 from tritium.backends.cpu.launcher import Native, Param, make_launcher
-from tritium.backends.cpu.pool import POOL
+from tritium.native.pool import POOL
 
 
 @pytest.fixture(params=SYSTEMS)

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tritium.backends.compiler import GPUTarget
 
 import tritium
 from tests.support.launching import add_kernel
 from tritium import knobs
-from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu import compiler as cpu
 from tritium.backends.cpu import driver
-from tritium.backends.cpu.host import host
 from tritium.compiler import ASTSource, key
 from tritium.compiler.compile import prepare
+from tritium.native.host import host
 
 TYPES = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}
 CPU = GPUTarget("cpu", "", 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tritium.backends.cpu.crash import _supported
+from tritium.native.crash import _supported
 
 pytestmark = pytest.mark.skipif(not _supported(), reason="a signal's context is not known here")
 
@@ -77,7 +77,7 @@ def test_other_code_s_faults_are_left_to_others():
 def test_kernels_that_are_gone_are_forgotten():
     done = run("""
         import gc
-        from tritium.backends.cpu.crash import REGION, STATE, reporter
+        from tritium.native.crash import REGION, STATE, reporter
         x = np.zeros(8, "f4"); fine[(1,)](x)
         def live():
             first = STATE.read(reporter.state, "regions")

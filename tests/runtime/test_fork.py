@@ -17,8 +17,8 @@ import pytest
 import tritium
 from tests.support.launching import add_kernel
 from tritium import knobs
-from tritium.backends.cpu import loader
 from tritium.backends.nvidia import ptx
+from tritium.native import loader
 
 
 def _child(queue: Any) -> None:

@@ -18,7 +18,7 @@ import tritium.language as tl
 from tests.runtime.kernels import image
 from tritium.backends.cpu.arguments import Param, extract_pointer
 from tritium.backends.cpu.launcher import make_launcher
-from tritium.backends.scalars import extract_scalar, float_bits
+from tritium.launch.scalars import extract_scalar, float_bits
 
 try:
     import torch as _torch

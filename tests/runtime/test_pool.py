@@ -15,10 +15,10 @@ import pytest
 
 from tests.runtime.kernels import image
 from tritium import knobs
-from tritium.backends.cpu.host import host
 from tritium.backends.cpu.launcher import Native, Param, make_launcher, native_ir
-from tritium.backends.cpu.loader import compile_ir, load_object, object_key
-from tritium.backends.cpu.pool import POOL, SLOT, SLOTS, WORKER, System
+from tritium.native.host import host
+from tritium.native.loader import compile_ir, load_object, object_key
+from tritium.native.pool import POOL, SLOT, SLOTS, WORKER, System
 
 PORTABLE = System(threads=True, futex=None, affinity=False, cycle_counter=False)
 NO_THREADS = System(threads=False, futex=None, affinity=False, cycle_counter=False)

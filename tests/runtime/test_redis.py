@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tritium.runtime.cache import RedisRemoteCacheBackend
 
 from tritium import cache, knobs
 from tritium.cache import remote
-from tritium.runtime.cache import RedisRemoteCacheBackend
 
 SERVER = shutil.which("redis-server")
 KEY = "ab" * 32

@@ -29,11 +29,19 @@ from tests.support.launching import module_from
 from tritium import knobs
 from tritium.compiler import ASTSource
 from tritium.errors import AutotunerError
-from tritium.runtime import Config, JITFunction, children, compile_ahead, tuning_display
-from tritium.runtime.children import ChildCrash, ChildError, ChildTimeout, ForkedWorkers, Servant
-from tritium.runtime.compile_ahead import ExecutorWorkers, LocalWorkers, WorkerMismatch
-from tritium.runtime.measuring import Trials, race
-from tritium.runtime.tuning_display import TuningDisplay
+from tritium.runtime import Config, JITFunction
+from tritium.runtime.autotuning import display as tuning_display
+from tritium.runtime.autotuning.display import TuningDisplay
+from tritium.runtime.autotuning.measuring import Trials, race
+from tritium.runtime.workers import children, compile_ahead
+from tritium.runtime.workers.children import (
+    ChildCrash,
+    ChildError,
+    ChildTimeout,
+    ForkedWorkers,
+    Servant,
+)
+from tritium.runtime.workers.compile_ahead import ExecutorWorkers, LocalWorkers, WorkerMismatch
 
 BLOCKS = [Config({"BLOCK": block}) for block in (16, 32, 64, 128, 256)]
 

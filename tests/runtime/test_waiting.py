@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tritium.backends.base import MAX_TOGETHER
+from tritium.native.pool import MAX_TOGETHER
 
 HEAD = """
 import sys, numpy as np, tritium, tritium.language as tl

@@ -15,7 +15,7 @@ import numpy as np
 
 import tritium
 from tritium import knobs
-from tritium.backends.allocation import set_allocator
+from tritium.launch.allocation import set_allocator
 from tritium.runtime.jit import JITFunction
 from tritium.target import GPUTarget
 

@@ -14,7 +14,7 @@ TESTS = """
     import pytest
     from tritium import knobs
     from tritium.runtime._allocation import NullAllocator
-    from tritium.backends import allocation
+    from tritium.launch import allocation
 
     def test_device(device):
         assert device == "somewhere"

@@ -203,19 +203,6 @@ def check_instrumentation(mode: Any) -> None:
         )
 
 
-MAX_TOGETHER = 1024
-"""Programs of one grid that can wait for each other on the CPU: as many threads run them."""
-
-
-def check_together(name: str, programs: int) -> None:
-    """Raise `ValueError` if the CPU cannot run all programs of a grid at the same time."""
-    if programs > MAX_TOGETHER:
-        raise ValueError(
-            f"kernel '{name}': launch_cooperative_grid=True runs all programs at the same time; "
-            f"the grid has {programs} programs, the CPU runs at most {MAX_TOGETHER}"
-        )
-
-
 def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> None:
     """Raise for numbers that no backend compiles for: `ValueError`, or `AssertionError` for warps
     that are no power of two."""

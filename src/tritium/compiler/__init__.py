@@ -1,8 +1,8 @@
 """Compilation: sources, stages, the compiled kernel. `compile` is the entry point."""
 
-import importlib
 from types import ModuleType
 
+from tritium import reference_paths
 from tritium.backends.base import make_backend
 from tritium.compiler.compile import compile
 from tritium.compiler.kernel import CompiledKernel, LazyDict
@@ -21,9 +21,8 @@ __all__ = [
     "make_backend",
 ]
 
+reference_paths.extend(__name__, __path__)
+
 
 def __getattr__(name: str) -> ModuleType:
-    # Programs reach these as attributes, without an import of their own.
-    if name in ("code_generator", "compiler", "errors"):
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return reference_paths.attribute(__name__, name)

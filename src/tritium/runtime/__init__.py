@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tritium.backends.allocation import set_allocator
+from tritium import reference_paths
 from tritium.errors import AutotunerError, InterpreterError, OutOfResources
-from tritium.runtime.async_compile import AsyncCompileMode, FutureKernel
+from tritium.launch.allocation import set_allocator
 from tritium.runtime.driver import driver
 from tritium.runtime.jit import (
     JITFunction,
@@ -20,10 +20,14 @@ from tritium.runtime.jit import (
     constexpr_function,
     reinterpret,
 )
+from tritium.runtime.workers.async_compile import AsyncCompileMode, FutureKernel
 
 if TYPE_CHECKING:
-    from tritium.runtime.autotuner import Autotuner, Config, Heuristics, autotune, heuristics
-    from tritium.runtime.cache import RedisRemoteCacheBackend, RemoteCacheBackend
+    from tritium.cache.base import RemoteCacheBackend
+    from tritium.cache.remote import RedisRemoteCacheBackend
+    from tritium.runtime.autotuning.autotuner import Autotuner, autotune
+    from tritium.runtime.autotuning.configs import Config
+    from tritium.runtime.autotuning.heuristics import Heuristics, heuristics
 
 __all__ = [
     "AsyncCompileMode",
@@ -48,24 +52,23 @@ __all__ = [
     "set_allocator",
 ]
 
+reference_paths.extend(__name__, __path__)
+
 _LATER = {
-    "Autotuner": "autotuner",
-    "Config": "autotuner",
-    "Heuristics": "autotuner",
-    "autotune": "autotuner",
-    "heuristics": "autotuner",
-    "RedisRemoteCacheBackend": "cache",
-    "RemoteCacheBackend": "cache",
+    "Autotuner": "runtime.autotuning.autotuner",
+    "Config": "runtime.autotuning.configs",
+    "Heuristics": "runtime.autotuning.heuristics",
+    "autotune": "runtime.autotuning.autotuner",
+    "heuristics": "runtime.autotuning.heuristics",
+    "RedisRemoteCacheBackend": "cache.remote",
+    "RemoteCacheBackend": "cache.base",
 }
 
 
 def __getattr__(name: str) -> Any:
     home = _LATER.get(name)
     if home is None:
-        # Programs reach these as attributes, without an import of their own.
-        if name in ("_allocation", "autotuner", "build", "cache", "errors"):
-            return importlib.import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        return reference_paths.attribute(__name__, name)
+    value = getattr(importlib.import_module(f"tritium.{home}"), name)
     globals()[name] = value
     return value

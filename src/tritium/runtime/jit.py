@@ -18,19 +18,18 @@ from tritium.backends.base import (
     make_backend,
     unknown_keyword,
 )
-from tritium.backends.signature import type_canonicalisation_dict
 from tritium.compiler import ASTSource, CompiledKernel, compile
 from tritium.errors import TritonError
+from tritium.forking import ForkSafeLock
 from tritium.language.jit.function import JITCallable, KernelParam
 from tritium.language.jit.function import get_full_name as get_full_name
 from tritium.language.values.constexpr import ConstexprFunction, constexpr_function
-from tritium.runtime import async_compile
+from tritium.launch.signature import type_canonicalisation_dict
+from tritium.launch.teacher import Teacher
 from tritium.runtime.dynamo import leave_to_python
 from tritium.runtime.hook_info import JitFunctionInfo, hook_info
 from tritium.runtime.interface import Grid, KernelInterface, T
 from tritium.runtime.interpreted import InterpretedFunction
-from tritium.runtime.launching import Teacher
-from tritium.runtime.locks import ForkSafeLock
 from tritium.runtime.paths import find_paths_if as find_paths_if
 from tritium.runtime.paths import get_iterable_path as get_iterable_path
 from tritium.runtime.serialize import from_json
@@ -43,6 +42,7 @@ from tritium.runtime.specialize import (
     native_specialize_impl,
 )
 from tritium.runtime.tensors import MockTensor, TensorWrapper, reinterpret
+from tritium.runtime.workers import async_compile
 from tritium.target import GPUTarget
 
 
@@ -116,7 +116,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         self._preloaded: dict[str, CompiledKernel] = {}
         self._compiling = ForkSafeLock()
         overridden = type(self).run is not JITFunction.run
-        self._teacher: Teacher | None = None if overridden else Teacher()
+        self._teacher: Teacher | None = None if overridden else Teacher(driver)
         self._launch: Callable[..., Any] = self._launch_by_run if overridden else (
             self._launch_latest
         )  # fmt: skip
@@ -156,7 +156,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         if self._teacher is not None:
             self._teacher.close()
         own = "run" in self.__dict__ or type(self).run is not JITFunction.run
-        self._teacher = None if own else Teacher()
+        self._teacher = None if own else Teacher(driver)
         self._launch = self._launch_by_run if own else self._launch_latest
 
     def __getstate__(self) -> dict[str, Any]:

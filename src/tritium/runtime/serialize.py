@@ -30,10 +30,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from tritium.backends.signature import canonical_dtype
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.constexpr import ConstexprFunction, unwrap
 from tritium.language.values.types import dtype, pointer_type, str_to_ty
+from tritium.launch.signature import canonical_dtype
 
 _COLLECTIONS: dict[str, Any] = {"list": list, "set": set, "frozenset": frozenset}
 

@@ -19,10 +19,10 @@ from typing import Any, cast
 import numpy as np
 
 from tritium.backends.base import BaseBackend
-from tritium.backends.signature import canonical_dtype, int_type
 from tritium.language.jit.function import JITCallable, KernelParam
 from tritium.language.values.base import base_type, class_of
 from tritium.language.values.constexpr import constexpr
+from tritium.launch.signature import canonical_dtype, int_type
 
 
 def address_of(arg: Any) -> int | None:

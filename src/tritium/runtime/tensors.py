@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tritium.backends.signature import canonical_dtype
+from tritium.launch.signature import canonical_dtype
 
 
 class MockTensor:

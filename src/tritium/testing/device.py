@@ -121,3 +121,10 @@ def _bits(dtype: Any) -> int:
         if value is not None:
             return int(value) * unit
     raise TypeError(f"{dtype!r} is not a dtype; expected one of tritium.language or torch")
+
+
+def default_alloc_fn(size: int, align: int, _: Any) -> Any:
+    """An allocator for `set_allocator`: torch's memory on the active device."""
+    import torch  # a program that has no torch has no use for this
+
+    return torch.empty(size, dtype=torch.int8, device=driver.active.get_active_torch_device())

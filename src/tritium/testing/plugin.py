@@ -16,9 +16,8 @@ from typing import Any, cast
 import pytest
 
 from tritium import knobs
-from tritium._internal_testing import default_alloc_fn
-from tritium.backends.allocation import set_allocator
-from tritium.runtime._allocation import NullAllocator
+from tritium.launch.allocation import NullAllocator, set_allocator
+from tritium.testing.device import default_alloc_fn
 
 _LIBRARIES = ("build", "nvidia", "amd")
 """Groups of settings that say where programs and libraries are."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tritium.backends.scalars import SCALARS, label, type_name
+from tritium.launch.scalars import SCALARS, label, type_name
 
 ELEMENT_NAMES = {
     "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",

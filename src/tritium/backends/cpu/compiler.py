@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from tritium.backends.base import BaseBackend, Language, Stage, check_counts, option_values
-from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import assembly, check_object, llvm_version
 from tritium.language.emitter import TargetFeatures
+from tritium.native.host import host
+from tritium.native.loader import assembly, check_object, llvm_version
 from tritium.target import GPUTarget
 
 

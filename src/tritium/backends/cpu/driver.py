@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from tritium.backends.base import MAX_TOGETHER, DriverBase
-from tritium.backends.cpu.host import free_memory, host
+from tritium.backends.base import DriverBase
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
-from tritium.backends.cpu.loader import Image, load_object
 from tritium.cache import CachedObjects
-from tritium.lowering.launching import End, Link
+from tritium.launch.ends import End, Link
+from tritium.native.host import free_memory, host
+from tritium.native.loader import Image, load_object
+from tritium.native.pool import MAX_TOGETHER
 from tritium.target import GPUTarget
 
 
@@ -80,7 +81,7 @@ class CPULauncher:
         )  # fmt: skip
 
     def native_end(self, link: Link) -> End:
-        """How `runtime.launch` ends a launch of this kernel."""
+        """How `tritium.launch` ends a launch of this kernel."""
         return native_end(self._launch, self._params)
 
     def _add(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tritium.lowering import guards
-from tritium.lowering.records import Record
+from tritium.native import guards
+from tritium.native.records import Record
 
 MAX_GRID = (1 << 31) - 1
 

@@ -1,7 +1,7 @@
 """The native half of a launch on the CPU, as LLVM IR: Python arguments to slots, then the pool.
 
 `tritium_launch` takes a kernel's arguments as they are; `tritium_end` takes slots that are filled
-in already (by the launcher of `runtime.launch`). What differs between kernels is in a record in
+in already (by the launcher of `tritium.launch`). What differs between kernels is in a record in
 memory (`STATE`, with one `PARAM` for each parameter). For each argument there is one fast path
 (exact types: torch tensors by DLPack's C exchange API, NumPy arrays by their struct, int, bool,
 float); Python is called for anything else and for every error.
@@ -9,7 +9,6 @@ float); Python is called for anything else and for every error.
 
 from __future__ import annotations
 
-from tritium.backends.cpu import pool as pools
 from tritium.backends.cpu.launch_records import (
     CAPSULE,
     FLOAT32,
@@ -23,8 +22,9 @@ from tritium.backends.cpu.launch_records import (
     THREADS,
 )
 from tritium.codegen.llvm.writer import Module, Value, const
-from tritium.lowering.native import NULL, Code, i32, i64
-from tritium.lowering.pynative import (
+from tritium.native import pool as pools
+from tritium.native.pyobjects import ARRAY, DLTENSOR, HEAD, TYPES
+from tritium.native.pyobjects_writer import (
     call_object,
     export_tensor,
     is_null,
@@ -33,7 +33,7 @@ from tritium.lowering.pynative import (
     type_of,
     write_unchanged,
 )
-from tritium.lowering.pyobjects import ARRAY, DLTENSOR, HEAD, TYPES
+from tritium.native.writer import NULL, Code, i32, i64
 
 
 class LaunchWriter:

@@ -18,14 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium import forking, knobs
-from tritium.backends.base import check_together
-from tritium.backends.cpu import pool as pools
 from tritium.backends.cpu.arguments import (
     DLPACK_TYPES,
     Param,
     extract_pointer,
 )
-from tritium.backends.cpu.crash import STATE_SYMBOL, reporter
 from tritium.backends.cpu.launch_records import (
     API,
     CAPSULE,
@@ -40,7 +37,14 @@ from tritium.backends.cpu.launch_records import (
     STATE,
     THREADS,
 )
-from tritium.backends.cpu.loader import (
+from tritium.fingerprint import compiler_key
+from tritium.launch.ends import End, Slot
+from tritium.launch.scalars import extract_scalar, limits
+from tritium.native import pool as pools
+from tritium.native import pyobjects
+from tritium.native.crash import STATE_SYMBOL, reporter
+from tritium.native.guards import Guard, item_guard, write_guards
+from tritium.native.loader import (
     Image,
     ObjectStore,
     cached_object,
@@ -48,28 +52,23 @@ from tritium.backends.cpu.loader import (
     load_object,
     object_key,
 )
-from tritium.backends.scalars import extract_scalar, limits
-from tritium.fingerprint import compiler_key
-from tritium.lowering import pyobjects
-from tritium.lowering.guards import Guard, item_guard, write_guards
-from tritium.lowering.launching import End, Slot
-from tritium.lowering.pyobjects import (
+from tritium.native.pyobjects import (
     HEAD,
     METH_FASTCALL,
     NUMPY_WRITEABLE,
     MethodDef,
     builtin,
 )
-from tritium.lowering.records import allocate
+from tritium.native.records import allocate
 
 
 def native_ir(system: pools.System | None = None) -> str:
     """The LLVM IR of the pool and of the launch function, for a system (default: this one)."""
     # Here, because a process that finds the object code in the cache never needs the writers.
-    from tritium.backends.cpu.crash_writer import CrashWriter
     from tritium.backends.cpu.launch_writer import LaunchWriter
-    from tritium.backends.cpu.pool_writer import PoolWriter
     from tritium.codegen.llvm.writer import Module
+    from tritium.native.crash_writer import CrashWriter
+    from tritium.native.pool_writer import PoolWriter
 
     module = Module()
     PoolWriter(module, system or pools.System.here()).write()
@@ -180,7 +179,7 @@ class _Signature:
         """A grid extent that is no plain int, or an error. Axis 3: the product is too large;
         4: too large for a cooperative launch."""
         if axis == 4:
-            check_together(self.name, value)
+            pools.check_together(self.name, value)
         if axis == 3:
             raise ValueError(f"kernel '{self.name}': the grid has more than 2**63 - 1 programs")
         try:
@@ -302,7 +301,7 @@ def make_launcher(
 
 
 def native_end(launch: Callable[..., None], params: Sequence[Param]) -> End:
-    """How `runtime.launch` ends a launch of what `make_launcher` made for these parameters."""
+    """How `tritium.launch` ends a launch of what `make_launcher` made for these parameters."""
     owner: Any = launch.__module__
     slots = [Slot(p.type, p.writes) for p in params if p.type != "constexpr"]
     return End(owner.end, owner.state, slots, launch)

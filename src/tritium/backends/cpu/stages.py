@@ -7,13 +7,13 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.analysis.writes import written_arguments
-from tritium.backends.cpu.host import host
-from tritium.backends.cpu.loader import compile_ir
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.backends.pipeline import no_asan, run_pipeline
+from tritium.native.host import host
+from tritium.native.loader import compile_ir
 from tritium.passes import pipelines
 
 

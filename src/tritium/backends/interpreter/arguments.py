@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tritium.backends.scalars import SCALARS, extract_scalar
-from tritium.backends.signature import canonical_dtype, int_type
 from tritium.ir.types import numpy_dtype
 from tritium.language import core
 from tritium.language.emitter import Evaluated
 from tritium.language.values.base import base_type, base_value, class_of
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import dtype, pointer_type, str_to_ty
+from tritium.launch.scalars import SCALARS, extract_scalar
+from tritium.launch.signature import canonical_dtype, int_type
 from tritium.ops.evaluation import EvaluationError, Memory
 
 

@@ -17,13 +17,7 @@ from typing import Any
 import numpy as np
 
 from tritium import knobs
-from tritium.backends.base import (
-    LAUNCH_OPTIONS,
-    check_counts,
-    check_together,
-    grid_sizes,
-    unknown_keyword,
-)
+from tritium.backends.base import LAUNCH_OPTIONS, check_counts, grid_sizes, unknown_keyword
 from tritium.backends.interpreter.arguments import Arguments
 from tritium.backends.interpreter.binding import bind
 from tritium.backends.interpreter.emitter import EagerEmitter
@@ -36,6 +30,7 @@ from tritium.language.emitter import TargetFeatures, activate
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr, unwrap
+from tritium.native.pool import check_together
 
 _COUNTS = ("num_warps", "num_stages", "num_ctas")
 

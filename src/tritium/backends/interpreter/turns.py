@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tritium.backends.base import MAX_TOGETHER
 from tritium.backends.interpreter.emitter import EagerEmitter
 from tritium.language.emitter import activate
+from tritium.native.pool import MAX_TOGETHER
 
 _PATIENCE = 1000
 """Observations of shared state that a program makes before another one begins beside it."""

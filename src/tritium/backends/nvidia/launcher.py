@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from tritium.backends.allocation import allocate
 from tritium.backends.nvidia import tensormap
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
-from tritium.lowering.launching import End, Link
+from tritium.launch.allocation import allocate
+from tritium.launch.ends import End, Link
 
 _FORMATS = {
     "i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
@@ -199,7 +199,7 @@ class CudaLauncher:
         self._asked = False
 
     def native_end(self, link: Link) -> End | None:
-        """How `runtime.launch` ends a launch of this kernel; None where only `__call__` can."""
+        """How `tritium.launch` ends a launch of this kernel; None where only `__call__` can."""
         if not self._asked:
             # Here, because a program's first launches do not need it.
             from tritium.backends.nvidia.native_launch import driver_calls, make_end

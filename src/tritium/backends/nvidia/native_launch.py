@@ -17,11 +17,11 @@ from tritium import knobs
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.backends.nvidia.tensormap import data_type
 from tritium.codegen.llvm.writer import Module, Value, const
-from tritium.lowering.launching import End, Link, Slot
-from tritium.lowering.native import NULL, Code, i32, i64
-from tritium.lowering.pynative import call_object, is_null
-from tritium.lowering.pyobjects import api_addresses
-from tritium.lowering.records import Record, allocate
+from tritium.launch.ends import End, Link, Slot
+from tritium.native.pyobjects import api_addresses
+from tritium.native.pyobjects_writer import call_object, is_null
+from tritium.native.records import Record, allocate
+from tritium.native.writer import NULL, Code, i32, i64
 
 STATE = Record(
     ("function", "ptr"), ("launch", "ptr"), ("encode", "ptr"), ("stream", "ptr"),

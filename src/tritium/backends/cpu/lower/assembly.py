@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tritium.backends.cpu.host import host
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
@@ -22,6 +21,7 @@ from tritium.codegen.llvm.assembly import assembly_error, quoted
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
+from tritium.native.host import host
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _PTX = re.compile(

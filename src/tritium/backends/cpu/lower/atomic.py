@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.lower.access import store_buffer, zeros
 from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.context import Context
@@ -23,6 +22,7 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import BITS_OF, FLOAT_TYPES, Value, const
 from tritium.codegen.registry import lowers
+from tritium.native.host import is_x86
 from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
 
 ORDER = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.atomic import ORDER, masked
@@ -17,6 +16,7 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const
 from tritium.codegen.registry import lowers
+from tritium.native.host import is_x86
 from tritium.ops.ttir.atomic import AtomicLoadOp, AtomicOp, AtomicPollOp, AtomicStoreOp
 
 _CLOCK_MONOTONIC = 1

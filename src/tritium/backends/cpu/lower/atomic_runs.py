@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritium.backends.cpu.host import is_x86
 from tritium.backends.cpu.lower.access import buffer_pointer, load, store, store_buffer
 from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.atomic import (
@@ -37,6 +36,7 @@ from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
+from tritium.native.host import is_x86
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16

@@ -15,7 +15,6 @@ from typing import Any
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.cpu.dot.plan import Host as DotHost
-from tritium.backends.cpu.host import Host
 
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import (
@@ -46,6 +45,7 @@ from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.ir import types as ir
+from tritium.native.host import Host
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (

@@ -6,8 +6,8 @@ from __future__ import annotations
 from xdsl.ir import Operation
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.pool import FAULT
 from tritium.codegen.llvm.writer import Value, const
+from tritium.native.pool import FAULT
 from tritium.ops import scf
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, observes

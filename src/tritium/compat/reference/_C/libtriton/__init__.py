@@ -1,0 +1,30 @@
+"""What programs import from the reference's native library, over our own IR and runtime."""
+
+from __future__ import annotations
+
+from tritium import knobs
+from tritium.compiler.key import cache_invalidating_env_vars
+from tritium.runtime.specialize import native_specialize_impl
+
+from . import ir as ir
+from . import linear_layout as linear_layout
+from . import nvidia as nvidia
+
+__all__ = [
+    "get_cache_invalidating_env_vars",
+    "getenv",
+    "getenv_bool",
+    "ir",
+    "linear_layout",
+    "native_specialize_impl",
+    "nvidia",
+]
+
+getenv = knobs.getenv
+get_cache_invalidating_env_vars = cache_invalidating_env_vars
+
+
+def getenv_bool(key: str, default: bool) -> bool:
+    """Whether an environment variable says yes; `default` if it is not set."""
+    value = knobs.getenv(key)
+    return default if value is None else value.lower() in knobs.TRUE_WORDS

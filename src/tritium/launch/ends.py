@@ -1,0 +1,100 @@
+"""How a native launch ends: what a backend's launcher offers to `tritium.launch`.
+
+The runtime's native launcher reads the arguments, finds the compiled kernel and stores the
+arguments into slots of 8 bytes, as the kernel's operations (`Store`) say. Then it calls the
+backend's `End.function`, `i1 (ptr state, ptr grid, i64 total, ptr slots)`, with the three sizes of
+the grid (i64) and their product, which is not 0. It returns false when it has set an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+
+class How(IntEnum):
+    """How an argument's value becomes a slot."""
+
+    POINTER = 0
+    INTEGER = 1
+    FLOAT32 = 2
+    FLOAT32_FINITE = 3
+    """An overflow is left to the careful path."""
+    FLOAT64 = 4
+    FLOAT32_OF_INTEGER = 5
+    FLOAT64_OF_INTEGER = 6
+
+
+class Store(NamedTuple):
+    """How one value is stored: numbers outside of `low` to `high`, pointers to another device
+    (DLPack's number) and, with `writes`, read-only memory are left to the careful path."""
+
+    how: How
+    low: int = 0
+    high: int = 0
+    device: int = 0
+    writes: bool = False
+
+
+class End(NamedTuple):
+    """A kernel's end of the native launch."""
+
+    function: int
+    state: int
+    slots: Sequence[Slot]
+    """One for each value that the kernel takes, in order; tuples and descriptors are spread out
+    (base, shape, strides)."""
+    keep: object
+    """What must stay alive for the addresses to hold."""
+
+
+class Slot(NamedTuple):
+    """A parameter of the kernel: its type as in a signature (`*fp32`, `i32`)."""
+
+    type: str
+    writes: bool = False
+    device: int = 1
+    """Where a pointer must point to: DLPack's number, 1 for the CPU, 2 for CUDA."""
+    finite: bool = False
+    """Whether a number too large for fp32 is left to the careful path (else it is infinite)."""
+
+
+class Link(Protocol):
+    """Links LLVM IR that `write` makes (the object code is kept on disk, by the names of `symbols`)
+    with `imports`, functions by address; the result has the addresses of `symbols`."""
+
+    def __call__(
+        self, write: Callable[[], str], symbols: Sequence[str], imports: Mapping[str, int]
+    ) -> Addresses: ...
+
+
+class Addresses(Protocol):
+    """Addresses by symbol."""
+
+    def __getitem__(self, symbol: str) -> int: ...
+
+
+def store_for(kind: str, slot: Slot) -> Store | None:
+    """How a value of `kind` ("pointer", "integer", "unsigned", "float") is stored in a slot; None
+    where only the careful path knows."""
+    if slot.type.startswith("*") != (kind == "pointer") or kind == "unknown":
+        return None
+    if kind == "pointer":
+        return Store(How.POINTER, device=slot.device, writes=slot.writes)
+    if kind == "unsigned":  # a value with the highest of 64 bits set
+        return Store(How.INTEGER, -(1 << 63), (1 << 63) - 1) if slot.type == "u64" else None
+    if slot.type[0] in "iu":
+        if kind != "integer":
+            return None
+        bits = int(slot.type[1:])
+        if slot.type[0] == "u" or bits == 1:
+            return Store(How.INTEGER, 0, min((1 << bits) - 1, (1 << 63) - 1))
+        return Store(How.INTEGER, -(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    if slot.type == "fp64":
+        return Store(How.FLOAT64 if kind == "float" else How.FLOAT64_OF_INTEGER)
+    if slot.type == "fp32":
+        if kind == "integer":
+            return Store(How.FLOAT32_OF_INTEGER)
+        return Store(How.FLOAT32_FINITE if slot.finite else How.FLOAT32)
+    return None

@@ -1,0 +1,2 @@
+"""Native code of the process itself: the host, compiling and loading, the thread pool, Python's
+objects and the writer of such code."""

@@ -1,0 +1,223 @@
+"""LLVM IR text to object code to callable addresses, on the host.
+
+Objects for x86-64 in ELF are linked by `elf`; all others by one LLJIT that lives as long as the
+process, in which each is a library of its own. When an `Image` is collected, its memory is
+released.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal, Protocol
+
+import llvmlite.binding as llvm
+
+from tritium import forking
+from tritium.native import elf
+from tritium.native.host import host
+
+
+class ObjectStore(Protocol):
+    """Object code kept by key (a SHA-256 in hexadecimal) from one process to the next."""
+
+    def load(self, key: str) -> bytes | None:
+        """The object code stored under `key`, or None."""
+        ...
+
+    def save(self, key: str, code: bytes) -> None:
+        """Store object code under `key`."""
+        ...
+
+
+Opt = int | Literal["light"] | None
+"""Which IR passes run: see `compile_ir`."""
+
+_lock = forking.held_while_forking(threading.RLock())
+_names = itertools.count()
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # for inline assembly
+
+
+@functools.cache
+def _machine() -> Any:
+    _initialize()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=host().cpu, features=host().feature_string, opt=3, reloc="pic",
+        codemodel="small", jit=True,  # far symbols (libm) get stubs from the linker
+    )  # fmt: skip
+
+
+@functools.cache
+def _linker() -> Any:
+    _initialize()
+    linker = llvm.create_lljit_compiler(suppress_errors=True)
+    # Never disposed of: worker threads may still sleep inside its code when the process ends.
+    _never_collect(linker)
+    return linker
+
+
+def _never_collect(value: object) -> None:
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+def data_layout() -> str:
+    """The host's data layout, for the head of a module."""
+    with _lock:
+        return str(_machine().target_data)
+
+
+def triple() -> str:
+    """The host's target triple, for the head of a module."""
+    with _lock:
+        return _machine().triple
+
+
+def llvm_version() -> str:
+    """The version of LLVM that compiles (`22.1.0`)."""
+    return ".".join(str(part) for part in llvm.llvm_version_info)  # pyright: ignore
+
+
+def _parse(text: str) -> Any:
+    try:
+        module = llvm.parse_assembly(text, context=llvm.create_context())
+        module.verify()
+    except RuntimeError as error:
+        raise RuntimeError(f"invalid LLVM IR: {error}") from error
+    return module
+
+
+def _optimize(module: Any, level: Opt) -> None:
+    if level not in ("light", 0, 1, 2, 3):
+        raise ValueError(f"compile_ir: opt is {level!r}; expected None, 'light' or 0 to 3")
+    tuning = llvm.create_pipeline_tuning_options(0 if level == "light" else level)
+    # Vectors are explicit in what we generate, and so is unrolling.
+    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
+    builder = llvm.create_pass_builder(_machine(), tuning)
+    if level == "light":
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_simplify_cfg_pass()
+        passes.add_instruction_combine_pass()
+    else:
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)
+
+
+def _prepare(ir_text: str, opt: Opt) -> Any:
+    module = _parse(ir_text)
+    module.triple, module.data_layout = triple(), data_layout()
+    if opt is not None:
+        _optimize(module, opt)
+    return module
+
+
+def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
+    """Compile a module for the host.
+
+    Args:
+        ir_text: LLVM IR; triple and data layout are set to the host's.
+        opt: None runs no IR passes (for text without allocas that could be registers), "light"
+            only makes registers of stack slots and tidies up, 0 to 3 run LLVM's pipeline of that
+            level. Instruction selection is always at its highest level.
+
+    Returns:
+        Object code, for `load_object`.
+
+    Raises:
+        RuntimeError: the text is not valid IR; the message is LLVM's.
+    """
+    with _lock:
+        return _machine().emit_object(_prepare(ir_text, opt))
+
+
+def assembly(ir_text: str, *, opt: Opt = None) -> str:
+    """What `compile_ir` would make, as assembly text."""
+    with _lock:
+        return _machine().emit_assembly(_prepare(ir_text, opt))
+
+
+def object_key(ir_text: str, opt: Opt = None) -> str:
+    """A SHA-256 (hexadecimal) of all that `compile_ir`'s result depends on."""
+    parts = (ir_text, str(opt), host().cpu, host().feature_string, llvm_version())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def cached_object(key: str, store: ObjectStore | None, make: Callable[[], bytes]) -> bytes:
+    """The object code under `key` in `store`; made and stored there if it is missing."""
+    if store is not None and (code := store.load(key)) is not None:
+        return code
+    code = make()
+    if store is not None:
+        store.save(key, code)
+    return code
+
+
+def check_object(code: bytes) -> None:
+    """Raise `RuntimeError` if this is not object code for the host, as far as can be told."""
+    if not code or (sys.platform == "linux" and not code.startswith(elf.MAGIC)):
+        raise RuntimeError("this is no object code for this machine")
+    with suppress(elf.Unsupported):
+        elf.check(code)
+
+
+class Image:
+    """Object code in memory. Its addresses are valid as long as the object lives."""
+
+    def __init__(
+        self, addresses: dict[str, int], memory: object, region: tuple[int, int] | None = None
+    ):
+        self.addresses, self._memory = addresses, memory
+        self.region = region
+        """Where the code is, and its size in bytes, if that is known."""
+
+    def __getitem__(self, symbol: str) -> int:
+        """The address of an exported symbol."""
+        return self.addresses[symbol]
+
+    def keep(self) -> None:
+        """Never release the memory (for code in which threads sleep)."""
+        _never_collect(self._memory)
+
+
+def load_object(
+    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Image:
+    """Link object code and look up `symbols`.
+
+    Undefined symbols are looked up in `imports` (addresses by name), then in the process (libc,
+    libm).
+
+    Raises:
+        RuntimeError: a symbol is missing, or this is not object code for the host.
+    """
+    try:
+        linked = elf.link(code, symbols, imports)
+    except elf.Unsupported:
+        return _load_by_llvm(code, symbols, imports)
+    return Image(linked.addresses, linked, linked.region)
+
+
+def _load_by_llvm(
+    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None
+) -> Image:
+    check_object(code)  # LLVM ends the process where it meets others
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in symbols:
+        builder.export_symbol(name)
+    for name, address in (imports or {}).items():
+        builder.import_symbol(name, address)
+    with _lock:
+        tracker: Any = builder.link(_linker(), f"tritium.{next(_names)}")
+    return Image({name: tracker[name] for name in symbols}, tracker)

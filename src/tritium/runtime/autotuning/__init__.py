@@ -1,0 +1,1 @@
+"""Autotuning: configurations, measuring them, keeping what was found."""

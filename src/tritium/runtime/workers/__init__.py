@@ -1,0 +1,1 @@
+"""Compiling and measuring in other threads and processes."""
