@@ -7,6 +7,8 @@ import re
 import pytest
 
 from tests.nvidia.support import KERNELS, in_order, kernel_text, lowered, to_ptx
+from tritium.ir.parsing import parse_module
+from tritium.passes import pipelines
 
 T = "tensor<1024xi32, #blocked>"
 P = "tensor<1024x!tt.ptr<f32>, #blocked>"
@@ -167,6 +169,48 @@ def test_atomic_of_a_tile(kind: str, element: str, instruction: str):
     %r = tt.atomic_rmw {kind}, relaxed, gpu, %p, %v, %m : {types}"""
     text = to_ptx(kernel_text(body, f"%x: !tt.ptr<{element}>"))
     assert len(re.findall(instruction, text)) == 4
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("arch", "element", "size", "instruction", "count"),
+    [
+        (90, "f32", 1024, "add.v4.f32", 2),
+        (90, "f16", 1024, "add.noftz.v4.f16x2", 1),
+        (90, "bf16", 512, "add.noftz.v2.bf16x2", 1),
+        (90, "f16", 64, "add.noftz.f16x2", 1),
+        (90, "f64", 256, "add.f64", 2),
+        (80, "f16", 1024, "add.noftz.f16x2", 4),
+        (80, "f32", 512, "add.f32", 4),
+    ],
+)
+def test_sums_of_neighbours_are_one_instruction(
+    arch: int, element: str, size: int, instruction: str, count: int, masked: bool
+):
+    """Through the passes, which give neighbours to one thread where the hardware adds them at once;
+    `n` is a multiple of 16, and so is the mask of 16 elements the same."""
+    pointers = f"tensor<{size}x!tt.ptr<{element}>>"
+    tile, mask, index = f"tensor<{size}x{element}>", f"tensor<{size}xi1>", f"tensor<{size}xi32>"
+    test = f"arith.constant dense<true> : {mask}"
+    if masked:
+        test = f"arith.cmpi slt, %i, %ns : {index}"
+    text = f"""tt.func public @k(%x: !tt.ptr<{element}> {{tt.divisibility = 16 : i32}},
+        %n: i32 {{tt.divisibility = 16 : i32}}) {{
+      %i = tt.make_range {{start = 0 : i32, end = {size} : i32}} : {index}
+      %ns = tt.splat %n : i32 -> {index}
+      %m = {test}
+      %xs = tt.splat %x : !tt.ptr<{element}> -> {pointers}
+      %p = tt.addptr %xs, %i : {pointers}, {index}
+      %v = arith.constant dense<1.0> : {tile}
+      %r = tt.atomic_rmw fadd, relaxed, gpu, %p, %v, %m : ({pointers}, {tile}, {mask}) -> {tile}
+      tt.return
+    }}"""
+    module = parse_module(text)
+    for item in pipelines.ttgir(arch, 4, 1):
+        item.run(module)
+    found = to_ptx(str(module), arch)
+    assert found.count(f"atom.relaxed.gpu.global.{instruction} ") == count
+    assert found.count("atom.") == count
 
 
 def test_scalar_atomic_is_done_once_and_shared():

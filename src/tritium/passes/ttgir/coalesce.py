@@ -31,7 +31,14 @@ from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
-from tritium.passes.ttgir.rules import blocked_for, encoding_of, is_tile, num_warps_of, product
+from tritium.passes.ttgir.rules import (
+    blocked_for,
+    capability_of,
+    encoding_of,
+    is_tile,
+    num_warps_of,
+    product,
+)
 
 ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)
 BLOCKS = (ttir.DescriptorLoadOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
@@ -55,7 +62,8 @@ class Coalesce(Pass):
             share_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
-            wishes = {id(op): _wish(op, analysis) for op in _accesses(function)}
+            arch = capability_of(module)
+            wishes = {id(op): _wish(op, analysis, arch) for op in _accesses(function)}
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
@@ -72,12 +80,14 @@ class Coalesce(Pass):
 
 @dataclass(frozen=True)
 class _Wish:
-    """What one access would like: the axes' order, and how many elements at once."""
+    """What one access would like: the axes' order, and how many elements at once; `least` even
+    where threads are left without work then."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
     bits: int
     width: int
+    least: int = 1
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -98,7 +108,17 @@ def _tile(op: Any) -> Any:
     return op.ptr.type
 
 
-def _wish(op: Any, analysis: AxisAnalysis) -> _Wish:
+def atomic_width(op: Any, capability: int) -> int:
+    """How many neighbours an instruction for the atomic operation takes at most."""
+    if getattr(op, "atomic_rmw_op", None) is not ttir.AtomicKind.FADD:
+        return 1
+    element = ir.element_type(op.val.type)
+    if capability >= 90:
+        return {ir.f16: 8, ir.bf16: 8, ir.f32: 4}.get(element, 1)
+    return 2 if element == ir.f16 else 1
+
+
+def _wish(op: Any, analysis: AxisAnalysis, capability: int) -> _Wish:
     pointers = _tile(op)
     if isinstance(op, BLOCKS):
         shape, bits = ir.shape_of(pointers), ir.bit_width(pointers)
@@ -117,14 +137,16 @@ def _wish(op: Any, analysis: AxisAnalysis) -> _Wish:
     mask = getattr(op, "mask", None)
     if mask is not None:
         width = min(width, analysis.of(mask).constancy[fastest])
+    least = 1
     if isinstance(op, ttir.AtomicOp):
-        width = 1
-    return _Wish(shape, order, 8 * size, max(width, 1))
+        width = min(width, atomic_width(op, capability))
+        least = min(width, max(4 // size, 1))  # words: halves of them are exchanged in a loop
+    return _Wish(shape, order, 8 * size, max(width, 1), least)
 
 
 def _apply(op: Any, wish: _Wish, width: int, num_warps: int, cluster: Cluster) -> bool:
     part = part_of(cluster, wish.shape)
-    share = max(product(part) // (32 * num_warps), 1)
+    share = max(product(part) // (32 * num_warps), wish.least)
     width = min(width, share, WIDEST * 8 // wish.bits, part[wish.order[0]])
     per_thread = [1] * len(wish.shape)
     per_thread[wish.order[0]] = width

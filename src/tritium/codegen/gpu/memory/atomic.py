@@ -15,7 +15,12 @@ from typing import Any, TypeAlias
 from tritium.codegen.gpu.collective.gather import offsets, row_major
 from tritium.codegen.gpu.context import Context, Tile, layout_of
 from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.gpu.memory.access import distinct_registers, load_remote, store_words
+from tritium.codegen.gpu.memory.access import (
+    distinct_registers,
+    load_remote,
+    register_groups,
+    store_words,
+)
 from tritium.codegen.gpu.types import GPU, SHARED, value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
@@ -26,6 +31,7 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 from tritium.ops.gpu import BarrierOp
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
+from tritium.passes.ttgir.coalesce import atomic_width
 
 SEMANTIC = {
     MemSemantic.RELAXED: "relaxed", MemSemantic.ACQUIRE: "acquire",
@@ -73,7 +79,7 @@ def read_modify_write(c: Context, op: Any) -> None:
         operation, letter = _INSTRUCTION[op.atomic_rmw_op]
         name = f"{operation}.{letter}{bits_of(held)}"
     values, masks = c.tile(op.val), None if op.mask is None else c.tile(op.mask)
-    each(c, op, [values], masks, partial(_instruction, c, op, name))
+    each(c, op, [values], masks, partial(_instruction, c, op, name), partial(_sum, c, op, name))
 
 
 @lowers(GPU, ttir.AtomicCASOp, scratch=scratch_bytes)
@@ -88,9 +94,13 @@ Access: TypeAlias = "Callable[[Value, list[Value], Value | None], Value]"
 
 
 def each(
-    c: Context, op: Any, operands: list[Tile], masks: Tile | None, access: Access
-) -> None:
-    """`access` for each element, by one thread, or once for a scalar; results for all threads."""
+    c: Context, op: Any, operands: list[Tile], masks: Tile | None, access: Access,
+    several: Callable[[Value, list[Value], Value | None], list[Value]] | None = None,
+) -> None:  # fmt: skip
+    """`access` for each element, by one thread, or once for a scalar; results for all threads.
+
+    `several`: writes what is done to neighbours of which `atomic_width` allows more than one.
+    """
     type, pointers = op.ptr.type, c.tile(op.ptr)
     if not ir.shape_of(type):
         c.synchronize()
@@ -103,18 +113,31 @@ def each(
     layout = layout_of(type)
     owner = c.owner(layout, of_program=True)
     results: dict[int, Value] = {}
-    for register in distinct_registers(layout):
-        condition = None if masks is None else masks[register]
+    for group in _groups(c, op):
+        first = group[0]
+        condition = None if masks is None else masks[first]
         if owner is not None:
             condition = owner if condition is None else c.f.op("and", owner, condition)
-        values = [o[register] for o in operands]
-        results[register] = access(pointers[register], values, condition)
+        if len(group) == 1 or several is None:
+            results[first] = access(pointers[first], [o[first] for o in operands], condition)
+        else:
+            old = several(pointers[first], [operands[0][r] for r in group], condition)
+            results.update(zip(group, old, strict=True))
     if not op.results:
         return
     if op in c.offsets:
         results = _spread(c, op, layout, results, owner)
     free = layout.free_variables().get("register", 0)
     c.set(op.results[0], [results[r & ~free] for r in range(layout.in_size("register"))])
+
+
+def _groups(c: Context, op: Any) -> list[tuple[int, ...]]:
+    """The registers of an op's tile that one instruction does together."""
+    width = atomic_width(op, c.hardware.arch)
+    if width == 1:
+        return [(r,) for r in distinct_registers(layout_of(op.ptr.type))]
+    groups = register_groups(c.axis_info, op.ptr, op.mask)
+    return [g[i : i + width] for g in groups for i in range(0, len(g), width)]
 
 
 def _spread(
@@ -179,6 +202,36 @@ def _instruction(
         constraints += ["b", "0"]
     old = c.asm(word, text, ",".join([*constraints, "~{memory}"]), *arguments)
     return c.as_type(old, type)
+
+
+def _sum(
+    c: Context, op: Any, name: str, pointer: Value, values: list[Value], condition: Value | None
+) -> list[Value]:
+    """What memory held of neighbours that one instruction adds to, each by itself."""
+    type = values[0].type
+    words = c.pack(values, "i32")
+    n = len(words)
+    pair = "x2" if bits_of(type) == 16 else ""
+    operation, _, kind = name.rpartition(".")
+    vector = f".v{n}" if n > 1 else ""
+
+    def listed(start: int) -> str:
+        names = ", ".join(f"${i}" for i in range(start, start + n))
+        return f"{{ {names} }}" if n > 1 else names
+
+    text = (
+        f"atom.{SEMANTIC[op.sem]}.{SCOPE[op.scope]}.global.{operation}{vector}.{kind}{pair} "
+        f"{listed(0)}, [ ${n} ], {listed(n + 1)};"
+    )
+    arguments = [pointer, *words]
+    constraints = [*["=r"] * n, "l", *["r"] * n]
+    if condition is not None:
+        text = f"@${2 * n + 1} {text}"
+        arguments += [condition, *[const("i32", 0)] * n]
+        constraints += ["b", *map(str, range(n))]
+    struct = "i32" if n == 1 else "{ " + ", ".join(["i32"] * n) + " }"
+    old = c.asm(struct, text, ",".join([*constraints, "~{memory}"]), *arguments)
+    return c.unpack(c.members(old, ["i32"] * n), type)
 
 
 def _exchanged(
