@@ -1,4 +1,4 @@
-"""What identifies this compiler: of what it made before, only its own work may be used."""
+"""Digest of the compiler's sources; part of every cache key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def compiler_key() -> str:
 
 
 def state_of(package: str) -> str:
-    """What changes when the package in this folder does.
+    """A value that changes when the package in this folder changes.
 
     An installed package is what its installer recorded: its files are not to be edited. In a
     checkout, where they are, each file counts, by its time of change.

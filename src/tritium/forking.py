@@ -1,4 +1,4 @@
-"""What forks have to do with: memory that is shared with other processes that run kernels, and
+"""Support for forks: memory that is shared with other processes that run kernels, and
 locks that a child needs.
 
 Processes that were forked share what was mapped as shared, and those that `multiprocessing` starts

@@ -89,7 +89,7 @@ class AutotuneListener(Protocol):
 
 
 class JITHookCompileInfo(TypedDict, total=False):
-    """What `jit_cache_hook` is given as `compile`, besides the backend's options."""
+    """The `compile` argument of `jit_cache_hook`, without the backend's options."""
 
     key: str
     signature: dict[Any, Any]

@@ -1,4 +1,4 @@
-"""What code is compiled for: a frozen value that every backend, option set and cache key shares."""
+"""Compilation targets: a frozen value that backends, options and cache keys share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend is: how it compiles (`BaseBackend`), how it launches (`DriverBase`), and how
+"""Base classes of backends: compilation (`BaseBackend`), launching (`DriverBase`), and how
 backends are found.
 
 A backend is a package with two modules, `compiler` and `driver`, each defining exactly one concrete
@@ -34,7 +34,7 @@ Stage = Callable[[Any, dict[str, Any]], Any]
 
 
 class Language(Enum):
-    """What a kernel is written in."""
+    """The languages in which kernels are written."""
 
     TRITON = 0
     GLUON = 1
@@ -61,7 +61,7 @@ class BaseBackend(ABC):
 
     @abstractmethod
     def hash(self) -> str:
-        """What identifies the backend's tools and target in a cache key."""
+        """The part of a cache key that identifies the backend's tools and target."""
 
     @abstractmethod
     def parse_options(self, options: dict[str, Any]) -> Any:
@@ -90,8 +90,8 @@ class BaseBackend(ABC):
         return {}
 
     def target_features(self, options: Any) -> TargetFeatures:
-        """What the language may use on this target: by default what the options say that have the
-        names of its fields, and the methods above."""
+        """The features that the language may use on this target: by default those of the options
+        with the names of its fields, and the methods above."""
         names = {f.name for f in fields(TargetFeatures)} - {"name", "target", "modules"}
         found = {name: getattr(options, name) for name in names if hasattr(options, name)}
         if "min_dot_size" in (decided := self.get_codegen_implementation(options)):
@@ -104,7 +104,7 @@ class BaseBackend(ABC):
         return TargetFeatures(name=target.backend, target=target, modules=modules, **found)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        """What a stage's stored text stands for, to go on compiling from it."""
+        """Parses a stage's stored text, so that compilation can continue from it."""
         return text
 
     def stage_module(self, stage: str, text: str) -> Any:
@@ -277,7 +277,7 @@ class DriverBase(ABC):
         raise NotImplementedError(f"{type(self).__name__}: memory for profiled launches")
 
     def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
-        """What launches a compiled kernel: called with the grid's three sizes, the stream, the
+        """Launches a compiled kernel; called with the grid's three sizes, the stream, the
         function that `utils.load_binary` gave, the packed metadata, the launch's metadata, the two
         hooks, and the arguments."""
         return self.launcher_cls(src, metadata)
@@ -331,7 +331,7 @@ class Backend:
 OWN_BACKENDS = {"cpu": "tritium.backends.cpu", "nvidia": "tritium.backends.nvidia"}
 """The packages of our own backends by name."""
 _TARGETS = {"cpu": "cpu", "nvidia": "cuda", "amd": "hip"}
-"""What our own backends compile for."""
+"""The targets of the built-in backends."""
 _DISTRIBUTIONS = (".dist-info", ".egg-info", ".egg-link", ".egg")
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)
 _GROUPS = ("tritium.backends", "triton.backends")
@@ -391,7 +391,7 @@ class Backends(Mapping[str, Backend]):
     def __init__(self) -> None:
         self._loaded: dict[str, Backend] = {}
         self.failures: dict[str, BaseException] = {}
-        """What the import of a plug-in raised, by its name."""
+        """The exceptions that imports of plug-ins raised, by plug-in name."""
         self._packages: dict[str, str] | None = None
 
     @property

@@ -74,7 +74,7 @@ _reproducing: ContextVar[bool] = ContextVar("reproducing", default=False)
 
 @contextmanager
 def reproducing() -> Generator[None]:
-    """What a failing pass was given is printed."""
+    """Print the input of a failing pass."""
     token = _reproducing.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What keeps the files of cache entries: the interfaces that programs may implement."""
+"""Interfaces of cache managers, which programs may implement."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class RemoteCacheManager(CacheManager):
                 self._kind = backend
 
     def _ask(self, question: Callable[[RemoteCacheBackend], T], otherwise: T) -> T:
-        """What the remote cache answers, if it can be had."""
+        """The remote cache's answer; None if it cannot be reached."""
         if self._connect is None:
             return otherwise
         try:

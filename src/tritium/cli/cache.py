@@ -38,7 +38,7 @@ def folder() -> Path:
 
 
 def measure() -> Count:
-    """What is in the cache."""
+    """A summary of the cache's contents."""
     entries, foreign = find_entries(knobs.cache.dir)
     return Count(
         kernels=sum(entry.kernels for entry in entries),

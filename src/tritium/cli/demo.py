@@ -19,7 +19,7 @@ from tritium.cli.timing import Timing, compare
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one case showed: its largest error, seconds to compile, and timings by library.
+    """The result of one case: its largest error, seconds to compile, and timings by library.
 
     `compile_seconds` is None where an earlier case had compiled the same kernel already.
     """

@@ -105,7 +105,7 @@ def _alias_loaded() -> None:
 
 
 class _AliasDistribution(Distribution):
-    """What `importlib.metadata` reports for `triton`, which programs use to find its version."""
+    """The distribution that `importlib.metadata` reports for `triton`."""
 
     def read_text(self, filename: str) -> str | None:
         if filename != "METADATA":

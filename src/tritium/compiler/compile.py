@@ -28,7 +28,7 @@ _MAX_NAME = 150
 
 
 class Compiled(NamedTuple):
-    """What a compilation made, as it travels between processes."""
+    """The result of a compilation, as it is passed between processes."""
 
     files: Files
     """The stages' results by file name."""
@@ -50,7 +50,7 @@ class Compilation:
 
     @property
     def name(self) -> str:
-        """What the files of the result are called."""
+        """The names of the result's files."""
         return self.src.name[:_MAX_NAME]
 
     def identity(self) -> tuple[str, str]:
@@ -125,7 +125,7 @@ def prepare(
     options: Mapping[str, Any] | None = None,
     env_vars: Mapping[str, str] | None = None,
 ) -> Compilation:
-    """What `compile` with these arguments has to do; nothing is compiled yet.
+    """A plan of `compile` with these arguments; nothing is compiled yet.
 
     Raises `TypeError` or `ValueError` for arguments.
     """

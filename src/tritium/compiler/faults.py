@@ -18,7 +18,7 @@ _PROGRAMMING = (
     AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError,
     ArithmeticError, StopIteration, VerifyException,
 )  # fmt: skip
-"""What Python and xDSL raise where a program is wrong."""
+"""Exceptions that Python and xDSL raise for a wrong program."""
 
 _REPORT = """This is a fault of Tritium, not of the kernel. To report it, run the program again with
 TRITON_ALWAYS_COMPILE=1 TRITON_KERNEL_DUMP=1 TRITON_DUMP_DIR=reproducer

@@ -220,7 +220,7 @@ class CompiledKernel:
         return self._run
 
     def launch_metadata(self, grid: tuple[int, ...], stream: Any, *args: Any) -> LazyDict | None:
-        """What launch hooks are given; None when there is no hook."""
+        """The argument of launch hooks; None when there is no hook."""
         if knobs.runtime.launch_enter_hook is None:
             return None
         self._init_handles()

@@ -1,4 +1,4 @@
-"""What identifies a compilation in the caches."""
+"""Cache keys of compilations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cache_invalidating_env_vars() -> dict[str, str]:
 def get_cache_key(
     src: Any, backend: BaseBackend, backend_options: Any, env_vars: Mapping[str, str]
 ) -> str:
-    """What the compilation of `src` with these options depends on, as text."""
+    """The dependencies of compiling `src` with these options, as text."""
     return "-".join(
         [
             compiler_key(),

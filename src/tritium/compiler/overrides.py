@@ -19,12 +19,12 @@ from tritium.errors import OutOfResources, StageFileError
 
 
 def source_hash(src: ASTSource | IRSource) -> str:
-    """What dumps and overrides of a source are kept under, whatever the compiler and options."""
+    """The key of a source's dumps and overrides, independent of compiler and options."""
     return hashlib.sha256(src.hash().encode()).hexdigest()
 
 
 def replacements(src: ASTSource | IRSource, options: Any) -> str:
-    """What tells apart compilations with files in place of stages: those files' contents."""
+    """The key part of files that replace stages: a digest of their contents."""
     paths: list[Path] = []
     if getattr(options, "ir_override", None):
         paths.append(Path(options.ir_override))

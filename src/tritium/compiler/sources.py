@@ -1,4 +1,4 @@
-"""What can be compiled: a kernel function with a signature, or a file of some stage's text."""
+"""Compilation inputs: a kernel function with a signature, or a file of some stage's text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ArgPath = tuple[int, ...]
 
 
 def _constant_key(value: Any, watched: Watched) -> Any:
-    """What a compile-time value contributes to the digest: of functions, all they depend on, with
+    """The part of a compile-time value in the digest: of functions, all they depend on, with
     what they read put in `watched`."""
     value = unwrap(value)
     if isinstance(value, JITCallable):
@@ -45,14 +45,14 @@ def _constant_key(value: Any, watched: Watched) -> Any:
 
 
 class Specialization(NamedTuple):
-    """What the function that names a kernel (`@jit(repr=...)`) is given."""
+    """The argument of the function that names a kernel (`@jit(repr=...)`)."""
 
     signature: dict[str, Any]
     constants: dict[str, Any]
 
 
 def _symbol(fn: JITCallable, name: Any) -> str:
-    """What a kernel that is to be called `name` is called in machine code: assemblers know letters,
+    """The machine-code name of the kernel `name`: assemblers know letters,
     digits, _ and $ alone, and LLVM ends the process where it meets others."""
     if not isinstance(name, str):
         raise TypeError(f"{fn.__name__}: repr returned {name!r}; a str, its name, is required")
@@ -307,7 +307,7 @@ class IRSource:
         return hashlib.sha256(f"{self.ext}-{self.src}".encode()).hexdigest()
 
     def generate(self, backend: BaseBackend, options: Any) -> Any:
-        """What the stages after this one start from."""
+        """The input of the stages after this one."""
         if self.module is not None:
             return self.module
         return backend.parse_stage(self.ext, self.src, options)

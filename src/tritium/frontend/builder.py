@@ -20,7 +20,7 @@ from tritium.ops.ttir import CallOp
 
 
 def value_name(name: str) -> str:
-    """What IR values of a Python variable are called: the IR's text has ASCII names only."""
+    """The IR name of a Python variable: IR text has ASCII names only."""
     return name if name.isascii() else "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
 
 

@@ -163,7 +163,7 @@ class ModuleGenerator:
 
 
 def _key(function: JITCallable, types: Mapping[str, base_type]) -> tuple[Any, ...]:
-    """What a function is generated once for. Equal types may differ in which of the constants in
+    """The key for which a function is generated once. Equal types may differ in which constants in
     them are weak (`AssignedInt`); their mangled names tell."""
     composed = (t.mangle() for t in types.values() if not isinstance(t, dtype))
     return id(function), tuple(types.values()), *composed

@@ -1,4 +1,4 @@
-"""What a name means inside a kernel."""
+"""Name lookup inside a kernel."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Scope:
         raise NameError(f"{name} is not defined")
 
     def replaced(self, value: Any) -> Any:
-        """What the backend puts in place of a module, or of a function of one."""
+        """The backend's replacement for a module, or for a function of one."""
         if not self._modules or not hasattr(value, "__name__"):
             return value
         seen: set[str] = set()

@@ -72,7 +72,7 @@ class Statements(Expressions):
         raise self.error(call, text if message is True else f"{text} {message}")
 
     def callee(self, call: ast.Call) -> Any:
-        """What a call calls, looked up again without emitting anything; None if unknown."""
+        """The callee of a call, looked up without emitting ops; None if unknown."""
         try:
             owner: Any = None
             names: list[str] = []

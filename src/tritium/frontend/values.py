@@ -48,12 +48,12 @@ def assigned(value: Any) -> Any:
 TENSOR_ATTRIBUTES = frozenset(
     name for name in dir(tl.tensor) if not name.startswith("_") and not hasattr(constexpr(0), name)
 ) | {"type"}
-"""What scalars have by name, and numbers do not."""
+"""Attributes that scalars have and Python numbers do not."""
 
 
 def owner_of(value: Any, attribute: str) -> Any:
-    """What `value.attribute` is looked up on: for a number that stands for a scalar, that scalar
-    where tensors have the attribute."""
+    """The object on which `value.attribute` is looked up: for a number that stands for a scalar,
+    that scalar where tensors have the attribute."""
     if isinstance(value, constexpr) and attribute in TENSOR_ATTRIBUTES and is_assigned(value.value):
         return to_tensor(value)
     return value
@@ -187,7 +187,7 @@ def scalar_condition(value: Any) -> tl.tensor:
 
 
 def mismatch(name: str, then: base_type, otherwise: base_type) -> str:
-    """What is wrong with a variable that the branches of an `if` give different types."""
+    """The error for a variable to which the branches of an `if` give different types."""
     return (
         f"Mismatched type for {name} between then block ({then}) and else block "
         f"({otherwise}); cast one of them with `.to(...)`"

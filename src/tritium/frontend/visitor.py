@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FrontendOptions:
-    """What the user may change about the frontend.
+    """Frontend options.
 
     Attributes:
         allow_non_constexpr_globals: let kernels read any global

@@ -62,7 +62,7 @@ class IRPrinter(Printer):
         self._encodings: dict[Attribute, str] = {}
 
     def text(self) -> str:
-        """What has been printed."""
+        """The text printed so far."""
         return "".join(self._parts)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""What the bulk copy engine's tensor maps (`CUtensorMap`) say of a descriptor's blocks.
+"""Fields of the tensor maps (`CUtensorMap`) for a descriptor's blocks.
 
 Numbers are those of PTX's `tensormap.replace`; the driver numbers some element types otherwise.
 """
@@ -39,7 +39,7 @@ def map_element(element: Any) -> int | None:
 
 
 def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
-    """What one copy moves of a block of elements of `size` bytes in this layout of shared memory:
+    """The box that one copy moves of a block of `size`-byte elements in this shared memory layout:
     a swizzled row wide. What it moves lies in one piece, so that axes outside of one that takes
     several copies (rows do not count as outside of columns) are gone through one by one. Raises
     `NotImplementedError` for layouts that tensor maps do not have."""
@@ -57,7 +57,7 @@ def box(shape: Sequence[int], encoding: Any, size: int) -> tuple[int, ...]:
 
 
 def describe(type: Any) -> dict[str, Any]:
-    """What a map says of blocks of a descriptor's type, which has an encoding.
+    """The map's fields for blocks of a descriptor's type, which has an encoding.
 
     `swizzle`: the mode; `elem_size` in bytes; `elem_type`: the number of the element type;
     `block_size`: what one copy moves, at most a swizzled row wide. A block of a cluster copies what

@@ -22,7 +22,7 @@ _IGNORED = frozenset({"_semantic", "_builder", "_generator"})
 
 @functools.cache
 def _semantic() -> Any:
-    """What a function gets that asks for `_semantic`, as functions of the reference's style do.
+    """The `_semantic` argument of functions in the reference's style.
     That module, in which everything comes together, is imported when there is one."""
     return importlib.import_module("tritium.language.semantic").TritonSemantic()
 

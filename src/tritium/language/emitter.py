@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Handle(Protocol):
-    """What a `tl.tensor` holds: an SSA value, or an evaluated array with its type."""
+    """The handle of a `tl.tensor`: an SSA value, or an evaluated array with its type."""
 
     @property
     def type(self) -> Type: ...
@@ -50,7 +50,7 @@ class Divergence(Exception):
 
 @dataclass(frozen=True)
 class TargetFeatures:
-    """What the language must know of the target to check a program: set by the backend.
+    """Facts about the target with which the language checks a program; the backend sets them.
 
     Attributes:
         name: the backend, "cpu" or "cuda".

@@ -40,7 +40,7 @@ def _axis_of(dim: int | None, rank: int) -> int:
 
 @constexpr_function
 def _sum_dtype(given: core.dtype, wanted: core.dtype | None) -> core.dtype:
-    """What a sum is computed in: `wanted`, or for narrow integers 32 bits of the same sign."""
+    """The dtype of a sum: `wanted`, or for narrow integers 32 bits of the same sign."""
     if wanted is not None:
         return wanted
     if given.is_int() and given.int_bitwidth < 32:
@@ -50,7 +50,7 @@ def _sum_dtype(given: core.dtype, wanted: core.dtype | None) -> core.dtype:
 
 @constexpr_function
 def _order_dtype(given: core.dtype) -> core.dtype:
-    """What a minimum or maximum is computed in: at least 32 bits."""
+    """The dtype in which a minimum or maximum is computed: at least 32 bits."""
     if given.is_floating():
         return core.float32 if given.primitive_bitwidth < 32 else given
     return core.int32 if given.primitive_bitwidth < 32 else given

@@ -1,4 +1,4 @@
-"""What is compiled for: questions that kernels ask at compile time, and programs at any time.
+"""Queries about the target, for kernels at compile time and for programs at any time.
 
 Outside of kernels the answers are about the active driver's target.
 """

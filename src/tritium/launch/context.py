@@ -1,4 +1,4 @@
-"""What of the process a native launch relies on, and has to look at each time: the active driver,
+"""Process state that a native launch relies on and checks each time: the active driver,
 hooks, `debug`. It is written down as guards; where one fails, the launch goes through Python."""
 
 from __future__ import annotations

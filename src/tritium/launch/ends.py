@@ -46,7 +46,7 @@ class End(NamedTuple):
     """One for each value that the kernel takes, in order; tuples and descriptors are spread out
     (base, shape, strides)."""
     keep: object
-    """What must stay alive for the addresses to hold."""
+    """Objects that must stay alive while the addresses are used."""
 
 
 class Slot(NamedTuple):

@@ -13,7 +13,7 @@ from tritium.launch.records import DETAIL, Tag
 
 
 class Meaning(NamedTuple):
-    """What a key says.
+    """The fields of a key.
 
     Attributes:
         kinds: of the values, in order: "pointer", "integer", "unsigned" (an integer from 2**63 on),

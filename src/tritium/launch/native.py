@@ -82,7 +82,7 @@ def load() -> None:
 
 
 class Launched(NamedTuple):
-    """What a launch in Python found: the `DriverConfig`, the arguments it had (with the grid
+    """The result of a launch in Python: the `DriverConfig`, its arguments (with the grid
     first), the caches that it looked in, the kernel and its backend's end."""
 
     drivers: Any

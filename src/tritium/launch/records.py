@@ -1,4 +1,4 @@
-"""What the native launcher and Python share: structs, symbols, and the words of a key."""
+"""Structs, symbols and key words shared by the native launcher and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What launch arguments are in a signature: `i32`, `fp32`, ..."""
+"""Signature types of launch arguments: `i32`, `fp32`, ..."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host's processor is: its name and features as LLVM calls them, its caches."""
+"""The host's processor: its name and features in LLVM's terms, and its caches."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
 
 
 def assembly(ir_text: str, *, opt: Opt = None) -> str:
-    """What `compile_ir` would make, as assembly text."""
+    """The assembly text of what `compile_ir` generates."""
     with _lock:
         return _machine().emit_assembly(_prepare(ir_text, opt))
 

@@ -18,17 +18,18 @@ CONTEXT = Record(
     ("nx", "i32"), ("ny", "i32"), ("nz", "i32"), ("thread_index", "i32"),
     ("scratch", "ptr"), ("fault", "ptr"), ("alone", "i32"),
 )  # fmt: skip
-"""What a kernel gets as `ctx`. `scratch` is aligned to 64 bytes and holds at least the kernel's
-`scratch_bytes`; its content is undefined at each program's start. `alone`: no other thread runs
-programs, of this kernel or another."""
+"""The record that a kernel gets as `ctx`. `scratch` is aligned to 64 bytes and holds at least the
+kernel's `scratch_bytes`; its content is undefined at each program's start. `alone`: no other thread
+runs programs, of this kernel or another."""
 
 FAULT = Record(
     ("raised", "i32"), ("pid_x", "i32"), ("pid_y", "i32"), ("pid_z", "i32"), ("message", "ptr"),
     ("stall", "ptr"), ("counter", "ptr"), ("own", "i64"), ("pool", "ptr"), ("job", "ptr"),
     ("thread", "i64"), ("helpers", "i32"), ("starting", "i32"),
 )  # fmt: skip
-"""What programs of a launch tell it. `raised` and what follows it is set (by a compare-exchange of
-`raised`) by the first program whose device_assert fails; the launcher sets it to `INTERRUPTED`.
+"""The status that programs report to their launch. `raised` and what follows it is set (by a
+compare-exchange of `raised`) by the first program whose device_assert fails; the launcher sets it
+to `INTERRUPTED`.
 
 `stall(this record)` is called by a program now and then while it may wait for another one; when it
 returns, the program ends if `raised` is set. It lets Python handle signals (in the launcher's own
@@ -62,7 +63,7 @@ ENTRY = Record(
     ("function", "ptr"), ("thread_state", "ptr"), ("state", "ptr"), ("poll", "ptr"),
     ("polled", "i64"),
 )
-"""What `tritium_run` calls before it runs long: `function` takes the address of this record,
+"""The callbacks of `tritium_run` for long grids: `function` takes the address of this record,
 releases the GIL and returns the number of threads to use, or -1 for an error that is set. `poll`
 takes the same, lets Python handle signals, and returns a negative number when a handler has raised;
 it was last called at `polled` (ticks). The launcher's functions use the other fields: its kernel's
@@ -106,7 +107,7 @@ SLOTS = 64
 CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 
 OK, NO_MEMORY, ERROR_SET = 0, 1, 2
-"""What the native `tritium_run` returns."""
+"""Return values of the native `tritium_run`."""
 
 
 def check_together(name: str, programs: int) -> None:
@@ -120,7 +121,7 @@ def check_together(name: str, programs: int) -> None:
 
 @dataclass(frozen=True)
 class System:
-    """What the operating system offers to a thread pool."""
+    """The operating system's functions for a thread pool."""
 
     threads: bool
     futex: int | None  # the system call's number, where there is one

@@ -73,7 +73,7 @@ def repeated(type: Attribute, number: int) -> AxisInfo:
 
 
 def join(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    """What holds of either of two values."""
+    """The facts that hold for both of two values."""
     contiguity = tuple(map(gcd, a.contiguity, b.contiguity))
     return AxisInfo(
         contiguity,

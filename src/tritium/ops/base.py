@@ -49,7 +49,7 @@ class Op(Operation):
     traits: ClassVar[OpTraits] = OpTraits(tuple)
 
     effects: ClassVar[Effects] = ()
-    """What the op does beside computing its results, by resource (`ops/effects.py`). Ops without
+    """The op's side effects, by resource (`ops/effects.py`). Ops without
     effects may be moved, merged, dropped. `op.memory_effects()` adds those of regions."""
 
     recursive_effects: ClassVar[bool] = False

@@ -125,7 +125,7 @@ PAUSE = 20e-6
 
 
 class Context(Protocol):
-    """What `Op.evaluate` may ask of its surroundings."""
+    """The services that `Op.evaluate` may use."""
 
     memory: Memory
     program_id: tuple[int, int, int]
@@ -156,14 +156,14 @@ class Context(Protocol):
         ...
 
     def state(self, kind: type[T]) -> T:
-        """What the ops of a dialect keep from one op to the next of a program: an instance of
+        """The state that the ops of a dialect share during a program: an instance of
         `kind`, made (without arguments) at its first use."""
         ...
 
 
 @dataclass(frozen=True)
 class Jump:
-    """What a branch evaluates to: the block to go on with, and its arguments."""
+    """The result of a branch: the successor block and its arguments."""
 
     target: Block
     arguments: tuple[Any, ...]
@@ -171,7 +171,7 @@ class Jump:
 
 @dataclass(frozen=True)
 class Return:
-    """What a terminator that leaves its region evaluates to."""
+    """The result of a terminator that leaves its region."""
 
     values: tuple[Any, ...]
 

@@ -48,7 +48,8 @@ class Part(NamedTuple):
     parts: tuple[Any, ...] = ()
 
     def anchor(self) -> str:
-        """What decides whether a group is present: its first operand or attribute."""
+        """The operand or attribute that decides whether an optional group is printed: the first
+        one."""
         return next(p.name for p in self.parts if p.kind in ("ref", "type"))
 
 

@@ -1,4 +1,4 @@
-"""What a pass is, and the manager that runs a sequence of them over a module.
+"""The base class of passes, and the manager that runs a sequence of them over a module.
 
 Nothing here reads the environment: who calls says what to verify, dump and time.
 """

@@ -1,4 +1,4 @@
-"""What is known of a loop's bounds."""
+"""Facts about a loop's bounds."""
 
 from __future__ import annotations
 

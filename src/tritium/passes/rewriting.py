@@ -54,7 +54,7 @@ def is_repeatable(op: Op) -> bool:
 
 
 def obstacle(op: Op) -> Op | None:
-    """What keeps an op from being repeatable: itself or an op in its regions; None if it is."""
+    """The op that makes an op unrepeatable: itself or one in its regions; None if there is none."""
     if not only_read(op.own_effects()):
         return op
     if not op.recursive_effects:

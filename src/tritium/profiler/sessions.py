@@ -192,7 +192,7 @@ def _exit(metadata: Any) -> None:
 
 
 def _devices(root: Node) -> dict[str, Any]:
-    """What hatchet files say of the devices that were used."""
+    """The description of the devices in hatchet files."""
     kind = driver.active.get_current_target()
     number = driver.active.get_current_device()
     properties = driver.active.utils.get_device_properties(number)

@@ -1,4 +1,4 @@
-"""What `torch.compile` is told of us, once it is in use."""
+"""Register Tritium's classes with `torch.compile`, once it is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compilation hooks are told."""
+"""The information that compilation hooks receive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hook_info(
     attrs: Mapping[Any, Any],
     warmup: bool,
 ) -> dict[str, Any]:
-    """What `jit_cache_hook` and `jit_post_compile_hook` are told of a compilation; its
+    """The information about a compilation for `jit_cache_hook` and `jit_post_compile_hook`; its
     `specialization_data` is what `preload` takes."""
     types = ", ".join(f"{name}: {t}" for name, t in signature.items())
     shown = {n: getattr(options, n) for n in ("num_warps", "num_ctas", "num_stages")

@@ -1,4 +1,4 @@
-"""What every launchable thing has in common."""
+"""The interface of everything that can be launched."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ from tritium.target import GPUTarget
 
 
 class DeviceCache(NamedTuple):
-    """What a kernel keeps for each device."""
+    """The compiled kernels and settings of one kernel function on one device."""
 
     kernels: dict[Any, CompiledKernel]
     """Compiled kernels, by specializations and options."""
@@ -388,7 +388,7 @@ def _parsed(specialization_data: str) -> dict[str, Any]:
 
 
 class _Launch(NamedTuple):
-    """What a kernel has to be compiled for."""
+    """A key that selects one compiled version of a kernel."""
 
     cache: DeviceCache
     device: Any

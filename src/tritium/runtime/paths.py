@@ -15,7 +15,7 @@ ObjPath = tuple[int, ...]
 
 
 def get_iterable_path(iterable: Any, path: ObjPath) -> Any:
-    """What is at a path."""
+    """The member of nested sequences at a path of indices."""
     return functools.reduce(lambda inner, index: inner[index], path, iterable)
 
 

@@ -61,7 +61,7 @@ class Specializer:
 
     @property
     def function(self) -> Callable[[Any], tuple[Any, Any]]:
-        """What `__call__` does for this parameter."""
+        """The function that `__call__` runs for this parameter."""
         return self.constant if self.param.is_constexpr else self.dynamic
 
     def constant(self, arg: Any) -> tuple[Any, Any]:
@@ -241,7 +241,7 @@ def make_binder(function: Any, backend: Any) -> Callable[..., Any]:
 
 
 def constexpr_key(value: Any, what: str = "a constexpr") -> Any:
-    """What tells two compile-time values apart in a key: `1`, `1.0` and `True` are equal to Python
+    """The part of a key for a compile-time value: `1`, `1.0` and `True` are equal to Python
     but compile differently, and so do `0.0` and `-0.0`. Raises `TypeError` for an unhashable value
     other than a list or a dict."""
     if isinstance(value, constexpr):

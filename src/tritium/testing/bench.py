@@ -50,7 +50,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 def summarize(
     times: Sequence[float], quantiles: Sequence[float] | None, return_mode: str
 ) -> float | list[float]:
-    """What `do_bench` returns for these times: quantiles if asked for, else by `return_mode`."""
+    """The result of `do_bench` for these times: quantiles if asked for, else by `return_mode`."""
     if quantiles is not None:
         found = [quantile(times, q) for q in quantiles]
         return found[0] if len(found) == 1 else found

@@ -1,4 +1,4 @@
-"""What a device can do at best: the roofs of a roofline."""
+"""Peak rates of a device: the roofs of a roofline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measurements on GPUs need of torch and of the profiler."""
+"""Helpers for measurements on GPUs, by torch and the profiler."""
 
 from __future__ import annotations
 

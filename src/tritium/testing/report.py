@@ -68,7 +68,8 @@ class Benchmark:
 
 @dataclass
 class Results:
-    """What a sweep measured: one row an x; per line the value and, where known, its range."""
+    """The results of a sweep: one row for each x; for each line the value and, where known, its
+    range."""
 
     benchmark: Benchmark
     x: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])

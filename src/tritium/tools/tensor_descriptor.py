@@ -15,7 +15,7 @@ class DescriptorError(ValueError, AssertionError):
 
 @dataclass
 class TensorDescriptor:
-    """What a kernel reads and writes blocks of with `.load` and `.store`.
+    """A strided tensor that kernels access in blocks with `.load` and `.store`.
 
     Attributes:
         base: a tensor or array whose memory starts at a multiple of 16 bytes.

@@ -1,4 +1,4 @@
-"""What a kernel's run-time arguments may be, and how each becomes an 8-byte slot.
+"""Kinds of run-time arguments, and their conversion to 8-byte slots.
 
 Everything here is the careful path, in Python: the native launcher takes the common cases itself
 and comes here for all else, and for every error.
@@ -24,7 +24,7 @@ ELEMENT_NAMES = {
     "float8_e5m2fnuz": "fp8e5b16", "float8_e4m3b11fnuz": "fp8e4b15",
     "half": "fp16", "float": "fp32", "double": "fp64", "int": "i32", "long": "i64", "u1": "i1",
 }  # fmt: skip
-"""What array libraries call element types, and what signatures do."""
+"""Element type names of array libraries and of signatures."""
 
 # (code, bits) by DLPack's header: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 7 to 17 small floats.
 DLPACK_TYPES = {
@@ -66,7 +66,7 @@ class Param:
 
     @property
     def element(self) -> str:
-        """What a pointer points to: `fp32`; a name of no dtype for pointers to pointers."""
+        """The element type of a pointer: `fp32`; a name of no dtype for pointers to pointers."""
         text = self.type[1:].removeprefix("k")
         return ELEMENT_NAMES.get(text, text)
 

@@ -28,7 +28,7 @@ class LoadedKernel(NamedTuple):
 
 
 class CPUUtils:
-    """What the runtime asks of a device."""
+    """The device queries of the runtime."""
 
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         """Figures that programs for GPUs look at, as far as they mean something here.
@@ -149,7 +149,8 @@ def _leaves(values: Sequence[Any], kinds: Sequence[Any]) -> list[Any]:
 
 
 class CPUDeviceInterface:
-    """What programs ask of `torch.cuda`, for the CPU: work is done when a launch returns."""
+    """The `torch.cuda` functions that programs use, for the CPU: work is done when a launch
+    returns."""
 
     class Event:
         """A point in time."""
@@ -223,7 +224,7 @@ class CPUDriver(DriverBase):
         CPUDeviceInterface.set_device(device)
 
     def native_device(self) -> None:
-        """What native launches ask for the current device: nothing, there is one."""
+        """The current device for native launches: there is only one."""
 
     def get_current_stream(self, device: int = 0) -> int:
         """Launches run at once, in order: the one stream is 0."""

@@ -1,4 +1,4 @@
-"""What the native launcher of the CPU and Python share (see `launch_writer`)."""
+"""Records shared by the CPU's native launcher and Python (see `launch_writer`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What remarks say of kernels for the CPU (see `backends.remarks`)."""
+"""Remarks about kernels for the CPU (see `backends.remarks`)."""
 
 from __future__ import annotations
 

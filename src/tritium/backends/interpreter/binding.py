@@ -24,7 +24,7 @@ def bind(
 def _mismatch(
     name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> str:
-    """What Python says to the same call of a function with the same parameters."""
+    """Python's error for the same call of a function with the same parameters."""
     empty = Parameter.empty
     parameters = [
         p.replace(annotation=empty, default=empty if p.default is empty else None)

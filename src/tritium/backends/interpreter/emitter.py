@@ -42,7 +42,7 @@ class PythonRegion(Region):
         self.body = body
 
     def run(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """What the body returns for these arrays."""
+        """The body's results for these arrays."""
         handles = [Evaluated(t, a) for t, a in zip(self.types, arguments, strict=True)]
         return tuple(h.array for h in self.body(*handles))
 

@@ -489,7 +489,8 @@ class _Rewriter(ast.NodeTransformer):
         return _if_bound(ast.If(test, [gone], []), at)
 
     def _fresh_turn(self, loop: str, names: Sequence[str], at: ast.stmt) -> list[ast.stmt]:
-        """What a turn of the loop must not see of the one before: names that exist inside only."""
+        """Names that exist inside the loop only, and that an iteration must not see of the previous
+        one."""
         return [self._forgotten(loop, n, at) for n in names if n not in self.parameters]
 
     @staticmethod

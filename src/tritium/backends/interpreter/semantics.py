@@ -1,5 +1,5 @@
-"""What rewritten kernels call (`rewrite.py`): the kernel language's meaning of Python's constructs,
-on values that are known."""
+"""Functions that rewritten kernels call (`rewrite.py`): the kernel language's meaning of Python's
+constructs, on values that are known."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Truth:
         return self.value
 
     def noted(self, name: str, value: Any) -> None:
-        """What a variable is before a branch that may assign it."""
+        """The value of a variable before a branch that may assign it."""
         self._before[name] = value
 
     def merged(self, name: str, value: Any) -> Any:
@@ -93,7 +93,7 @@ class Loop:
         return iter(self._items)
 
     def noted(self, name: str, value: Any) -> None:
-        """What a variable is before the loop."""
+        """The value of a variable before the loop."""
         self._before[name] = value
 
     def entered(self, name: str, value: Any) -> Any:
@@ -139,7 +139,7 @@ class Loop:
 
 
 class Semantics:
-    """What one rewritten function needs.
+    """The state of one rewritten function.
 
     Args:
         function: the function.
@@ -178,7 +178,7 @@ class Semantics:
         return name in BUILTINS and name not in self.function.get_capture_scope()
 
     def callee(self, function: Any) -> Any:
-        """What to call for `function`."""
+        """The object to call for `function`."""
         if isinstance(function, constexpr):
             function = function.value
         direct = calls_directly(function) and not hasattr(function, REFERENCE_MARK)
@@ -191,7 +191,7 @@ class Semantics:
         return call
 
     def effect(self, function: Any) -> Any:
-        """What to call for `function()` as a statement. There is no value to convert, and a
+        """The object to call for `function()` as a statement. There is no value to convert, and a
         debugger that the call starts (`breakpoint()`) stops in the frame that it comes from."""
         function = unwrap(function)
         of_kernel = isinstance(getattr(function, "__self__", None), JITCallable)
@@ -238,24 +238,24 @@ class Semantics:
 
     @staticmethod
     def assigned(value: Any) -> Any:
-        """What an assignment to a plain name leaves there."""
+        """The value that an assignment to a plain name stores."""
         return assigned(value)
 
     @staticmethod
     def owner(value: Any, attribute: str) -> Any:
-        """What `value.attribute` is looked up on."""
+        """The object on which `value.attribute` is looked up."""
         return owner_of(value, attribute)
 
     @staticmethod
     def mutable(owner: Any) -> Any:
-        """What a field of is assigned."""
+        """The object of which a field is assigned."""
         if not is_mutable(owner):
             raise TypeError("only the fields of an aggregate can be assigned")
         return owner
 
     @staticmethod
     def spread(value: Any) -> list[Any]:
-        """What `*value` stands for in a display or a call."""
+        """The elements of `*value` in a display or a call."""
         return spread(value)
 
     @staticmethod
@@ -273,7 +273,7 @@ class Semantics:
 
     @staticmethod
     def items(value: Any) -> list[Any]:
-        """What a comprehension runs over."""
+        """The iterable of a comprehension."""
         if isinstance(value, (tl.range, tl.static_range)):
             bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
             if all(isinstance(b, int) for b in bounds):
@@ -363,7 +363,7 @@ class Semantics:
 
     @staticmethod
     def loop(iterator: Any, simple: bool) -> Loop:
-        """What a `for` runs over; `simple`: its variable is a single name."""
+        """The iterable of a `for`; `simple`: its variable is a single name."""
         if isinstance(iterator, tl.static_range):
             bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
             if not all(isinstance(b, int) for b in bounds):
@@ -403,7 +403,7 @@ def _combined(combine: Callable[..., Any], left: Any, right: Any, decides: bool)
 
 
 def returned(value: Any) -> Any:
-    """What a call of a kernel function gives."""
+    """The result of a call of a kernel function."""
     return value if isinstance(value, base_value) else wrap(value)
 
 

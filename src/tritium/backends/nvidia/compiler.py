@@ -25,7 +25,7 @@ from tritium.target import GPUTarget
 
 
 def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
-    """What gives the smallest (M, N, K) of a product for the types of its operands: K fills 32
+    """A function that gives the smallest (M, N, K) of a product for its operands' types: K fills 32
     bytes, one instruction's share, M and N are padded."""
 
     def smallest(lhs: Any, rhs: Any) -> tuple[int, int, int]:
@@ -129,7 +129,7 @@ def get_ptxas(arch: int) -> knobs.NvidiaTool:
 
 
 def get_ptxas_version(arch: int = 80) -> str:
-    """What the assembler reports of itself (`TRITON_MOCK_PTX_VERSION` in its place)."""
+    """The assembler's version report (`TRITON_MOCK_PTX_VERSION` replaces it)."""
     mock = knobs.nvidia.mock_ptx_version
     if mock is not None:
         return mock

@@ -22,7 +22,7 @@ _DEFAULT_SHARED = 48 * 1024
 
 
 class CudaUtils:
-    """What the runtime asks of a device."""
+    """The device queries of the runtime."""
 
     def __init__(self) -> None:
         self._properties: dict[int, dict[str, int]] = {}
@@ -110,7 +110,7 @@ class CudaDriver(DriverBase):
         return int(check(driver.cuCtxGetDevice()))
 
     def native_device(self) -> Callable[[], int]:
-        """What native launches ask for the current device."""
+        """The function that native launches call for the current device."""
         torch = cuda_torch()
         return self.get_current_device if torch is None else torch._C._cuda_getDevice
 

@@ -1,4 +1,4 @@
-"""What PTX of another maker says of launching its kernel.
+"""Launch facts in PTX that Tritium did not write.
 
 The text tells the parameters and the static shared memory. How much dynamic shared memory a launch
 takes, and what a tensor map describes, is known to the maker alone.

@@ -71,7 +71,7 @@ _HINTS = {
     "ASSERT": "an assertion in a kernel failed (its message is on stderr), and this process cannot "
     "use the device any more",
 }  # fmt: skip
-"""What to do about errors of the driver, by name without `CUDA_ERROR_`."""
+"""Advice for errors of the driver, by name without `CUDA_ERROR_`."""
 
 
 def check(result: tuple[Any, ...]) -> Any:

@@ -287,7 +287,7 @@ def native_ir() -> str:
 
 
 class Calls(NamedTuple):
-    """What the end calls: two functions of the driver by address, and Python functions.
+    """The functions that the launch end calls: two of the driver by address, and Python functions.
     `enter` makes the kernel's context current (see `KernelContext.enter`); `allocate` gives scratch
     memory for so many programs on a stream, and its address."""
 

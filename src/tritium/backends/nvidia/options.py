@@ -1,4 +1,4 @@
-"""What a kernel for an NVIDIA GPU can be compiled with."""
+"""Compilation options of kernels for NVIDIA GPUs."""
 
 from __future__ import annotations
 

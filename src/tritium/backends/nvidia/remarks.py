@@ -1,4 +1,4 @@
-"""What remarks say of kernels for NVIDIA GPUs (see `backends.remarks`)."""
+"""Remarks about kernels for NVIDIA GPUs (see `backends.remarks`)."""
 
 from __future__ import annotations
 

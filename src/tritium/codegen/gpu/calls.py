@@ -44,7 +44,7 @@ def value_types(type: Any) -> list[str]:
 
 
 def result_type(types: Sequence[Any]) -> str:
-    """What a function with results of these types returns."""
+    """The LLVM return type of a function with results of these types."""
     parts = [part for type in types for part in value_types(type)]
     if not parts:
         return "void"

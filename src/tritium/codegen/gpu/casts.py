@@ -27,7 +27,7 @@ _NAMES = {"fp64": "f64", "fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 _CODES = {"fp64": "d", "fp32": "f", "fp16": "h", "bf16": "h"}
 _ORDER = ("fp16", "bf16", "fp32", "fp64")
 _FEATURES = frozenset({"f16c"})
-"""What `convert` may use: every GPU converts half in hardware."""
+"""Conversions that `convert` may use: every GPU converts half in hardware."""
 
 
 @lowers(ELEMENTWISE, arith.ExtFOp, arith.TruncFOp, ttir.FpToFpOp)

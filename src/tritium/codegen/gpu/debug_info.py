@@ -39,11 +39,11 @@ class DebugInfo:
 
     @property
     def of_function(self) -> str:
-        """What follows the function's header: ` !dbg !3`."""
+        """The debug suffix of the function's header: ` !dbg !3`."""
         return f" !dbg {self._scope}" if self._scope else ""
 
     def of_op(self, op: Any) -> str:
-        """What follows an op's instructions: `, !dbg !7`; "" if it has no place in a file."""
+        """The debug suffix of an op's instructions: `, !dbg !7`; "" without a source location."""
         location = getattr(op, "location", None)
         if location is None or not self._scope:
             return ""

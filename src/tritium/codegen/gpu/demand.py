@@ -67,7 +67,8 @@ class Demand:
             self._need(value, mask)
 
     def _loop(self, op: scf.ForOp) -> None:
-        """What is carried is needed as the result, or by the body in this turn or a later one."""
+        """Demand of loop-carried values: as results, or by the body in this or a later
+        iteration."""
         end: Any = op.body.last_op
         carried = list(zip(op.results, op.body.args[1:], end.operands, op.inits, strict=True))
         while True:
@@ -84,7 +85,7 @@ class Demand:
             self._need(value, ALL)
 
     def _operands(self, op: Any) -> list[int]:
-        """What an op needs of its operands, given what is needed of its results."""
+        """The demand for an op's operands, given the demand for its results."""
         masks = [ALL] * len(op.operands)
         if isinstance(op, (ttir.LoadOp, ttir.StoreOp)):
             if ir.shape_of(op.ptr.type):

@@ -83,7 +83,7 @@ class Emitter:
         return self.f.op("xor", a, b) if overlap else self.f.op("or", a, b, "disjoint")
 
     def thread_part(self, layout: LinearLayout) -> tuple[Value, int]:
-        """What the lane, the warp and the block contribute to the layout's (only) output, and
+        """The part of the layout's (only) output that lane, warp and block give, and
         which bits of it they can set. `layout` has one output dimension; outputs wider than 31
         bits do not occur."""
         key = tuple(layout.columns_of(name) for name in (LANE, WARP, BLOCK))

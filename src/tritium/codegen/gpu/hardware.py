@@ -1,4 +1,4 @@
-"""What code generation asks of a SIMT processor."""
+"""The interface of a SIMT processor for code generation."""
 
 from __future__ import annotations
 

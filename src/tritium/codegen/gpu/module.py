@@ -83,7 +83,7 @@ def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
 
 
 def _signature(type: Any) -> str:
-    """What the launcher calls a parameter's type: `*` for pointers, `i32`, `f32`."""
+    """The launcher's name of a parameter's type: `*` for pointers, `i32`, `f32`."""
     if isinstance(type, ir.TensorDescType):
         return "tensordesc"
     return "*" if isinstance(type, ir.PointerType) else str(type)

@@ -1,4 +1,4 @@
-"""What lowering inline assembly to LLVM has in common on all backends."""
+"""Lowering of inline assembly to LLVM, for all backends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def quoted(text: str) -> str:
 
 
 def assembly_error(op: Any, why: str) -> CompilationError:
-    """What is wrong with an op's assembly, at the place in the user's program."""
+    """The error for an op's assembly, at the place in the user's program."""
     found = source_position(op.location)
     place = "" if found is None else ' at "{}":{}:{}'.format(*found)
     return CompilationError(None, None, f"inline_asm_elementwise{place}: {why}")

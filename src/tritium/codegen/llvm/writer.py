@@ -457,7 +457,7 @@ class Function:
 
 @dataclass
 class Loop:
-    """What the body of `Function.loop` sees and sets."""
+    """The values that the body of `Function.loop` reads and sets."""
 
     index: Value
     carried: list[Value]

@@ -334,7 +334,7 @@ class SwizzledSharedEncoding(SharedEncoding):
                       shape, OFFSET)  # fmt: skip
 
     def _part(self, shape: tuple[int, ...]) -> LinearLayout:
-        """What one block of a cluster has of a tile."""
+        """The part of a tile that one thread block of a cluster holds."""
         order: tuple[int, ...] = self.get("order")
         vec, per_phase, max_phase = (self.get(k) for k in ("vec", "perPhase", "maxPhase"))
         if len(shape) == 1:
@@ -354,9 +354,9 @@ class SwizzledSharedEncoding(SharedEncoding):
 
 @irdl_attr_definition
 class NVMMASharedEncoding(SharedEncoding):
-    """What TMA writes and wgmma reads: rows of `swizzlingByteWidth` bytes, in which the address
-    permutes groups of 16 bytes, the same way every 1024 bytes. Rows go down first, then right.
-    `transposed`: the rows of this are the tile's columns."""
+    """The shared memory layout of TMA and wgmma: rows of `swizzlingByteWidth` bytes, in which the
+    address permutes groups of 16 bytes, the same way every 1024 bytes. Rows go down first, then
+    right. `transposed`: the rows of this are the tile's columns."""
 
     name = "ttg.nvmma_shared"
     KEYS: ClassVar[tuple[str, ...]] = (

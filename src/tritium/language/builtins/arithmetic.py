@@ -77,7 +77,7 @@ Operand = Any
 
 
 class PropagateNan:
-    """What min, max and clamp give where an operand is NaN: `NONE` the other one, `ALL` NaN."""
+    """The NaN rule of min, max and clamp: `NONE` returns the other operand, `ALL` returns NaN."""
 
     NONE: PropagateNan
     ALL: PropagateNan

@@ -241,7 +241,8 @@ def _plain_pointer(name: str, pointer: Any) -> tuple[tensor, dtype, dtype]:
 @tensor_member
 @builtin
 def atomic_load(pointer: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
-    """What memory holds at `pointer`, each element read at once; undefined where `mask` is false.
+    """Atomic load: the values at `pointer`, each element read at once; undefined where `mask` is
+    false.
 
     Args:
         pointer: a pointer or a block of them, to integers or floats.

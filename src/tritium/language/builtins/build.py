@@ -11,7 +11,7 @@ from tritium.language.values.types import dtype, from_ir
 from tritium.ops.base import Op
 
 Operand: TypeAlias = "tensor | Sequence[tensor] | None"
-"""What an op is given: a tensor, several for a variadic operand, None for an absent one."""
+"""An op's argument: a tensor, several for a variadic operand, None for an absent one."""
 
 
 def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:

@@ -1,4 +1,4 @@
-"""What a kernel's `for` and `while` run over."""
+"""Iterators of a kernel's `for` and `while`."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def load(
     eviction_policy: Any = "",
     volatile: Any = False,
 ) -> tensor:
-    """What lies in memory at `pointer`.
+    """Load the values in memory at `pointer`.
 
     Args:
         pointer: a scalar pointer, a block of pointers, or a block pointer.

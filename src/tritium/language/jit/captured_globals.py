@@ -69,14 +69,15 @@ def same(left: Any, right: Any) -> bool:
 
 
 def _holder(owner: Any, attribute: str) -> Any:
-    """What the attribute is asked of: of a constexpr's value, where it has none of its own."""
+    """The object on which the attribute is looked up: a constexpr's value, if the constexpr has no
+    such attribute."""
     if isinstance(owner, constexpr) and attribute != "value" and not hasattr(constexpr, attribute):
         return owner.value
     return owner
 
 
 def value_of(name: str, namespace: Mapping[str, Any]) -> Any:
-    """What a name means now, `ABSENT` for nothing."""
+    """The current value of a name, `ABSENT` if it has none."""
     first, *attributes = name.split(".")
     value = namespace.get(first, ABSENT)
     for attribute in attributes:

@@ -1,4 +1,4 @@
-"""What a kernel's compiled code depends on beside its own source.
+"""Dependencies of a kernel's compiled code besides its own source.
 
 The digest of a function covers, transitively, the kernel functions that it names (directly, as
 `module.function`, as the value of a constexpr, or as methods of an aggregate), the functions that
@@ -37,7 +37,7 @@ _OWN = __name__.rsplit(".", 1)[0]
 
 
 class Callable(Protocol):
-    """What is asked of a kernel function here."""
+    """The interface of a kernel function that this module needs."""
 
     fn: Any
     noinline: bool
@@ -66,7 +66,7 @@ def is_aggregate(value: object) -> bool:
 
 
 def _text(function: FunctionType) -> str:
-    """What tells a plain method from another: its source, or its code where there is none."""
+    """The key of a plain method: its source, or its code where there is no source."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):

@@ -267,7 +267,8 @@ def _bases(cls: builtins.type[Any]) -> list[builtins.type[Any]]:
 
 
 def _members(cls: builtins.type[Any]) -> dict[str, Any]:
-    """What the class and its bases define, by name; of aggregates what they were made from."""
+    """The definitions of the class and its bases, by name; of aggregates those of the original
+    class."""
     members: dict[str, Any] = {}
     for base in _bases(cls):
         members.update(vars(base).get("__aggregate_members__", vars(base)))

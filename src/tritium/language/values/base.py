@@ -1,4 +1,4 @@
-"""What every value of the kernel language is: a type, and a flat list of IR handles.
+"""The base class of kernel language values: a type, and a flat list of IR handles.
 
 A tensor has one handle, a tuple those of its members, a compile-time constant none. The frontend
 carries structured values through branches, loops and calls by flattening them and putting them
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 BUILTIN_MARK = "__tritium_builtin__"
 REFERENCE_MARK = "__triton_builtin__"
-"""What programs set on functions of their own that kernels are to call with language values."""
+"""The attribute that programs set on their own functions to be called with language values."""
 
 
 class base_type:

@@ -372,7 +372,7 @@ class ConstexprFunction:
 
     @property
     def identity(self) -> str:
-        """What tells it from a function of the same name that computes something else: its source
+        """Text that distinguishes it from another function of the same name: its source
         or, where that cannot be found, its code."""
         try:
             return f"{self!r} {self.src}"

@@ -75,7 +75,7 @@ class dtype(base_type):
         UNSIGNED = 1
 
     class KIND(Enum):
-        """What promotion ranks first: a Python scalar of a lower or equal kind is weak."""
+        """The rank of a kind in promotion: a Python scalar of a lower or equal kind is weak."""
 
         BOOLEAN = 0
         INTEGRAL = 1

@@ -238,7 +238,7 @@ class DivUIOp(DivisionOp):
 
 
 class RemUIOp(DivisionOp):
-    """What `divui` leaves over."""
+    """The remainder of `divui`."""
 
     name = "arith.remui"
     is_unsigned = True
@@ -266,7 +266,7 @@ class DivSIOp(DivisionOp):
 
 
 class RemSIOp(DivisionOp):
-    """What `divsi` leaves over; it has the sign of `a`."""
+    """The remainder of `divsi`; it has the sign of `a`."""
 
     name = "arith.remsi"
     compute = function(np.fmod)

@@ -116,7 +116,7 @@ class WarpGroupDotWaitOp(Op):
 
 
 class FenceAsyncSharedOp(Op):
-    """What threads wrote to shared memory is seen by the tensor cores and by bulk copies."""
+    """Fence: tensor cores and bulk copies see what threads wrote to shared memory."""
 
     name = "ttng.fence_async_shared"
     effects = (opaque(SHARED),)

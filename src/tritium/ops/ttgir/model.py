@@ -1,4 +1,4 @@
-"""What `evaluate` knows of shared memory and of work that goes on asynchronously.
+"""Model of shared memory and asynchronous copies for `evaluate`.
 
 A memdesc's value is a `Buffer`, a view of a NumPy array. Asynchronous work is done as late as the
 program allows: what a copy brings is written when the program waits for it, and every access that

@@ -52,12 +52,12 @@ class MapPlace:
 
     @property
     def padding(self) -> PaddingOption:
-        """What loads see beyond the bounds."""
+        """The padding value that loads return beyond the bounds."""
         return self.tile.padding
 
     @property
     def tile(self) -> Tile:
-        """What the place holds now."""
+        """The current contents of the place."""
         if self.address not in self.maps.visible:
             raise EvaluationError("a tensor map is used without a fence after it was written")
         return self.maps.contents[self.address]
@@ -153,7 +153,7 @@ _SIZES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 9: 8, 10: 2}
 
 
 class TensormapFenceproxyAcquireOp(Op):
-    """What was written to `desc_ptr` is seen by the copies that follow."""
+    """Fence: later copies see what was written to `desc_ptr`."""
 
     name = "ttng.tensormap_fenceproxy_acquire"
     effects = (writes(GLOBAL, "desc_ptr"), opaque(GLOBAL))

@@ -20,7 +20,7 @@ from tritium.ops.ttir.memory import check_access
 
 
 class AtomicKind(IntEnum):
-    """What a read-modify-write does."""
+    """The operation of a read-modify-write."""
 
     AND = 1
     OR, XOR, ADD, FADD, MAX, MIN, UMAX, UMIN, XCHG = range(2, 11)
@@ -50,7 +50,7 @@ _PLAIN = {
 
 
 def combine(kind: str, old: Any, value: Any, signed: bool = True) -> Any:
-    """What memory holds after an operation named as in `AtomicKind`."""
+    """The new value of memory after an operation named as in `AtomicKind`."""
     if kind == "XCHG":
         return value
     if kind in _UNSIGNED or not signed:
@@ -137,7 +137,7 @@ def _check_semantic(name: str, sem: MemSemantic, allowed: MemSemantic) -> None:
 
 
 class AtomicLoadOp(AtomicOp):
-    """What memory holds where the mask is true; zero elsewhere. Each element is read at once."""
+    """Atomic load: the value in memory where the mask is true, zero elsewhere."""
 
     name = "tt.atomic_load"
     syntax = "$sem, $scope, $ptr [, $mask] attrs : functional"

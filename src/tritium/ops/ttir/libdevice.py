@@ -1,4 +1,4 @@
-"""What the functions of libdevice mean, on NumPy arrays: those that NumPy or exact numbers give.
+"""Reference semantics of libdevice functions on NumPy arrays, from NumPy or exact arithmetic.
 
 `definition(symbol)` takes arrays as an op's `evaluate` does (integers are signed, fp32 stays fp32)
 and returns one that is still to be converted to the result's dtype. The special functions that

@@ -94,7 +94,7 @@ class CachedOp(Op):
 
 
 class PaddingOption(IntEnum):
-    """What is loaded beyond the bounds of a tensor."""
+    """The value of elements beyond the bounds of a tensor."""
 
     PAD_ZERO = 1
     PAD_NAN = 2

@@ -1,4 +1,4 @@
-"""What a program of the grid knows of itself."""
+"""Ops that query the program's position in the grid."""
 
 from __future__ import annotations
 

@@ -382,7 +382,7 @@ class _Rewrite:
         return clone.results[0]
 
     def _again(self, value: SSAValue, encoding: Encoding, depth: int) -> float:
-        """What it costs to have a value in another encoding too."""
+        """Cost of having a value in another encoding as well."""
         if self.homes.home[value] == encoding or (value, encoding) in self._made:
             return 0
         op = value.owner
@@ -401,7 +401,7 @@ class _Rewrite:
 
 
 def _moving(value: SSAValue) -> float:
-    """What it costs to convert a value, in the unit of `weight`: it is written to shared memory
+    """Cost of converting a value, in the unit of `weight`: it is written to shared memory
     and read again, with a barrier between."""
     words = max(ir.bit_width(value.type) / 32, 0.5)
     return 4096 + 4 * (1 + words) * product(ir.shape_of(value.type))

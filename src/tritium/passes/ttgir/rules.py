@@ -97,7 +97,7 @@ def is_follower(op: Operation) -> bool:
 
 
 def weight(op: Operation) -> int:
-    """What computing one more element costs, about, in simple instructions."""
+    """Estimated cost of computing one more element, in simple instructions."""
     if op.name in ("arith.constant", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans"):
         return 0
     if op.name.startswith("math.") or op.name.startswith("tt.e"):
@@ -106,7 +106,7 @@ def weight(op: Operation) -> int:
 
 
 def operand_encodings(op: Operation, result: Encoding) -> list[Encoding | None]:
-    """What a follower's operands must have for its result to have this encoding."""
+    """The encoding that a follower's operands need for its result to have this encoding."""
     if isinstance(op, ttir.ExpandDimsOp):
         return [SliceEncoding.make(dim=op.axis, parent=result)]
     if isinstance(op, ttir.TransOp):
@@ -116,7 +116,8 @@ def operand_encodings(op: Operation, result: Encoding) -> list[Encoding | None]:
 
 
 def result_encoding(op: Operation, operand: Encoding) -> Encoding | None:
-    """What a follower's result has if a tile operand has this encoding; None if none fits."""
+    """The encoding of a follower's result if a tile operand has this encoding; None if none
+    fits."""
     if isinstance(op, ttir.ExpandDimsOp):
         if isinstance(operand, SliceEncoding) and operand.get("dim") == op.axis:
             return operand.get("parent")

@@ -119,8 +119,8 @@ class _Merger:
         scopes[-1][key] = op
 
     def key(self, op: Operation, local: dict[SSAValue, int]) -> Hashable:
-        """What the op computes: equal keys, equal results. `local` numbers the values that are
-        defined in the region of the op the key is for."""
+        """A key of the op's computation: equal keys, equal results. `local` numbers the values that
+        are defined in the region of the op the key is for."""
         intern = self.intern
         operands = tuple([local[v] if v in local else id(v) for v in op.operands])
         if len(operands) == 2 and isinstance(op, Op) and op.commutative:

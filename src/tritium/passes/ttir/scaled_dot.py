@@ -43,7 +43,7 @@ from tritium.passes.base import Pass
 
 _BYTES = {ScaleFormat.E4M3: ir.f8e4m3fn, ScaleFormat.E5M2: ir.f8e5m2}
 _UNPACK = 2.0**126
-"""What a float's exponent is too small by when a 4-bit code is put in its place."""
+"""Factor that corrects the exponent of a float made from the bits of a 4-bit code."""
 
 
 _BITS = {

@@ -150,7 +150,8 @@ class Autotuner(KernelInterface[Any]):
 
     @cached_property
     def do_bench(self) -> Callable[..., Any]:
-        """What measures a configuration: `do_bench(call, quantiles=...)`, in milliseconds."""
+        """The function that measures a configuration: `do_bench(call, quantiles=...)`, in
+        milliseconds."""
         if self._do_bench is not None:
             return self._do_bench
         bench = driver.active.get_benchmarker()
@@ -182,7 +183,7 @@ class Autotuner(KernelInterface[Any]):
     def _call(
         self, args: tuple[Any, ...], meta: Mapping[str, Any], config: Config
     ) -> Callable[[], None]:
-        """What is measured of a configuration."""
+        """The function that is timed for a configuration."""
         current = with_config(meta, config)
         named = {**(self.nargs or {}), **current}
 

@@ -1,4 +1,4 @@
-"""What a person sees while configurations are compiled and measured, on standard error."""
+"""The progress display of autotuning, on standard error."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _use_one_torch_thread() -> None:
 
 
 def times_of(measured: Any) -> list[float]:
-    """What a user's benchmark returned, times or one time, as times. Raises `TypeError` for what is
+    """The times that a user's benchmark returned, as a list. Raises `TypeError` for what is
     no number."""
     several = hasattr(measured, "__len__") and getattr(measured, "ndim", 1) > 0
     try:

@@ -16,7 +16,7 @@ Timings = dict[Config, list[float]]
 
 
 class Tuning:
-    """What is known of the configurations while they are measured. A context manager: on leaving
+    """The state of the configurations during autotuning. A context manager: on leaving
     it, what still compiles is stopped.
 
     Args:
@@ -75,7 +75,7 @@ class Tuning:
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """What is measured on a device that compiles as well has it to itself."""
+        """Suspend compilation during a measurement on a device that also compiles."""
         shared = self._workers is not None and getattr(driver.active, "shares_processors", False)
         with self._workers.paused() if self._workers and shared else nullcontext():
             yield

@@ -73,7 +73,7 @@ class _Process:
         os.close(write)
 
     def fileno(self) -> int:
-        """What it tells, and then its end, can be read from here."""
+        """File descriptor from which the child's messages, and then its end, can be read."""
         return self._read
 
     def ended(self) -> ChildCrash | None:
@@ -122,7 +122,7 @@ def _flush() -> None:
 
 
 def _wait_for_linker() -> None:
-    """What a thread links in advance is there in the child."""
+    """Wait for the thread that links, so that a child has its code."""
     for thread in threading.enumerate():
         if thread.name == "tritium-linker":
             thread.join()
@@ -143,7 +143,7 @@ def _outcome(job: Callable[[], Any]) -> bytes:
 
 
 def _result(text: bytes) -> Any:
-    """What `_outcome` was given, or raised."""
+    """Return the value that `_outcome` pickled, or raise its exception."""
     succeeded, value = pickle.loads(text)
     if succeeded:
         return value

@@ -28,7 +28,7 @@ class WorkerMismatch(TritonError):
 
 
 class Workers(Protocol):
-    """What runs compilations."""
+    """The executor of compilations."""
 
     def start(self, jobs: Jobs) -> None: ...
     def next(self) -> Done: ...

@@ -30,7 +30,7 @@ two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32
 
 @dataclass(frozen=True)
 class Host:
-    """What the emitters need to know of a processor.
+    """Facts about a processor for the emitters.
 
     Args:
         bits: width of a vector register; `registers`: how many there are.

@@ -16,7 +16,7 @@ from tritium.ops.ttir.atomic import AtomicCASOp, AtomicOp, AtomicPollOp, AtomicR
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _WAITING = (AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp)
-"""What a program may wait with until another one has done something."""
+"""Ops with which a program may wait for another one."""
 
 
 def may_wait(program: TileProgram) -> bool:

@@ -139,7 +139,7 @@ class _Snippet:
 
 @functools.cache
 def _trial(text: str) -> str:
-    """What LLVM says of assembly that it cannot compile; "" if it can."""
+    """LLVM's error message for assembly that it cannot compile; "" if it can."""
     machine = host()
     done = subprocess.run(
         [sys.executable, "-c", _TRIAL, machine.cpu, machine.feature_string],

@@ -45,7 +45,7 @@ _RELEASING = frozenset({MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE})
 
 
 def combined(c: Context, kind: AtomicKind, old: Value, value: Value) -> Value:
-    """What memory holds after the operation; scalars or vectors."""
+    """The new value of memory after the operation; scalars or vectors."""
     if kind is AtomicKind.XCHG:
         return value
     if kind is AtomicKind.FADD:

@@ -107,7 +107,7 @@ def _write_plain(
 
 
 def _read(e: Emitter, op: AtomicRMWOp, pointer: Lanes, mask: Lanes | None) -> Value:
-    """What memory holds (zero where masked), read here: no loop may be left out of account."""
+    """The values in memory (zero where masked), read here and not inside a loop of the nest."""
     here = pointer._replace(level=e.depth)
     return e.vec(load(e, here, op.val.type, mask, None, memory_bytes(op.val.type)))
 

@@ -1,4 +1,4 @@
-"""What the code generation of one function shares: the writer, the host, where values are."""
+"""State of the code generation of one function: the writer, the host, the places of values."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def class_of(op: object) -> type[Any]:
 
 
 def as_tuple(results: Any) -> tuple[Value, ...]:
-    """What a rule returned, a single value or a tuple, as a tuple."""
+    """A rule's result, a single value or a tuple, as a tuple."""
     if isinstance(results, Value) or not isinstance(results, tuple):
         return (results,)
     return cast("tuple[Value, ...]", results)
 
 
 class Assumed(NamedTuple):
-    """What the code that is being written may rely on.
+    """Assumptions of the code that is being written.
 
     Args:
         trusted: tiles of integers that are widened and do not wrap around in their own type.
@@ -90,7 +90,7 @@ class Context:
     alone: bool = False
     """Whether what is being written runs only where `ALONE` is true."""
     assumed: Assumed = NOTHING_ASSUMED
-    """What may be relied on in what is being written."""
+    """The assumptions of the code that is being written."""
     copies_views: bool = False
     """Whether dots copy the operands that they could read where they are."""
     _note: str | None = None
@@ -108,7 +108,7 @@ class Context:
             self.filled[value] = held
 
     def info(self, value: SSAValue) -> Any:
-        """What is known of alignment in the code that is being written."""
+        """Known alignments in the code that is being written."""
         return self.address_info(value) if self.assumed.natural else self.axis_info(value)
 
     @property

@@ -71,7 +71,7 @@ def lower_dot(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer],
 def _assumption(
     c: Context, dots: list[Dot], loop: Any = None, turns: Value | None = None
 ) -> Assumption | None:
-    """What reading the operands of dots where they are relies on; None if that is never so."""
+    """The assumptions under which dots read their operands in place; None if they never hold."""
     values, exact = list[SSAValue](), list[SSAValue]()
     for step in dots:
         op: Any = step.op

@@ -25,7 +25,7 @@ FORMATS: dict[ir.Type, str] = {
     ir.f16: "fp16", ir.bf16: "bf16", ir.f32: "fp32", ir.f64: "fp64", ir.f8e5m2: "fp8e5",
     ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
 }  # fmt: skip
-"""What `vmath.convert` calls the float types."""
+"""Names of the float types in `vmath.convert`."""
 
 _NARROW = {BITS_OF["half"]: "fp16", BITS_OF["bfloat"]: "bf16"}
 

@@ -150,7 +150,7 @@ class Emitter:
         return result
 
     def known(self, key: Any) -> Any:
-        """What is remembered under a key, or None."""
+        """The cached value of a key, or None."""
         return self._known.get(key)
 
     def once(self, key: Any, level: int, write: Callable[..., Value], *arguments: Any) -> Value:
@@ -199,7 +199,7 @@ class Emitter:
         return owner.operands
 
     def _find(self, value: SSAValue, at: At) -> Lanes | None:
-        """What is remembered of the elements of `value` at the positions `at`."""
+        """The cached elements of `value` at the positions `at`."""
         found = self._known.get((value, at))
         if found is not None:
             return found

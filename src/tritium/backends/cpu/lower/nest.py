@@ -276,7 +276,7 @@ class _Loops:
                 self._extract(root)
 
     def _compute(self, at: At) -> None:
-        """What the stores and reductions of one chunk take."""
+        """The operands of the stores and reductions of one chunk."""
         for root in self.nest.roots:
             if root.kind in ("store", "reduce"):
                 for value in root.values:

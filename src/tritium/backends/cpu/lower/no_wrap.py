@@ -26,7 +26,8 @@ _EXTENSIONS = (ExtSIOp, ExtUIOp, IndexCastOp)
 
 
 class Assumption(NamedTuple):
-    """What may be relied on in any case, and what where `holds` (i1, None: always)."""
+    """Assumptions that always hold, and those that hold under the condition `holds` (i1; None:
+    always)."""
 
     holds: Value | None
     always: Assumed

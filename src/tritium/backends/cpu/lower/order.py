@@ -1,4 +1,4 @@
-"""What a combine function's comparisons of indices give, where elements are met in their order.
+"""Folds a combine function's comparisons of indices where elements come in index order.
 
 A reduction that also returns an index compares the indices of equal elements: the first of them is
 wanted, in whatever order they come. An accumulator meets them in their order, so that its index is

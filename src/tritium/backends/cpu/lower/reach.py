@@ -1,4 +1,4 @@
-"""What a nest computes: the values that its roots depend on and that are not in memory yet."""
+"""Backward slice of a nest: the values that its roots depend on and that are not in memory yet."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LINE = 64
 
 
 def stored_bytes(function: TileFunction) -> int:
-    """What one program writes at least, in bytes, by stores of tiles outside of loops."""
+    """The least number of bytes that one program writes by tile stores outside of loops."""
     total = 0
     for body in function.blocks:
         for step in body.steps:

@@ -1,4 +1,4 @@
-"""What the emitter of a nest computes with: positions in a tile, and values in lanes.
+"""Positions in a tile and values in lanes, as the emitter of a nest represents them.
 
 A nest runs over its domain in chunks of W neighbouring elements along one dimension, its lanes.
 The value that a chunk has of a tile is
@@ -24,7 +24,7 @@ from tritium.codegen.llvm.writer import Value
 
 
 class Kind(IntEnum):
-    """What sort of position an index is."""
+    """The kind of position that an index is."""
 
     SCALAR = 0
     LANES = 1

@@ -40,7 +40,7 @@ class Write(Protocol):
 
 
 def scalar_results(nest: Nest) -> list[SSAValue]:
-    """What a nest computes that is no tile."""
+    """The scalars that a nest computes."""
     return [
         result
         for root in nest.roots

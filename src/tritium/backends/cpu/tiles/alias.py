@@ -26,7 +26,7 @@ MOVES = REARRANGES | {
 }  # fmt: skip
 """Ops whose result's elements are an operand's at other positions."""
 VIEWS = frozenset({"tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.split"})
-"""What is never kept itself, only what it is a view of: a copy would have less of a form."""
+"""Ops that are never materialized themselves, only the values that they view."""
 
 
 def base_of(pointer: SSAValue) -> SSAValue:

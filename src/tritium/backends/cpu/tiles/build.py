@@ -386,7 +386,7 @@ class Builder:
 
 
 def targets(op: Any) -> list[tuple[SSAValue, SSAValue]]:
-    """What each operand of a terminator becomes."""
+    """The replacement of each operand of a terminator."""
     parent: Any = op.parent.parent_op()
     if op.name == "scf.condition":
         return list(zip(op.values, parent.regions[1].blocks[0].args, strict=False))

@@ -17,10 +17,10 @@ from tritium.ops.ttir.memory import LoadOp
 
 @dataclass(frozen=True)
 class Summary:
-    """What computing a value takes: `ready` is the position after which all scalars and buffers
-    are known, `loads` the loads that it would do, `cost` that of one element. `depth` counts the
-    moves (rearrangements, loads) on the longest way to it, from the last value that is `deep`: one
-    that is kept because code is emitted by recursion over moves."""
+    """Requirements of computing a value: `ready` is the position after which all scalars and
+    buffers are known, `loads` the loads that it would do, `cost` that of one element. `depth`
+    counts the moves (rearrangements, loads) on the longest way to it, from the last value that is
+    `deep`: one that is kept because code is emitted by recursion over moves."""
 
     ready: float
     loads: frozenset[Any]
@@ -123,7 +123,7 @@ class Grouping:
             )
 
     def summary(self, value: SSAValue) -> Summary:
-        """What is known of a value's computation."""
+        """The facts about a value's computation."""
         found = self.summaries.get(value)
         if found is None or value in self.function.buffers:
             owner: Any = value.owner

@@ -22,7 +22,7 @@ from tritium.ops import ttgir
 
 
 def scratch_bytes(op: Any) -> int:
-    """What filling in a map takes of shared memory."""
+    """Shared memory that filling in a map needs."""
     return BYTES
 
 

@@ -20,7 +20,7 @@ PRODUCTS = 2048
 
 _HARMLESS = ("arith.", "math.", "ttg.memdesc_", "ttg.local_load", "tt.splat", "tt.broadcast",
              "tt.expand_dims")  # fmt: skip
-"""What may be between the loads and the product: ops that do not write shared memory."""
+"""Ops allowed between the loads and the product: those that do not write shared memory."""
 
 
 def slab_depth(c: Context, dot: Any) -> int:

@@ -179,8 +179,8 @@ def _again(c: Context, word: Value, type: str) -> Value:
 def _instruction(
     c: Context, op: Any, name: str, pointer: Value, operands: list[Value], condition: Value | None
 ) -> Value:
-    """What memory held; zero where the condition does not hold. (LLVM's own instructions drop the
-    memory semantics on this target.)"""
+    """The previous value in memory; zero where the condition does not hold. (LLVM's own
+    instructions drop the memory semantics on this target.)"""
     type = operands[0].type
     bits = bits_of(type)
     if type == "bfloat" and name.startswith("add") and c.hardware.arch < 90:
@@ -237,7 +237,7 @@ def _sum(
 def _exchanged(
     c: Context, op: Any, operation: str, pointer: Value, value: Value, condition: Value | None
 ) -> Value:
-    """What the hardware has no instruction for: by a loop that compares and exchanges, which LLVM
+    """An atomic without a hardware instruction: by a loop of compare-exchanges, which LLVM
     writes."""
     f, before, type = c.f, c.f.block, value.type
     then, done = f.new_label("exchange"), f.new_label("exchanged")

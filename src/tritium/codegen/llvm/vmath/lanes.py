@@ -17,7 +17,7 @@ Features = Container[str]
 
 @dataclass(frozen=True)
 class Format:
-    """What the algorithms need to know of an IEEE binary format."""
+    """Parameters of an IEEE binary format for the algorithms."""
 
     type: str
     integer: str

@@ -1,4 +1,4 @@
-"""What each symbol of CUDA's libdevice is on a CPU: vector functions, integer code, conversions."""
+"""CPU implementations of libdevice's symbols: vector functions, integer code, conversions."""
 
 from __future__ import annotations
 

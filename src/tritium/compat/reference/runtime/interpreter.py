@@ -11,7 +11,7 @@ __all__ = ["InterpretedFunction", "interpreter_builder"]
 
 
 class _InterpreterBuilder:
-    """What tools that look into interpreted kernels ask of the program that is running."""
+    """State of the running interpreted program, for tools that inspect it."""
 
     @property
     def grid_idx(self) -> tuple[int, int, int]:

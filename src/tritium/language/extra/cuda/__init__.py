@@ -1,4 +1,4 @@
-"""What only NVIDIA GPUs have."""
+"""Functions of NVIDIA GPUs."""
 
 from tritium.language.extra import libdevice as libdevice
 from tritium.language.extra.cuda.gdc import gdc_launch_dependents, gdc_wait

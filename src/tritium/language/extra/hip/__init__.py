@@ -1,4 +1,4 @@
-"""What only AMD GPUs have. There is no backend for them yet: the names are here, so that programs
+"""Functions of AMD GPUs. There is no backend for them yet: the names are here, so that programs
 for several targets can be imported; to call one in a kernel is an error."""
 
 from tritium.language.extra.hip import libdevice as libdevice

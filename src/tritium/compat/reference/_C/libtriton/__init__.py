@@ -1,4 +1,4 @@
-"""What programs import from the reference's native library, over our own IR and runtime."""
+"""The reference's native library, as far as programs import it, over Tritium's IR and runtime."""
 
 from __future__ import annotations
 

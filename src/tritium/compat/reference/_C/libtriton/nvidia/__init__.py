@@ -1,4 +1,4 @@
-"""What programs use of the reference's bindings for NVIDIA GPUs."""
+"""The reference's bindings for NVIDIA GPUs, as far as programs use them."""
 
 from __future__ import annotations
 
