@@ -66,6 +66,8 @@ class BinaryOp(Op):
 
     elementwise = True
     kind: ClassVar[str] = "integer"
+    neutral: ClassVar[float | int | None] = None
+    """The number that changes no other one that the op combines it with, if there is one."""
     syntax = "$lhs, $rhs attrs : type(result)"
     lhs = operand()
     rhs = operand()
@@ -74,6 +76,11 @@ class BinaryOp(Op):
     def infer(cls, lhs: ir.Type, rhs: ir.Type, **attrs: Any) -> ir.Type:
         check_kind(cls.name, cls.kind, check_same(cls.name, lhs, rhs))
         return lhs
+
+    @classmethod
+    def identity_of(cls, type: ir.Type) -> float | int | None:
+        """`neutral` of a type's elements."""
+        return cls.neutral
 
 
 class CastOp(Op):

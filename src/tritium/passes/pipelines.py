@@ -13,6 +13,7 @@ from tritium.passes.ttgir import (
     MatchClusters,
     Pipeline,
     StageOperands,
+    ThreadLocality,
 )
 from tritium.passes.ttir import (
     CSE,
@@ -73,7 +74,7 @@ def ttgir(
         Coalesce(),
         AccelerateMatmul(wgmma=wgmma),
         AssignLayouts(),
-        *([MatchClusters()] if num_ctas > 1 else []),
+        *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),
         LICM(),
         FuseNestedLoops(),

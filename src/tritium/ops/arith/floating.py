@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nan
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ class AddFOp(FloatBinaryOp):
 
     name = "arith.addf"
     commutative = True
+    neutral = -0.0
     compute = function(np.add)
 
 
@@ -46,6 +48,7 @@ class MulFOp(FloatBinaryOp):
 
     name = "arith.mulf"
     commutative = True
+    neutral = 1.0
     compute = function(np.multiply)
 
 
@@ -75,6 +78,7 @@ class MinimumFOp(FloatBinaryOp):
 
     name = "arith.minimumf"
     commutative = True
+    neutral = inf
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:
@@ -86,6 +90,7 @@ class MaximumFOp(FloatBinaryOp):
 
     name = "arith.maximumf"
     commutative = True
+    neutral = -inf
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:
@@ -97,6 +102,7 @@ class MinNumFOp(FloatBinaryOp):
 
     name = "arith.minnumf"
     commutative = True
+    neutral = nan
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:
@@ -108,6 +114,7 @@ class MaxNumFOp(FloatBinaryOp):
 
     name = "arith.maxnumf"
     commutative = True
+    neutral = nan
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
@@ -69,6 +70,7 @@ class AddIOp(WrappingOp):
 
     name = "arith.addi"
     commutative = True
+    neutral = 0
     compute = function(np.add)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -90,6 +92,7 @@ class MulIOp(WrappingOp):
 
     name = "arith.muli"
     commutative = True
+    neutral = 1
     compute = function(np.multiply)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -136,6 +139,7 @@ class AndIOp(IntegerBinaryOp):
 
     name = "arith.andi"
     commutative = True
+    neutral = -1
     compute = function(np.bitwise_and)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -147,6 +151,7 @@ class OrIOp(IntegerBinaryOp):
 
     name = "arith.ori"
     commutative = True
+    neutral = 0
     compute = function(np.bitwise_or)
 
 
@@ -155,6 +160,7 @@ class XOrIOp(IntegerBinaryOp):
 
     name = "arith.xori"
     commutative = True
+    neutral = 0
     compute = function(np.bitwise_xor)
 
 
@@ -164,6 +170,10 @@ class MinSIOp(IntegerBinaryOp):
     name = "arith.minsi"
     commutative = True
     compute = function(np.minimum)
+
+    @classmethod
+    def identity_of(cls, type: ir.Type) -> int:
+        return ~MaxSIOp.identity_of(type)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         a, b = operands
@@ -177,6 +187,10 @@ class MaxSIOp(IntegerBinaryOp):
     commutative = True
     compute = function(np.maximum)
 
+    @classmethod
+    def identity_of(cls, type: ir.Type) -> int:
+        return -1 << (ir.bit_width(type) - 1)
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         a, b = operands
         return facts.extreme(self.results[0].type, a, b, a.non_negative or b.non_negative)
@@ -187,6 +201,7 @@ class MinUIOp(IntegerBinaryOp):
 
     name = "arith.minui"
     commutative = True
+    neutral = -1
     is_unsigned = True
     compute = function(np.minimum)
 
@@ -200,6 +215,7 @@ class MaxUIOp(IntegerBinaryOp):
 
     name = "arith.maxui"
     commutative = True
+    neutral = 0
     is_unsigned = True
     compute = function(np.maximum)
 

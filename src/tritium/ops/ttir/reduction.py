@@ -7,14 +7,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Block
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SliceEncoding
 from tritium.ops.base import Op
-from tritium.ops.elementwise import check_same_shape, describe
+from tritium.ops.elementwise import BinaryOp, check_same_shape, describe
 from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, variadic
 from tritium.ops.terminators import RegionEnd
@@ -42,6 +42,19 @@ def verify_combine(op: Op, operands: Sequence[Any], terminator: type[Op]) -> Non
         if isinstance(last, terminator) and [v.type for v in last.operands] != elements:
             want = ", ".join(map(str, elements))
             raise VerifyException(f"{op.name}: the combine region must return ({want})")
+
+
+def combining_op(block: Block) -> type[BinaryOp] | None:
+    """The class of the op that a combine region of two arguments consists of, if it is one."""
+    ops = list(block.ops)
+    single = (
+        len(ops) == 2
+        and isinstance(ops[0], BinaryOp)
+        and len(block.args) == 2
+        and set(ops[0].operands) == set(block.args)
+        and ops[1].operands[0] is ops[0].results[0]
+    )
+    return type(ops[0]) if single else None  # pyright: ignore
 
 
 class ReduceReturnOp(RegionEnd):

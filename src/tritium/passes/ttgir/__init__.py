@@ -10,13 +10,16 @@ from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
 from tritium.passes.ttgir.match_clusters import MatchClusters
 from tritium.passes.ttgir.pipeline import Pipeline
 from tritium.passes.ttgir.stage_operands import StageOperands
+from tritium.passes.ttgir.thread_locality import ThreadLocality
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
     FuseNestedLoops, MatchClusters, Pipeline, StageOperands,
+    ThreadLocality,
 )  # fmt: skip
 
 __all__ = [
     "PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR",
     "DescriptorsToTMA", "FuseNestedLoops", "MatchClusters", "Pipeline", "StageOperands",
+    "ThreadLocality",
 ]  # fmt: skip

@@ -37,12 +37,13 @@ from tritium.ops.arith import (
     XOrIOp,
 )
 from tritium.ops.base import Op
+from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
 from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
 from tritium.ops.ttir.shape import ReshapeOp, SplatOp
 from tritium.passes.base import Pass
 
-_COMBINE: dict[AtomicKind, type[Op]] = {
+_COMBINE: dict[AtomicKind, type[BinaryOp]] = {
     AtomicKind.ADD: AddIOp, AtomicKind.FADD: AddFOp, AtomicKind.AND: AndIOp, AtomicKind.OR: OrIOp,
     AtomicKind.XOR: XOrIOp, AtomicKind.MAX: MaxSIOp, AtomicKind.MIN: MinSIOp,
     AtomicKind.UMAX: MaxUIOp, AtomicKind.UMIN: MinUIOp,
@@ -72,16 +73,6 @@ def _matches(op: Any) -> bool:
     )
 
 
-def _identity(kind: AtomicKind, type: ir.Type) -> Any:
-    """The number that changes nothing."""
-    bits = ir.bit_width(type)
-    most = (1 << (bits - 1)) - 1
-    return {
-        AtomicKind.FADD: -0.0, AtomicKind.AND: -1, AtomicKind.MAX: -most - 1, AtomicKind.MIN: most,
-        AtomicKind.UMIN: -1,
-    }.get(kind, 0)  # fmt: skip
-
-
 def _rewrite(op: Any) -> None:
     block = op.parent
 
@@ -92,7 +83,7 @@ def _rewrite(op: Any) -> None:
 
     value, mask, kind = op.val, op.mask, op.atomic_rmw_op
     if mask is not None:
-        other = add(ConstantOp.of(_identity(kind, value.type), value.type))
+        other = add(ConstantOp.of(_COMBINE[kind].identity_of(value.type), value.type))
         value = add(SelectOp.build(mask, value, other))
     total = _reduced(value, _COMBINE[kind], add)
     wanted = None if mask is None else _reduced(mask, OrIOp, add)

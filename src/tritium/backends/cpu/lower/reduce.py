@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf, nan
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -21,48 +21,17 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.arith import ConstantOp, MaxNumFOp, MinNumFOp, attr_value
+from tritium.ops.elementwise import BinaryOp
+from tritium.ops.ttir.reduction import combining_op
 
-_FLOAT_IDENTITY = {
-    "arith.addf": -0.0, "arith.mulf": 1.0, "arith.maxnumf": nan, "arith.minnumf": nan,
-    "arith.maximumf": -inf, "arith.minimumf": inf,
+_EXTREMES: Mapping[type[BinaryOp] | None, tuple[str, float]] = {
+    MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
 }  # fmt: skip
-"""x combined with it is x: NaN counts as absent for maxnum and minnum; -0 + x is x for x = -0."""
-
-_EXTREMES = {"arith.maxnumf": ("ogt", -inf), "arith.minnumf": ("olt", inf)}
 """How a larger (smaller) number than the accumulator is known, and what the accumulator is at
 first, where NaN needs no test: see `versions`."""
 
 NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
-
-
-def _integer_identity(name: str, bits: int) -> int | None:
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    if bits == 1:
-        low, high = -1, 0
-    return {
-        "arith.addi": 0, "arith.muli": 1, "arith.andi": -1, "arith.ori": 0, "arith.xori": 0,
-        "arith.maxsi": low, "arith.minsi": high, "arith.maxui": 0, "arith.minui": -1,
-    }.get(name)  # fmt: skip
-
-
-def single_op(block: Block) -> str:
-    """The name of the op that a combine region of two arguments consists of, or ""."""
-    ops = list(block.ops)
-    single = (
-        len(ops) == 2
-        and len(block.args) == 2
-        and set(ops[0].operands) == set(block.args)
-        and ops[1].operands[0] is ops[0].results[0]
-    )
-    return ops[0].name if single else ""
-
-
-def identity_of(name: str, type: ir.Type) -> float | int | None:
-    """The number that changes none of `type` when combined with it by an op, if it has one."""
-    if ir.is_float(type):
-        return _FLOAT_IDENTITY.get(name)
-    return _integer_identity(name, ir.bit_width(type))
 
 
 def combine_region(
@@ -126,21 +95,22 @@ class Reduction:
         if len(op.regions[0].blocks) != 1:
             raise context.unsupported(op, " (branches in the combine function)")
         self.block: Block = op.regions[0].block
-        self.name = single_op(self.block)
+        self.operator = combining_op(self.block)
         self.type = ir.element_type(root.values[0].type)
+        self.neutral = None if self.operator is None else self.operator.identity_of(self.type)
         # Sixteen-bit floats would be converted there and back for each element; in float, a sum is
         # rounded once.
         small = ir.is_float(self.type) and ir.bit_width(self.type) == 16
-        self.narrow = FORMATS[self.type] if small and self.name in _FLOAT_IDENTITY else None
+        self.narrow = FORMATS[self.type] if small and self.neutral is not None else None
         wide = ir.is_float(self.type) and ir.bit_width(self.type) in (32, 64)
-        self.extreme = _EXTREMES[self.name][1] if wide and self.name in _EXTREMES else None
+        self.extreme = _EXTREMES[self.operator][1] if wide and self.operator in _EXTREMES else None
         """The first accumulator of a quick reduction; None if there is no such thing."""
         self.quick = quick and self.extreme is not None
         self._in_order = known_in_order(op)
 
     def identity(self, width: int) -> list[Value] | None:
         """Values that change nothing when combined, if the region is known to have some."""
-        number = self.extreme if self.quick else identity_of(self.name, self.type)
+        number = self.extreme if self.quick else self.neutral
         held = "float" if self.narrow else value_type(self.type)
         return None if number is None else [const(vector(held, width), number)]
 
@@ -156,7 +126,7 @@ class Reduction:
         """The region on two lists of operands."""
         if self.quick:
             f, (old,), (new,) = self.context.f, left, right
-            return [f.select(f.fcmp(_EXTREMES[self.name][0], new, old), new, old)]
+            return [f.select(f.fcmp(_EXTREMES[self.operator][0], new, old), new, old)]
         return combine_region(self.context, self.root, [*left, *right], "a reduction")
 
     def accumulate(self, total: Sequence[Value], new: Sequence[Value]) -> list[Value]:

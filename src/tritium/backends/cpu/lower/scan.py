@@ -8,12 +8,13 @@ from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.copies import copy, inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.reduce import combine_region, identity_of, single_op
+from tritium.backends.cpu.lower.reduce import combine_region
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, lanes
 from tritium.ir import types as ir
+from tritium.ops.ttir.reduction import combining_op
 
 
 def lower_scan(c: Context, nest: Nest) -> None:
@@ -36,7 +37,8 @@ class _Scan:
         if self.root.body is not None:
             self.width = 1
         element = ir.element_type(self.root.values[0].type)
-        self.neutral = identity_of(single_op(op.regions[0].block), element)
+        operator = combining_op(op.regions[0].block)
+        self.neutral = None if operator is None else operator.identity_of(element)
         self.e = Emitter(c, self.width, inlined(c, nest.roots))
         self.at: list[Index] = [ZERO] * len(self.domain)
 
