@@ -134,7 +134,7 @@ Tiles got layouts.
 From here on the code is that of one thread. A tile is as many LLVM values as the thread has
 registers of it: 32 of the accumulator. A thread copies 4 pieces of 16 bytes of each operand, and
 needs the address of the first element of each piece alone. So the loop has {pointers} phis of
-pointers, not 2 x 32: what nothing uses is not computed (`lower/demand.py`).
+pointers, not 2 x 32: what nothing uses is not computed (`codegen/gpu/demand.py`).
 
 A copy takes the place in shared memory, the address, and a predicate: if it is set the source is
 ignored and zeros are written.
