@@ -43,7 +43,8 @@ class Context:
     def _refresh(self, drivers: Any, device: Callable[[], int] | None) -> None:
         if self._guards and all(map(holds, self._guards)):
             return
-        guards = [item_guard(vars(drivers), "_active"), *_knob_guards()]
+        state: dict[str, Any] = vars(drivers)
+        guards = [item_guard(state, "_active"), *_knob_guards()]
         # After the guards: what changes meanwhile breaks them.
         active, debug = drivers.active, knobs.runtime.debug
         if device is not None:
