@@ -224,11 +224,11 @@ class Check:
             code = self._guarded(name, lambda o=level: compile_unless(llir, o, done))
             if code is None:  # another level has left the same
                 continue
-            for alone in (False, True) if level is None else (level % 2 == 1,):
-                found = self._launch(name, code, facts, alone)
-                self._compare(f"{name}{', alone' * alone}", found, "evaluation", expected)
+            for exclusive in (False, True) if level is None else (level % 2 == 1,):
+                found = self._launch(name, code, facts, exclusive)
+                self._compare(f"{name}{', exclusive' * exclusive}", found, "evaluation", expected)
 
-    def _launch(self, name: str, code: bytes, facts: Mapping[str, Any], alone: bool) -> Arrays:
+    def _launch(self, name: str, code: bytes, facts: Mapping[str, Any], exclusive: bool) -> Arrays:
         """Run all programs, one after the other, by the kernel's native interface."""
         image = load_object(code, [facts["name"]])
         prototype = ctypes.CFUNCTYPE(
@@ -251,7 +251,7 @@ class Check:
         context = np.zeros(CONTEXT.size, np.uint8)
         CONTEXT.write(
             context.ctypes.data, nx=self.grid, ny=1, nz=1, scratch=scratch.array.ctypes.data,
-            fault=fault.ctypes.data, alone=int(alone),
+            fault=fault.ctypes.data, exclusive=int(exclusive),
         )  # fmt: skip
         prototype(image[facts["name"]])(slots.ctypes.data, context.ctypes.data, 0, self.grid)
         for key, one in (*guarded.items(), ("scratch", scratch)):

@@ -145,13 +145,13 @@ leave:
   %four = load <4 x i32>, ptr %ctx, align 4
   store <4 x i32> %four, ptr %at, align 4
   br label %following""",
-    # count[0] += 1, slowly and without a lock if the launch is alone; else count[1] += 1 as well
-    "alone": """
+    # count[0] += 1, slowly, without a lock if the launch is exclusive; else count[1] += 1 too
+    "exclusive": """
   %sa = getelementptr CTX, ptr %ctx, i64 0, i32 6
   %word = load i32, ptr %sa
-  %alone = icmp ne i32 %word, 0
+  %exclusive = icmp ne i32 %word, 0
   %count = load ptr, ptr %args
-  br i1 %alone, label %plain, label %locked
+  br i1 %exclusive, label %plain, label %locked
 plain:
   %value = load volatile i32, ptr %count
   br label %spinning

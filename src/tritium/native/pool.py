@@ -16,11 +16,11 @@ from tritium.native.records import Record, allocate
 
 CONTEXT = Record(
     ("nx", "i32"), ("ny", "i32"), ("nz", "i32"), ("thread_index", "i32"),
-    ("scratch", "ptr"), ("fault", "ptr"), ("alone", "i32"),
+    ("scratch", "ptr"), ("fault", "ptr"), ("exclusive", "i32"),
 )  # fmt: skip
 """The record that a kernel gets as `ctx`. `scratch` is aligned to 64 bytes and holds at least the
-kernel's `scratch_bytes`; its content is undefined at each program's start. `alone`: no other thread
-runs programs, of this kernel or another."""
+kernel's `scratch_bytes`; its content is undefined at each program's start. `exclusive`: no other
+thread runs programs, of this kernel or another."""
 
 FAULT = Record(
     ("raised", "i32"), ("pid_x", "i32"), ("pid_y", "i32"), ("pid_z", "i32"), ("message", "ptr"),
@@ -44,17 +44,17 @@ JOB = Record(
     ("kernel", "ptr"), ("args", "ptr"), ("fault", "ptr"), ("scratch_bytes", "i64"),
     ("total", "i64"), ("nx", "i32"), ("ny", "i32"), ("nz", "i32"),
     ("threads", "i32"), ("count", "i32"), ("base", "i32"), ("split", "i32"), ("least", "i64"),
-    ("ahead", "i64"), ("alone", "i32"), ("waits", "i32"),
+    ("ahead", "i64"), ("exclusive", "i32"), ("waits", "i32"),
     ("ticks", "i64"), ("most", "i64"), ("entry", "ptr"),
 )  # fmt: skip
-"""A launch. `alone` says whether the kernel has a use for being alone, `waits` whether it may wait
-for another one, so that the GIL must be released before it begins (`POLLS`: also for another
-program of its own grid, in loops that call `stall`). `threads` (0 until Python
-was asked for it), `count` (workers to wake), `base` (the first of them), `split` (whether each
-thread has a range of its own to begin with), `least` (programs a chunk) and `ahead` (how many the
-launcher is expected to do before the others have begun) are set when it goes parallel; `ticks`
-(what the launcher's own programs took) when that is over. A range of more than `most` programs is
-run in parts, as others may want to stop it; `entry` is the launcher's `ENTRY`."""
+"""A launch. `exclusive`: whether exclusive launches of the kernel are faster; `waits`: whether it
+may wait for another one, so that the GIL must be released before it begins (`POLLS`: also for
+another program of its own grid, in loops that call `stall`). `threads` (0 until Python was asked
+for it), `count` (workers to wake), `base` (the first of them), `split` (whether each thread has a
+range of its own to begin with), `least` (programs a chunk) and `ahead` (how many the launcher is
+expected to do before the others have begun) are set when it goes parallel; `ticks` (what the
+launcher's own programs took) when that is over. A range of more than `most` programs is run in
+parts, as others may want to stop it; `entry` is the launcher's `ENTRY`."""
 
 RANGE = Record(("next", "i64"), ("limit", "i64"))
 """Programs that are not handed out yet; `next` is drawn from."""
@@ -98,7 +98,7 @@ POOL = Record(
 )  # fmt: skip
 
 OPEN = 1 << 30  # the door's bit; below it the number of workers inside
-ALONE = 1 << 30
+EXCLUSIVE = 1 << 30
 """In `launches`, above the number of threads that are launching: the one that was the only one
 runs programs that count on it."""
 MAX_TOGETHER = 1024

@@ -25,7 +25,7 @@ from tritium.native.pool import (
 from tritium.native.writer import NULL, Code, i32, i64
 
 HOT = (
-    "tritium_run", "begin", "stop_alone", "share_memory", "serial", "ticks", "grow", "take_slot",
+    "tritium_run", "begin", "end_exclusive", "share_memory", "serial", "ticks", "grow", "take_slot",
     "finish", "parallel", "choose", "wake", "share_out", "place", "take", "drain_ranges", "enter",
     "await", "run_parts", "look",
 )  # fmt: skip
@@ -336,7 +336,7 @@ class WorkWriter:
     def _fill_context(self, f: Code, context: Value, job: Value) -> None:
         for name in ("nx", "ny", "nz", "fault"):
             f.write(context, CONTEXT, name, f.read(job, JOB, name))
-        f.write(context, CONTEXT, "alone", i32(0))
+        f.write(context, CONTEXT, "exclusive", i32(0))
 
     # Workers
 

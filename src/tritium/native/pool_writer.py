@@ -27,10 +27,10 @@ each other.
 Signals: Python's handlers run in the launching thread, between its programs, some 100 ms after each
 other (`poll`). When one raises, all threads stop at their next program.
 
-A launch that finds no other may run `alone`, without locked instructions (`lower/alone.py`). It
-looks between any two chunks of programs whether another launch has come, which waits, or a process
-was forked; from then on, and where it wakes workers, it goes on like all others. A kernel that may
-wait for another's never is alone.
+Exclusive launch: a launch that finds no other one running may run its programs on its own thread
+without locked instructions (`backends/cpu/lower/exclusive_launch.py`). Between any two chunks of
+programs it checks whether another launch waits or the process has forked; then, and before it wakes
+workers, the launch ends being exclusive. A kernel that may wait for another one never is.
 
 Several Python threads may launch at once: one has the pool, the others run their grids serially,
 chunk by chunk, and get the pool for the rest as soon as it is free. After a fork the child starts
@@ -47,10 +47,10 @@ from collections.abc import Callable
 
 from tritium.codegen.llvm.writer import Value, const
 from tritium.native.pool import (
-    ALONE,
     CONTEXT,
     ENTRY,
     ERROR_SET,
+    EXCLUSIVE,
     FAULT,
     HELPER,
     INTERRUPTED,
@@ -76,8 +76,8 @@ SHORT = 16
 same ones to the same thread each time, as its data are likely to be in that thread's own cache."""
 
 WAIT = 64
-"""A program that takes longer than so many thresholds (some 300 us) is not worth being alone for:
-others would wait for its end."""
+"""A program that takes longer than so many thresholds (some 300 us) is not run exclusively:
+other launches would wait for its end."""
 
 FORGET = 63 / 64
 """The time that a program takes when the pool runs it is thought less by this factor with each grid
@@ -90,7 +90,7 @@ class PoolWriter(WorkWriter):
     def write(self) -> None:
         """Write every function."""
         super().write()
-        self._stop_alone()
+        self._end_exclusive()
         self._share_memory()
         self._count_threads()
         self._begin()
@@ -104,27 +104,27 @@ class PoolWriter(WorkWriter):
         self._take_slot()
         self._run()
 
-    # Being alone
+    # Exclusive launches
 
-    def _stop_alone(self) -> None:
-        """stop_alone(pool, ctx): others may run programs from here on."""
-        f = self._code("stop_alone", "ptr pool,ptr ctx")
+    def _end_exclusive(self) -> None:
+        """end_exclusive(pool, ctx): others may run programs from here on."""
+        f = self._code("end_exclusive", "ptr pool,ptr ctx")
         pool, context = f.arguments
-        with f.when(f.icmp("ne", f.read(context, CONTEXT, "alone"), i32(0))):
-            f.write(context, CONTEXT, "alone", i32(0))
-            f.atomic("and", f.at(pool, POOL, "launches"), i32(~ALONE), "release")
+        with f.when(f.icmp("ne", f.read(context, CONTEXT, "exclusive"), i32(0))):
+            f.write(context, CONTEXT, "exclusive", i32(0))
+            f.atomic("and", f.at(pool, POOL, "launches"), i32(~EXCLUSIVE), "release")
         f.ret()
 
     def _share_memory(self) -> None:
         """share_memory(pool, ctx): between two programs, let those begin who wait."""
         f = self._code("share_memory", "ptr pool,ptr ctx")
         pool, context = f.arguments
-        with f.when(f.icmp("ne", f.read(context, CONTEXT, "alone"), i32(0))):
+        with f.when(f.icmp("ne", f.read(context, CONTEXT, "exclusive"), i32(0))):
             launches = f.atomic_load("i32", f.at(pool, POOL, "launches"), "monotonic")
             forked = f.atomic_load("i32", f.at(pool, POOL, "forked"), "monotonic")
-            waited = f.icmp("ne", launches, i32(ALONE | 1))
+            waited = f.icmp("ne", launches, i32(EXCLUSIVE | 1))
             with f.when(f.op("or", waited, f.icmp("ne", forked, i32(0)))):
-                f.call("void", "stop_alone", pool, context)
+                f.call("void", "end_exclusive", pool, context)
         f.ret()
 
     def _count_threads(self) -> None:
@@ -139,38 +139,38 @@ class PoolWriter(WorkWriter):
         f.ret(f.read(job, JOB, "threads"))
 
     def _begin(self) -> None:
-        """i1 begin(pool, ctx, job, cost, entry): have this launch counted, and be alone if that is
-        wanted and nobody is there; wait for whoever is alone. False if an error is set."""
+        """i1 begin(pool, ctx, job, cost, entry): count this launch; make it exclusive if it
+        wants to be and no other runs; wait until no other is exclusive. False: error is set."""
         f = self._code("begin", "ptr pool,ptr ctx,ptr job,double cost,ptr request", "i1")
         pool, context, job, cost, entry = f.arguments
         launches = f.at(pool, POOL, "launches")
         before = f.atomic("add", launches, i32(1), "acq_rel")
-        alone = f.op("and", before, i32(ALONE))
-        waits = f.op("or", alone, f.read(job, JOB, "waits"))
+        exclusive = f.op("and", before, i32(EXCLUSIVE))
+        waits = f.op("or", exclusive, f.read(job, JOB, "waits"))
         with f.when(f.icmp("ne", waits, i32(0))):  # for whom, may need the GIL
             threads = f.call("i32", "count_threads", job, entry)
             with f.when(f.icmp("slt", threads, i32(0))):
                 f.atomic("sub", launches, i32(1), "acq_rel")
                 f.ret(const("i1", 0))
-        with f.when(f.icmp("ne", alone, i32(0))):
+        with f.when(f.icmp("ne", exclusive, i32(0))):
             self._wait_for(f, launches)
             f.ret(const("i1", 1))
         forked = f.atomic_load("i32", f.at(pool, POOL, "forked"), "monotonic")
-        wanted = f.icmp("ne", f.read(job, JOB, "alone"), i32(0))
+        wanted = f.icmp("ne", f.read(job, JOB, "exclusive"), i32(0))
         threshold = f.cast("sitofp", f.read(pool, POOL, "threshold"), "double")
         short = f.fcmp("olt", cost, f.op("fmul", threshold, const("double", WAIT)))
         empty = f.icmp("eq", f.op("or", before, forked), i32(0))
         with f.when(f.op("and", f.op("and", wanted, short), empty)):
-            won = f.compare_exchange(launches, i32(1), i32(ALONE | 1))
-            f.write(context, CONTEXT, "alone", f.cast("zext", won, "i32"))
+            won = f.compare_exchange(launches, i32(1), i32(EXCLUSIVE | 1))
+            f.write(context, CONTEXT, "exclusive", f.cast("zext", won, "i32"))
         f.ret(const("i1", 1))
 
     def _wait_for(self, f: Code, launches: Value) -> None:
-        """Wait until nobody is alone."""
+        """Wait until no launch is exclusive."""
         turns = f.variable("i32", i32(0))
         with f.forever() as wait:
             now = f.atomic_load("i32", launches)
-            with f.when(f.icmp("eq", f.op("and", now, i32(ALONE)), i32(0))):
+            with f.when(f.icmp("eq", f.op("and", now, i32(EXCLUSIVE)), i32(0))):
                 wait.leave()
             turn = f.add(f.get("i32", turns), i32(1))
             f.put(turns, turn)
@@ -326,7 +326,7 @@ class PoolWriter(WorkWriter):
                 raised = f.atomic_load("i32", f.at(fault, FAULT, "raised"))
                 stopped = f.icmp("eq", raised, i32(INTERRUPTED))
                 f.put(status, f.select(stopped, i32(ERROR_SET), i32(OK)))
-        f.call("void", "stop_alone", pool, context)
+        f.call("void", "end_exclusive", pool, context)
         f.atomic("sub", f.at(pool, POOL, "launches"), i32(1), "acq_rel")
         f.atomic_store(f.at(slot, SLOT, "busy"), i32(0))
         f.ret(f.get("i32", status))
@@ -349,7 +349,7 @@ class PoolWriter(WorkWriter):
 
     def _finish(self) -> None:
         """finish(pool, ctx, job, cost, done): run what the serial phase has left: chunks of our
-        own until the pool is ours. While we are alone, only if that is faster."""
+        own until the pool is ours. An exclusive launch does that only if it is faster."""
         f = self._code("finish", "ptr pool,ptr ctx,ptr job,ptr cost,i64 first")
         pool, context, job, cost, first = f.arguments
         shared = f.offset(cost, 8)
@@ -370,12 +370,12 @@ class PoolWriter(WorkWriter):
             serial = f.op("or", serial, f.icmp("eq", left, i64(1)))
             serial = f.op("or", serial, f.icmp("sle", f.read(pool, POOL, "worker_count"), i32(0)))
             f.call("void", "share_memory", pool, context)
-            alone = f.icmp("ne", f.read(context, CONTEXT, "alone"), i32(0))
+            exclusive = f.icmp("ne", f.read(context, CONTEXT, "exclusive"), i32(0))
             slower = f.fcmp("ogt", f.get("double", shared), f.get("double", cost))
             slower = f.op("or", slower, f.icmp("eq", f.get("i64", mine), i64(0)))
-            others = f.op("xor", f.op("or", serial, f.op("and", alone, slower)), const("i1", 1))
+            others = f.op("xor", f.op("or", serial, f.op("and", exclusive, slower)), const("i1", 1))
             with f.when(others), f.when(f.compare_exchange(lock, i32(0), i32(1))):
-                f.call("void", "stop_alone", pool, context)
+                f.call("void", "end_exclusive", pool, context)
                 start = f.call("i64", "ticks")
                 ran = f.call("i64", "parallel", pool, context, job, begin)
                 f.put(shared, self._each(f, f.sub(f.call("i64", "ticks"), start), left))
@@ -385,7 +385,7 @@ class PoolWriter(WorkWriter):
                 f.put(joined, const("i1", 1))
                 loop.leave()
             # No pool for us (now): some programs of our own, then ask again.
-            whole = f.op("and", serial, f.op("xor", alone, const("i1", 1)))
+            whole = f.op("and", serial, f.op("xor", exclusive, const("i1", 1)))
             size = f.select(whole, left, f.read(job, JOB, "least"))
             size = f.minimum(size, f.read(job, JOB, "most"))
             start, end = f.call("i64", "ticks"), f.add(begin, size)

@@ -74,7 +74,7 @@ class CPULauncher:
             self._add(str(name), kind, (i,), src.constants, written)
         self._launch = make_launcher(
             function.address, self._params, metadata.scratch_bytes,
-            alone=getattr(metadata, "alone", False), waits=getattr(metadata, "waits", True),
+            exclusive=getattr(metadata, "exclusive", False), waits=getattr(metadata, "waits", True),
             polls=getattr(metadata, "polls", True),
             most=MAX_TOGETHER if getattr(metadata, "launch_cooperative_grid", False) else None,
             name=metadata.name, keep=function.image, store=CachedObjects("launcher"),

@@ -19,14 +19,14 @@ the NumPy dtype object that was last accepted for it; flags that the array must 
 STATE = Record(
     ("kernel", "ptr"), ("pool", "ptr"), ("types", "ptr"), ("cost", "double"),
     ("shared_cost", "double"),
-    ("scratch_bytes", "i64"), ("param_count", "i64"), ("alone", "i32"),
+    ("scratch_bytes", "i64"), ("param_count", "i64"), ("exclusive", "i32"),
     ("waits", "i32"),
     ("on_argument", "ptr"), ("on_grid", "ptr"), ("on_count", "ptr"), ("on_fault", "ptr"),
     ("threads", "ptr"), ("known_threads", "ptr"), ("params", "ptr"), ("most", "i64"),
 )  # fmt: skip
 """A kernel. `on_...` and `threads` are Python functions, kept alive by the launcher's owner;
 `known_threads` points to the address of a `THREADS` record;
-`alone` and `waits` as in `pool.JOB`; `cost` is what a program was last seen to take, in ticks
+`exclusive` and `waits` as in `pool.JOB`; `cost` is what a program was last seen to take, in ticks
 (infinite before the first launch); `shared_cost` that time when the pool ran them, divided by the
 number of programs (0: not known); `most` is how many programs a grid may have."""
 

@@ -269,7 +269,7 @@ class LaunchWriter:
         for name, value in (("args", slots), ("fault", fault)):
             f.write(job, pools.JOB, name, value)
         f.write(job, pools.JOB, "kernel", f.read(state, STATE, "kernel"))
-        for name in ("scratch_bytes", "alone", "waits"):
+        for name in ("scratch_bytes", "exclusive", "waits"):
             f.write(job, pools.JOB, name, f.read(state, STATE, name))
         f.write(job, pools.JOB, "threads", i32(0))
         entry = f.variable("", size=pools.ENTRY.size)

@@ -242,7 +242,7 @@ def make_launcher(
     params: Sequence[Param],
     scratch_bytes: int,
     *,
-    alone: bool = False,
+    exclusive: bool = False,
     waits: bool = False,
     polls: bool = False,
     most: int | None = None,
@@ -257,7 +257,7 @@ def make_launcher(
         address: the kernel, `void (ptr args, ptr ctx, i64 begin, i64 end)` (see `pool`).
         params: one for each argument of `launch`, in order; constexpr ones take no slot.
         scratch_bytes: how much scratch memory a thread of it needs.
-        alone: whether the kernel has a use for being told that no other runs, and waits for none.
+        exclusive: whether its exclusive launches are faster, and it waits for no other kernel.
         waits: whether it may wait for another kernel, whose launch needs the GIL.
         polls: whether programs may wait for each other, in loops that call `pool.FAULT.stall`.
         most: how many programs a grid may have, if all must run at the same time.
@@ -287,7 +287,7 @@ def make_launcher(
     on_argument, on_grid, on_count, on_fault, threads = map(id, functions)
     STATE.write(
         state, kernel=address, pool=shared.pool.address, types=shared.types.address,
-        cost=float("inf"), alone=int(alone), waits=pools.POLLS if polls else int(waits),
+        cost=float("inf"), exclusive=int(exclusive), waits=pools.POLLS if polls else int(waits),
         scratch_bytes=scratch_bytes,
         param_count=len(params), most=sys.maxsize if most is None else most,
         on_argument=on_argument, on_grid=on_grid, on_count=on_count, on_fault=on_fault,

@@ -1,8 +1,8 @@
 """Atomic operations on memory that other threads see: of scalars, and of tiles element by element.
 
 A program is one thread's work, so nobody can come between the operations of `scope="cta"`: they
-are ordinary loads and stores, as are those of a launch that is `alone`. Blocks of consecutive
-addresses are `atomic_runs`'s.
+are ordinary loads and stores, as are those of an exclusive launch (`exclusive_launch`). Blocks of
+consecutive addresses are `atomic_runs`'s.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from tritium.backends.cpu.lower.access import store_buffer, zeros
-from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise import in_float
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.exclusive_launch import private
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root

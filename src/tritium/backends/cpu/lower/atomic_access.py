@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from tritium.backends.cpu.lower.access import store_buffer
-from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.atomic import ORDER, masked
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.exclusive_launch import private
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.lower.waiting import FIRST_TURN, stall

@@ -16,7 +16,6 @@ from __future__ import annotations
 from functools import partial
 
 from tritium.backends.cpu.lower.access import buffer_pointer, load, store, store_buffer
-from tritium.backends.cpu.lower.alone import private
 from tritium.backends.cpu.lower.atomic import (
     FAILURE,
     ORDER,
@@ -30,6 +29,7 @@ from tritium.backends.cpu.lower.atomic import (
 )
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.exclusive_launch import private
 from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tritium.backends.cpu.lower.alone import gains, private
 from tritium.backends.cpu.lower.atomic import combined, element_operands, rmw, write_rmw
 from tritium.backends.cpu.lower.atomic_runs import each_shape, rmw_chunk
-from tritium.backends.cpu.lower.context import ALONE, Context
+from tritium.backends.cpu.lower.context import EXCLUSIVE, Context
 from tritium.backends.cpu.lower.copies import inlined
 from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.exclusive_launch import gains, private
 from tritium.backends.cpu.lower.shape_choice import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
@@ -40,13 +40,14 @@ _SUMMED = (AtomicKind.ADD, AtomicKind.FADD, AtomicKind.XOR)
 def lower_each(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
     """Write a nest that goes element by element; `run` writes its loops, in a shape."""
 
-    def alone() -> None:
-        c.alone = True
+    def exclusive() -> None:
+        c.exclusive = True
         run(each_shape(c, nest))
-        c.alone = False
+        c.exclusive = False
 
     if gains(c, nest):
-        either(c, (), c.program[ALONE], alone, partial(_shared, c, nest, run), ("alone", "shared"))
+        shared = partial(_shared, c, nest, run)
+        either(c, (), c.program[EXCLUSIVE], exclusive, shared, ("exclusive", "shared"))
     else:
         _shared(c, nest, run)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.cpu.lower.context import ALONE, GRID, STREAM, Context
+from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import Special
 from tritium.codegen.llvm.writer import Value
@@ -52,7 +52,7 @@ def _call(
             tiles[i] if i in tiles else allocate(8) for i in range(len(op.results))
         ]
         grid = [c.program[n] for n in GRID]
-        rest = [c.scratch_end, c.program["fault"], c.program[STREAM], c.program[ALONE]]
+        rest = [c.scratch_end, c.program["fault"], c.program[STREAM], c.program[EXCLUSIVE]]
         f.call("void", name, *arguments, *grid, *rest, *places)
         return tuple(
             places[i] if i in tiles else f.load(value_type(result.type), places[i], 1)

@@ -19,7 +19,7 @@ GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
 STREAM = "stream"
 """Whether the launch writes so much that stores should bypass the caches (i1)."""
-ALONE = "alone"
+EXCLUSIVE = "exclusive"
 """Whether no other thread runs programs (i1)."""
 
 
@@ -66,7 +66,7 @@ class Context:
         entry: a section that dominates the whole body.
         callees: LLVM names of the functions that can be called.
         run: writes the steps of a block (`control.lower_steps`).
-        may_be_alone: whether `ALONE` may be true.
+        may_be_exclusive: whether `EXCLUSIVE` may be true.
         external: addresses of buffers that the caller provides, by identity.
     """
 
@@ -82,13 +82,13 @@ class Context:
     entry: Section
     callees: dict[str, str]
     run: Callable[[Context, Body], None]
-    may_be_alone: bool
+    may_be_exclusive: bool
     external: dict[int, Value] = field(default_factory=dict[int, Value])
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     filled: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     temporary_bytes: int = 0
-    alone: bool = False
-    """Whether what is being written runs only where `ALONE` is true."""
+    exclusive: bool = False
+    """Whether what is being written runs only where `EXCLUSIVE` is true."""
     assumed: Assumed = NOTHING_ASSUMED
     """The assumptions of the code that is being written."""
     copies_views: bool = False

@@ -4,8 +4,8 @@
 
 runs the programs begin <= p < end of the grid, p = x + nx * (y + ny * z). `args` holds an 8-byte
 slot for each argument; `ctx` the grid, scratch memory, where to report a failed assertion and
-whether the launch is alone (`pool.CONTEXT`, `pool.FAULT`). The body is an internal function that
-runs one program.
+whether the launch is exclusive (`pool.CONTEXT`, `pool.FAULT`). The body is an internal function
+that runs one program.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from tritium.backends.cpu.lower import (
     sort,
     special,
 )
-from tritium.backends.cpu.lower.alone import has_use, may_wait
-from tritium.backends.cpu.lower.context import ALONE, GRID, STREAM, Context
+from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
+from tritium.backends.cpu.lower.exclusive_launch import has_use, may_wait
 from tritium.backends.cpu.lower.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.waiting import polls
@@ -57,8 +57,8 @@ RULE_MODULES = (
 def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]]:
     """LLVM IR text for a host, and what running it takes.
 
-    Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "alone":
-    whether it gains by being alone (`alone`), "waits": whether it may wait for another kernel,
+    Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "exclusive":
+    whether its exclusive launches are faster, "waits": whether it may wait for another kernel,
     "polls": whether its programs may wait for each other,
     "llvm_opt": the IR passes to run (`loader.compile_ir`)}.
 
@@ -68,11 +68,11 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     kernel = program.kernel
     fuse = getattr(program.options, "enable_fp_fusion", True)
     waits = may_wait(program)
-    alone = not waits and has_use(program)
-    body, scratch = _Functions(module, program, host, fuse, alone).lower(kernel)
-    _wrapper(module, kernel, body, host, alone)
+    exclusive = not waits and has_use(program)
+    body, scratch = _Functions(module, program, host, fuse, exclusive).lower(kernel)
+    _wrapper(module, kernel, body, host, exclusive)
     facts = {
-        "name": kernel.name, "scratch_bytes": scratch, "alone": alone, "waits": waits,
+        "name": kernel.name, "scratch_bytes": scratch, "exclusive": exclusive, "waits": waits,
         "polls": any(polls(op) for op in program.module.walk()),
         "llvm_opt": None,
     }  # fmt: skip
@@ -87,9 +87,11 @@ def _attributes(host: Host) -> str:
 class _Functions:
     """Lowers a function after those that it calls."""
 
-    def __init__(self, module: Module, program: TileProgram, host: Host, fuse: bool, alone: bool):
+    def __init__(
+        self, module: Module, program: TileProgram, host: Host, fuse: bool, exclusive: bool
+    ):
         self.module, self.program, self.host = module, program, host
-        self.fuse, self.alone = fuse, alone
+        self.fuse, self.exclusive = fuse, exclusive
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
 
@@ -129,7 +131,7 @@ class _Functions:
         grid = [("i32", name, "") for name in GRID]
         rest = [
             ("ptr", "scratch", "align 64"), ("ptr", "fault", ""), ("i1", STREAM, ""),
-            ("i1", ALONE, ""), *results,
+            ("i1", EXCLUSIVE, ""), *results,
         ]  # fmt: skip
         name = f"{function.name}.program" if function.public else f"callee.{len(self.done)}"
         f = Function(
@@ -143,7 +145,7 @@ class _Functions:
             f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
             values, "contract" if self.fuse else "", axes.of,
             AxisAnalysis(function.op, trust=True, carried=axes).of, f.section(),
-            callees, lower_steps, self.alone,
+            callees, lower_steps, self.exclusive,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:
@@ -163,7 +165,7 @@ def _called(function: TileFunction) -> list[str]:
 
 
 def _wrapper(
-    module: Module, kernel: TileFunction, body: Function, host: Host, may_be_alone: bool
+    module: Module, kernel: TileFunction, body: Function, host: Host, may_be_exclusive: bool
 ) -> None:
     f = Function(
         module, kernel.name,
@@ -174,9 +176,9 @@ def _wrapper(
     nx, ny, nz = (f.load("i32", f.offset(ctx, 4 * i), 4) for i in range(3))
     scratch = f.load("ptr", f.offset(ctx, 16), 8)
     fault = f.load("ptr", f.offset(ctx, 24), 8)
-    alone = const("i1", False)
-    if may_be_alone:
-        alone = f.icmp("ne", f.load("i32", f.offset(ctx, 32), 8), const("i32", 0))
+    exclusive = const("i1", False)
+    if may_be_exclusive:
+        exclusive = f.icmp("ne", f.load("i32", f.offset(ctx, 32), 8), const("i32", 0))
     values = [
         _argument(f, f.offset(args, 8 * i), value.type)
         for i, value in enumerate(body.arguments[: len(kernel.blocks[0].block.args)])
@@ -193,7 +195,7 @@ def _wrapper(
     f.label(loop)
     program = f.phi("i64", [(begin, run)])
     x, y, z = (f.phi("i32", [(v, run)]) for v in first)
-    rest = [nx, ny, nz, scratch, fault, stream, alone]
+    rest = [nx, ny, nz, scratch, fault, stream, exclusive]
     f.call("void", body.name, *values, x.value, y.value, z.value, *rest)
     one = const("i32", 1)
     following = f.op("add", program.value, const("i64", 1))

@@ -1,8 +1,8 @@
-"""Atomic operations of tiles in launches that are alone (`pool_writer`): as in `scope="cta"`,
-nobody can come between.
+"""Atomic operations of tiles in exclusive launches (`pool_writer`): plain loads and stores, as in
+`scope="cta"`, because no other thread runs a program.
 
-What other kernels of this process do is all that the default scope is about (PTX ISA, "Scope":
-"the current program"); `scope="sys"`, which the host and other processes see, is always locked.
+The default scope covers the kernels of this process only (PTX ISA, "Scope": "the current
+program"); `scope="sys"`, which covers the host and other processes, is always locked.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def may_wait(program: TileProgram) -> bool:
 
 
 def has_use(program: TileProgram) -> bool:
-    """Whether a kernel that waits for none gains by being alone."""
+    """Whether an exclusive launch of a kernel is faster, if the kernel waits for no other."""
     return any(_gains(op) for op in program.module.walk())
 
 
 def gains(c: Context, nest: Nest) -> bool:
-    """Whether a nest is worth a version for launches that are alone."""
-    return c.may_be_alone and any(_gains(root.op) for root in nest.roots)
+    """Whether a nest is worth a version for exclusive launches."""
+    return c.may_be_exclusive and any(_gains(root.op) for root in nest.roots)
 
 
 def _gains(op: object) -> bool:
@@ -42,4 +42,4 @@ def _gains(op: object) -> bool:
 
 def private(c: Context, op: AtomicOp) -> bool:
     """Whether only this program takes part, in the code that is being written."""
-    return op.scope is MemScope.CTA or (c.alone and op.scope is MemScope.GPU)
+    return op.scope is MemScope.CTA or (c.exclusive and op.scope is MemScope.GPU)

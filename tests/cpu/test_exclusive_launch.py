@@ -1,4 +1,4 @@
-"""Atomic operations without locked instructions, in launches that are alone: the same results."""
+"""Atomic operations without locked instructions, in exclusive launches: the same results."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def numbers(dtype: str, count: int) -> np.ndarray:
 
 def check(launch, out: np.ndarray, old: np.ndarray) -> None:
     """The first launch, of which nobody knows how long it takes, is locked; of the others most are
-    alone."""
+    exclusive."""
     first_out, first_old = out.copy(), old.copy()
     launch(first_out, first_old)
     assert (first_out != out).any()
@@ -126,20 +126,20 @@ def of_a_tile(out, N: tl.constexpr):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "alone"),
+    ("kernel", "exclusive"),
     [(waiting, False), (of_the_system, False), (of_a_scalar, False), (of_a_tile, True)],
 )
-def test_which_kernels_gain(kernel, alone: bool):
+def test_which_kernels_gain(kernel, exclusive: bool):
     out = np.zeros(64, np.int32)
     found = kernel[(1,)](out, N=64)
-    assert found.metadata.alone is alone
+    assert found.metadata.exclusive is exclusive
     text = found.asm["llir"]
     assert "atomicrmw add" in text or "cmpxchg" in text
-    assert bool(re.search(r"^alone\S*:", text, re.M)) is alone
+    assert bool(re.search(r"^exclusive\S*:", text, re.M)) is exclusive
 
 
 def test_the_context_is_where_kernels_look():
-    assert CONTEXT.fields["alone"].offset == 32
+    assert CONTEXT.fields["exclusive"].offset == 32
     assert SLOT.fields["capacity"].offset >= CONTEXT.size
 
 
@@ -147,7 +147,7 @@ WAITING = """
 import sys, threading, time
 import numpy as np
 import tritium, tritium.language as tl
-from tests.cpu.test_alone import setting, until_set
+from tests.cpu.test_exclusive_launch import setting, until_set
 flag, out, other = (np.ones(1, np.int32) for _ in range(3))
 for _ in range(20):
     until_set[(1,)](flag, out)  # known to be short

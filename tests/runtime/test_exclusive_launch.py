@@ -1,4 +1,4 @@
-"""Launches that are alone: who is told so, and that nobody else runs programs meanwhile."""
+"""Exclusive launches: which kernels are told so; no other thread runs programs meanwhile."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ def shared(request: pytest.FixtureRequest):
         yield Native(None, SYSTEMS[request.param])
 
 
-def launcher(shared: Native, alone: bool = True) -> Launch:
-    """Of a kernel that counts its programs in `count[0]`, and those not alone in `count[1]`."""
+def launcher(shared: Native, exclusive: bool = True) -> Launch:
+    """Of a kernel that counts its programs in `count[0]`, and those not exclusive in `count[1]`."""
     params = [Param("count", "*i32")]
-    return make_launcher(image()["alone"], params, 0, alone=alone, name="alone", shared=shared)
+    return make_launcher(
+        image()["exclusive"], params, 0, exclusive=exclusive, name="exclusive", shared=shared
+    )
 
 
-def times_alone(launch: Launch, programs: int = 4, tries: int = 30) -> int:
-    """Of several launches, those all of whose programs were alone. A thread that was descheduled
-    meanwhile makes the programs look too long for the next one."""
+def times_exclusive(launch: Launch, programs: int = 4, tries: int = 30) -> int:
+    """Of several launches, those all of whose programs were exclusive. A thread that was
+    descheduled meanwhile makes the programs look too long for the next one."""
     found = 0
     for _ in range(tries):
         count = np.zeros(2, np.int32)
@@ -44,20 +46,20 @@ def launches(shared: Native) -> int:
     return POOL.read(shared.pool.address, "launches")
 
 
-def test_who_is_alone(shared: Native):
+def test_which_launches_are_exclusive(shared: Native):
     launch = launcher(shared)
-    assert times_alone(launch, tries=1) == 0  # how long it takes is not known
-    assert times_alone(launch) and times_alone(launch, 8)
-    assert not times_alone(launcher(shared, alone=False))
+    assert times_exclusive(launch, tries=1) == 0  # how long it takes is not known
+    assert times_exclusive(launch) and times_exclusive(launch, 8)
+    assert not times_exclusive(launcher(shared, exclusive=False))
     assert launches(shared) == 0
 
 
-def test_one_thread_is_alone_as_long_as_it_takes(shared: Native):
+def test_one_thread_is_exclusive_as_long_as_it_takes(shared: Native):
     count = np.zeros(2, np.int32)
     launch = launcher(shared)
     with knobs.runtime.scope():
         knobs.runtime.cpu_threads = 1
-        assert times_alone(launch)
+        assert times_exclusive(launch)
         for _ in range(10):
             count[:] = 0
             launch(20_000, 1, 1, count)
@@ -93,7 +95,7 @@ def test_another_launch_need_not_wait_for_the_end(shared: Native):
     launch = launcher(shared)
     with knobs.runtime.scope():
         knobs.runtime.cpu_threads = 1
-        assert times_alone(launch)
+        assert times_exclusive(launch)
         total = 3_000_000
         thread = threading.Thread(target=lambda: launch(total, 1, 1, count))
         thread.start()
@@ -125,6 +127,6 @@ def fork_once(private: bool) -> None:
 @pytest.mark.parametrize("private", [True, False])
 def test_a_process_that_forks_may_share_memory(shared: Native, private: bool):
     launch = launcher(shared)
-    assert times_alone(launch)
+    assert times_exclusive(launch)
     fork_once(private)
-    assert bool(times_alone(launch)) == private
+    assert bool(times_exclusive(launch)) == private
