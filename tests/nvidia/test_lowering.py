@@ -148,6 +148,35 @@ def test_mma_sync():
 
 
 @pytest.mark.parametrize(
+    ("arch", "depth", "shape", "count"),
+    [(80, 16, "m8n8k4", 64), (90, 16, "m16n8k16", 8), (90, 8, "m16n8k8", 8), (90, 4, "", 0)],
+)
+def test_products_of_doubles(arch: int, depth: int, shape: str, count: int):
+    """64x64 on four warps: 32x32 a warp."""
+    pointers, index = "tensor<4096x!tt.ptr<f64>>", "tensor<4096xi32>"
+    a, b, c = f"tensor<64x{depth}xf64>", f"tensor<{depth}x64xf64>", "tensor<64x64xf64>"
+    text = f"""tt.func public @k(%x: !tt.ptr<f64>, %v: f64) {{
+      %a = tt.splat %v : f64 -> {a}
+      %b = tt.splat %v : f64 -> {b}
+      %z = arith.constant dense<0.0> : {c}
+      %d = tt.dot %a, %b, %z : {a} * {b} -> {c}
+      %r = tt.reshape %d : {c} -> tensor<4096xf64>
+      %i = tt.make_range {{start = 0 : i32, end = 4096 : i32}} : {index}
+      %xs = tt.splat %x : !tt.ptr<f64> -> {pointers}
+      %p = tt.addptr %xs, %i : {pointers}, {index}
+      tt.store %p, %r : {pointers}
+      tt.return
+    }}"""
+    module = parse_module(text)
+    for item in pipelines.ttgir(arch, 4, 1):
+        item.run(module)
+    found = to_ptx(str(module), arch)
+    assert found.count("mma.sync") == count
+    assert found.count(f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64") == count
+    assert ("fma.rn.f64" in found) == (count == 0)
+
+
+@pytest.mark.parametrize(
     ("kind", "element", "instruction"),
     [
         ("fadd", "f32", "atom.relaxed.gpu.global.add.f32"),

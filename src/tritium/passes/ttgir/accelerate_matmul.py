@@ -123,6 +123,8 @@ def _fits_mma_sync(op: ttir.DotOp, capability: int, cluster: Cluster) -> bool:
         return out == ir.f32 or (element == ir.f16 and out == ir.f16)
     if element in _BYTE_FLOATS:
         return out == ir.f32 and capability >= 89
+    if element == ir.f64:
+        return _depth(op) >= 8
     if element == ir.f32:
         return op.inputPrecision is InputPrecision.TF32
     return element == ir.i8 and out == ir.i32
@@ -255,7 +257,8 @@ def _to_mma_sync(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> None:
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
     encoding = mma_sync_encoding(shape, num_warps, chained, cluster)
     for index in (0, 1):
-        operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=32 // _bits(op))
+        width = max(32 // _bits(op), 1)
+        operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=width)
         op.operands[index] = convert(source_of(op.operands[index]), operand, op)
     convert_operand(op, 2, encoding)
     convert_result(op.results[0], encoding)

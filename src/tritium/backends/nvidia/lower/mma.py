@@ -16,7 +16,7 @@ from tritium.ops import ttir
 
 _NAMES: dict[Any, str] = {
     ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",
-    ir.f8e4m3fn: "e4m3", ir.f8e5m2: "e5m2",
+    ir.f8e4m3fn: "e4m3", ir.f8e5m2: "e5m2", ir.f64: "f64",
 }  # fmt: skip
 
 
@@ -32,16 +32,16 @@ def dot(c: Context, op: Any) -> None:
 
 
 def _mma_sync(c: Context, op: Any) -> None:
-    """m16n8kK with K elements of 32 bytes; a fragment's registers are found by the coordinates of
-    the first thread's elements, which the layouts give."""
+    """m16n8kK with K elements of 32 bytes (float64: `_double_steps`); a fragment's registers are
+    found by the coordinates of the first thread's elements, which the layouts give."""
     a_type, b_type, result = op.a.type, op.b.type, op.results[0].type
     element = ir.element_type(a_type)
     if element not in _NAMES or ir.element_type(b_type) not in _NAMES:
         raise c.unsupported(op, f"mma.sync of {element}")
     bits = ir.bit_width(element)
-    if a_type.encoding.get("kWidth") * bits != 32 or ir.bit_width(b_type) != bits:
-        raise c.unsupported(op, "operands whose kWidth is not 32 bits")
-    pair, step = 32 // bits, 256 // bits
+    if a_type.encoding.get("kWidth") != max(32 // bits, 1) or ir.bit_width(b_type) != bits:
+        raise c.unsupported(op, "operands whose kWidth is not 32 bits, or one element")
+    pair = max(32 // bits, 1)
     registers = {
         name: {p: i for i, p in enumerate(register_coordinates(layout_of(t)))}
         for name, t in (("a", a_type), ("b", b_type), ("c", result))
@@ -56,45 +56,53 @@ def _mma_sync(c: Context, op: Any) -> None:
             tile = a if name == "a" else b
             places = [(row, column + i) if name == "a" else (row + i, column) for i in range(pair)]
             parts = [tile[registers[name][p]] for p in places]
-            words[name, row, column] = c.pack(parts, "i32")[0]
+            words[name, row, column] = c.pack(parts, "i32")[0] if bits < 64 else parts[0]
         return words[name, row, column]
 
-    rows = sorted({m for m, _ in registers["c"] if m % 16 == 0})
     columns = sorted({n for _, n in registers["c"] if n % 8 == 0})
-    half = step // 2
+    unit, (tall, step) = 4 * pair, _double_shape(c, depth) if bits == 64 else (16, 256 // bits)
     for k in range(0, depth, step):
-        for m in rows:
+        inner = range(k, k + step, unit)
+        for m in sorted({m for m, _ in registers["c"] if m % tall == 0}):
             for n in columns:
-                places = [(m, n), (m, n + 1), (m + 8, n), (m + 8, n + 1)]
-                where = [registers["c"][p] for p in places]
-                left = [word("a", m + i, k + j) for j in (0, half) for i in (0, 8)]
-                right = [word("b", k, n), word("b", k + half, n)]
-                done = _instruction(c, op, left, right, [out[r] for r in where], step)
-                for register, value in zip(where, done, strict=False):
+                halves = range(m, m + tall, 8)
+                where = [registers["c"][i, n + j] for i in halves for j in (0, 1)]
+                left = [word("a", i, j) for j in inner for i in halves]
+                right = [word("b", j, n) for j in inner]
+                shape = f"m{tall}n8k{step}"
+                done = _instruction(c, op, left, right, [out[r] for r in where], shape)
+                for register, value in zip(where, done, strict=True):
                     out[register] = value
     c.set(op.results[0], out)
 
 
+def _double_shape(c: Context, depth: int) -> tuple[int, int]:
+    """The rows and the depth of an instruction for float64."""
+    return (8, 4) if c.hardware.arch < 90 else (16, min(depth, 16))
+
+
 def _instruction(
-    c: Context, op: Any, a: list[Value], b: list[Value], acc: list[Value], step: int
+    c: Context, op: Any, a: list[Value], b: list[Value], acc: list[Value], shape: str
 ) -> list[Value]:
     types = [_NAMES[ir.element_type(v.type)] for v in (op.a, op.b)]
     held = acc[0].type
     if held == "half":
         acc = c.pack(acc, "i32")
-    name = {"float": "f32", "half": "f16", "i32": "s32"}[held]
-    code = {"float": "f", "half": "r", "i32": "r"}[held]
+    name = {"float": "f32", "half": "f16", "i32": "s32", "double": "f64"}[held]
+    code = {"float": "f", "half": "r", "i32": "r", "double": "d"}[held]
     n, kind = len(acc), acc[0].type
-    saturate = ""
-
-    def listed(start: int, count: int) -> str:
-        return "{" + ", ".join(f"${i}" for i in range(start, start + count)) + "}"
-
+    wide = "d" if held == "double" else "r"
+    lists, start = list[str](), 0
+    for count in (n, len(a), len(b)):
+        names = ", ".join(f"${i}" for i in range(start, start + count))
+        lists.append(f"{{{names}}}")
+        start += count
     text = (
-        f"mma.sync.aligned.m16n8k{step}.row.col{saturate}.{name}.{types[0]}.{types[1]}.{name} "
-        f"{listed(0, n)}, {listed(n, 4)}, {listed(n + 4, 2)}, {listed(0, n)};"
+        f"mma.sync.aligned.{shape}.row.col.{name}.{types[0]}.{types[1]}.{name} "
+        f"{', '.join([*lists, lists[0]])};"
     )
-    constraints = [f"={code}"] * n + ["r"] * 6 + [str(i) for i in range(n)]
+    inputs = len(a) + len(b)
+    constraints = [f"={code}"] * n + [wide] * inputs + [str(i) for i in range(n)]
     struct = "{ " + ", ".join([kind] * n) + " }"
     done = c.asm(struct, text, ",".join(constraints), *a, *b, *acc, effects=False)
     parts = c.members(done, [kind] * n)
