@@ -213,3 +213,24 @@ def test_dot_scaled_of_less_than_a_run_of_scales(make: Any) -> None:
     ):
         make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=16)
     make(scaled)[(1,)](out, x, np.zeros(16, np.uint8), K=32)
+
+
+def sort_of_a_scalar(out):
+    tl.store(out, tl.sort(tl.load(out)))
+
+
+def index_past_the_end(out):
+    pair = (out, 1)
+    tl.store(out, pair[2])
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (sort_of_a_scalar, "a scalar has no axes; a block is required"),
+        (index_past_the_end, "tuple index 2 is out of range: it has 2 elements"),
+    ],
+)
+def test_a_position_that_is_not_there(make: Any, function: Any, message: str) -> None:
+    with pytest.raises(TritonError, match=message):
+        make(function)[(1,)](np.zeros(1, np.float32))

@@ -99,6 +99,7 @@ def test_pointers_to_small_floats_are_pointers():
 
 def test_shape_rule():
     assert validate_block_shape([4, 8]) == 32
+    assert str(tl.block_type(tl.float32, [True, 4])) == "<[1, 4], fp32>"  # Python's bool is an int
     with pytest.raises(ValueError, match="Shape element 1 must be a power of 2"):
         validate_block_shape([4, 33])
     with pytest.raises(TypeError, match=r"Shape element 0 must have type `constexpr\[int\]`"):

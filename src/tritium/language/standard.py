@@ -30,6 +30,8 @@ def _log2(n: int) -> int:
 @constexpr_function
 def _axis_of(dim: int | None, rank: int) -> int:
     """`dim` counted from the front; the last axis for None."""
+    if not rank:
+        raise ValueError("a scalar has no axes; a block is required")
     chosen = rank - 1 if dim is None else dim
     if not isinstance(chosen, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"invalid axis {dim!r}: it must be an int")

@@ -72,7 +72,7 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     if len(extents) == 1:
         extents = as_tuple(extents[0])
     validate_block_shape(extents)
-    return extents
+    return tuple(map(int, extents))
 
 
 def check_dtype(name: str, value: Any) -> dtype:

@@ -83,6 +83,10 @@ class tuple(base_value):
             raise TypeError(
                 f"tuple index must be a compile-time integer or slice; got {type(index).__name__}"
             )
+        if not -len(self.values) <= index < len(self.values):
+            raise IndexError(
+                f"tuple index {index} is out of range: it has {len(self.values)} elements"
+            )
         return self.values[index]
 
     def __getattr__(self, name: str) -> Any:

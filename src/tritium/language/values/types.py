@@ -347,6 +347,7 @@ class block_type(dtype):
         if not self._shape:
             raise TypeError("0d block_type is forbidden")
         self.numel = validate_block_shape(self._shape)
+        self._shape = builtins.tuple(map(int, self._shape))
         self.primitive_bitwidth = self.element_ty.primitive_bitwidth
         self.itemsize = self.element_ty.itemsize
 
@@ -512,7 +513,7 @@ def validate_block_shape(shape: Sequence[Any]) -> int:
     """
     numel = 1
     for i, extent in enumerate(shape):
-        if not isinstance(extent, int) or isinstance(extent, bool):
+        if not isinstance(extent, int):
             raise TypeError(
                 f"Shape element {i} must have type `constexpr[int]`, got "
                 f"`{'constexpr[' + type(extent).__name__ + ']'}`"
