@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build, build_many
 from tritium.language.builtins.memory import (
     check_covered,
     check_mask,
@@ -15,7 +16,6 @@ from tritium.language.builtins.memory import (
     through_bytes,
 )
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit, emit_many
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import (
     bfloat16,
@@ -102,11 +102,9 @@ class _Access:
             assert isinstance(pointer.dtype, pointer_type)
             as_value = pointer_type(value.dtype, pointer.dtype.address_space)
             pointer = casts.cast(pointer, as_value)
-        handle = emit(
-            ttir.AtomicRMWOp, pointer.handle, value.handle, None if mask is None else mask.handle,
-            atomic_rmw_op=kind, **self.order,
-        )  # fmt: skip
-        return tensor(handle, value.type)
+        return build(
+            ttir.AtomicRMWOp, pointer, value, mask, like=value, atomic_rmw_op=kind, **self.order
+        )
 
 
 @tensor_member
@@ -222,8 +220,7 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     for value in values:
         check_covered(p, value, "Value")
     expected, new = (fit(p, v, "Value") for v in values)
-    handle = emit(ttir.AtomicCASOp, p.handle, expected.handle, new.handle, **order)
-    return tensor(handle, p.type.with_element_ty(element))
+    return build(ttir.AtomicCASOp, p, expected, new, like=element, **order)
 
 
 def _plain_pointer(name: str, pointer: Any) -> tuple[tensor, dtype, dtype]:
@@ -257,8 +254,7 @@ def atomic_load(pointer: Any, mask: Any = None, sem: Any = None, scope: Any = No
     if m is not None and p.type.is_block() and m.type.is_block():
         p, _ = arithmetic.broadcast_values(p, m)
     m = check_mask(p, m)
-    handle = emit(ttir.AtomicLoadOp, p.handle, None if m is None else m.handle, **order)
-    return casts.cast(tensor(handle, p.type.with_element_ty(in_memory)), element)
+    return casts.cast(build(ttir.AtomicLoadOp, p, m, like=in_memory, **order), element)
 
 
 @tensor_member
@@ -281,9 +277,7 @@ def atomic_store(
     if m is not None:
         check_covered(p, m, "Mask")
     m, value = check_mask(p, m), fit(p, value, "Value")
-    emit_many(
-        ttir.AtomicStoreOp, p.handle, value.handle, None if m is None else m.handle, **order
-    )
+    build_many(ttir.AtomicStoreOp, p, value, m, **order)
 
 
 @tensor_member
@@ -304,17 +298,13 @@ def atomic_poll(
 
     Raises `ValueError` for other dtypes, words and times.
     """
-    p, in_memory, element = _plain_pointer("atomic_poll", pointer)
-    if not element.is_int() or element.primitive_bitwidth not in (16, 32, 64):
-        raise ValueError(f"atomic_poll does not support {element}; integers of 16, 32 or 64 bits "
-                         "are required")  # fmt: skip
+    p, in_memory, _ = _plain_pointer("atomic_poll", pointer)
     order = _order(sem, scope, _LOAD_SEMANTICS)
     value = casts.as_element(expected_value, in_memory, p.type.shape)
     check_covered(p, value, "Value")
     value = fit(p, value, "Value")
-    timeout = None if timeout_ns is None else _nanoseconds(timeout_ns).handle
-    handle = emit(ttir.AtomicPollOp, p.handle, value.handle, timeout, **order)
-    return tensor(handle, value.type.with_element_ty(int1))
+    timeout = None if timeout_ns is None else _nanoseconds(timeout_ns)
+    return build(ttir.AtomicPollOp, p, value, timeout, like=int1, **order)
 
 
 def _nanoseconds(time: Any) -> tensor:

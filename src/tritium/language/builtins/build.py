@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from tritium.language import emitter
-from tritium.language.values.tensor import tensor
+from tritium.language.values.base import base_value
+from tritium.language.values.tensor import tensor, tensor_descriptor
 from tritium.language.values.types import dtype, from_ir
 from tritium.ops.base import Op
 
-Operand: TypeAlias = "tensor | Sequence[tensor] | None"
-"""An op's argument: a tensor, several for a variadic operand, None for an absent one."""
+Operand: TypeAlias = "tensor | tensor_descriptor | Sequence[tensor] | None"
+"""An op's argument: a value, several for a variadic operand, None for an absent one."""
 
 
 def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:
@@ -47,5 +48,6 @@ def typed(handle: emitter.Handle, like: tensor | dtype) -> tensor:
 
 def _handles(operands: Sequence[Operand]) -> list[Any]:
     return [
-        o.handle if isinstance(o, tensor) else o and tuple([t.handle for t in o]) for o in operands
+        o.handle if isinstance(o, base_value) else o and tuple([v.handle for v in o])
+        for o in operands
     ]

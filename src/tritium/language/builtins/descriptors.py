@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build, build_many
 from tritium.language.builtins.memory import choose, integers
 from tritium.language.decorators import builtin
-from tritium.language.emitter import Evaluated, emit, emit_many
+from tritium.language.emitter import Evaluated, emit
 from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
 from tritium.language.values.tensor import tensor, tensor_descriptor
@@ -59,10 +60,6 @@ def make_tensor_descriptor(
     rank = len(shape)
     if not 1 <= rank <= 5:
         raise ValueError(f"Expected 1 <= ndim <= 5 but got {rank} dimensions")
-    if len(strides) != rank:
-        raise ValueError(f"Expected {rank} strides but got {len(strides)}")
-    if len(extents) != rank:
-        raise ValueError(f"Expected block_shape to have {rank} dimensions but got {len(extents)}")
     validate_block_shape(extents)
     size = element.primitive_bitwidth // 8
     if extents[-1] * size < 16:
@@ -100,17 +97,9 @@ def _check(desc: Any) -> tensor_descriptor:
     return desc
 
 
-def _indices(desc: tensor_descriptor, offsets: Any) -> list[Any]:
-    found = integers(offsets, int32, "offsets")
-    if len(found) != len(desc.block_shape):
-        raise ValueError(f"expected {len(desc.block_shape)} offsets, but got {len(found)}")
-    return [f.handle for f in found]
-
-
 def _load(desc: Any, offsets: Any) -> tensor:
     d = _check(desc)
-    indices = _indices(d, offsets)
-    return tensor(emit(ttir.DescriptorLoadOp, d.handle, indices), d.block_type)
+    return build(ttir.DescriptorLoadOp, d, integers(offsets, int32, "offsets"), like=d.dtype)
 
 
 def _block(desc: tensor_descriptor, value: Any) -> tensor:
@@ -120,8 +109,8 @@ def _block(desc: tensor_descriptor, value: Any) -> tensor:
 
 def _store(desc: Any, offsets: Any, value: Any) -> None:
     d = _check(desc)
-    indices = _indices(d, offsets)
-    emit_many(ttir.DescriptorStoreOp, d.handle, _block(d, value).handle, indices)
+    indices = integers(offsets, int32, "offsets")
+    build_many(ttir.DescriptorStoreOp, d, _block(d, value), indices)
 
 
 @builtin
@@ -195,8 +184,7 @@ def _gather_method(self: Any, *args: Any) -> tensor:
     if len(args) != 2:
         raise ValueError(f"descriptor gather only supports 2D indexing, but got {len(args)}")
     rows, column = _rows("gather", _check(self), *args)
-    handle = emit(ttir.DescriptorGatherOp, self.handle, rows.handle, column.handle)
-    return tensor(handle, block_type(self.dtype, [rows.type.shape[0], self.block_shape[1]]))
+    return build(ttir.DescriptorGatherOp, self, rows, column, like=self.dtype)
 
 
 @_method("scatter")
@@ -209,7 +197,7 @@ def _scatter_method(self: Any, value: Any, *args: Any) -> None:
         casts.to_tensor(value), (rows.type.shape[0], self.block_shape[1])
     )
     block = casts.cast(block, self.dtype)
-    emit_many(ttir.DescriptorScatterOp, self.handle, rows.handle, column.handle, block.handle)
+    build_many(ttir.DescriptorScatterOp, self, rows, column, block)
 
 
 def check_atomic_dtype(kind: str, element: dtype) -> None:
@@ -224,10 +212,9 @@ def _atomic(kind: str) -> None:
     def method(self: Any, offsets: Any, value: Any) -> None:
         d = _check(self)
         check_atomic_dtype(kind, d.dtype)
-        emit_many(
-            ttir.DescriptorReduceOp, d.handle, _block(d, value).handle, _indices(d, offsets),
-            kind=DescriptorReduceKind[kind.upper()],
-        )  # fmt: skip
+        indices = integers(offsets, int32, "offsets")
+        operation = DescriptorReduceKind[kind.upper()]
+        build_many(ttir.DescriptorReduceOp, d, _block(d, value), indices, kind=operation)
 
     method.__doc__ = f"Combine the block of memory at `offsets` with `value` by {kind}, atomically."
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build, build_many
 from tritium.language.decorators import builtin, must_use_result, tensor_member
-from tritium.language.emitter import emit, emit_many
 from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
 from tritium.language.values.tensor import tensor
@@ -180,12 +180,7 @@ def _load_pointers(pointer: tensor, mask: Any, other: Any, options: Mapping[str,
     o = None
     if other is not None:
         o = fit(pointer, casts.as_element(other, memory_type, pointer.type.shape), "Other")
-    handle = emit(
-        ttir.LoadOp, pointer.handle, None if m is None else m.handle,
-        None if o is None else o.handle, **options,
-    )  # fmt: skip
-    loaded = tensor(handle, pointer.type.with_element_ty(memory_type))
-    return casts.cast(loaded, element)
+    return casts.cast(build(ttir.LoadOp, pointer, m, o, like=memory_type, **options), element)
 
 
 @tensor_member
@@ -239,7 +234,7 @@ def store(
     v, m = fit(pointer, v, "Value"), check_mask(pointer, m)
     pointer, memory_type = through_bytes(pointer, element)
     v = casts.cast(v, memory_type)
-    emit_many(ttir.StoreOp, pointer.handle, v.handle, None if m is None else m.handle, **options)
+    build_many(ttir.StoreOp, pointer, v, m, **options)
 
 
 # Block pointers
@@ -261,13 +256,11 @@ def _load_block_pointer(
     block = pointer.type.element_ty
     if block.scalar.is_bool():
         raise ValueError("a block pointer to int1 cannot be loaded from; use int8")
-    if block.scalar.is_int() and padding == "nan":
-        raise ValueError("Padding option `nan` is not supported for integer block pointers")
     axes = _boundary(boundary_check, len(block.shape))
     attrs = dict(options)
     if padding is not None:
         attrs["padding"] = ttir.PaddingOption[f"PAD_{padding.upper()}"]
-    return tensor(emit(ttir.LoadOp, pointer.handle, boundaryCheck=axes, **attrs), block)
+    return build(ttir.LoadOp, pointer, like=block, boundaryCheck=axes, **attrs)
 
 
 def _store_block_pointer(
@@ -280,7 +273,7 @@ def _store_block_pointer(
     axes = _boundary(boundary_check, len(block.shape))
     stored = casts.as_element(value, block.scalar, block.shape)
     stored = arithmetic.broadcast_shape(stored, block.shape)
-    emit_many(ttir.StoreOp, pointer.handle, stored.handle, boundaryCheck=axes, **options)
+    build_many(ttir.StoreOp, pointer, stored, boundaryCheck=axes, **options)
 
 
 def integers(values: Any, type: dtype, what: str) -> list[tensor]:
@@ -293,10 +286,6 @@ def integers(values: Any, type: dtype, what: str) -> list[tensor]:
             raise TypeError(f"{what} has an entry of type {scalar.type}; integers are required")
         result.append(casts.cast(scalar, type))
     return result
-
-
-def _handles(values: Sequence[tensor]) -> tuple[Any, ...]:
-    return tuple(v.handle for v in values)
 
 
 @builtin
@@ -312,37 +301,23 @@ def make_block_ptr(
         block_shape: compile-time powers of two.
         order: the axes from the fastest varying to the slowest.
 
-    Raises `ValueError` where lengths differ or `order` is no permutation.
+    Raises `OpError` where lengths differ or `order` is no permutation.
     """
     base = casts.to_tensor(base)
-    if not base.type.is_ptr() or is_block_pointer(base):
+    if not isinstance(base.type, pointer_type):
         raise ValueError(f"Expected `base` to be a pointer type; got {base.type}")
-    assert isinstance(base.type, pointer_type)
     if base.type.element_ty.is_bool():
         base, _ = through_bytes(base, int1)
         assert isinstance(base.type, pointer_type)
     extents, axes = as_tuple(block_shape), as_tuple(order)
     validate_block_shape(extents)
-    if sorted(axes) != list(range(len(axes))):
-        raise ValueError(
-            f"Expected a permutation of (0, 1, ..., len(order)-1) in order; got {axes}"
-        )
     parts = (
         integers(shape, int64, "shape"),
         integers(strides, int64, "strides"),
         integers(offsets, int32, "offsets"),
     )
-    if any(len(p) != len(extents) for p in (*parts, axes)):
-        raise ValueError(
-            "Expected shape/strides/offsets/block_shape/order to have the same length; got "
-            f"{', '.join(str(len(p)) for p in (*parts, extents, axes))}"
-        )
     type = pointer_type(block_type(base.type.element_ty, extents), base.type.address_space)
-    handle = emit(
-        ttir.MakeTensorPtrOp, base.handle, *(_handles(p) for p in parts),
-        result=type.to_ir(), order=axes,
-    )  # fmt: skip
-    return tensor(handle, type)
+    return build(ttir.MakeTensorPtrOp, base, *parts, like=type, result=type.to_ir(), order=axes)
 
 
 @tensor_member
@@ -354,13 +329,4 @@ def advance(base: Any, offsets: Any) -> tensor:
     """The block pointer `base` moved by `offsets` elements along each axis; `base` itself stays,
     so the result must be used."""
     pointer = casts.to_tensor(base)
-    if not is_block_pointer(pointer):
-        raise ValueError(f"advance of {pointer.type}; a block pointer is required")
-    assert isinstance(pointer.type, pointer_type)
-    steps = integers(offsets, int32, "offsets")
-    if len(steps) != len(pointer.type.element_ty.shape):
-        raise ValueError(
-            f"advance by {len(steps)} offsets; the block has "
-            f"{len(pointer.type.element_ty.shape)} axes"
-        )
-    return tensor(emit(ttir.AdvanceOp, pointer.handle, _handles(steps)), pointer.type)
+    return build(ttir.AdvanceOp, pointer, integers(offsets, int32, "offsets"), like=pointer)

@@ -38,7 +38,10 @@ def check_indices(name: str, desc: ir.Type, indices: Sequence[ir.Type]) -> None:
     """There must be one i32 for each axis."""
     rank = len(block_of(name, desc).get_shape())
     if len(indices) != rank or any(t != ir.i32 for t in indices):
-        raise OpError(f"{name}: indices ({describe(*indices)}); {rank} of i32 are required")
+        raise OpError(
+            f"{name}: indices ({describe(*indices)}); expected {rank} offsets of i32, but got "
+            f"{len(indices)}"
+        )
 
 
 def check_value(name: str, desc: ir.Type, value: ir.Type) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -229,7 +230,10 @@ class LoadOp(CachedOp):
         accessed = check_access(cls.name, ptr, mask, other)
         check_boundary(cls.name, ptr, attrs["boundaryCheck"])
         if attrs["padding"] is PaddingOption.PAD_NAN and ir.is_integer(accessed):
-            raise OpError("tt.load: padding with NaN is only for floating-point elements")
+            raise OpError(
+                f"{cls.name}: padding of {describe(accessed)}; `nan` is not supported for integer "
+                "block pointers"
+            )
         return accessed
 
     def own_effects(self) -> Effects:
@@ -305,19 +309,29 @@ class MakeTensorPtrOp(Op):
         result: ir.Type,
     ) -> ir.Type:
         tile = result.pointee if isinstance(result, ir.PointerType) else None
-        if not isinstance(base, ir.PointerType) or not isinstance(tile, ir.TensorType):
-            raise OpError(f"{cls.name}: from {describe(base)} to {describe(result)}")
-        if tile.element_type != base.pointee:
+        pointee = base.pointee if isinstance(base, ir.PointerType) else None
+        if not isinstance(tile, ir.TensorType) or isinstance(pointee, (NoneType, ir.TensorType)):
+            raise OpError(
+                f"{cls.name}: from {describe(base)} to {describe(result)}; from a pointer to a "
+                "number to one to a block is required"
+            )
+        if tile.element_type != pointee:
             raise OpError(f"{cls.name}: {describe(base)} points to no {tile.element_type}")
         rank = len(tile.get_shape())
+        lengths = [len(part) for part in (shape, strides, offsets, order)]
+        if lengths != [rank] * 4:
+            raise OpError(
+                f"{cls.name}: {lengths} for a block of {rank} axes; shape, strides, offsets and "
+                "order have to have the same length as it"
+            )
+        if sorted(order) != list(range(rank)):
+            raise OpError(
+                f"{cls.name}: order {tuple(order)}; Expected a permutation of (0, 1, ..., {rank-1})"
+            )
         for what, items, wanted in (("shape", shape, ir.i64), ("strides", strides, ir.i64),
                                     ("offsets", offsets, ir.i32)):  # fmt: skip
-            if len(items) != rank or any(t != wanted for t in items):
-                raise OpError(
-                    f"{cls.name}: {what} ({describe(*items)}); {rank} of {wanted} are required"
-                )
-        if sorted(order) != list(range(rank)):
-            raise OpError(f"{cls.name}: order {tuple(order)} does not permute {rank} axes")
+            if any(t != wanted for t in items):
+                raise OpError(f"{cls.name}: {what} ({describe(*items)}); {wanted} is required")
         return result
 
     def evaluate(
