@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit
 from tritium.language.values.tensor import tensor
 from tritium.ops import math as ops
 from tritium.ops import ttir
@@ -27,7 +27,7 @@ def unary(cls: type[Op], x: Any, allowed: list[str] = _FLOATS) -> tensor:
     """An elementwise op on one tensor of an allowed dtype."""
     value = casts.to_tensor(x)
     check_dtypes(allowed, value)
-    return tensor(emit(cls, value.handle), value.type)
+    return build(cls, value, like=value)
 
 
 @tensor_member

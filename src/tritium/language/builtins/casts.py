@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tritium.ir import types as ir
 from tritium.language import emitter
-from tritium.language.emitter import emit
+from tritium.language.builtins.build import build
 from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import tensor
@@ -142,12 +143,12 @@ def constant(value: Any, type: dtype) -> tensor:
         if not math.isfinite(value):
             raise ValueError(f"{value} has no value as {element}")
         value = int(value)
-    return tensor(emit(ConstantOp, value=constant_attr(value, type.to_ir())), type)
+    return tensor(emitter.emit(ConstantOp, value=constant_attr(value, type.to_ir())), type)
 
 
 def _convert(cls: type[Op], value: tensor, to: dtype, **attrs: Any) -> tensor:
-    type = value.type.with_element_ty(to)
-    return tensor(emit(cls, value.handle, result=type.to_ir(), **attrs), type)
+    result = ir.with_element(value.handle.type, to.to_ir())
+    return build(cls, value, like=to, result=result, **attrs)
 
 
 def bitcast(value: tensor, to: dtype) -> tensor:
@@ -247,13 +248,10 @@ def _cast_integer(value: tensor, source: dtype, target: dtype) -> tensor:
 
 
 def _not_zero(value: tensor) -> tensor:
-    type = value.type.with_element_ty(int1)
     zero = constant(0, value.type)
     if value.dtype.is_floating():
-        handle = emit(CmpFOp, value.handle, zero.handle, predicate=CmpFPredicate.UNE)
-    else:
-        handle = emit(CmpIOp, value.handle, zero.handle, predicate=CmpIPredicate.NE)
-    return tensor(handle, type)
+        return build(CmpFOp, value, zero, like=int1, predicate=CmpFPredicate.UNE)
+    return build(CmpIOp, value, zero, like=int1, predicate=CmpIPredicate.NE)
 
 
 def _cast_pointer(value: tensor, source: dtype, target: dtype) -> tensor:
@@ -273,7 +271,7 @@ def _cast_pointer(value: tensor, source: dtype, target: dtype) -> tensor:
 
 def _bits(cls: type[Op], value: tensor, operand: tensor | int) -> tensor:
     other = constant(operand, value.type) if isinstance(operand, int) else operand
-    return tensor(emit(cls, value.handle, other.handle), value.type)
+    return build(cls, value, other, like=value)
 
 
 def _e4b15_to_half(value: tensor) -> tensor:
@@ -299,7 +297,7 @@ def _half_to_e4b15(value: tensor) -> tensor:
 
 def select(condition: tensor, x: tensor, y: tensor) -> tensor:
     """`x` where the condition holds, else `y`; all of one shape."""
-    return tensor(emit(SelectOp, condition.handle, x.handle, y.handle), x.type)
+    return build(SelectOp, condition, x, y, like=x)
 
 
 def full(shape: tuple[int, ...], value: Any, type: dtype) -> tensor:
@@ -312,4 +310,4 @@ def full(shape: tuple[int, ...], value: Any, type: dtype) -> tensor:
     value = cast(value, type)
     if not shape:
         return value
-    return tensor(emit(ttir.SplatOp, value.handle, result=result.to_ir()), result)
+    return build(ttir.SplatOp, value, like=type, result=result.to_ir())

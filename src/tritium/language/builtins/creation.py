@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.language.builtins import casts
+from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit
 from tritium.language.values.base import as_tuple
 from tritium.language.values.tensor import tensor
-from tritium.language.values.types import block_type, dtype, int32, validate_block_shape
+from tritium.language.values.types import dtype, int32, validate_block_shape
 from tritium.ops import ttir
 
 
@@ -25,7 +25,7 @@ def program_id(axis: Any) -> tensor:
 
     Raises `ValueError` for another axis.
     """
-    return tensor(emit(ttir.GetProgramIdOp, axis=_axis("program_id", axis)), int32)
+    return build(ttir.GetProgramIdOp, like=int32, axis=_axis("program_id", axis))
 
 
 @builtin
@@ -34,7 +34,7 @@ def num_programs(axis: Any) -> tensor:
 
     Raises `ValueError` for another axis.
     """
-    return tensor(emit(ttir.GetNumProgramsOp, axis=_axis("num_programs", axis)), int32)
+    return build(ttir.GetNumProgramsOp, like=int32, axis=_axis("num_programs", axis))
 
 
 @builtin
@@ -53,14 +53,7 @@ def arange(start: Any, end: Any) -> tensor:
         )
     if not -(2**31) <= start <= 2**31 or not -(2**31) <= end <= 2**31:
         raise ValueError(f"arange must fit in int32; got [{start}, {end})")
-    if end <= start:
-        raise ValueError(
-            f"arange's end argument must be greater than the start argument; got [{start}, {end})"
-        )
-    if (end - start) & (end - start - 1):
-        raise ValueError(f"arange's range must be a power of 2; got {end - start}")
-    type = block_type(int32, [end - start])
-    return tensor(emit(ttir.MakeRangeOp, start=start, end=end), type)
+    return build(ttir.MakeRangeOp, like=int32, start=start, end=end)
 
 
 def check_shape(shape: Any) -> tuple[int, ...]:

@@ -6,10 +6,10 @@ import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tritium.language import emitter
+from tritium.ir import types as ir
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build, build_many
 from tritium.language.decorators import builtin
-from tritium.language.emitter import emit
 from tritium.language.values.base import as_tuple, is_sequence
 from tritium.language.values.tensor import tensor
 from tritium.language.values.tuples import tuple as tl_tuple
@@ -43,13 +43,12 @@ def inline_asm_elementwise(
     """
     several, dtypes = is_sequence(dtype), as_tuple(dtype)
     values = _broadcast_all([casts.to_tensor(a) for a in args])
-    types = [values[0].type.with_element_ty(t) if values else t for t in dtypes]
-    handles = emitter.emit_many(
-        ttir.ElementwiseInlineAsmOp, [v.handle for v in values], asm_string=asm,
+    elements = [t.to_ir() for t in dtypes]
+    results = build_many(
+        ttir.ElementwiseInlineAsmOp, values, like=dtypes, asm_string=asm,
         constraints=constraints, pure=bool(is_pure), packed_element=pack,
-        result=[t.to_ir() for t in types],
+        result=[ir.with_element(values[0].handle.type, e) if values else e for e in elements],
     )  # fmt: skip
-    results = [tensor(h, t) for h, t in zip(handles, types, strict=True)]
     return tl_tuple(results) if several else results[0]
 
 
@@ -70,12 +69,11 @@ def dispatch(
             f"input arg type does not match. Expect one of ({have}); got {', '.join(map(str, key))}"
         )
     symbol, result = symbols[key]
-    type = values[0].type.with_element_ty(result)
-    handle = emit(
-        ttir.ExternElementwiseOp, [v.handle for v in values], result=type.to_ir(),
+    return build(
+        ttir.ExternElementwiseOp, values, like=result,
+        result=ir.with_element(values[0].handle.type, result.to_ir()),
         libname=library, libpath=path, symbol=symbol, pure=pure,
     )  # fmt: skip
-    return tensor(handle, type)
 
 
 @builtin

@@ -8,6 +8,7 @@ from typing import Any
 
 from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.values import types
 from tritium.language.values.base import as_tuple, base_value, class_of, mark_builtin
@@ -215,9 +216,5 @@ constexpr.to = builtin(_constant_to)  # pyright: ignore[reportAttributeAccessIss
 @tensor_member
 @builtin
 def item(self: Any) -> tensor:
-    """The only element of a block, as a scalar. Raises `ValueError` for a larger block."""
-    if not self.type.is_block():
-        return self
-    if self.numel.value != 1:
-        raise ValueError(f"item() of a block of shape {list(self.type.shape)}; one element needed")
-    return tensor(emitter.emit(ttir.UnsplatOp, self.handle), self.dtype)
+    """The only element of a block, as a scalar. Raises `OpError` for a larger block."""
+    return build(ttir.UnsplatOp, self, like=self) if self.type.is_block() else self

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tritium.ir import types as ir
 from tritium.ir.types import Type
 from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build_many
 from tritium.language.builtins.shapes import reshape_to, wrap_axis
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import Evaluated
@@ -19,8 +21,9 @@ from tritium.language.values.base import is_builtin, is_sequence
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import tensor
 from tritium.language.values.tuples import tuple as tl_tuple
-from tritium.language.values.types import block_type, dtype
+from tritium.language.values.types import dtype
 from tritium.ops import ttir
+from tritium.ops.base import Op
 
 
 def _inputs(name: str, input: Any) -> tuple[list[tensor], bool]:
@@ -105,16 +108,17 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> An
 
 
 def _reduce(values: Sequence[tensor], axis: int, combine_fn: Any) -> list[tensor]:
+    return _combined("reduce", ttir.ReduceOp, ttir.ReduceReturnOp, values, combine_fn, axis=axis)
+
+
+def _combined(
+    name: str, cls: type[Op], end: type[Op], values: Sequence[tensor], function: Any, **attrs: Any
+) -> list[tensor]:
+    """The results of an op with a region, ended by `end`, that combines two elements."""
     types = [v.dtype for v in values]
-    active = emitter.current()
-    region = active.region(
-        [t.to_ir() for t in types] * 2, _combiner("reduce", combine_fn, types), ttir.ReduceReturnOp
-    )
-    handles = active.emit(ttir.ReduceOp, [v.handle for v in values], regions=[region], axis=axis)
-    left = [*values[0].type.shape[:axis], *values[0].type.shape[axis + 1 :]]
-    return [
-        tensor(h, block_type(t, left) if left else t) for h, t in zip(handles, types, strict=True)
-    ]
+    body = _combiner(name, function, types)
+    region = emitter.current().region([t.to_ir() for t in types] * 2, body, end)
+    return build_many(cls, values, like=values, regions=[region], **attrs)
 
 
 @tensor_member
@@ -132,16 +136,10 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
     """
     values, several = _inputs("associative_scan", input)
     place = wrap_axis(axis, len(values[0].type.shape))
-    types = [v.dtype for v in values]
-    active = emitter.current()
-    region = active.region(
-        [t.to_ir() for t in types] * 2, _combiner("associative_scan", combine_fn, types),
-        ttir.ScanReturnOp,
+    results = _combined(
+        "associative_scan", ttir.ScanOp, ttir.ScanReturnOp, values, combine_fn,
+        axis=place, reverse=bool(reverse),
     )  # fmt: skip
-    handles = active.emit(
-        ttir.ScanOp, [v.handle for v in values], regions=[region], axis=place, reverse=bool(reverse)
-    )
-    results = [tensor(h, v.type) for h, v in zip(handles, values, strict=True)]
     return tl_tuple(results) if several else results[0]
 
 
@@ -164,8 +162,7 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
     for _ in range(2):  # the second round gives the first ones the shape of the last
         for i in range(1, len(tensors)):
             tensors[0], tensors[i] = arithmetic.broadcast_values(tensors[0], tensors[i])
-    shape = tensors[0].type.shape
-    if not shape:
+    if not tensors[0].type.is_block():
         return scalar_fn(*tensors)
     types = [t.dtype for t in tensors for _ in range(pack)]
     found: list[dtype] = []
@@ -179,9 +176,8 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
         found[:] = [r.dtype for r in results]
         return [r.handle for r in results]
 
-    active = emitter.current()
     ir_types = [t.to_ir() for t in types]
-    region = active.region(ir_types, body, ttir.MapElementwiseReturnOp)
+    region = emitter.current().region(ir_types, body, ttir.MapElementwiseReturnOp)
     if not found:
         _probe(body, tensors, ir_types, pack)
     groups = [found[i : i + pack] for i in range(0, len(found), pack)]
@@ -190,12 +186,11 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Any = 1) -> Any:
             f"map_elementwise: scalar_fn returns ({', '.join(map(str, found))}); with pack={pack} "
             f"each result is {pack} values of one dtype, one after the other"
         )
-    results = [block_type(t, shape) for t in found[::pack]]
-    handles = active.emit(
-        ttir.MapElementwiseOp, [t.handle for t in tensors], regions=[region], pack=pack,
-        result=[t.to_ir() for t in results],
+    elements = found[::pack]
+    outputs = build_many(
+        ttir.MapElementwiseOp, tensors, like=elements, regions=[region], pack=pack,
+        result=[ir.with_element(tensors[0].handle.type, t.to_ir()) for t in elements],
     )  # fmt: skip
-    outputs = [tensor(h, t) for h, t in zip(handles, results, strict=True)]
     return outputs[0] if len(outputs) == 1 and (single or pack > 1) else tl_tuple(outputs)
 
 

@@ -37,11 +37,10 @@ def block_of(name: str, desc: ir.Type) -> ir.TensorType[Any]:
 def check_indices(name: str, desc: ir.Type, indices: Sequence[ir.Type]) -> None:
     """There must be one i32 for each axis."""
     rank = len(block_of(name, desc).get_shape())
-    if len(indices) != rank or any(t != ir.i32 for t in indices):
-        raise OpError(
-            f"{name}: indices ({describe(*indices)}); expected {rank} offsets of i32, but got "
-            f"{len(indices)}"
-        )
+    if len(indices) != rank:
+        raise OpError(f"{name}: expected {rank} offsets, but got {len(indices)}")
+    if any(t != ir.i32 for t in indices):
+        raise OpError(f"{name}: offsets ({describe(*indices)}); {rank} of i32 are required")
 
 
 def check_value(name: str, desc: ir.Type, value: ir.Type) -> None:

@@ -48,7 +48,10 @@ class MakeRangeOp(Op):
     def infer(cls, *, start: int, end: int, result: ir.Type | None = None) -> ir.Type:
         size = end - start
         if size <= 0 or size & (size - 1):
-            raise OpError(f"{cls.name}: [{start}, {end}); the size must be a power of two")
+            problem = "range must be a power of 2"
+            if size <= 0:
+                problem = "end argument must be greater than the start argument"
+            raise OpError(f"{cls.name}: [{start}, {end}); arange's {problem}")
         inferred = ir.tensor_of((size,), ir.i32)
         if result is None:
             return inferred
