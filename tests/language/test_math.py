@@ -108,7 +108,8 @@ def test_dot_messages():
         for error, text, call in (
             (TypeError, "must be same dtype. Got fp16 and fp32", lambda: tl.dot(half, single)),
             (ValueError, "must have equal ranks >= 2", lambda: tl.dot(half, half[None])),
-            (ValueError, "not compatible for matmul", lambda: tl.dot(small, half)),
+            (ValueError, "must be equal to first index of second",
+             lambda: tl.dot(small, half)),
             (ValueError, "should have M >= 16, N >= 16 and K >= 16", lambda: tl.dot(half, small)),
             (ValueError, "out_dtype=bfloat16 is unsupported",
              lambda: tl.dot(half, half, out_dtype=tl.bfloat16)),
@@ -209,9 +210,9 @@ def test_dot_scaled():
              lambda: tl.dot_scaled(x, tl.full((), 127, tl.uint8), "e2m1", half, None, "fp16")),
             ("rhs_k_pack is False for format fp16; only e2m1",
              lambda: tl.dot_scaled(x, None, "e2m1", half, None, "fp16", rhs_k_pack=False)),
-            ("Reduction dimension should pack the same number of elements",
+            ("must be equal to first index of second shape",
              lambda: tl.dot_scaled(x, None, "e2m1", half, None, "fp16", lhs_k_pack=False)),
-            ("either 2D or 3D", lambda: tl.dot_scaled(x, None, "e2m1", half[None], None, "fp16")),
+            ("equal ranks >= 2", lambda: tl.dot_scaled(x, None, "e2m1", half[None], None, "fp16")),
             ("either 2D or 3D",
              lambda: tl.dot_scaled(x[None, None], None, "e2m1", half[None, None], None, "fp16")),
         ):  # fmt: skip

@@ -150,7 +150,7 @@ def test_block_pointer_messages():
             (lambda: tl.load(p, padding_option="nan"), "not supported for integer block pointers"),
             (lambda: tl.load(p, boundary_check=(1,)), "axes from 0 to 0 are allowed"),
             (lambda: tl.load(p, boundary_check=(0, 0)), "each axis may be given once"),
-            (lambda: tl.advance(p, (1, 2)), r"offsets \(i32, i32\); one i32 for each axis is required"),
+            (lambda: tl.advance(p, (1, 2)), "one i32 for each axis is required"),
             (lambda: tl.advance(pointer(), (1,)), "a block pointer is required"),
             (lambda: tl.make_block_ptr(3, (4,), (1,), (0,), (4,), (0,)), "to be a pointer type"),
             (
@@ -233,7 +233,7 @@ def test_descriptor_messages():
         for call, text in (
             (lambda: make([], [], []), "Expected 1 <= ndim <= 5 but got 0"),
             (lambda: make(strides=(1,)), r"strides \(i64\); 2 of i32 and of i64 are required"),
-            (lambda: make(extents=(8,)), "block_shape to have 2 dimensions but got 1"),
+            (lambda: make(extents=(8,)), "1 of i32 and of i64 are required"),
             (lambda: make(extents=(8, 4)), "at least 16 bytes .* got 4 . 2 = 8 bytes"),
             (lambda: make(strides=(8, 2)), "last dim must be 1 but got 2"),
             (lambda: make().load([0]), "expected 2 offsets, but got 1"),

@@ -8,13 +8,12 @@ from typing import Any
 from tritium import knobs
 from tritium.language import emitter
 from tritium.language.builtins import casts
+from tritium.language.builtins.build import build
 from tritium.language.builtins.shapes import reshape_to
 from tritium.language.decorators import builtin
-from tritium.language.emitter import emit
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import (
     bfloat16,
-    block_type,
     dtype,
     float8e4nv,
     float8e5,
@@ -55,27 +54,17 @@ def _operand(value: Any, name: str) -> tensor:
     return x
 
 
-def _check_shapes(lhs: tensor, rhs: tensor) -> None:
+def _product_shape(lhs: tensor, rhs: tensor) -> tuple[int, ...]:
+    """The shape of the product. Raises `ValueError` for operands smaller than the target's."""
     left, right = lhs.type.shape, rhs.type.shape
-    if len(left) != len(right) or len(left) < 2:
-        raise ValueError(
-            "input and other must have equal ranks >= 2; "
-            f"(lhs: {list(left)} vs rhs: {list(right)})"
-        )
-    if left[-1] != right[-2]:
-        raise ValueError(
-            f"First input shape ({list(left)}) and second input shape {list(right)} are not "
-            f"compatible for matmul (second index of first shape ({left[-1]}) must be equal to "
-            f"first index of second shape ({right[-2]})"
-        )
-    if left[:-2] != right[:-2]:
-        raise ValueError(f"the batch sizes of {list(left)} and {list(right)} differ")
+    shape = ttir.product_shape("dot", left, right)
     m, n, k = emitter.current().features.min_dot_size(lhs.type, rhs.type)
     if left[-2] < m or right[-1] < n or left[-1] < k:
         raise ValueError(
             f"Input shapes should have M >= {m}, N >= {n} and K >= {k}; "
             f"got M = {left[-2]}, N = {right[-1]}, K = {left[-1]}"
         )
+    return shape
 
 
 def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
@@ -112,12 +101,12 @@ def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
     return InputPrecision[word.upper()]
 
 
-def _accumulator(acc: Any, type: block_type) -> tensor:
-    if acc is None:
-        return casts.constant(0, type)
-    value = casts.to_tensor(acc)
-    if value.type != type:
-        raise ValueError(f"dot: acc has type {value.type}; {type} is required")
+def _accumulator(acc: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
+    """What is added to the product: `acc`, or zeros."""
+    value = casts.full(shape, 0, element) if acc is None else casts.to_tensor(acc)
+    if value.dtype != element or value.type.shape != shape:
+        wanted = f"{element} of shape {list(shape)}"
+        raise ValueError(f"dot: acc has type {value.type}; {wanted} is required")
     return value
 
 
@@ -151,15 +140,13 @@ def dot(
     if lhs.dtype != rhs.dtype and not (lhs.dtype.is_fp8() and rhs.dtype.is_fp8()):
         raise TypeError(f"Both operands must be same dtype. Got {lhs.dtype} and {rhs.dtype}")
     precision = _precision(input_precision, allow_tf32)
-    _check_shapes(lhs, rhs)
+    shape = _product_shape(lhs, rhs)
     if out_dtype is None:
         halves = acc is not None and casts.to_tensor(acc).dtype == float16
         out_dtype = float16 if halves else float32
-    result = _result_dtype(lhs.dtype, out_dtype)
-    type = block_type(result, [*lhs.type.shape[:-1], rhs.type.shape[-1]])
-    accumulator = _accumulator(acc, type)
-    if len(type.shape) > 3:
-        batch = prod(type.shape[:-2])
+    accumulator = _accumulator(acc, _result_dtype(lhs.dtype, out_dtype), shape)
+    if len(shape) > 3:
+        batch = prod(shape[:-2])
         lhs, rhs, accumulator = (
             reshape_to(x, (batch, *x.type.shape[-2:])) for x in (lhs, rhs, accumulator)
         )
@@ -171,11 +158,11 @@ def dot(
         raise ValueError(
             f"max_num_imprecise_acc ({max_num_imprecise_acc}) must be <= K ({lhs.type.shape[-1]})"
         )
-    handle = emit(
-        ttir.DotOp, lhs.handle, rhs.handle, accumulator.handle,
+    product = build(
+        ttir.DotOp, lhs, rhs, accumulator, like=accumulator,
         inputPrecision=precision, maxNumImpreciseAcc=max_num_imprecise_acc,
     )  # fmt: skip
-    return reshape_to(tensor(handle, accumulator.type), type.shape)
+    return reshape_to(product, shape)
 
 
 _FORMATS = {"e2m1": uint8, "e4m3": float8e4nv, "e5m2": float8e5, "bf16": bfloat16, "fp16": float16}
@@ -194,7 +181,7 @@ def _scaled_operand(value: Any, format: Any, name: str) -> tensor:
     raise TypeError(f"dot_scaled: {name} of format {format} has dtype {x.dtype}; {wanted} required")
 
 
-def _scale(value: Any, name: str, shape: tuple[int, ...]) -> Any:
+def _scale(value: Any, name: str, shape: tuple[int, ...]) -> tensor | None:
     """The scales of an operand that has `shape`, K last."""
     if value is None:
         return None
@@ -211,12 +198,14 @@ def _scale(value: Any, name: str, shape: tuple[int, ...]) -> Any:
     if not scale.type.is_block() or scale.type.shape != wanted:
         got = list(scale.type.shape) if scale.type.is_block() else "a scalar"
         raise ValueError(f"dot_scaled: {name} must be a tensor of shape {list(wanted)}. Got {got}")
-    return scale.handle
+    return scale
 
 
 def _unpacked(x: tensor, format: str, name: str, axis: int, along_k: Any) -> tuple[int, ...]:
     """The shape of an operand's numbers; K is the axis."""
     shape = list(x.type.shape)
+    if len(shape) not in (2, 3):
+        raise ValueError(f"dot_scaled: {name} has type {x.type}; it must be either 2D or 3D")
     if format == "e2m1":
         shape[axis if along_k else -3 - axis] *= 2
     elif not along_k:
@@ -258,25 +247,15 @@ def dot_scaled(
     if out_dtype != float32:
         raise ValueError(f"dot_scaled: out_dtype is {out_dtype}; only float32 is supported")
     a, b = _scaled_operand(lhs, lhs_format, "lhs"), _scaled_operand(rhs, rhs_format, "rhs")
-    left, right = (x.type.shape if x.type.is_block() else () for x in (a, b))
-    if len(left) != len(right) or len(left) not in (2, 3) or left[:-2] != right[:-2]:
-        raise ValueError(
-            f"Both inputs must be either 2D or 3D; (lhs: {list(left)} vs rhs: {list(right)})"
-        )
     left = _unpacked(a, lhs_format, "lhs", -1, lhs_k_pack)
     right = _unpacked(b, rhs_format, "rhs", -2, rhs_k_pack)
-    if left[-1] != right[-2]:
-        raise ValueError(
-            "Reduction dimension should pack the same number of elements; "
-            f"(lhs: {list(a.type.shape)} vs rhs: {list(b.type.shape)})"
-        )
-    type = block_type(float32, [*left[:-1], right[-1]])
-    handle = emit(
-        ttir.DotScaledOp, a.handle, b.handle, _accumulator(acc, type).handle,
+    shape = ttir.product_shape("dot_scaled", left, right)
+    return build(
+        ttir.DotScaledOp, a, b, _accumulator(acc, float32, shape),
         _scale(lhs_scale, "lhs_scale", left),
         _scale(rhs_scale, "rhs_scale", (*right[:-2], right[-1], right[-2])),
         a_elem_type=ttir.ScaleFormat[lhs_format.upper()],
         b_elem_type=ttir.ScaleFormat[rhs_format.upper()],
         fastMath=bool(fast_math), lhs_k_pack=bool(lhs_k_pack), rhs_k_pack=bool(rhs_k_pack),
+        like=float32,
     )  # fmt: skip
-    return tensor(handle, type)

@@ -44,6 +44,7 @@ from tritium.ops.ttir.dot import (
     DotScaledOp,
     InputPrecision,
     ScaleFormat,
+    product_shape,
 )
 from tritium.ops.ttir.extern import (
     ElementwiseInlineAsmOp,
@@ -195,4 +196,5 @@ __all__ = [
     "Tile",
     "TransOp",
     "UnsplatOp",
+    "product_shape",
 ]

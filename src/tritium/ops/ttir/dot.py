@@ -22,13 +22,31 @@ class InputPrecision(IntEnum):
     TF32, TF32X3, IEEE, BF16X3, BF16X6 = range(5)
 
 
+def product_shape(
+    name: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The shape of the product of blocks (..., M, K) and (..., K, N). Raises `OpError`."""
+    problem = None
+    if len(left) != len(right) or len(left) < 2:
+        problem = "input and other must have equal ranks >= 2"
+    elif left[-1] != right[-2]:
+        problem = (
+            f"the second index of first shape ({left[-1]}) must be equal to first index of second "
+            f"shape ({right[-2]})"
+        )
+    elif left[:-2] != right[:-2]:
+        problem = "the batch sizes must be the same"
+    if problem is not None:
+        raise OpError(f"{name}: product of {list(left)} and {list(right)}; {problem}")
+    return (*left[:-1], right[-1])
+
+
 def check_product(
     name: str, left: tuple[int, ...], right: tuple[int, ...], a: ir.Type, b: ir.Type, c: ir.Type
 ) -> None:
     """Shapes must be (M, K), (K, N) and (M, N), with an optional batch axis in front."""
-    out = ir.shape_of(c)
-    fits = len(left) == len(right) == len(out) and len(out) in (2, 3) and left[:-2] == right[:-2]
-    if not fits or left[-1] != right[-2] or out != (*left[:-1], right[-1]):
+    out = product_shape(name, left, right)
+    if len(out) > 3 or out != ir.shape_of(c):
         raise OpError(
             f"{name}: shapes of {describe(a)} * {describe(b)} -> {describe(c)}; "
             "(M, K) * (K, N) -> (M, N) is required"
