@@ -173,7 +173,7 @@ def test_the_functions_of_adding_a_function(tmp_path: Path):
 def test_the_rule_of_the_page_of_the_cpu():
     (rule,) = snippets("cpu-backend.md")
     folder = ROOT / "src" / "tritium" / "backends" / "cpu" / "lower"
-    assert any(rule.strip() in file.read_text() for file in folder.glob("*.py"))
+    assert any(rule.strip() in file.read_text() for file in folder.rglob("*.py"))
 
 
 def commands() -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.cpu.support import Kernel, compare
-from tritium.backends.cpu.lower.order import known_in_order
+from tritium.backends.cpu.lower.analysis.index_compares import known_in_order
 from tritium.ir.parsing import parse_module
 
 INDICES = {

@@ -18,7 +18,7 @@ from tritium.ops import ttir
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_rows
 from tritium.passes.ttgir.rules import block_encoding, with_encoding
-from tritium.passes.ttir.descriptor_flow import Groups, descriptors, flow
+from tritium.passes.ttir.descriptors.flow import Groups, descriptors, flow
 
 LEAST_BYTES = 16
 """Of a row that one copy moves."""

@@ -69,14 +69,14 @@ from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
 from tritium.passes.ttgir.pipeline import is_bulk
 from tritium.passes.ttgir.rules import block_encoding, capability_of, with_encoding
-from tritium.passes.ttir.descriptor_flow import (
+from tritium.passes.ttir.descriptors.flow import (
     conflicts,
     descriptor_groups,
     descriptors,
     flow,
     takes_bits,
 )
-from tritium.passes.ttir.descriptor_memory import is_loaded, memory_of
+from tritium.passes.ttir.descriptors.memory import is_loaded, memory_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ after:
 
 For targets without hardware that copies blocks, and for descriptors that it does not serve. A block
 pointer that a `for` loop carries becomes one i32 for each axis; what goes through branches and
-calls becomes its base, shape and strides (`descriptor_parts`, `block_pointer_parts`).
+calls becomes its base, shape and strides (`descriptors/parts.py`, `block_pointers.py`).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from tritium.ops.ttir.memory import (
 from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
-from tritium.passes.ttir.block_pointer_parts import split_block_pointers
-from tritium.passes.ttir.descriptor_flow import served
-from tritium.passes.ttir.descriptor_parts import split_descriptors
+from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
+from tritium.passes.ttir.descriptors.flow import served
+from tritium.passes.ttir.descriptors.parts import split_descriptors
 
 _ACCESSES = (
     DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp, DescriptorScatterOp,
@@ -64,9 +64,9 @@ _ACCESSES = (
 class TensorPointers(Pass):
     """Block pointers and tensor descriptors as plain addresses.
 
-    With `bulk_copies` those that the bulk copy engine serves (`descriptor_flow`) are left to the
-    target, with `rows` gathers and scatters of rows as well. The attribute `tt.plain_descriptors`
-    says which arguments of a kernel stand for descriptors.
+    With `bulk_copies` those that the bulk copy engine serves (`descriptors/flow.py`) are left to
+    the target, with `rows` gathers and scatters of rows as well. The attribute
+    `tt.plain_descriptors` says which arguments of a kernel stand for descriptors.
     """
 
     name: ClassVar[str] = "tensor-pointers"

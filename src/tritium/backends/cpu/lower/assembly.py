@@ -13,7 +13,7 @@ from typing import Any
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
-from tritium.backends.cpu.lower.shape import unflatten
+from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Special

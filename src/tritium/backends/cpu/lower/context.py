@@ -62,7 +62,7 @@ class Context:
         program: pointers and numbers of the kernel ABI (`pid.x`, `grid.x`, `fault`, ...).
         contract: fast-math flags that let a product and a sum become one operation, or "".
         axis_info: what is known of alignment, by value, whatever wraps around; `address_info`
-            where nothing does and nothing that is divided is negative (`no_wrap`).
+            where nothing does and nothing that is divided is negative (`assume_no_wrap`).
         entry: a section that dominates the whole body.
         callees: LLVM names of the functions that can be called.
         run: writes the steps of a block (`control.lower_steps`).

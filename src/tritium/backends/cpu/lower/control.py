@@ -8,13 +8,13 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.backends.cpu.lower.atomics.polling import FIRST_TURN, polls, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.debug import check
 from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
-from tritium.backends.cpu.lower.nest import copy_to, lower_nest
+from tritium.backends.cpu.lower.nests.loops import copy_to, lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.lower.waiting import FIRST_TURN, polls, stall
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
 from tritium.codegen.llvm.writer import Phi, Value, const
 from tritium.codegen.registry import rules

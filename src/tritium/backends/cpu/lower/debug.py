@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.elementwise import FORMATS
+from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import fp
 from tritium.backends.cpu.lower.values import Uniform

@@ -23,8 +23,8 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.access import load_buffer
-from tritium.backends.cpu.lower.blocks import differs_by_lane
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
+from tritium.backends.cpu.lower.moves.transpose import differs_by_lane
 from tritium.backends.cpu.lower.values import (
     NOTHING,
     Facts,
@@ -83,7 +83,7 @@ class Emitter:
         self.facts = facts
         self.f: Function = context.f
         self.block: Value | None = None
-        """Where the current transposed block starts; see `blocks`."""
+        """Where the current transposed block starts; see `moves/transpose`."""
         self.streams = False
         """Whether stores go past the caches."""
         self.aligned = True

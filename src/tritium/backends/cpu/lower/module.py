@@ -17,30 +17,22 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.cpu.dot.plan import Host as DotHost
 
 # The modules of rules register them by being imported.
-from tritium.backends.cpu.lower import (
-    assembly,
-    atomic,
-    atomic_access,
-    atomic_sums,
-    calls,
-    debug,
-    elementwise,
-    extern,
-    linear,
-    numeric,
-    pointers,
-    rearrange,
-    scalars,
-    shape,
-    sort,
-    special,
-)
+from tritium.backends.cpu.lower import assembly, calls, debug, scalars, whole_tile
+from tritium.backends.cpu.lower.atomics import accesses, operations, sums
+from tritium.backends.cpu.lower.atomics.exclusive_launch import has_use, may_wait
+from tritium.backends.cpu.lower.atomics.polling import polls
 from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
-from tritium.backends.cpu.lower.exclusive_launch import has_use, may_wait
-from tritium.backends.cpu.lower.streaming import stored_bytes
+from tritium.backends.cpu.lower.elementwise import (
+    arithmetic,
+    libdevice,
+    numeric,
+    pointers,
+    progressions,
+)
+from tritium.backends.cpu.lower.moves import join_split, shape, sort
+from tritium.backends.cpu.lower.nests.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.lower.waiting import polls
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.codegen.llvm.writer import Function, Module, Value, const
@@ -49,8 +41,8 @@ from tritium.native.host import Host
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    assembly, atomic, atomic_access, atomic_sums, calls, debug, elementwise, extern, linear,
-    numeric, pointers, rearrange, scalars, shape, sort, special,
+    accesses, arithmetic, assembly, calls, debug, join_split, libdevice, numeric, operations,
+    pointers, progressions, scalars, shape, sort, sums, whole_tile,
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.backends.cpu.lower.access import from_memory, to_memory
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
-from tritium.backends.cpu.lower.shape import scalar_constant
+from tritium.backends.cpu.lower.moves.shape import scalar_constant
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const

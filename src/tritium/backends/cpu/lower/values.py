@@ -58,8 +58,8 @@ class Linear(NamedTuple):
     """`base + stride * (index + shift + lane)`, an integer or a pointer (stride in bytes).
 
     `stride` is an int, or a scalar (of the base's type; i64 for a pointer). It wraps around
-    in the base's type as the numbers do; one is only widened if it does not (`no_wrap`). `pinned`:
-    holds for this chunk only, not for all chunks along the dimension.
+    in the base's type as the numbers do; one is only widened if it does not
+    (`assume_no_wrap`). `pinned`: holds for this chunk only, not for all chunks along the dimension.
     """
 
     base: Value

@@ -52,7 +52,7 @@ def in_step(load: Any, store: Any, rearranged: bool = False) -> bool:
     takes elements of others. Pointers that come from different arguments of the kernel are taken to
     be either equal, element by element, or disjoint (an output may overwrite its input in place).
     That is tested when the program runs, and that no two pointers of a tile are equal
-    (`lower/overlap.py`). Addresses of no regular form are not known well enough for that.
+    (`lower/nests/overlap.py`). Addresses of no regular form are not known well enough for that.
     """
     if not (is_regular(load.ptr) and is_regular(store.ptr)):
         return False

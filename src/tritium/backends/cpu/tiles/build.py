@@ -1,11 +1,11 @@
 """From ttir to the tile stage: roots, the nests that share loops, what is kept in buffers.
 
 1. Forward over each block: ops that must happen somewhere become roots, and join the loops of an
-   earlier root if their operands are known there and no effect lies between (`grouping`).
+   earlier root if their operands are known there and no effect lies between (`fusion`).
 2. Backward over all ops: a value that is needed in several nests and is costly, or a load that a
    later write forbids to delay, becomes a buffer, filled in the first nest that needs it
-   (`keeping`).
-3. Loop-carried tiles that would be overwritten too early get a second buffer (`carried`).
+   (`materialization`).
+3. Loop-carried tiles that would be overwritten too early get a second buffer (`loop_carried`).
 4. Buffers get places in scratch; those that are never needed at the same time share (`allocate`).
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles import carried, keeping
+from tritium.backends.cpu.tiles import loop_carried, materialization
 from tritium.backends.cpu.tiles.allocate import allocate
-from tritium.backends.cpu.tiles.grouping import Grouping
+from tritium.backends.cpu.tiles.fusion import Grouping
 from tritium.backends.cpu.tiles.ir import (
     Body,
     Buffer,
@@ -108,8 +108,8 @@ class Builder:
             )
         for block in blocks:
             self.function.blocks.append(self.body(block))
-        keeping.decide(self.function, self.grouping)
-        carried.protect(self.function, self.grouping)
+        materialization.decide(self.function, self.grouping)
+        loop_carried.protect(self.function, self.grouping)
         for steps in self.grouping.bodies:
             steps.sort(key=lambda s: s.position)
         allocate(self.function)
@@ -311,7 +311,7 @@ class Builder:
             owner: Any = value.owner
             if owner.parent is not block or len(list(value.uses)) != 1:
                 return None
-            if not carried.keeps_places(owner):
+            if not loop_carried.keeps_places(owner):
                 return None
             same = [v for v in owner.operands if v.type == value.type]
             carriers = [v for v in same if self._leads_to_carried(v, block)]

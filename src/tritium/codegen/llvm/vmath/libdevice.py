@@ -7,11 +7,12 @@ import operator
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from tritium.codegen.llvm.vmath import bessel, erf_related, gamma, hyperbolic, norms, parts, trigpi
+from tritium.codegen.llvm.vmath import hyperbolic, norms, parts, trigpi
 from tritium.codegen.llvm.vmath import integers as i
 from tritium.codegen.llvm.vmath.directed import compute
 from tritium.codegen.llvm.vmath.lanes import Features, Lanes
 from tritium.codegen.llvm.vmath.registry import TABLE, Emitter, apply
+from tritium.codegen.llvm.vmath.special import bessel, erf_related, gamma
 from tritium.codegen.llvm.writer import Function, Value
 
 # They register their functions in TABLE by being imported.

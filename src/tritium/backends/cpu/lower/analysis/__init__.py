@@ -1,0 +1,1 @@
+"""Facts about index arithmetic: bounds, strides, overflow, backward slices."""

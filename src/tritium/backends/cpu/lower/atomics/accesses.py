@@ -1,0 +1,159 @@
+"""Atomic loads and stores, and polls: loops that load until memory holds what is expected."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tritium.backends.cpu.lower.access import store_buffer
+from tritium.backends.cpu.lower.atomics.exclusive_launch import private
+from tritium.backends.cpu.lower.atomics.operations import ORDER, masked
+from tritium.backends.cpu.lower.atomics.polling import FIRST_TURN, stall
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.types import value_type
+from tritium.backends.cpu.lower.values import Uniform
+from tritium.backends.cpu.tiles.ir import Root
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const
+from tritium.codegen.registry import lowers
+from tritium.native.host import is_x86
+from tritium.ops.ttir.atomic import AtomicLoadOp, AtomicOp, AtomicPollOp, AtomicStoreOp
+
+_CLOCK_MONOTONIC = 1
+_CLOCK = "tritium.nanoseconds"
+
+
+def _order(c: Context, op: AtomicOp) -> str:
+    return "" if private(c, op) else f" {ORDER[op.sem]}"
+
+
+def _load(c: Context, op: AtomicOp, type: str, pointer: Value) -> Value:
+    order = _order(c, op)
+    kind = "load atomic" if order else "load"
+    return c.f.emit(type, f"{kind} {type}, {pointer}{order}, align {int(type[1:]) // 8}")
+
+
+def _store(c: Context, op: AtomicStoreOp, pointer: Value, value: Value) -> Value:
+    order = _order(c, op)
+    kind = "store atomic" if order else "store"
+    c.f.line(f"{kind} {value}, {pointer}{order}, align {memory_bytes(op.val.type)}")
+    return value
+
+
+def _loaded(c: Context, op: AtomicLoadOp, pointer: Value, mask: Value | None) -> Value:
+    """One element; zero where the mask is false. Floats are loaded as integers: not all hosts have
+    registers for the small ones."""
+    type = value_type(op.results[0].type)
+    held = f"i{8 * memory_bytes(op.results[0].type)}" if type in FLOAT_TYPES else type
+    found = masked(c, mask, held, partial(_load, c, op, held, pointer))
+    return found if held == type else c.f.cast("bitcast", found, type)
+
+
+def _stored(
+    c: Context, op: AtomicStoreOp, pointer: Value, value: Value, mask: Value | None
+) -> None:
+    if value.type in FLOAT_TYPES:
+        value = c.f.cast("bitcast", value, f"i{8 * memory_bytes(op.val.type)}")
+    masked(c, mask, value.type, partial(_store, c, op, pointer, value))
+
+
+@lowers("cpu.scalar", AtomicLoadOp)
+def load_scalar(c: Context, op: AtomicLoadOp, pointer: Value, *mask: Value) -> Value:
+    return _loaded(c, op, pointer, mask[0] if mask else None)
+
+
+@lowers("cpu.scalar", AtomicStoreOp)
+def store_scalar(
+    c: Context, op: AtomicStoreOp, pointer: Value, value: Value, *mask: Value
+) -> tuple[()]:
+    _stored(c, op, pointer, value, mask[0] if mask else None)
+    return ()
+
+
+@lowers("cpu.scalar", AtomicPollOp)
+def poll_scalar(
+    c: Context, op: AtomicPollOp, pointer: Value, expected: Value, *timeout: Value
+) -> Value:
+    limit = (_now(c), timeout[0]) if timeout else None
+    return _poll(c, op, pointer, expected, limit)
+
+
+def _element(e: Emitter, value: object, at: At) -> Value:
+    found = e.emit(value, at)  # pyright: ignore[reportArgumentType]
+    assert isinstance(found, Uniform)
+    return found.value
+
+
+def _mask(e: Emitter, op: AtomicLoadOp | AtomicStoreOp, at: At) -> Value | None:
+    return None if op.mask is None else _element(e, op.mask, at)
+
+
+def _keep(e: Emitter, root: Root, at: At, result: Value) -> None:
+    buffer = root.buffers[0] if root.buffers else None
+    if buffer is not None:
+        store_buffer(e, buffer, at, Uniform(result, e.depth))
+
+
+@lowers("cpu.each", AtomicLoadOp)
+def load_element(e: Emitter, op: AtomicLoadOp, root: Root, at: At) -> None:
+    pointer = _element(e, op.ptr, at)
+    _keep(e, root, at, _loaded(e.context, op, pointer, _mask(e, op, at)))
+
+
+@lowers("cpu.each", AtomicStoreOp)
+def store_element(e: Emitter, op: AtomicStoreOp, root: Root, at: At) -> None:
+    pointer, value = _element(e, op.ptr, at), _element(e, op.val, at)
+    _stored(e.context, op, pointer, value, _mask(e, op, at))
+
+
+@lowers("cpu.each", AtomicPollOp)
+def poll_element(e: Emitter, op: AtomicPollOp, root: Root, at: At) -> None:
+    c, limit = e.context, None
+    if op.timeout is not None:
+        start = e.once(("poll", op), 0, _now, c)
+        limit = start, _element(e, op.timeout, ())
+    pointer, expected = _element(e, op.ptr, at), _element(e, op.expected, at)
+    _keep(e, root, at, _poll(c, op, pointer, expected, limit))
+
+
+def _poll(
+    c: Context, op: AtomicPollOp, pointer: Value, expected: Value,
+    limit: tuple[Value, Value] | None,
+) -> Value:  # fmt: skip
+    """Whether the element was seen to be as expected; `limit` is a start and the time from it."""
+    f = c.f
+    look, wait, done = f.new_label("look"), f.new_label("wait"), f.new_label("seen")
+    before = f.block
+    f.branch(look)
+    f.label(look)
+    turn = f.phi("i32", [(FIRST_TURN, before)])
+    found = f.emit(
+        expected.type,
+        f"load atomic volatile {expected.type}, {pointer} {ORDER[op.sem]}, "
+        f"align {memory_bytes(op.expected.type)}",
+    )
+    equal = f.icmp("eq", found, expected)
+    f.branch_if(equal, done, wait)
+    f.label(wait)
+    if is_x86():
+        f.call("void", "llvm.x86.sse2.pause")
+    turn.add(stall(c, turn.value), f.block)
+    if limit is None:
+        f.branch(look)
+    else:
+        start, time = limit
+        f.branch_if(f.icmp("uge", f.op("sub", _now(c), start), time), done, look)
+    f.label(done)
+    return equal
+
+
+def _now(c: Context) -> Value:
+    """The time in nanoseconds, from a function that the module gets for it."""
+    module = c.f.module
+    if all(f.name != _CLOCK for f in module.functions):
+        f = Function(module, _CLOCK, [], "i64", linkage="internal", attributes="nounwind noinline")
+        time = f.emit("ptr", "alloca [2 x i64], align 8")
+        f.call("i32", "clock_gettime", const("i32", _CLOCK_MONOTONIC), time)
+        seconds, rest = f.load("i64", time, 8), f.load("i64", f.offset(time, 8), 8)
+        f.ret(f.op("add", f.op("mul", seconds, const("i64", 1_000_000_000)), rest))
+    return c.f.call("i64", _CLOCK)

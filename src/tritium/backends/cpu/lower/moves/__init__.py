@@ -1,0 +1,1 @@
+"""Ops that move the elements of tiles."""

@@ -1,0 +1,1 @@
+"""Loop nests: schedule, versions, reductions, scans, stores past the caches."""

@@ -1,0 +1,387 @@
+"""The loops of a nest: which dimension runs over the lanes, chunks, unrolling, accumulators.
+
+    no reduction             outer dims ..., chunks of the lane dim
+    reduction of lane dim    outer dims ..., chunks of the lane dim (accumulating), lanes combined
+    reduction of another     outer dims ..., chunks of the lane dim, reduced dim (accumulating)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from tritium.backends.cpu.lower.access import store
+from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
+from tritium.backends.cpu.lower.atomics.sums import lower_each
+from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.nests.alternatives import either
+from tritium.backends.cpu.lower.nests.copies import copy, inlined
+from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
+from tritium.backends.cpu.lower.nests.overlap import apart, loads_of
+from tritium.backends.cpu.lower.nests.reduce import Reduction
+from tritium.backends.cpu.lower.nests.scan import lower_scan
+from tritium.backends.cpu.lower.nests.schedule import Shape, choose
+from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
+from tritium.backends.cpu.lower.scalarized import each
+from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
+from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.ir import types as ir
+
+
+def lower_nest(context: Context, nest: Nest) -> None:
+    """Write the loops of `nest` at the current position."""
+    kinds = {root.kind for root in nest.roots}
+    found = assumption(context, [v for root in nest.roots for v in root.values])
+    assert found is not None
+    _lower(context, nest, kinds, found)
+    context.assumed = NOTHING_ASSUMED
+    for root in nest.roots:
+        if root.kind == "copy" and root.source is None:
+            if context.function.buffers.get(root.values[0]) is root.buffers[0]:
+                context.fill(root.values[0])
+        elif root.op is not None:
+            for result in root.op.results:
+                context.fill(result)
+
+
+def _lower(context: Context, nest: Nest, kinds: set[str], found: Assumption) -> None:
+    """Fused loops where the accesses are apart and nothing wraps around; else the accesses one
+    after the other (there may be several in memory that a nest stores to), or the same loops."""
+    context.assumed = found.then
+    fused, split = partial(_lower_fused, context, nest, kinds), partial(_lower_split, context, nest)
+    stores = any(root.kind == "store" for root in nest.roots) and not kinds & {"scan", "each"}
+    holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
+    first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
+    if holds is not None:
+        second, names = split, ("fused", "split")
+        if holds.ref == "false":
+            first, holds = split, None
+    if found.holds is not None:
+        holds = found.holds if holds is None else context.f.op("and", holds, found.holds)
+    if holds is None:
+        first()
+        return
+
+    def otherwise() -> None:
+        context.assumed = found.always
+        second()
+
+    either(context, scalar_results(nest), holds, first, otherwise, names)
+
+
+def _lower_split(c: Context, nest: Nest) -> None:
+    """The loads and stores of a nest one whole after the other, as they stand in the program, and
+    then all else that it does."""
+    copies = {r.values[0]: r for r in nest.roots if r.kind == "copy" and r.source is None}
+    stores: dict[Any, Root] = {r.op: r for r in nest.roots if r.kind == "store"}
+    accesses = {*loads_of(c, nest), *stores}
+    filled, temporary = dict(c.filled), list[Buffer]()
+    done: set[int] = set()
+
+    def one(root: Root) -> None:
+        part = Nest(nest.position, [root], root.domain)
+        shape = choose(c, part, root.kind == "store")
+        _Loops(c, part, replace(shape, unroll=1)).run()
+        done.add(id(root))
+
+    with c.temporary() as allocate:
+        block = next(iter(accesses)).parent
+        for op in (op for op in block.ops if op in accesses):
+            if op in stores:
+                one(stores[op])
+                continue
+            value = op.results[0]
+            root = copies.get(value)
+            if root is None or c.function.buffers.get(value) is not root.buffers[0]:
+                shape = ir.shape_of(value.type)
+                buffer = Buffer(f"apart.{len(temporary)}", shape, ir.element_type(value.type))
+                c.external[id(buffer)] = allocate(buffer.bytes)
+                temporary.append(buffer)
+                root = Root("copy", None, (value,), shape, nest.position, None, (buffer,))
+            one(root)
+            held = root.buffers[0]
+            assert held is not None
+            c.filled[value] = held
+        rest = [r for r in nest.roots if id(r) not in done]
+        if rest:
+            part = Nest(nest.position, rest, nest.domain, nest.axis)
+            _Loops(c, part, replace(choose(c, part), unroll=1)).run()
+    c.filled.clear()
+    c.filled.update(filled)
+    for buffer in temporary:
+        del c.external[id(buffer)]
+
+
+def copy_to(context: Context, value: SSAValue, buffer: Buffer) -> None:
+    """Compute a tile into a buffer that the caller provides, at the current position."""
+    shape = ir.shape_of(value.type)
+    root = Root("copy", None, (value,), shape, 0, None, (buffer,))
+    nest = Nest(0, [root], shape)
+    found = assumption(context, [value])
+    assert found is not None
+    context.assumed = found.always
+    _Loops(context, nest, replace(choose(context, nest), unroll=1)).run()
+    context.assumed = NOTHING_ASSUMED
+
+
+def _lower_fused(context: Context, nest: Nest, kinds: set[str], fast: bool = True) -> None:
+    if "scan" in kinds:
+        lower_scan(context, nest)
+    elif "each" in kinds:
+        lower_each(context, nest, lambda shape: _Loops(context, nest, shape).run())
+    else:
+        shape = choose(context, nest)
+        if not fast:
+            _Loops(context, nest, replace(shape, unroll=1)).run()
+            return
+
+        def write(
+            facts: Facts = NOTHING, *, lines: Lines | None = None, quick: bool = False
+        ) -> None:
+            _Loops(context, nest, shape, facts, lines, quick).run()
+
+        lower_versions(context, nest, shape.width, write)
+
+
+@dataclass
+class _Loops:
+    """One nest being written."""
+
+    context: Context
+    nest: Nest
+    shape: Shape
+    facts: Facts = NOTHING
+    lines: Lines | None = None
+    quick: bool = False
+    at: list[Index] = field(default_factory=list[Index])
+
+    def run(self) -> None:
+        nest = self.nest
+        inline = inlined(self.context, nest.roots)
+        self.e = Emitter(self.context, self.shape.width, inline, self.facts)
+        self.reductions = [
+            Reduction(self.context, r, self.quick) for r in nest.roots if r.kind == "reduce"
+        ]
+        self.at = [ZERO] * len(nest.domain)
+        self.e.push()
+        lane = self.shape.lane
+        outer = [d for d in range(len(nest.domain)) if d not in (lane, nest.axis, self.shape.block)]
+        self._outer(outer)
+        self.e.pop()
+
+    def _outer(self, dims: list[int]) -> None:
+        if not dims:
+            self._inner()
+            return
+        dim, *rest = dims
+        size = self.nest.domain[dim]
+        if size == 1:
+            self.at[dim] = ZERO
+            self._outer(rest)
+            return
+        with self.e.loop(size) as loop:
+            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
+            self._outer(rest)
+
+    def _inner(self) -> None:
+        lane, axis = self.shape.lane, self.nest.axis
+        if self.lines is not None:
+            write_lines(self.e, self.nest.domain[0], self.shape, self.lines, self._stores)
+        elif self.shape.block is not None:
+            self._blocks(self.shape.block)
+        elif axis is not None and axis != lane:
+            self._chunks(lambda starts: self._reduce_across(starts))
+        elif self.reductions:
+            self._reduce_along()
+        else:
+            self._chunks(self._body)
+
+    def _blocks(self, dim: int) -> None:
+        """Squares of chunks, along the block dimension and the lanes."""
+        e, width = self.e, self.shape.width
+
+        def rows(starts: list[Index]) -> None:
+            for number in range(width):
+                self.at[dim] = Index(Kind.SCALAR, e.block, number, level)
+                self._body(starts)
+
+        if self.nest.domain[dim] == width:
+            e.block, level = const("i64", 0), 0
+            self._chunks(rows)
+        else:
+            with e.loop(self.nest.domain[dim], width) as loop:
+                e.block, level = loop.index, e.depth
+                self._chunks(rows)
+        e.block = None
+
+    def _starts(self, value: Value | None) -> list[Index]:
+        """The unrolled chunks' positions along the lane dimension."""
+        e, shape = self.e, self.shape
+        kind = Kind.LANES if shape.width > 1 else Kind.SCALAR
+        level = e.depth if value is not None else 0
+        return [Index(kind, value, u * shape.width, level) for u in range(shape.unroll)]
+
+    def _chunks(self, body: Callable[[list[Index]], None]) -> None:
+        """Loop over the lane dimension in steps of width * unroll."""
+        shape, size = self.shape, self.nest.domain[self.shape.lane] if self.nest.domain else 1
+        step = shape.width * shape.unroll
+        if size == step:
+            body(self._starts(None))
+            return
+        with self.e.loop(size, step) as loop:
+            self.e.chunks = loop.index, step
+            body(self._starts(loop.index))
+
+    def _position(self, index: Index) -> At:
+        at = list(self.at)
+        if at:
+            at[self.shape.lane] = index
+        return tuple(at)
+
+    def _body(self, starts: list[Index]) -> None:
+        """Everything but reductions, for the unrolled chunks."""
+        places = [self._position(index) for index in starts]
+        if all(root.kind == "store" for root in self.nest.roots):
+            # A load behind a store waits for it where the last twelve bits of both addresses are
+            # the same, as those of arrays allocated one after the other nearly are.
+            for at in places:
+                self._compute(at)
+        for at in places:
+            self._pointwise(at)
+
+    def _stores(self, index: Index, only: Value | None) -> None:
+        """One chunk of a nest of stores; of the lanes `only` these, if any are given."""
+        self._pointwise((index,), only)
+
+    def _pointwise(self, at: At, only: Value | None = None) -> None:
+        """Copies and stores of one chunk. All is computed before anything is written, so that
+        memory may be overwritten by a function of itself."""
+        e = self.e
+        if len(self.nest.roots) > 1:
+            self._compute(at)
+        copy(e, self.nest.roots, at)
+        for root in self.nest.roots:
+            if root.kind == "store":
+                _store(e, root, at, only)
+            elif root.kind == "each":
+                each(e, root, at)
+            elif root.kind == "extract":
+                self._extract(root)
+
+    def _compute(self, at: At) -> None:
+        """The operands of the stores and reductions of one chunk."""
+        for root in self.nest.roots:
+            if root.kind in ("store", "reduce"):
+                for value in root.values:
+                    self.e.emit(value, at)
+
+    def _extract(self, root: Root) -> None:
+        assert root.op is not None
+        source = root.values[0]
+        found = self.e.emit(source, (ZERO,) * len(ir.shape_of(source.type)))
+        assert isinstance(found, Uniform)
+        self.context.scalars[root.op.results[0]] = found.value
+
+    # Reductions
+
+    def _reduce_along(self) -> None:
+        """Reduce the lane dimension: an accumulator for each unrolled chunk, then combine."""
+        e, shape = self.e, self.shape
+        size, step = self.nest.domain[shape.lane], shape.width * shape.unroll
+        accumulators = self._accumulate(size, step, range(shape.unroll), self._along)
+        at = [i for d, i in enumerate(self.at) if d != shape.lane]
+        for reduction, found in zip(self.reductions, accumulators, strict=False):
+            reduction.finish(e, reduction.lanes(e, reduction.fold(e, found)), tuple(at))
+
+    def _along(self, value: Value | None, unrolled: int) -> At:
+        return self._position(self._starts(value)[unrolled])
+
+    def _reduce_across(self, starts: list[Index]) -> None:
+        """Reduce another dimension: accumulators are the results for the chunks of the lanes."""
+        axis = self.nest.axis
+        assert axis is not None
+
+        def place(value: Value | None, number: int) -> At:
+            at = list(self._position(starts[number]))
+            level = self.e.depth if value is not None else 0
+            at[axis] = Index(Kind.SCALAR, value, 0, level)
+            return tuple(at)
+
+        size = self.nest.domain[axis]
+        accumulators = self._accumulate(size, 1, range(len(starts)), place)
+        for reduction, found in zip(self.reductions, accumulators, strict=False):
+            for start, one in zip(starts, found, strict=False):
+                at = [i for d, i in enumerate(self._position(start)) if d != axis]
+                reduction.finish(self.e, one, tuple(at))
+
+    def _accumulate(
+        self,
+        size: int,
+        step: int,
+        chunks: range,
+        place: Callable[[Value | None, int], At],
+    ) -> list[list[list[Value]]]:
+        """Run over a dimension, accumulating; returns [reduction][chunk][operand]."""
+        e = self.e
+        state: list[list[list[Value]]] = []
+        first = 0
+        peel = size == step or any(r.identity(e.width) is None for r in self.reductions)
+        if peel:
+            state = self._turn(None, chunks, place, None)
+            first = step
+        else:
+            for reduction in self.reductions:
+                start = reduction.identity(e.width)
+                assert start is not None
+                state.append([list(start) for _ in chunks])
+        if first == size:
+            return state
+        flat = [v for per in state for chunk in per for v in chunk]
+        with e.loop(size, step, flat, start=first) as loop:
+            e.chunks = loop.index, step
+            carried = iter(loop.carried)
+            inside = [[[next(carried) for _ in c] for c in per] for per in state]
+            following = self._turn(loop.index, chunks, place, inside)
+            loop.next = [v for per in following for chunk in per for v in chunk]
+        results = iter(loop.results)
+        return [[[next(results) for _ in c] for c in per] for per in state]
+
+    def _turn(
+        self,
+        value: Value | None,
+        chunks: range,
+        place: Callable[[Value | None, int], At],
+        state: list[list[list[Value]]] | None,
+    ) -> list[list[list[Value]]]:
+        """One step of all unrolled chunks; without a state, the first elements themselves."""
+        e = self.e
+        following: list[list[list[Value]]] = [[] for _ in self.reductions]
+        for number in chunks:
+            at = place(value, number)
+            self._pointwise(at)
+            for i, reduction in enumerate(self.reductions):
+                new = reduction.elements(e, at)
+                if state is not None:
+                    new = reduction.accumulate(state[i][number], new)
+                elif reduction.quick:
+                    new = reduction.combine(reduction.identity(e.width) or [], new)
+                following[i].append(new)
+        return following
+
+
+def _store(e: Emitter, root: Root, at: At, only: Value | None) -> None:
+    op = root.op
+    assert op is not None
+    pointer, value = e.emit(op.ptr, at), e.emit(op.value, at)  # pyright: ignore
+    mask = None if op.mask is None else e.emit(op.mask, at)  # pyright: ignore
+    if only is not None:
+        mask = Vec(only, e.depth)  # the store's own mask is true here
+    type = ir.element_type(op.operands[1].type)
+    store(e, pointer, value, type, mask, memory_bytes(type))

@@ -1,0 +1,181 @@
+"""Combine regions: reductions by vector accumulators, then across lanes by halves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.lower.access import store_buffer
+from tritium.backends.cpu.lower.analysis.index_compares import known_in_order
+from tritium.backends.cpu.lower.context import Context, as_tuple
+from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.moves.shape import scalar_constant
+from tritium.backends.cpu.lower.types import fp, value_type
+from tritium.backends.cpu.lower.values import Uniform, Vec
+from tritium.backends.cpu.tiles.ir import Root
+from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
+from tritium.codegen.registry import rules
+from tritium.ir import types as ir
+from tritium.ops.arith import ConstantOp, MaxNumFOp, MinNumFOp, attr_value
+from tritium.ops.elementwise import BinaryOp
+from tritium.ops.ttir.reduction import combining_op
+
+_EXTREMES: Mapping[type[BinaryOp] | None, tuple[str, float]] = {
+    MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
+}  # fmt: skip
+"""How a larger (smaller) number than the accumulator is known, and what the accumulator is at
+first, where NaN needs no test: see `multiversioning`."""
+
+NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
+
+
+def combine_region(
+    context: Context,
+    root: Root,
+    arguments: Sequence[Value],
+    why: str,
+    settled: Mapping[SSAValue, bool] = NOTHING_SETTLED,
+) -> list[Value]:
+    """Write the combine region of a reduction or scan on scalars or vectors; returns what it
+    returns.
+
+    Scalars from outside the region are spread over the lanes; `settled` are conditions whose values
+    are known. Raises NotImplementedError for ops that do not act on each element alone.
+    """
+    block: Block = root.op.regions[0].block  # pyright: ignore
+    if root.body is not None:
+        context.scalars.update(zip(block.args, arguments, strict=True))
+        context.run(context, root.body)
+        return [context.scalars[v] for v in root.body.terminator.operands]
+    table = rules("cpu")
+    width = lanes(arguments[0].type)
+    known: dict[SSAValue, Value] = dict(zip(block.args, arguments, strict=True))
+
+    def value_of(value: SSAValue) -> Value:
+        found = known.get(value)
+        if found is None:
+            held = context.scalars.get(value)
+            if held is None:
+                raise context.unsupported(block.parent_op(), f" ({why} uses a tile)")
+            found = known[value] = context.f.splat(held, width)
+        return found
+
+    for op in block.ops:
+        if op is block.last_op:
+            return [value_of(v) for v in op.operands]
+        if isinstance(op, ConstantOp):
+            held = scalar_constant(attr_value(op.value), op.results[0].type)
+            known[op.results[0]] = context.f.splat(held, width)
+            continue
+        if op.results[0] in settled:
+            known[op.results[0]] = const(vector("i1", width), int(settled[op.results[0]]))
+            continue
+        rule = table.get(type(op))  # pyright: ignore
+        if rule is None:
+            raise context.unsupported(op, f" in {why}")
+        results = rule(context, op, *(value_of(v) for v in op.operands))
+        known.update(zip(op.results, as_tuple(results), strict=True))
+    raise AssertionError("a region without a terminator")
+
+
+class Reduction:
+    """A `tt.reduce` root: its operands' accumulators are vectors, one list a chunk.
+
+    `quick`: should it look for the largest or smallest number, do so as `multiversioning` says.
+    """
+
+    def __init__(self, context: Context, root: Root, quick: bool = False):
+        self.context, self.root = context, root
+        op: Any = root.op
+        if len(op.regions[0].blocks) != 1:
+            raise context.unsupported(op, " (branches in the combine function)")
+        self.block: Block = op.regions[0].block
+        self.operator = combining_op(self.block)
+        self.type = ir.element_type(root.values[0].type)
+        self.neutral = None if self.operator is None else self.operator.identity_of(self.type)
+        # Sixteen-bit floats would be converted there and back for each element; in float, a sum is
+        # rounded once.
+        small = ir.is_float(self.type) and ir.bit_width(self.type) == 16
+        self.narrow = FORMATS[self.type] if small and self.neutral is not None else None
+        wide = ir.is_float(self.type) and ir.bit_width(self.type) in (32, 64)
+        self.extreme = _EXTREMES[self.operator][1] if wide and self.operator in _EXTREMES else None
+        """The first accumulator of a quick reduction; None if there is no such thing."""
+        self.quick = quick and self.extreme is not None
+        self._in_order = known_in_order(op)
+
+    def identity(self, width: int) -> list[Value] | None:
+        """Values that change nothing when combined, if the region is known to have some."""
+        number = self.extreme if self.quick else self.neutral
+        held = "float" if self.narrow else value_type(self.type)
+        return None if number is None else [const(vector(held, width), number)]
+
+    def elements(self, e: Emitter, at: At) -> list[Value]:
+        """The operands at a position, as they are accumulated."""
+        values = [e.vec(e.emit(v, at)) for v in self.root.values]
+        if self.narrow is None:
+            return values
+        c = self.context
+        return [fp(c.f, v, self.narrow, "fp32", features=c.features) for v in values]
+
+    def combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
+        """The region on two lists of operands."""
+        if self.quick:
+            f, (old,), (new,) = self.context.f, left, right
+            return [f.select(f.fcmp(_EXTREMES[self.operator][0], new, old), new, old)]
+        return combine_region(self.context, self.root, [*left, *right], "a reduction")
+
+    def accumulate(self, total: Sequence[Value], new: Sequence[Value]) -> list[Value]:
+        """The region on what has been accumulated and elements that come after it."""
+        if self.quick or not self._in_order:
+            return self.combine(total, new)
+        operands = [*total, *new]
+        return combine_region(self.context, self.root, operands, "a reduction", self._in_order)
+
+    def fold(self, e: Emitter, chunks: list[list[Value]]) -> list[Value]:
+        """The accumulators of several chunks in one."""
+        while len(chunks) > 1:
+            half = len(chunks) // 2
+            chunks = [self.combine(chunks[i], chunks[i + half]) for i in range(half)]
+        return chunks[0]
+
+    def lanes(self, e: Emitter, values: list[Value]) -> list[Value]:
+        """All lanes in one scalar, by halves."""
+        f, width = e.f, lanes(values[0].type)
+        while width > 2:
+            half = width // 2
+            low = [f.shuffle(v, None, list(range(half))) for v in values]
+            high = [f.shuffle(v, None, list(range(half, width))) for v in values]
+            values, width = self.combine(low, high), half
+        if width == 2:
+            values = self.combine([f.extract(v, 0) for v in values],
+                                  [f.extract(v, 1) for v in values])  # fmt: skip
+        return values
+
+    def finish(self, e: Emitter, values: list[Value], at: At) -> None:
+        """Keep the results: scalars as such, elements of tiles in their buffers."""
+        op: Any = self.root.op
+        if self.narrow is not None:
+            c = self.context
+            values = [fp(c.f, v, "fp32", self.narrow, features=c.features) for v in values]
+        for result, buffer, value in zip(op.results, self.root.buffers, values, strict=True):
+            if buffer is None:
+                if not isinstance(result.type, ir.TensorType):
+                    self.context.scalars[result] = value
+                continue
+            if lanes(value.type) > 1:
+                store_buffer(e, buffer, at, Vec(value, e.depth))
+            else:
+                width, e.width = e.width, 1
+                store_buffer(e, buffer, at, Uniform(value, e.depth))
+                e.width = width
+
+
+def zero_of(type: ir.Type, width: int) -> Value:
+    """Zero, or null, in all lanes."""
+    held = value_type(type)
+    return const(vector(held, width), 0) if scalar(held) != "ptr" else Value(held, "null")

@@ -1,0 +1,147 @@
+"""Scans: along the lanes within vectors and from chunk to chunk, or row by row of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.backends.cpu.lower.access import store_buffer
+from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.lower.emitter import At, Emitter
+from tritium.backends.cpu.lower.nests.copies import copy, inlined
+from tritium.backends.cpu.lower.nests.reduce import combine_region
+from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
+from tritium.backends.cpu.tiles.ir import Nest
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const, lanes
+from tritium.ir import types as ir
+from tritium.ops.ttir.reduction import combining_op
+
+
+def lower_scan(c: Context, nest: Nest) -> None:
+    """Write the loops of a nest with one scan, and copies of what it reads."""
+    _Scan(c, nest).run()
+
+
+class _Scan:
+    def __init__(self, c: Context, nest: Nest):
+        (self.root,) = (r for r in nest.roots if r.kind == "scan")
+        op: Any = self.root.op
+        if len(op.regions[0].blocks) != 1:
+            raise c.unsupported(op, " (branches in the combine function)")
+        self.c, self.nest, self.op = c, nest, op
+        assert nest.axis is not None
+        self.axis, self.domain = nest.axis, nest.domain
+        self.lane = len(self.domain) - 1
+        bits = max(memory_bytes(v.type) for v in self.root.values) * 8
+        self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
+        if self.root.body is not None:
+            self.width = 1
+        element = ir.element_type(self.root.values[0].type)
+        operator = combining_op(op.regions[0].block)
+        self.neutral = None if operator is None else operator.identity_of(element)
+        self.e = Emitter(c, self.width, inlined(c, nest.roots))
+        self.at: list[Index] = [ZERO] * len(self.domain)
+
+    def run(self) -> None:
+        self.e.push()
+        dims = [d for d in range(len(self.domain)) if d not in (self.lane, self.axis)]
+        self._outer(dims)
+        self.e.pop()
+
+    def _outer(self, dims: list[int]) -> None:
+        if not dims:
+            if self.axis == self.lane:
+                self._along()
+            else:
+                self._across()
+            return
+        dim, *rest = dims
+        with self.e.loop(self.domain[dim]) as loop:
+            self.at[dim] = Index(Kind.SCALAR, loop.index, 0, self.e.depth)
+            self._outer(rest)
+
+    def _values(self, at: At) -> list[Value]:
+        copy(self.e, self.nest.roots, at)
+        return [self.e.vec(self.e.emit(v, at)) for v in self.root.values]
+
+    def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
+        return combine_region(self.c, self.root, [*left, *right], "a scan")
+
+    def _keep(self, values: list[Value], at: At) -> None:
+        for buffer, value in zip(self.root.buffers, values, strict=True):
+            if buffer is not None:
+                kind = Uniform if self.width == 1 else Vec
+                store_buffer(self.e, buffer, at, kind(value, self.e.depth))
+
+    def _position(self, number: Value, size: int) -> Value:
+        """The position of step `number`: from the end when the scan is reversed."""
+        if not self.op.reverse:
+            return number
+        return self.e.f.op("sub", const("i64", size), number)
+
+    def _across(self) -> None:
+        """Another axis than that of the lanes: the running values are vectors."""
+        e = self.e
+        size, columns = self.domain[self.axis], self.domain[self.lane]
+        kind = Kind.LANES if self.width > 1 else Kind.SCALAR
+        with e.loop(columns, self.width) as chunk:
+            self.at[self.lane] = Index(kind, chunk.index, 0, e.depth)
+            first = size - 1 if self.op.reverse else 0
+            self.at[self.axis] = Index(Kind.SCALAR, None, first, 0)
+            start = self._values(tuple(self.at))
+            self._keep(start, tuple(self.at))
+            with e.loop(size, 1, start, start=1, at_least_once=False) as loop:
+                place = self._position(loop.index, size - 1)
+                self.at[self.axis] = Index(Kind.SCALAR, place, 0, e.depth)
+                at = tuple(self.at)
+                loop.next = self._combine(loop.carried, self._values(at))
+                self._keep(loop.next, at)
+
+    def _along(self) -> None:
+        """The axis of the lanes: scan each vector, then combine with what came before it."""
+        e = self.e
+        size, width = self.domain[self.lane], self.width
+        kind = Kind.LANES if width > 1 else Kind.SCALAR
+        first = size - width if self.op.reverse else 0
+        self.at[self.lane] = Index(kind, None, first, 0)
+        start = self._within(self._values(tuple(self.at)))
+        self._keep(start, tuple(self.at))
+        if size == width:
+            return
+        with e.loop(size, width, self._last(start), start=width) as loop:
+            place = self._position(loop.index, size - width)
+            self.at[self.lane] = Index(kind, place, 0, e.depth)
+            at = tuple(self.at)
+            inner = self._within(self._values(at))
+            values = self._combine(loop.carried, inner)
+            self._keep(values, at)
+            loop.next = self._last(values)
+
+    def _last(self, values: list[Value]) -> list[Value]:
+        """The lane that has seen all others, in every lane: quicker than by way of a scalar."""
+        if self.width == 1:
+            return values
+        lane = 0 if self.op.reverse else self.width - 1
+        return [self.e.f.shuffle(v, None, [lane] * self.width) for v in values]
+
+    def _within(self, values: list[Value]) -> list[Value]:
+        """Scan the lanes of vectors, in log2(width) steps (Hillis and Steele)."""
+        f, width, distance = self.e.f, self.width, 1
+        neutral = [const(v.type, self.neutral) for v in values] if self.neutral is not None else []
+        while distance < width:
+            step = -distance if self.op.reverse else distance
+            valid = [0 <= i - step < width for i in range(width)]
+            if neutral:  # comes in from the side, and needs no blending afterwards
+                source = [i - step if ok else width for i, ok in enumerate(valid)]
+                shifted = [f.shuffle(v, n, source) for v, n in zip(values, neutral, strict=True)]
+                values = self._combine(shifted, values)
+            else:
+                source = [i - step if ok else i for i, ok in enumerate(valid)]
+                shifted = [f.shuffle(v, None, source) for v in values]
+                combined = self._combine(shifted, values)
+                picks = [i if ok else width + i for i, ok in enumerate(valid)]
+                pairs = zip(combined, values, strict=True)
+                values = [f.shuffle(new, old, picks) for new, old in pairs]
+            assert lanes(values[0].type) == width
+            distance *= 2
+        return values

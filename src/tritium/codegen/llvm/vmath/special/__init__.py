@@ -1,0 +1,1 @@
+"""Special functions: Bessel, gamma, and the relatives of erf."""

@@ -1,0 +1,1 @@
+"""Tensor descriptors and block pointers as values of the IR: flow, memory, parts."""

@@ -1,0 +1,310 @@
+"""Which tensor descriptors the bulk copy engine (TMA) can serve, and which must be pointers.
+
+Descriptors go through loops, branches and calls; all that meet in one value are served alike. They
+are served if
+
+- every access is a whole block's load, store or (where the engine has it) sum, known to begin
+  at a multiple of 16 bytes along the fastest axis: others are illegal instructions, as are stores
+  that begin before the tensor does (at constants those are refused, others are the program's to
+  avoid);
+- the element type has a tensor map;
+- threads do not touch the same memory (`memory`);
+- the maps that the kernel makes itself can each have one place in memory: an op that makes one
+  writes the same place whenever it runs, so that nothing may still need what it made before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.ir import types as ir
+from tritium.ir.tensor_maps import map_element
+from tritium.ops.arith import SelectOp
+from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.base import Op
+from tritium.ops.scf import ForOp, WhileOp
+from tritium.ops.terminators import is_terminator
+from tritium.ops.ttir.descriptor import (
+    DescriptorGatherOp,
+    DescriptorLoadOp,
+    DescriptorReduceOp,
+    DescriptorScatterOp,
+    DescriptorStoreOp,
+    MakeTensorDescOp,
+)
+from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
+from tritium.ops.ttir.memory import PaddingOption
+from tritium.passes.rewriting import splat_number
+from tritium.passes.ttir.descriptors.memory import Threads
+
+MOST_BYTES = 1 << 17
+"""Of a block, which must find room in shared memory."""
+
+_FP8 = frozenset({ir.f8e4m3fn, ir.f8e5m2})
+_WORDS = frozenset({"i32", "si32", "ui32", "i64", "si64", "ui64"})
+_ORDERED = _WORDS | {"f16", "bf16"}
+_SUMS = {
+    "ADD": {"f16", "bf16", "f32", "i32", "si32", "ui32", "ui64"},
+    "MIN": _ORDERED, "MAX": _ORDERED, "AND": _WORDS, "OR": _WORDS, "XOR": _WORDS,
+}  # fmt: skip
+"""Element types of `cp.reduce.async.bulk.tensor` (PTX ISA, data movement)."""
+
+Edge: TypeAlias = "tuple[SSAValue, SSAValue]"
+
+
+def is_descriptor(value: SSAValue) -> bool:
+    """Whether a value is a tensor descriptor."""
+    return isinstance(value.type, ir.TensorDescType)
+
+
+def served(module: ModuleOp, rows: bool = False) -> set[SSAValue]:
+    """The descriptors of a module that may have tensor maps. `rows`: the engine gathers and
+    scatters rows."""
+    groups = Groups()
+    makes: list[Any] = []
+    edges: dict[SSAValue, list[SSAValue]] = {}
+    for source, target in flow(module):
+        groups.join(source, target)
+        edges.setdefault(source, []).append(target)
+    refused: set[SSAValue] = set()
+    for function in module.walk():
+        if isinstance(function, FuncOp):
+            axes = AxisAnalysis(function)
+            for value in descriptors(function):
+                groups.find(value)
+                users = [use.operation for use in value.uses]
+                fit = all(_hands_on(u) or _accesses(u, axes, rows) for u in users)
+                if not (fit and _has_map(value, function)):
+                    refused.add(value)
+                if isinstance(value.owner, MakeTensorDescOp):
+                    makes.append(value)
+    refused |= {made for made in makes if conflicts(made, edges)}
+    bad = {groups.find(value) for value in refused}
+    members = groups.members()
+    bad |= {name for name, group in members.items()
+            if takes_bits(group) and _kinds(group) & {"MIN", "MAX"}}  # fmt: skip
+    good = {name: group for name, group in members.items() if name not in bad}
+    threads = Threads(module)
+    while True:
+        for name in bad:
+            threads.take(members[name])
+        bad = {name for name, group in good.items() if threads.touch(group)}
+        if not bad:
+            break
+        good = {name: group for name, group in good.items() if name not in bad}
+    return {value for group in good.values() for value in group}
+
+
+def _kinds(group: list[SSAValue]) -> set[str]:
+    users: list[Any] = [use.operation for value in group for use in value.uses]
+    return {user.kind.name for user in users if isinstance(user, DescriptorReduceOp)}
+
+
+def takes_bits(group: list[SSAValue]) -> bool:
+    """Whether bits of 64-bit integers are combined, which maps must call unsigned then."""
+    kind: Any = group[0].type
+    words = str(kind.block.element_type) in ("i64", "si64")
+    return words and bool(_kinds(group) & {"AND", "OR", "XOR"})
+
+
+def descriptor_groups(module: ModuleOp) -> Iterator[list[SSAValue]]:
+    """All descriptors of a module; those that meet in one value are together."""
+    groups = Groups()
+    for value in descriptors(module):
+        groups.find(value)
+    for source, target in flow(module):
+        groups.join(source, target)
+    yield from groups.members().values()
+
+
+def descriptors(function: Operation) -> Iterator[Any]:
+    """All descriptors that a function takes or defines."""
+    for op in function.walk():
+        yield from filter(is_descriptor, op.results)
+        for region in op.regions:
+            for block in region.blocks:
+                yield from filter(is_descriptor, block.args)
+
+
+def flow(
+    module: ModuleOp, wanted: Callable[[SSAValue], bool] = is_descriptor
+) -> Iterator[Edge]:
+    """(from, to) of descriptors (or what else is wanted) that go through loops, branches, calls
+    and choices."""
+    functions = {op.sym_name: op for op in module.walk() if isinstance(op, FuncOp)}
+    for op in module.walk():
+        for source, target in _edges(op, functions):
+            if wanted(source):
+                yield source, target
+
+
+def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
+    if isinstance(op, CallOp) and op.callee in functions:
+        callee = functions[op.callee]
+        yield from zip(op.arguments, callee.body.args, strict=True)
+        for inner in callee.walk():
+            if isinstance(inner, ReturnOp):
+                yield from zip(inner.operands, op.results, strict=True)
+    elif isinstance(op, Op):
+        yield from op.forwarded_values()
+
+
+def _hands_on(op: Operation) -> bool:
+    """Whether the op only hands its operands on: `flow` follows them."""
+    return isinstance(op, (ForOp, WhileOp, SelectOp, CallOp)) or is_terminator(op)
+
+
+def _accesses(op: Any, axes: AxisAnalysis, rows: bool) -> bool:
+    """Whether the engine can do an access."""
+    if isinstance(op, (DescriptorGatherOp, DescriptorScatterOp)):
+        bits = ir.bit_width(op.desc.type.block.element_type)
+        count = ir.shape_of(op.x_offsets.type)[0]
+        few = count * op.desc.type.block.get_shape()[1] * bits <= 8 * MOST_BYTES
+        aligned = axes.of(op.y_offset).divisibility[0] * bits % 128 == 0
+        numbered = ir.element_type(op.x_offsets.type) == ir.i32 and count % 4 == 0
+        return rows and few and aligned and numbered
+    if isinstance(op, DescriptorLoadOp):
+        tile = op.result.type
+    elif isinstance(op, (DescriptorStoreOp, DescriptorReduceOp)):
+        tile = op.src.type
+    else:
+        return False
+    block: Any = op.desc.type.block
+    if isinstance(op, DescriptorReduceOp) and \
+            str(block.element_type) not in _SUMS.get(op.kind.name, ()):  # fmt: skip
+        return False
+    starts = [axes.of(index) for index in op.indices]
+    if not isinstance(op, DescriptorLoadOp) and any((s.known or 0) < 0 for s in starts):
+        return False
+    aligned = starts[-1].divisibility[0] * ir.bit_width(block.element_type) % 128 == 0
+    return aligned and ir.shape_of(tile) == tuple(block.get_shape())
+
+
+def _has_map(value: SSAValue, function: FuncOp) -> bool:
+    """Whether the engine knows the element type, and what the descriptor is made of."""
+    kind: Any = value.type
+    element, shape = kind.block.element_type, tuple(kind.block.get_shape())
+    if map_element(element) is None:
+        return False
+    size = ir.bit_width(element) // 8
+    if prod(shape) * size > MOST_BYTES or shape[-1] * size < 16:
+        return False
+    owner = value.owner
+    if isinstance(owner, MakeTensorDescOp):
+        nan = owner.padding is PaddingOption.PAD_NAN
+        known = [_known(stride) for stride in owner.strides]
+        if known[-1] not in (None, 1):
+            return False
+        if any(k is not None and k * size % 16 for k in known[:-1]):
+            return False
+    else:
+        nan = owner is function.body and _pads_with_nan(function, value)
+    return not (nan and element in _FP8)  # their maps hold bytes, which no NaN fills
+
+
+def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
+    attributes = function.arg_attrs
+    return bool(attributes) and "tt.padding" in attributes[argument.index]
+
+
+def _known(value: SSAValue) -> int | None:
+    owner = value.owner
+    number = splat_number(owner.properties["value"]) if isinstance(owner, ConstantOp) else None
+    return None if number is None else int(number)
+
+
+def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
+    """Whether something may need what the op made when it ran before. `edges`: see `flow`."""
+    op = made.owner
+    assert isinstance(op, Operation)
+    reached, pending = {made}, [made]
+    while pending:
+        for target in edges.get(pending.pop(), ()):
+            if target not in reached:
+                reached.add(target)
+                pending.append(target)
+    function = _function_of(op)
+    reached.discard(made)
+    if reached and len(function.regions[0].blocks) > 1:
+        return True  # branches between blocks are not followed
+    # What a function returns may be needed while it runs again.
+    given_back = any(isinstance(v.owner, CallOp) and _function_of(v.owner) is not function
+                     for v in reached)  # fmt: skip
+    return given_back or any(_needed_after(value, op) for value in reached)
+
+
+def _function_of(op: Operation) -> Operation:
+    while not isinstance(op, FuncOp):
+        above = op.parent_op()
+        assert above is not None
+        op = above
+    return op
+
+
+def _needed_after(value: SSAValue, op: Operation) -> bool:
+    """Whether a value that is defined before `op` may be used after it has run."""
+    owner = value.owner
+    home = owner if isinstance(owner, Block) else owner.parent
+    assert home is not None
+    anchor = _ancestor(op, home)
+    if anchor is None or (isinstance(owner, Operation) and not owner.is_before_in_block(anchor)):
+        return False
+    inner = op
+    while True:
+        block = inner.parent
+        assert block is not None
+        for use in value.uses:
+            user = _ancestor(use.operation, block)
+            if user is not None and inner.is_before_in_block(user):
+                return True
+        if block is home:
+            return False
+        above = block.parent_op()
+        assert above is not None
+        inner = above
+        # In a loop's next turn all that is in it comes after the op.
+        if isinstance(inner, (ForOp, WhileOp)) and any(
+            any(_ancestor(use.operation, b) for b in _bodies(inner)) for use in value.uses
+        ):
+            return True
+
+
+def _bodies(op: Operation) -> list[Block]:
+    return [region.block for region in op.regions]
+
+
+def _ancestor(op: Operation, block: Block) -> Operation | None:
+    """The op in a block that is or contains another."""
+    at: Operation | None = op
+    while at is not None and at.parent is not block:
+        at = at.parent_op()
+    return at
+
+
+class Groups:
+    """Sets of values that are treated alike (a union-find)."""
+
+    def __init__(self) -> None:
+        self._above: dict[SSAValue, SSAValue] = {}
+
+    def find(self, value: SSAValue) -> SSAValue:
+        above = self._above.setdefault(value, value)
+        if above is not value:
+            above = self._above[value] = self.find(above)
+        return above
+
+    def join(self, a: SSAValue, b: SSAValue) -> None:
+        self._above[self.find(a)] = self.find(b)
+
+    def members(self) -> dict[SSAValue, list[SSAValue]]:
+        """The sets, each by one of its values."""
+        found: dict[SSAValue, list[SSAValue]] = {}
+        for value in self._above:
+            found.setdefault(self.find(value), []).append(value)
+        return found
