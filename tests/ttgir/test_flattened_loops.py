@@ -10,6 +10,10 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.frontend import compile_kernel
+from tritium.backends.nvidia.lower.registrations import hardware
+from tritium.backends.nvidia.options import CUDAOptions
+from tritium.backends.nvidia.stages import make_ttgir, make_ttir
+from tritium.codegen.gpu.module import shared_bytes
 from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
 from tritium.ops.evaluation import Evaluator, Memory
@@ -139,10 +143,11 @@ def compiled(kernel: Any, capability: int, stages: int, **arguments: Any) -> Any
 
 
 def pipelined_writers(module: Any) -> list[str]:
-    """Loops that copy ahead and store."""
+    """Loops without loops inside that copy ahead and store."""
     loops = (op for op in module.walk() if isinstance(op, ForOp))
     texts = [[inner.name for inner in loop.body.walk()] for loop in loops]
-    return [t for t in texts if any("async" in name for name in t) and "tt.store" in t]  # type: ignore
+    texts = [t for t in texts if "tt.store" in t and "scf.for" not in t]
+    return [t for t in texts if any("async" in name for name in t)]  # type: ignore
 
 
 @pytest.mark.parametrize("capability, stages", [(80, 2), (90, 3), (90, 4)])
@@ -203,3 +208,18 @@ def test_loads_do_not_overtake_stores_to_the_same_argument():
         wanted = 2 * (wanted @ b)
     launch(module, "in_place", [a, b], np.int32(3))
     np.testing.assert_array_equal(a, wanted)
+
+
+@pytest.mark.parametrize("n, flat", [(64, True), (256, False)])
+def test_a_loop_is_not_fused_where_shared_memory_does_not_suffice(n: int, flat: bool):
+    """What loads ahead lives beside the scratch of the epilogue, which else has the same place."""
+    a = b = np.zeros((256, 256), np.float16)
+    module = compile_kernel(
+        persistent, a=a, b=b, c=np.zeros((256, 256), np.float32), m=256, n=256, k=256, PROGRAMS=2,
+        M=128, N=n, K=64, WALKING=False, SECOND=False,
+    )  # fmt: skip
+    options = CUDAOptions(num_warps=8, num_stages=3)
+    module = make_ttgir(make_ttir(module, {}), {}, 90, options)
+    assert bool(pipelined_writers(module)) == flat
+    assert shared_bytes(module, hardware(90)) <= hardware(90).max_shared
+    assert "ttg.async_copy_global_to_local" in print_module(module)

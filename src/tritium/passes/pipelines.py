@@ -49,7 +49,8 @@ def ttir() -> list[Pass]:
 
 
 def ttgir(
-    capability: int, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True
+    capability: int, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
+    flatten: bool = True,
 ) -> list[Pass]:
     """From ttir to the ttgir that the NVIDIA backend takes.
 
@@ -59,6 +60,7 @@ def ttgir(
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
         num_ctas: how many blocks, a cluster, run a program.
         wgmma: whether products may use it (sm_90).
+        flatten: whether loops that ask for it become one with the loop inside.
     """
     return [
         ScaledDot(tensor_cores=True),
@@ -77,7 +79,7 @@ def ttgir(
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),
         LICM(),
-        FuseNestedLoops(),
+        *([FuseNestedLoops()] if flatten else []),
         Pipeline(num_stages=num_stages),
         StageOperands(),
         DescriptorsToTMA(),

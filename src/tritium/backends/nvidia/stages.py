@@ -13,8 +13,10 @@ from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions, assembler
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
-from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.backends.remarks import remark, wanted
+from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.passes import pipelines
+from tritium.passes.ttgir.fuse_nested_loops import FLATTEN
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
@@ -26,11 +28,22 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
-    passes = pipelines.ttgir(
-        arch, options.num_warps, options.num_stages, options.num_ctas,
-        wgmma=not knobs.nvidia.disable_mma_v3,
-    )  # fmt: skip
-    run_pipeline(module, passes, "make_ttgir")
+    asked = next((op for op in module.walk() if FLATTEN in op.attributes), None)
+    copy = None if asked is None else module.clone()
+    for flatten in (True, False):
+        passes = pipelines.ttgir(
+            arch, options.num_warps, options.num_stages, options.num_ctas,
+            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten,
+        )  # fmt: skip
+        run_pipeline(module, passes, "make_ttgir")
+        target = hardware(arch)
+        if copy is None or shared_bytes(module, target) <= target.max_shared:
+            break
+        # What loads ahead lives as long as the fused loop, and so beside the epilogue's scratch.
+        if wanted():
+            remark(asked, "the loop is not flattened, as it would need more shared memory than "
+                   f"the {target.max_shared} bytes that a block may have")  # fmt: skip
+        module, copy = copy, None
     remark_on(module, arch, options.num_stages)
     return module
 

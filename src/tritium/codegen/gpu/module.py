@@ -36,16 +36,13 @@ def lower_to_llvm(
     `global_scratch_size` and the like. Raises `NotImplementedError` naming what is not built.
     """
     registrations.check(GPU, registrations.MODULES)
-    functions = [op for op in module.body.block.ops if isinstance(op, ttir.FuncOp)]
-    kernels = [f for f in functions if f.sym_visibility != "private"]
-    if len(kernels) != 1:
-        raise NotImplementedError(f"a module of {len(kernels)} kernels; one is expected")
+    functions, kernel = _functions(module)
     num_warps = _number(module, "ttg.num-warps", options.num_warps)
     num_ctas = _number(module, "ttg.num-ctas", 1)
     hardware.check_cluster(num_ctas)
     out = Module(hardware.triple, hardware.data_layout)
     hardware.prepare(out, options)
-    frames, shared = _frames(functions, kernels[0], hardware)
+    frames, shared = _frames(functions, kernel, hardware)
     if shared:
         out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
     libraries: set[str] = set()
@@ -53,21 +50,36 @@ def lower_to_llvm(
     for op in functions:
         if op in frames:
             attributes = hardware.kernel_attributes(num_warps, num_ctas, options)
-            function = _header(out, op, op is kernels[0], hardware, attributes, share.size)
+            function = _header(out, op, op is kernel, hardware, attributes, share.size)
             context = _context(function, op, hardware, num_warps, num_ctas, options, frames)
             if line_info:
                 lines = DebugInfo(out, op.sym_name, op.location)
                 function.debug, context.line_of = lines.of_function, lines.of_op
             libraries |= _body(context, op, frames[op].allocation, share)
     facts = {
-        "kernel_signature": [_signature(a.type) for a in kernels[0].body.args],
-        "tensordesc_meta": _descriptors(kernels[0]),
+        "kernel_signature": [_signature(a.type) for a in kernel.body.args],
+        "tensordesc_meta": _descriptors(kernel),
         "shared": shared, "num_warps": num_warps, "num_ctas": num_ctas,
         "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
         "global_scratch_size": share.size, "global_scratch_align": share.alignment,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
     }  # fmt: skip
     return out.text(), facts
+
+
+def shared_bytes(module: Any, hardware: Hardware) -> int:
+    """The bytes of shared memory that the kernel of a ttgir module needs."""
+    registrations.check(GPU, registrations.MODULES)
+    return _frames(*_functions(module), hardware)[1]
+
+
+def _functions(module: Any) -> tuple[list[Any], Any]:
+    """The functions of a module, and its kernel."""
+    functions = [op for op in module.body.block.ops if isinstance(op, ttir.FuncOp)]
+    kernels = [f for f in functions if f.sym_visibility != "private"]
+    if len(kernels) != 1:
+        raise NotImplementedError(f"a module of {len(kernels)} kernels; one is expected")
+    return functions, kernels[0]
 
 
 def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:

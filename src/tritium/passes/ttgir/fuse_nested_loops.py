@@ -20,8 +20,9 @@ after:
 
 so that `pipeline` starts the loads of an outer turn during the one before. The bounds of the inner
 loop must not depend on the outer loop; if the inner loop may have no turns, the outer loop without
-it is the other branch of an `scf.if`. Tiles of the prologue that are cheaply computed from smaller
-values are computed in each turn rather than kept in registers. Other nests are left as they are.
+it is the other branch of an `scf.if`. Large tiles of the prologue that are cheaply computed from
+smaller values are computed in each turn rather than kept in registers, and what the epilogue needs
+of a prologue without effects it computes again. Other nests are left as they are.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.arith import (
     AddIOp,
     CmpIOp,
@@ -52,9 +54,11 @@ from tritium.passes.base import Pass
 from tritium.passes.loops import constant_int, trip_count
 from tritium.passes.rewriting import defined_inside, erase, outside_values
 from tritium.passes.ttgir.expand_pipeline import Builder, clone
-from tritium.passes.ttgir.rules import is_follower, is_source, is_tile, weight
+from tritium.passes.ttgir.rules import encoding_of, is_follower, is_source, is_tile, weight
 
 FLATTEN = "tt.flatten"
+FEW = 8
+"""Registers of a thread that a loop may carry for a tile rather than compute it in each turn."""
 Values = dict[SSAValue, SSAValue]
 
 
@@ -107,9 +111,12 @@ class _Fusion:
         #: Values of the prologue that the loop carries; ops of it that are repeated instead.
         self.kept: dict[SSAValue, None] = {}
         self.repeated: set[Operation] = set()
+        #: Ops of the prologue that the epilogue's branch computes for itself: where loads run
+        #: ahead, nothing else of their turn needs the prologue.
+        self.again: set[Operation] = set()
         needed = [*outside_values(inner), *self.outer_yields]
         for op in self.epilogue:
-            needed += outside_values(op)
+            needed += [v for v in outside_values(op) if not self._compute_again(v)]
         self._divide(needed)
 
     def _move_early(self) -> None:
@@ -142,15 +149,29 @@ class _Fusion:
             found.update(argument for argument, value in carried if value in found)
         return found
 
+    def _compute_again(self, value: SSAValue) -> bool:
+        """Have the epilogue compute a value of the prologue, if only pure ops are needed."""
+        found, pending = set[Operation](), [value]
+        while pending:
+            op = pending.pop().owner
+            if op in found or op not in self.prologue:
+                continue
+            if not isinstance(op, Op) or not op.is_pure:
+                return False
+            found.add(op)
+            pending += outside_values(op)
+        self.again |= found
+        return True
+
     def _divide(self, needed: Iterable[SSAValue]) -> None:
         """Divide what is needed of the prologue into values that are kept and ops repeated."""
         costs: dict[SSAValue, int] = {}
         cheap = set[Any]()
         for op in self.prologue:
             computed = sum(costs.get(v, 0) for v in op.operands)
-            simple = is_source(op) or (is_follower(op) and weight(op) <= 1)
+            simple = (is_source(op) or is_follower(op)) and weight(op) <= 1
             if simple and is_tile(op.results[0]) and computed <= _bits(op.results[0]):
-                cheap.add(op)
+                cheap |= {op} if weight(op) == 0 or not _is_small(op.results[0]) else set()
             costs.update((r, computed if op in cheap else _bits(r)) for r in op.results)
         pending = list(needed)
         while pending:
@@ -314,7 +335,7 @@ class _Fusion:
             return []
         choice, (then, other) = self._branch(at, last, types)
         inside = dict(values)
-        for op in self.epilogue:
+        for op in [op for op in self.prologue if op in self.again] + self.epilogue:
             clone(op, inside, then)
         then.before.operands = [
             *(inside.get(self.outer_yields[n], self.outer_yields[n]) for n in late),
@@ -348,6 +369,15 @@ class _Fusion:
 def _in_registers(value: SSAValue) -> bool:
     kind = ir.element_type(value.type)
     return ir.is_integer(kind) or ir.is_float(kind) or isinstance(kind, ir.PointerType)
+
+
+def _is_small(value: SSAValue) -> bool:
+    """Whether a tile of numbers takes a thread few registers."""
+    kind = value.type
+    if encoding_of(kind) is None or ir.element_type(kind) == ir.i1:
+        return False
+    bases = linear(encoding_of(kind), ir.shape_of(kind)).bases(REGISTER)
+    return max(ir.bit_width(kind) // 32, 1) << sum(map(any, bases)) <= FEW
 
 
 def _bits(value: SSAValue) -> int:

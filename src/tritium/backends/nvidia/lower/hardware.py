@@ -32,6 +32,9 @@ class Nvidia(Hardware):
     def __init__(self, arch: int):
         self.arch = arch
         self.matrices = WarpMatrices(stores=arch >= 90)
+        small = arch in (86, 89) or arch >= 120
+        self.max_shared = 1024 * (99 if small else 163 if arch < 90 else 227)
+        """The most bytes of shared memory that a block may have."""
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)
