@@ -127,6 +127,17 @@ def test_backends_do_not_import_each_other():
     assert not wrong, "\n".join(wrong)
 
 
+def test_code_generation_knows_no_processor():
+    """`codegen` asks a `Hardware`: it names no instruction, no width and no option of one."""
+    text = re.compile(r"nvvm|nvptx|amdgcn|__nv_|\bptx|sm_\d|\b31\b|\.arch\b|capability", re.I)
+    wrong: list[str] = []
+    for file in sorted((PACKAGE / "codegen" / "gpu").rglob("*.py")):
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            if text.search(line):
+                wrong.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_module_imports_itself_in_a_circle():
     """Layers cannot show a circle within one of them. Imports inside functions count as well, so
     that every module can be imported first, whatever was loaded before."""

@@ -158,7 +158,7 @@ def test_every_change_of_layout_brings_every_element(name: str, num_ctas: int) -
     for op in parse_module(compiled(name, num_ctas).asm["ttgir"]).walk():
         if isinstance(op, ConvertLayoutOp) and moved_registers(op) is None:
             source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-            found = conversion_of(op, 90)
+            found = conversion_of(op)
             kinds.add(found.kind)
             np.testing.assert_array_equal(simulate(source, result, found), elements(result))
     if name in ("sums", "moved"):

@@ -12,7 +12,7 @@ import pytest
 
 import tritium
 from tests.support.launching import module_from
-from tritium.codegen.gpu.calls import symbol
+from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 
@@ -91,6 +91,7 @@ def test_a_function_of_a_module_whose_name_starts_with_a_digit(tmp_path: Path) -
 
 
 def test_symbols() -> None:
+    symbol = hardware(90).symbol
     assert symbol("kernel_1") == "kernel_1"
     names = ["01_add", "_", "a.b", "a:b", "smem$", "vprintf", "__nv_sinf", "my_add"]
     found = [symbol(name, {"my_add"}) for name in names]

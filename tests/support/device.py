@@ -120,7 +120,7 @@ def assemble(source: Any, options: dict[str, Any], which: Sequence[int] | None =
 
 def assemble_too(src: Any, metadata: dict[str, Any], cache_hit: bool, **_: Any) -> None:
     """A compilation listener: what is compiled for the CPU is also assembled for `targets`."""
-    if not cache_hit and metadata["target"]["backend"] == "cpu" and hasattr(src, "fn"):
+    if not cache_hit and metadata["target"].backend == "cpu" and hasattr(src, "fn"):
         assemble(src, {name: metadata[name] for name in _OPTIONS if name in metadata})
 
 

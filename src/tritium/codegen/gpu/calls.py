@@ -8,10 +8,8 @@ graph has no cycles. Threads meet before a call, because the one before may stil
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
-from zlib import crc32
 
 from xdsl.ir import SSAValue
 
@@ -21,20 +19,6 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops import ttir
-
-_RESERVED = re.compile(
-    r"_|WARP_SZ|vprintf|malloc|free|__assertfail|__nv_.*|__nvvm.*|__cuda.*|.*\$"
-)
-"""Names that PTX, libdevice or the driver's functions have; those of our own globals end in `$`."""
-
-
-def symbol(name: str, taken: Collection[str] = ()) -> str:
-    """A function's name in letters that LLVM and PTX both take, other than the names `taken`."""
-    usable = re.fullmatch(r"[A-Za-z_$][\w$]*", name, flags=re.ASCII)
-    if usable and not _RESERVED.fullmatch(name) and name not in taken:
-        return name
-    clean = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"k_{clean}_{crc32(name.encode()):08x}"
 
 
 def value_types(type: Any) -> list[str]:
@@ -69,7 +53,8 @@ def call(c: Context, op: Any) -> None:
     if op.callee in c.sharing:
         c.barrier()
     kind = result_type([v.type for v in op.results])
-    text = f"call {kind} @{symbol(op.callee)}({', '.join(map(str, arguments))}) {c.convergent}"
+    name = c.hardware.symbol(op.callee)
+    text = f"call {kind} @{name}({', '.join(map(str, arguments))}) {c.convergent}"
     if kind == "void":
         c.f.line(text)
     else:

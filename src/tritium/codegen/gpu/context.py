@@ -152,24 +152,19 @@ class Context(Emitter):
         """The index of the thread block in its cluster."""
         if self.num_ctas == 1:
             return self.i32(0)
-        return self.at_entry("block", lambda: self.hardware.block_in_cluster(self))
+        return self.at_entry("block", lambda: self.hardware.grid.block_in_cluster(self))
 
     def barrier(self, proxy: bool = False) -> None:
         """Synchronize the threads of the block. `proxy`: what they wrote to shared memory is then
         also visible to matrix units and copy engines that read it on their own."""
-        self.hardware.block_barrier(self, proxy)
+        self.hardware.barriers.block(self, proxy)
 
     def synchronize(self) -> None:
         """Synchronize the threads of the program; each sees what the others wrote to memory."""
         if self.num_ctas == 1:
             self.barrier()
         else:
-            self.hardware.cluster_barrier(self)
-
-    def in_block(self, address: Value, block: Value) -> Value:
-        """The address in the cluster's shared memory of what lies at `address` of this thread
-        block's, but in that of another thread block."""
-        return self.hardware.address_in_block(self, address, block)
+            self.hardware.barriers.cluster(self)
 
     def shared(self, offset: int) -> Value:
         """The pointer to a place in the program's shared memory, in bytes from its start."""

@@ -11,6 +11,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.codegen.gpu.calls import give_back
 from tritium.codegen.gpu.context import UNUSED, Context, Lowered
 from tritium.codegen.gpu.elementwise import emit
+from tritium.codegen.gpu.hardware import Unsupported
 from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.writer import Phi, Value
 from tritium.codegen.registry import lowers
@@ -31,10 +32,13 @@ def lower_block(c: Context, block: Block) -> None:
         if op in c.barriers:
             c.barrier(c.barriers[op])
         rule = c.hardware.rules.get(type(op))  # pyright: ignore[reportArgumentType]
-        if rule is not None:
-            rule(c, op)
-        elif not emit(c, op):
-            raise c.unsupported(op)
+        try:
+            if rule is not None:
+                rule(c, op)
+            elif not emit(c, op):
+                raise Unsupported
+        except Unsupported as error:
+            raise c.unsupported(op, str(error)) from None
     c.f.location = outer
 
 

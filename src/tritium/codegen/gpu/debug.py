@@ -1,9 +1,4 @@
-"""Printing and assertions: CUDA's `vprintf` and `__assertfail`.
-
-Each element is printed by one of the threads that hold it. A failed assertion prints its message
-and ends the kernel; the driver reports it with the next call that waits for the kernel, and the
-process has lost the device then.
-"""
+"""Printing and assertions. Each element is printed by one of the threads that hold it."""
 
 from __future__ import annotations
 
@@ -21,39 +16,21 @@ from tritium.ir.locations import source_position
 from tritium.ops.ttir.debug import AssertOp, PrintOp
 
 
-def _text(c: Context, text: str) -> Value:
-    """A C string in the module."""
-    data = text.encode() + b"\0"
-    body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
-    definition = f'internal addrspace(1) constant [{len(data)} x i8] c"{body}"'
-    known = c.f.module.globals
-    name = next((n for n, d in known.items() if d == definition), f"text.{len(known)}")
-    known[name] = definition
-    return c.f.cast("addrspacecast", Value("ptr addrspace(1)", f"@{name}"), "ptr")
-
-
 def _print_line(c: Context, format: str, values: list[Value], condition: Value | None) -> None:
-    """`vprintf` by the threads where the condition holds."""
-    struct = "{ " + ", ".join(v.type for v in values) + " }"
-    lines = c.f.enter(c.entry)
-    arguments = c.f.emit("ptr", f"alloca {struct}, align 8")
-    c.f.leave(lines)
-    f, done = c.f, c.f.new_label("printed")
+    """Print by the threads where the condition holds."""
+    f, done = c.f, ""
     if condition is not None:
-        then = f.new_label("print")
+        done, then = f.new_label("printed"), f.new_label("print")
         f.branch_if(condition, then, done)
         f.label(then)
-    for i, value in enumerate(values):
-        place = f.emit("ptr", f"getelementptr {struct}, {arguments}, i32 0, i32 {i}")
-        f.store(value, place, 8 if value.type in ("i64", "double") else 4)
-    f.call("i32", "vprintf", _text(c, format), arguments)
-    if condition is not None:
+    c.hardware.host.print(c, format, values)
+    if done:
         f.branch(done)
         f.label(done)
 
 
 def _program(c: Context) -> list[Value]:
-    return [c.hardware.program_id(c, axis) for axis in range(3)]
+    return [c.hardware.grid.program_id(c, axis) for axis in range(3)]
 
 
 def _conversion(
@@ -110,7 +87,6 @@ def assert_(c: Context, op: Any) -> None:
     fail, go_on = f.new_label("fail"), f.new_label("holds")
     f.branch_if(holds, go_on, fail)
     f.label(fail)
-    f.call("void", "__assertfail", _text(c, op.message), _text(c, file), c.i32(line),
-           _text(c, c.f.name), const("i64", 1))  # fmt: skip
+    c.hardware.host.fail(c, op.message, file, line)
     f.branch(go_on)
     f.label(go_on)

@@ -1,6 +1,6 @@
-"""Source lines of instructions, as LLVM debug metadata: `.loc` in PTX, with the chain of call sites
-where functions were inlined. Only directives are asked for, no sections of DWARF: ptxas writes the
-line table (`-lineinfo`) from them.
+"""Source lines of instructions, as LLVM debug metadata, with the call sites of inlined functions.
+
+Only directives are asked for, no sections of DWARF: the assembler writes the line table from them.
 """
 
 from __future__ import annotations

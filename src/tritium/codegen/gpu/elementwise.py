@@ -129,22 +129,9 @@ def float_binary(c: Context, op: Op, a: Value, b: Value) -> Value:
     return c.f.op(table.FLOAT_BINARY[type(op)], a, b, c.contract)
 
 
-@lowers(ELEMENTWISE, arith.DivFOp)
-def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
-    """float: within 2 ulp (`div.full.f32`), the language's `/`; `tt.precise_divf` is exact."""
-    if a.type == "double":
-        return c.f.op("fdiv", a, b)
-    return in_float(c, (a, b), partial(c.f.call, "float", "llvm.nvvm.div.full"))
-
-
 @lowers(ELEMENTWISE, ttir.PreciseDivFOp)
 def divide_precisely(c: Context, op: Op, a: Value, b: Value) -> Value:
     return in_float(c, (a, b), partial(c.f.op, "fdiv"))
-
-
-@lowers(ELEMENTWISE, ttir.ApproxDivFOp)
-def divide_approximately(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return c.f.call("float", "llvm.nvvm.div.approx.f", a, b)
 
 
 @lowers(ELEMENTWISE, arith.NegFOp)

@@ -83,9 +83,8 @@ class Emitter:
         return self.f.op("xor", a, b) if overlap else self.f.op("or", a, b, "disjoint")
 
     def thread_part(self, layout: LinearLayout) -> tuple[Value, int]:
-        """The part of the layout's (only) output that lane, warp and block give, and
-        which bits of it they can set. `layout` has one output dimension; outputs wider than 31
-        bits do not occur."""
+        """The part of the layout's (only) output that lane, warp and block give, and the bits of it
+        that they can set. `layout` has one output dimension of less than 32 bits."""
         key = tuple(layout.columns_of(name) for name in (LANE, WARP, BLOCK))
         if key not in self._parts:
             lines = self.f.enter(self.entry)
@@ -184,7 +183,7 @@ class Emitter:
     def asm(
         self, result: str, text: str, constraints: str, *arguments: Value, effects: bool = True
     ) -> Value:
-        """Inline PTX. `result` may be a struct type, whose members `members` takes apart."""
+        """Inline assembly. `result` may be a struct type, whose members `members` takes apart."""
         flags = "sideeffect " if effects else ""
         call = (
             f'call {result} asm {flags}"{text}", "{constraints}"'
@@ -260,3 +259,11 @@ def bits_of(type: str) -> int:
     if type.startswith("ptr"):
         return 64
     return _BITS.get(type) or int(type[1:])
+
+
+def word_type(element: str, count: int) -> str:
+    """The widest word that divides a vector: up to 32 bits, 64 for elements of 64 bits."""
+    total = bits_of(element) * count
+    if bits_of(element) == 64:
+        return "i64"
+    return f"i{min(total, 32)}"

@@ -1,11 +1,19 @@
-"""The interface of a SIMT processor for code generation."""
+"""The protocol between GPU code generation and a processor: `Hardware`, one object a concern.
+
+Each method writes the instructions of one thread through an `Emitter`. Where a processor cannot do
+what is asked, a method raises `Unsupported`, which becomes an error with the op's name and source
+line. Special functions, matrix products and copy engines are lowering rules that the processor
+registers under its own name.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
+from zlib import crc32
 
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.types import ELEMENTWISE, GPU
@@ -13,39 +21,243 @@ from tritium.codegen.llvm.writer import Function, Module, Value
 from tritium.codegen.registry import Rule, rules, scratch_bytes
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops.base import Op
+from tritium.ops.ttir import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic
 
 
-class MatrixMoves(ABC):
-    """Instructions by which a warp moves small matrices between registers and shared memory."""
+class Unsupported(Exception):
+    """A processor cannot do what is asked; the message says what."""
 
+
+@dataclass(frozen=True)
+class Caching:
+    """How an access treats the caches."""
+
+    modifier: CacheModifier
+    eviction: EvictionPolicy
+    volatile: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """The memory semantics of an atomic access."""
+
+    semantic: MemSemantic
+    scope: MemScope
+
+
+class Grid(Protocol):
+    """The positions of threads, thread blocks and programs."""
+
+    def thread(self, f: Function) -> Value:
+        """The thread's index in its block."""
+        ...
+
+    def block_in_cluster(self, e: Emitter) -> Value:
+        """The index of the thread block in its cluster."""
+        ...
+
+    def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
+        """The index of the program (with `blocks` of the thread block) along an axis."""
+        ...
+
+    def num_programs(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
+        """The number of programs (with `blocks` of thread blocks) along an axis."""
+        ...
+
+
+class Shuffles(Protocol):
+    """Moves of 32-bit words between the lanes of a warp. All lanes take part."""
+
+    def xor(self, e: Emitter, word: Value, mask: int) -> Value:
+        """The word of the lane whose number differs in `mask`."""
+        ...
+
+    def index(self, e: Emitter, word: Value, lane: Value) -> Value:
+        """The word of a lane, whose number is taken modulo the number of lanes."""
+        ...
+
+
+class GlobalMemory(Protocol):
+    """Loads and stores through pointers, of up to 16 aligned bytes. Elements are as in memory."""
+
+    def load(
+        self, e: Emitter, pointer: Value, element: str, count: int, mask: Value | None,
+        others: Sequence[Value] | None, caching: Caching,
+    ) -> list[Value]:  # fmt: skip
+        """`count` neighbours; where `mask` is false `others` (zero by default)."""
+        ...
+
+    def store(
+        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
+        caching: Caching,
+    ) -> None:  # fmt: skip
+        """Write neighbours where the condition holds."""
+        ...
+
+
+class SharedMemory(Protocol):
+    """Memory that the threads of a block share. Elements are as in memory."""
+
+    def store(
+        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
+    ) -> None:
+        """Write neighbours, up to 16 aligned bytes, where the condition holds."""
+        ...
+
+    def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
+        """Add to an i32 atomically where the condition holds."""
+        ...
+
+    def load_remote(
+        self, e: Emitter, place: Value, block: Value, element: str, count: int
+    ) -> list[Value]:
+        """Neighbours from the memory of another block of the cluster, at a pointer into this
+        block's (or its address, an i32)."""
+        ...
+
+
+class MatrixMoves(Protocol):
+    """Instructions by which a warp moves small matrices between registers and shared memory.
+
+    `place` maps (register, lane, warp, block) to offsets in elements.
+    """
+
+    loads: bool
     stores: bool
-    """Whether any instruction writes."""
+    """Whether there are any."""
 
-    @abstractmethod
     def find_load(self, place: LinearLayout, size: int) -> Any | None:
-        """How to read a tile of elements of `size` bytes from the offsets that `place` gives to
-        (register, lane, warp, block); None where no instruction can."""
+        """How to read a tile of elements of `size` bytes; None where no instruction can."""
+        ...
 
-    @abstractmethod
     def find_store(self, place: LinearLayout, size: int) -> Any | None:
         """How to write such a tile; None where no instruction can."""
+        ...
 
-    @abstractmethod
     def load(
         self, e: Emitter, tile: LinearLayout, place: LinearLayout, base: Value, element: str,
         how: Any,
     ) -> list[Value]:  # fmt: skip
         """Read a tile's registers; `how` is from `find_load`."""
+        ...
 
-    @abstractmethod
     def store(
         self, e: Emitter, values: Sequence[Value], tile: LinearLayout, place: LinearLayout,
         base: Value, element: str, how: Any,
     ) -> None:  # fmt: skip
         """Write a tile's registers; `how` is from `find_store`."""
+        ...
 
 
-class Hardware(ABC):
+class AsyncCopies(Protocol):
+    """Copies from global to shared memory that each thread starts and waits for."""
+
+    least_bytes: int
+
+    def copy(
+        self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        """Start a copy of `size` bytes where the condition holds; of zeros where `filled` is
+        false. With `keep` it goes into the first-level cache too."""
+        ...
+
+    def commit(self, e: Emitter) -> None:
+        """Put the copies since the last commit into a group."""
+        ...
+
+    def wait(self, e: Emitter, pending: int) -> None:
+        """Wait for all but the newest `pending` groups of this thread."""
+        ...
+
+
+class Barriers(Protocol):
+    """Synchronization of threads."""
+
+    def block(self, e: Emitter, proxy: bool) -> None:
+        """Synchronize a thread block. `proxy`: what was written to shared memory is then also
+        visible to matrix units and copy engines that read it on their own."""
+        ...
+
+    def cluster(self, e: Emitter) -> None:
+        """Synchronize a cluster of several blocks, which see what each other wrote."""
+        ...
+
+
+class Atomics(Protocol):
+    """Atomic accesses to global memory. Results are zero where the condition does not hold."""
+
+    def width(self, op: Any) -> int:
+        """The most neighbours that one instruction of an atomic op takes."""
+        ...
+
+    def update(
+        self, e: Emitter, kind: AtomicKind, order: Order, pointer: Value, operand: Value,
+        condition: Value | None,
+    ) -> Value:  # fmt: skip
+        """Combine memory with the operand; the former content."""
+        ...
+
+    def add_several(
+        self, e: Emitter, order: Order, pointer: Value, values: Sequence[Value],
+        condition: Value | None,
+    ) -> list[Value]:  # fmt: skip
+        """Add to neighbours, each by itself; the former contents."""
+        ...
+
+    def compare_and_swap(
+        self, e: Emitter, order: Order, pointer: Value, expected: Value, new: Value,
+        condition: Value | None,
+    ) -> Value:  # fmt: skip
+        """Replace memory by `new` if it holds `expected`; the former content."""
+        ...
+
+    def load(
+        self, e: Emitter, order: Order, type: str, pointer: Value, condition: Value | None
+    ) -> Value:
+        """An element of an LLVM type."""
+        ...
+
+    def store(
+        self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
+    ) -> Value:
+        """Write an element; the result is void."""
+        ...
+
+    def nanoseconds(self, e: Emitter) -> Value:
+        """A clock that all thread blocks share, as i64."""
+        ...
+
+
+class Conversions(Protocol):
+    """Conversions of floats that some processors have instructions for."""
+
+    integer_to_bfloat: bool
+    """Whether LLVM's conversion of i32 and i64 to bfloat rounds once."""
+
+    def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
+        """Between an 8-bit format and another one (names as in `casts.FORMATS`), to nearest even;
+        None where it takes integer arithmetic."""
+        ...
+
+    def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
+        """A float or an integer as a narrower LLVM type."""
+        ...
+
+
+class Host(Protocol):
+    """What a kernel asks of the host while it runs."""
+
+    def print(self, e: Emitter, format: str, values: Sequence[Value]) -> None:
+        """Write a line, by a format of C's `printf`."""
+        ...
+
+    def fail(self, e: Emitter, message: str, file: str, line: int) -> None:
+        """Stop the kernel with a message."""
+        ...
+
+
+class Hardware:
     """A processor that runs warps of threads; one object a compilation.
 
     Lowering rules that are registered under its `name` (those of single elements under
@@ -57,14 +269,25 @@ class Hardware(ABC):
     """Its name in error messages."""
     triple: ClassVar[str]
     data_layout: ClassVar[str]
-    lanes: ClassVar[int]
+    lanes: int
     """The threads of a warp, a power of two."""
     kernel_linkage: ClassVar[str]
     function_attributes: ClassVar[str]
     descriptor_attributes: ClassVar[str]
     """LLVM attributes of functions, and of parameters of kernels that are tensor descriptors."""
+    reserved_names: ClassVar[re.Pattern[str]]
+    """Names that no function of a program may have."""
+
+    grid: Grid
+    shuffles: Shuffles
+    memory: GlobalMemory
+    shared: SharedMemory
     matrices: MatrixMoves
-    arch: int
+    async_copies: AsyncCopies
+    barriers: Barriers
+    atomics: Atomics
+    conversions: Conversions
+    host: Host
 
     @cached_property
     def rules(self) -> Mapping[type[Op], Rule]:
@@ -80,42 +303,23 @@ class Hardware(ABC):
         """The bytes of shared memory that the lowering of an op needs for itself."""
         return scratch_bytes(self.name if type(op) in rules(self.name) else GPU, op)
 
-    @abstractmethod
+    def symbol(self, name: str, taken: Sequence[str] | set[str] = ()) -> str:
+        """A function's name in letters that LLVM and the assembler take, other than the names
+        `taken`."""
+        usable = re.fullmatch(r"[A-Za-z_$][\w$]*", name, flags=re.ASCII)
+        if usable and not self.reserved_names.fullmatch(name) and name not in taken:
+            return name
+        clean = re.sub(r"\W", "_", name, flags=re.ASCII)
+        return f"k_{clean}_{crc32(name.encode()):08x}"
+
     def check_cluster(self, num_ctas: int) -> None:
         """Raise `ValueError` for numbers of thread blocks that cannot run one program."""
+        raise NotImplementedError
 
-    @abstractmethod
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
+        raise NotImplementedError
 
-    @abstractmethod
     def kernel_attributes(self, num_warps: int, num_ctas: int, options: Any) -> str:
         """The LLVM attributes of a kernel."""
-
-    @abstractmethod
-    def thread_in_block(self, f: Function) -> Value:
-        """The thread's index in its block."""
-
-    @abstractmethod
-    def block_in_cluster(self, e: Emitter) -> Value:
-        """The index of the thread block in its cluster."""
-
-    @abstractmethod
-    def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
-        """The index of the program (with `blocks` of the thread block) along an axis."""
-
-    @abstractmethod
-    def num_programs(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
-        """The number of programs (with `blocks` of thread blocks) along an axis."""
-
-    @abstractmethod
-    def block_barrier(self, e: Emitter, proxy: bool) -> None:
-        """See `Context.barrier`."""
-
-    @abstractmethod
-    def cluster_barrier(self, e: Emitter) -> None:
-        """Synchronize the threads of a cluster of several blocks."""
-
-    @abstractmethod
-    def address_in_block(self, e: Emitter, address: Value, block: Value) -> Value:
-        """See `Context.in_block`."""
+        raise NotImplementedError

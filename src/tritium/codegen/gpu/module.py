@@ -11,7 +11,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.barriers import Barriers
 from tritium.analysis.shared_memory import ALIGNMENT, Allocation, allocate
 from tritium.codegen.gpu import registrations
-from tritium.codegen.gpu.calls import define, result_type, symbol, value_types
+from tritium.codegen.gpu.calls import define, result_type, value_types
 from tritium.codegen.gpu.context import SHARED_MEMORY, Context
 from tritium.codegen.gpu.control import lower_function
 from tritium.codegen.gpu.debug_info import DebugInfo
@@ -150,8 +150,9 @@ def _header(
         types = [t for argument in op.body.args for t in value_types(argument.type)]
         arguments = [(t, f"arg{i}", "") for i, t in enumerate(types)]
         return Function(
-            out, symbol(op.sym_name), arguments + last, result_type(list(op.function_type.outputs)),
-            linkage="internal", attributes=f"noinline {hardware.function_attributes}",
+            out, hardware.symbol(op.sym_name), arguments + last,
+            result_type(list(op.function_type.outputs)), linkage="internal",
+            attributes=f"noinline {hardware.function_attributes}",
         )  # fmt: skip
     arguments = list[tuple[str, str, str]]()
     for number, argument in enumerate(op.body.args):
@@ -163,8 +164,8 @@ def _header(
             facts = "align 16" if kind == GLOBAL and _divisible(op, number) else ""
         arguments.append((kind, f"arg{number}", facts))
     return Function(
-        out, symbol(op.sym_name, _called(op)), arguments + last, linkage=hardware.kernel_linkage,
-        attributes=attributes,
+        out, hardware.symbol(op.sym_name, _called(op)), arguments + last,
+        linkage=hardware.kernel_linkage, attributes=attributes,
     )  # fmt: skip
 
 
@@ -204,7 +205,7 @@ def _context(
 ) -> Context:  # fmt: skip
     frame, entry = frames[op], f.section()
     lines = f.enter(entry)
-    thread, lane_bits = hardware.thread_in_block(f), hardware.lanes.bit_length() - 1
+    thread, lane_bits = hardware.grid.thread(f), hardware.lanes.bit_length() - 1
     lane = f.op("and", thread, const("i32", hardware.lanes - 1))
     warp = f.op("lshr", thread, const("i32", lane_bits))
     f.leave(lines)

@@ -47,8 +47,8 @@ def start_of_share(c: Context, scratch: Value, size: int) -> Value:
     lines = c.f.enter(c.entry)
     index = c.i32(0)
     for axis in reversed(range(3)):
-        block = c.hardware.program_id(c, axis, blocks=True)
-        count = c.hardware.num_programs(c, axis, blocks=True)
+        block = c.hardware.grid.program_id(c, axis, blocks=True)
+        count = c.hardware.grid.num_programs(c, axis, blocks=True)
         index = c.f.op("add", c.f.op("mul", index, count), block)
     offset = c.f.op("mul", c.f.cast("zext", index, "i64"), Value("i64", str(size)))
     start = c.byte_offset(scratch, offset)

@@ -75,12 +75,12 @@ def assume(c: Context, op: Any) -> None:
 
 @lowers(GPU, ttir.GetProgramIdOp)
 def program_id(c: Context, op: Any) -> None:
-    c.set(op.results[0], c.hardware.program_id(c, op.axis))
+    c.set(op.results[0], c.hardware.grid.program_id(c, op.axis))
 
 
 @lowers(GPU, ttir.GetNumProgramsOp)
 def num_programs(c: Context, op: Any) -> None:
-    c.set(op.results[0], c.hardware.num_programs(c, op.axis))
+    c.set(op.results[0], c.hardware.grid.num_programs(c, op.axis))
 
 
 @lowers(GPU, ttir.MakeRangeOp)

@@ -11,7 +11,7 @@ from tritium.codegen.gpu.elementwise import in_float
 from tritium.codegen.gpu.types import value_type
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
-from tritium.ops import arith, math
+from tritium.ops import arith, math, ttir
 from tritium.ops.base import Op
 from tritium.ops.ttir.extern import ExternElementwiseOp
 
@@ -59,6 +59,19 @@ def square_root(c: Context, op: Op, a: Value) -> Value:
     if a.type == "double":
         return c.f.intrinsic("sqrt", a) if name == "sqrt" else external(c, name, a)
     return in_float(c, (a,), partial(_approx, c, f"{name}.approx.f32"))
+
+
+@lowers(ELEMENTWISE, arith.DivFOp)
+def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
+    """float: within 2 ulp (`div.full.f32`), the language's `/`; `tt.precise_divf` is exact."""
+    if a.type == "double":
+        return c.f.op("fdiv", a, b)
+    return in_float(c, (a, b), partial(c.f.call, "float", "llvm.nvvm.div.full"))
+
+
+@lowers(ELEMENTWISE, ttir.ApproxDivFOp)
+def divide_approximately(c: Context, op: Op, a: Value, b: Value) -> Value:
+    return c.f.call("float", "llvm.nvvm.div.approx.f", a, b)
 
 
 @lowers(ELEMENTWISE, ExternElementwiseOp)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.hardware import MatrixMoves
 from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.codegen.llvm.writer import Value
 from tritium.ir.layouts.encodings import LANE, REGISTER
@@ -13,8 +12,10 @@ from tritium.ir.layouts.fragments import Matrices, find
 from tritium.ir.layouts.linear import LinearLayout
 
 
-class WarpMatrices(MatrixMoves):
+class WarpMatrices:
     """`ldmatrix`, and from sm_90 on `stmatrix`."""
+
+    loads = True
 
     def __init__(self, *, stores: bool):
         self.stores = stores

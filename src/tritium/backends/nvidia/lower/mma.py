@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.hardware import NVIDIA, arch_of
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.matmul import fma
 from tritium.codegen.gpu.shape import register_coordinates
@@ -78,7 +78,7 @@ def _mma_sync(c: Context, op: Any) -> None:
 
 def _double_shape(c: Context, depth: int) -> tuple[int, int]:
     """The rows and the depth of an instruction for float64."""
-    return (8, 4) if c.hardware.arch < 90 else (16, min(depth, 16))
+    return (8, 4) if arch_of(c.hardware) < 90 else (16, min(depth, 16))
 
 
 def _instruction(

@@ -10,7 +10,7 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA
 from tritium.backends.nvidia.lower.tma import pieces
 from tritium.codegen.gpu.collective.gather import offsets, row_major
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.memory.access import distinct_registers, store_words
+from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.codegen.gpu.types import SHARED
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
@@ -33,7 +33,7 @@ def _copies(c: Context, op: Any, memory: Any) -> Iterator[tuple[Value, list[Valu
     places = c.positions(offsets(layout, row_major((count,)), count), registers)
     for register, place in zip(registers, places, strict=True):
         pointer = f.emit(SHARED, f"getelementptr i32, {base}, {place}")
-        store_words(c, c.address(pointer), [rows[register]], c.owner(layout), "st.shared", "r")
+        c.hardware.shared.store(c, pointer, [rows[register]], c.owner(layout))
     c.barrier()
     start, column = c.address(memory.address), c.scalar(op.y_offset)
     for (first, further), offset in pieces(memory, AT_ONCE):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.hardware import NVIDIA, shfl
 from tritium.codegen.gpu.context import Context, Memory, layout_of
 from tritium.codegen.gpu.memory.shared import memory_layout
 from tritium.codegen.gpu.shape import register_coordinates
@@ -125,14 +125,7 @@ def _wait_that_follows(c: Context, op: Any) -> Any:
 
 def uniform_warp(c: Context) -> Value:
     """The warp's index in a form that the assembler knows to be the same in all lanes."""
-
-    def compute() -> Value:
-        name = "llvm.nvvm.shfl.sync.idx.i32"
-        c.f.module.declare(name, "i32", ["i32"] * 4)
-        call = f"call i32 @{name}(i32 -1, {c.warp}, i32 0, i32 31) {c.convergent}"
-        return c.f.emit("i32", call)
-
-    return c.at_entry("uniform warp", compute)
+    return c.at_entry("uniform warp", lambda: shfl(c, "idx", c.warp, c.i32(0)))
 
 
 class _Asm:

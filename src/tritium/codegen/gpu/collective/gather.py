@@ -10,7 +10,6 @@ from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import (
     distinct_registers,
     from_memory,
-    store_words,
     to_memory,
 )
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type, value_type
@@ -66,7 +65,7 @@ def gather(c: Context, op: Any) -> None:
     for register, place in zip(registers, places, strict=True):
         pointer = f.emit(SHARED, f"getelementptr {element}, {base}, {place}")
         parts = [to_memory(c, values[register])]
-        store_words(c, c.address(pointer), parts, owner, "st.shared", "r")
+        c.hardware.shared.store(c, pointer, parts, owner)
     c.barrier()
     result, indices = layout_of(op.results[0].type), c.tile(op.indices)
     stride = strides.pop(op.axis)
@@ -101,8 +100,7 @@ def histogram(c: Context, op: Any) -> None:
             counts = counts if condition is None else f.op("and", counts, condition)
         wide = f.cast("trunc" if value.type == "i64" else "zext", value, "i32")
         pointer = f.emit(SHARED, f"getelementptr i32, {base}, {wide}")
-        text = "@$2 red.shared.add.u32 [$0], $1;"
-        c.asm("void", text, "r,r,b,~{memory}", c.address(pointer), c.i32(1), counts)
+        c.hardware.shared.add(c, pointer, c.i32(1), counts)
     c.barrier()
     held = value_type(type)
     found = [f.load("i32", pointer, 4) for pointer in pointers]

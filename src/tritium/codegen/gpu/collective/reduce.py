@@ -13,8 +13,6 @@ from tritium.codegen.gpu.control import inline
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.memory.access import (
     from_memory,
-    load_remote,
-    store_words,
     to_memory,
 )
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type
@@ -133,7 +131,7 @@ def _across_warps(
         for position, values in zip(positions, partial, strict=False):
             index = f.op("add", f.op("mul", position, c.i32(warps)), number)
             place = f.emit(SHARED, f"getelementptr {element}, {bases[i]}, {index}")
-            store_words(c, c.address(place), [to_memory(c, values[i])], owner, "st.shared", "r")
+            c.hardware.shared.store(c, place, [to_memory(c, values[i])], owner)
         start += -(-(1 << flat.total_out_bits) * warps * size // 16) * 16
     synchronize = c.synchronize if parts.blocks else c.barrier
     synchronize()
@@ -175,7 +173,7 @@ def _row(
     for start in range(0, count, step):
         place = c.f.emit(row.type, f"getelementptr {element}, {row}, i32 {start}")
         if block is not None:
-            values += load_remote(c, c.in_block(c.address(place), block), element, step)
+            values += c.hardware.shared.load_remote(c, place, block, element, step)
             continue
         if step == 1:
             values.append(c.f.load(element, place, size))

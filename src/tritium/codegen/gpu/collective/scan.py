@@ -13,7 +13,7 @@ from tritium.codegen.gpu.collective.reduce import Split, scratch_bytes, split_ax
 from tritium.codegen.gpu.collective.shuffles import shuffle
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.control import inline
-from tritium.codegen.gpu.memory.access import from_memory, store_words, to_memory
+from tritium.codegen.gpu.memory.access import from_memory, to_memory
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
@@ -123,7 +123,7 @@ def _over_warps(
             index = f.op("add", f.op("mul", positions[kept], c.i32(warps)), place)
             pointer = f.emit(SHARED, f"getelementptr {element}, {bases[n]}, {index}")
             parts_ = [to_memory(c, run[-1][n])]
-            store_words(c, c.address(pointer), parts_, writes, "st.shared", "r")
+            c.hardware.shared.store(c, pointer, parts_, writes)
         start += -(-(1 << flat.total_out_bits) * warps * size // 16) * 16
     c.barrier()
     for kept, run in rows.items():

@@ -1,6 +1,8 @@
-"""Moves between lanes of a warp: `shfl`, and changes of layout made of it."""
+"""Moves between lanes of a warp, and changes of layout made of them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tritium.codegen.gpu.context import Context, Tile
 from tritium.codegen.gpu.emitter import bits_of
@@ -36,7 +38,7 @@ def shuffled(
     same warp: for each register one shuffle for every register that some lane may want."""
     lanes = found_place(source_of, LANE)
     part = source_of.restrict(source_of.in_names, [LANE])
-    columns = [x >> lanes.start & 31 for x in source_of.columns_of(LANE)]
+    columns = [x >> lanes.start & (c.hardware.lanes - 1) for x in source_of.columns_of(LANE)]
     part = part.with_columns(LANE, columns)
     part = part.with_columns("warp", [0] * part.in_bits("warp"))
     registers = source_of.restrict(source_of.in_names, [REGISTER])
@@ -59,23 +61,19 @@ def shuffled(
 
 def shuffle_xor(c: Context, value: Value, mask: int) -> Value:
     """The value of the lane whose number differs in `mask`."""
-    return _shuffled(c, "bfly", value, c.i32(mask))
+    return _by_words(c, value, lambda word: c.hardware.shuffles.xor(c, word, mask))
 
 
 def shuffle(c: Context, value: Value, lane: Value) -> Value:
-    """The value of another lane (modulo 32)."""
-    return _shuffled(c, "idx", value, lane)
+    """The value of another lane (modulo the number of lanes)."""
+    return _by_words(c, value, lambda word: c.hardware.shuffles.index(c, word, lane))
 
 
-def _shuffled(c: Context, kind: str, value: Value, which: Value) -> Value:
+def _by_words(c: Context, value: Value, move: Callable[[Value], Value]) -> Value:
+    """A value whose words of 32 bits are moved one by one."""
     bits = bits_of(value.type)
     words = c.pack([value], "i32") if bits == 32 else _to_words(c, value)
-    name = f"llvm.nvvm.shfl.sync.{kind}.i32"
-    c.f.module.declare(name, "i32", ["i32"] * 4)
-    moved = [
-        c.f.emit("i32", f"call i32 @{name}(i32 -1, {w}, {which}, i32 31) {c.convergent}")
-        for w in words
-    ]
+    moved = [move(word) for word in words]
     return c.as_type(moved[0], value.type) if bits == 32 else _from_words(c, moved, value.type)
 
 

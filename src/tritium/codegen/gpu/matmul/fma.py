@@ -4,7 +4,7 @@ of the result, and multiplies them one by one.
 The operands of a large product do not fit a thread's registers: for a result of 128x128 four warps
 take 1536 elements a thread of operands that are 64 deep. Where both come from shared memory, a loop
 over the depth reads a slab of them at a time. That also keeps the code small: 8192 products of a
-thread, one after the other, take ptxas ten seconds and are more than the instruction cache holds.
+thread, one after the other, take an assembler ten seconds and overflow the instruction cache.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
 
 
 def _never_unrolled(module: Module) -> str:
-    """The metadata of a loop that neither LLVM nor ptxas is to write out."""
+    """The metadata of a loop that nothing is to unroll."""
     node = module.add_metadata('!{!"llvm.loop.unroll.disable"}')
     itself = f"!{len(module.metadata)}"
     return f", !llvm.loop {module.add_metadata(f'distinct !{{{itself}, {node}}}')}"

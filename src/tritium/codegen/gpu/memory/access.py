@@ -1,4 +1,4 @@
-"""Loads and stores through pointers: vectors of up to 16 bytes, predicates, cache operators."""
+"""Loads and stores through pointers: vectors of up to 16 bytes, masks, cache modifiers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.hardware import Caching
 from tritium.codegen.gpu.types import GPU, memory_type, value_type
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
-from tritium.ops.ttir import CacheModifier, EvictionPolicy
 
 MAX_BYTES = 16
 
@@ -116,38 +115,6 @@ def from_memory(c: Context, value: Value, type: ir.Type) -> Value:
     return c.f.cast("trunc", value, held) if held == "i1" else value
 
 
-def word_type(element: str, count: int) -> str:
-    """The widest word, up to 64 bits where it must be, that divides a vector: words of an asm."""
-    total = bits_of(element) * count
-    if bits_of(element) == 64:
-        return "i64"
-    return f"i{min(total, 32)}"
-
-
-REGISTER_CONSTRAINT = {"i8": "c", "i16": "h", "i32": "r", "i64": "l"}
-
-_LOAD_CACHE = {
-    CacheModifier.NONE: "", CacheModifier.CA: ".ca", CacheModifier.CG: ".cg",
-    CacheModifier.CS: ".cs", CacheModifier.CV: ".cv",
-}  # fmt: skip
-_STORE_CACHE = {
-    CacheModifier.NONE: "", CacheModifier.WB: ".wb", CacheModifier.CG: ".cg",
-    CacheModifier.CS: ".cs", CacheModifier.WT: ".wt",
-}  # fmt: skip
-_EVICTION = {
-    EvictionPolicy.EVICT_NORMAL: "", EvictionPolicy.EVICT_FIRST: ".L1::evict_first",
-    EvictionPolicy.EVICT_LAST: ".L1::evict_last",
-}  # fmt: skip
-
-
-def _suffix(count: int, word: str) -> str:
-    return (f".v{count}" if count > 1 else "") + f".b{bits_of(word)}"
-
-
-def _braced(names: Sequence[str]) -> str:
-    return f"{{ {', '.join(names)} }}" if len(names) > 1 else names[0]
-
-
 @lowers(GPU, ttir.LoadOp)
 def load(c: Context, op: ttir.LoadOp) -> None:
     if isinstance(ir.element_type(op.ptr.type).pointee, ir.TensorType):  # pyright: ignore
@@ -158,13 +125,15 @@ def load(c: Context, op: ttir.LoadOp) -> None:
     others = None if op.other is None else c.tile(op.other)
     access = plan(c, op.ptr, op.mask)
     results: dict[int, Value] = {}
+    element, caching = memory_type(type), Caching(op.cache, op.evict, bool(op.isVolatile))
     for group in access.groups:
-        loaded = _load(
-            c, op, type, pointers[group[0]],
+        loaded = c.hardware.memory.load(
+            c, pointers[group[0]], element, len(group),
             None if masks is None else masks[group[0]],
-            None if others is None else [others[r] for r in group], len(group),
+            None if others is None else [to_memory(c, others[r]) for r in group], caching,
         )  # fmt: skip
-        results.update(zip(group, loaded, strict=False))
+        held = [from_memory(c, v, type) for v in loaded]
+        results.update(zip(group, held, strict=True))
     if ir.shape_of(type):
         free = layout_of(type).free_variables().get(REGISTER, 0)
         count = layout_of(type).in_size(REGISTER)
@@ -173,109 +142,18 @@ def load(c: Context, op: ttir.LoadOp) -> None:
         c.set(op.results[0], results[0])
 
 
-def _load(
-    c: Context, op: Any, type: ir.Type, pointer: Value, mask: Value | None,
-    others: list[Value] | None, count: int,
-) -> list[Value]:  # fmt: skip
-    element = memory_type(type)
-    if op.cache not in _LOAD_CACHE:
-        raise c.unsupported(op, f"cache modifier {op.cache.name.lower()}")
-    modifiers = _LOAD_CACHE[op.cache] or _EVICTION[op.evict]  # PTX does not combine them
-    if mask is None and not modifiers and not op.isVolatile:
-        return _load_plainly(c, type, pointer, count)
-    word = word_type(element, count)
-    words = bits_of(element) * count // bits_of(word)
-    held = word if word != "i8" else "i16"
-    code = REGISTER_CONSTRAINT[held]
-    outputs = [f"${i}" for i in range(words)]
-    arguments, text = [pointer], ""
-    constraints = [f"={code}"] * words + ["l"]
-    if mask is not None:
-        arguments.append(mask)
-        constraints.append("b")
-        if others is None:
-            start: list[Value] = [const(held, 0)] * words
-        else:
-            packed = c.pack([to_memory(c, v) for v in others], word)
-            start = [c.f.cast("zext", w, held) if held != word else w for w in packed]
-        arguments += start
-        constraints += [str(i) for i in range(words)]  # tied: they start as `other`
-        text = f"@${words + 1} "
-    volatile = ".volatile" if op.isVolatile else ""
-    text += (
-        f"ld{volatile}.global{'' if volatile else modifiers}{_suffix(words, word)} "
-        f"{_braced(outputs)}, [ ${words} ];"
-    )
-    struct = held if words == 1 else "{ " + ", ".join([held] * words) + " }"
-    loaded = c.asm(struct, text, ",".join(constraints), *arguments)
-    parts = c.members(loaded, [held] * words)
-    if held != word:
-        parts = [c.f.cast("trunc", p, word) for p in parts]
-    return [from_memory(c, v, type) for v in c.unpack(parts, element)]
-
-
-def _load_plainly(c: Context, type: ir.Type, pointer: Value, count: int) -> list[Value]:
-    """A load that LLVM understands, and can address with an immediate offset."""
-    element = memory_type(type)
-    size = memory_bytes(type)
-    if count == 1:
-        return [from_memory(c, c.f.load(element, pointer, size), type)]
-    word = word_type(element, count)
-    words = bits_of(element) * count // bits_of(word)
-    vector = c.f.load(f"<{words} x {word}>" if words > 1 else word, pointer, size * count)
-    parts = [c.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
-    return [from_memory(c, v, type) for v in c.unpack(parts, element)]
-
-
 @lowers(GPU, ttir.StoreOp)
 def store(c: Context, op: ttir.StoreOp) -> None:
     if isinstance(ir.element_type(op.ptr.type).pointee, ir.TensorType):  # pyright: ignore
         raise c.unsupported(op, "block pointers")
-    if op.cache not in _STORE_CACHE:
-        raise c.unsupported(op, f"cache modifier {op.cache.name.lower()}")
     pointers, values = c.tile(op.ptr), c.tile(op.value)
     masks = None if op.mask is None else c.tile(op.mask)
     access = plan(c, op.ptr, op.mask)
-    modifiers = _STORE_CACHE[op.cache] or _EVICTION[op.evict]
+    caching = Caching(op.cache, op.evict)
     for group in access.groups:
         parts = [to_memory(c, values[r]) for r in group]
         condition = access.owner
         if masks is not None:
             mask = masks[group[0]]
             condition = mask if condition is None else c.f.op("and", mask, condition)
-        store_words(c, pointers[group[0]], parts, condition, f"st.global{modifiers}", "l")
-
-
-def load_remote(c: Context, address: Value, element: str, count: int) -> list[Value]:
-    """Neighbouring elements (as they are in memory) from an address in the cluster's shared
-    memory."""
-    word = word_type(element, count)
-    held = word if word != "i8" else "i16"
-    n = bits_of(element) * count // bits_of(word)
-    text = f"ld.shared::cluster{_suffix(n, word)} {_braced([f'${i}' for i in range(n)])}, [ ${n} ];"
-    struct = held if n == 1 else "{ " + ", ".join([held] * n) + " }"
-    constraints = [*[f"={REGISTER_CONSTRAINT[held]}"] * n, "r", "~{memory}"]
-    parts = c.members(c.asm(struct, text, ",".join(constraints), address), [held] * n)
-    if held != word:
-        parts = [c.f.cast("trunc", p, word) for p in parts]
-    return c.unpack(parts, element)
-
-
-def store_words(
-    c: Context, pointer: Value, parts: Sequence[Value], condition: Value | None,
-    instruction: str, address: str,
-) -> None:  # fmt: skip
-    """Store neighbouring elements (as they are in memory) with one instruction, by inline asm."""
-    word = word_type(parts[0].type, len(parts))
-    words = c.pack(parts, word)
-    held = word if word != "i8" else "i16"
-    if held != word:
-        words = [c.f.cast("zext", w, held) for w in words]
-    n = len(words)
-    text = f"{instruction}{_suffix(n, word)} [ $0 ], {_braced([f'${i + 1}' for i in range(n)])};"
-    constraints, arguments = [address, *[REGISTER_CONSTRAINT[held]] * n], [pointer, *words]
-    if condition is not None:
-        text = f"@${n + 1} {text}"
-        constraints.append("b")
-        arguments.append(condition)
-    c.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments)
+        c.hardware.memory.store(c, pointers[group[0]], parts, condition, caching)

@@ -1,4 +1,4 @@
-"""Copies from global to shared memory that go on while the program computes (`cp.async`)."""
+"""Copies from global to shared memory that go on while the program computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tritium.codegen.gpu.memory.access import (
     distinct_registers,
     grouped,
     register_groups,
-    store_words,
     to_memory,
 )
 from tritium.codegen.gpu.memory.shared import place_in
@@ -55,24 +54,26 @@ def async_copy(c: Context, op: Any) -> None:
     place = place_in(tile, memory.type)
     groups, owner = copy_groups(c.axis_info, op), c.owner(tile)
     width = len(groups[0])
-    if width * size < 4:
-        raise c.unsupported(op, f"copies of {width * size} bytes; 4 are the least")
+    copies = c.hardware.async_copies
+    if width * size < copies.least_bytes:
+        why = f"copies of {width * size} bytes; {copies.least_bytes} are the least"
+        raise c.unsupported(op, why)
     pointers = c.tile(op.src)
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     zero = others is None or _is_zero(others)
     places = c.pointers(memory.address, place, [g[0] for g in groups], element)
     for group, pointer in zip(groups, places, strict=True):
-        to = c.address(pointer)
         mask = None if masks is None else masks[group[0]]
         condition = owner if zero else _both(c, mask, owner)
         keep = op.cache is CacheModifier.CA
-        copy(c, to, pointers[group[0]], width * size, mask if zero else None, keep, condition)
+        filled = mask if zero else None
+        copies.copy(c, pointer, pointers[group[0]], width * size, filled, keep, condition)
         if not zero and mask is not None:
             assert others is not None
             unset = c.f.op("xor", mask, Value("i1", "true"))
             parts = [to_memory(c, others[r]) for r in group]
-            store_words(c, to, parts, _both(c, unset, owner), "st.shared", "r")
+            c.hardware.shared.store(c, pointer, parts, _both(c, unset, owner))
     c.set(op.results[0], None)
 
 
@@ -82,34 +83,14 @@ def _both(c: Context, a: Value | None, b: Value | None) -> Value | None:
     return c.f.op("and", a, b)
 
 
-def copy(
-    c: Context, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
-    condition: Value | None,
-) -> None:  # fmt: skip
-    """One `cp.async` of `size` bytes, under a condition; zeros where `filled` is false. With
-    `keep` also into the first-level cache (always for less than 16 bytes)."""
-    kind = "ca" if keep or size < 16 else "cg"
-    text = f"cp.async.{kind}.shared.global [ $0 ], [ $1 ], {size}"
-    arguments, constraints = [to, source], ["r", "l"]
-    if filled is not None:
-        text += ", $2"  # a predicate: ignore the source
-        arguments.append(c.f.op("xor", filled, Value("i1", "true")))
-        constraints.append("b")
-    if condition is not None:
-        text = f"@${len(arguments)} {text}"
-        arguments.append(condition)
-        constraints.append("b")
-    c.asm("void", text + ";", ",".join([*constraints, "~{memory}"]), *arguments)
-
-
 @lowers(GPU, ttgir.AsyncCommitGroupOp)
 def commit(c: Context, op: Any) -> None:
-    c.asm("void", "cp.async.commit_group;", "~{memory}")
+    c.hardware.async_copies.commit(c)
     c.set(op.results[0], None)
 
 
 @lowers(GPU, ttgir.AsyncWaitOp)
 def wait(c: Context, op: Any) -> None:
     """Until all but the `num` newest groups of this thread's copies are there."""
-    c.asm("void", f"cp.async.wait_group {op.num};", "~{memory}")
+    c.hardware.async_copies.wait(c, op.num)
     c.set(op.results[0], None)

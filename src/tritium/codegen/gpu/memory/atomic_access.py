@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from tritium.codegen.gpu.context import Context
-from tritium.codegen.gpu.emitter import bits_of
-from tritium.codegen.gpu.memory.atomic import CODE, SCOPE, SEMANTIC, each, scratch_bytes
+from tritium.codegen.gpu.hardware import Order
+from tritium.codegen.gpu.memory.atomic import each, scratch_bytes
 from tritium.codegen.gpu.types import GPU, value_type
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -21,42 +21,15 @@ from tritium.ops import ttir
 from tritium.ops.ttir import MemSemantic
 
 
-def _word(c: Context, op: Any, bits: int) -> tuple[str, str]:
-    """The register that holds an element, and its constraint."""
-    held = max(bits, 16)
-    if held not in CODE:
-        raise c.unsupported(op, f"elements of {bits} bits")
-    return f"i{held}", CODE[held]
-
-
-def _narrowed(c: Context, word: Value, type: str) -> Value:
-    bits = f"i{bits_of(type)}"
-    if bits != word.type:
-        word = c.f.cast("trunc", word, bits)
-    return c.as_type(word, type)
-
-
-def _load(
-    c: Context, op: Any, type: str, pointer: Value, values: list[Value], condition: Value | None
-) -> Value:
-    """One element; zero where the condition does not hold."""
-    bits = bits_of(type)
-    word, code = _word(c, op, bits)
-    text = f"ld.{SEMANTIC[op.sem]}.{SCOPE[op.scope]}.global.b{bits} $0, [ $1 ];"
-    constraints, arguments = [f"={code}", "l"], [pointer]
-    if condition is not None:
-        text = f"@$2 {text}"
-        arguments += [condition, const(word, 0)]
-        constraints += ["b", "0"]
-    found = c.asm(word, text, ",".join([*constraints, "~{memory}"]), *arguments)
-    return _narrowed(c, found, type)
-
-
 @lowers(GPU, ttir.AtomicLoadOp, scratch=scratch_bytes)
 def load(c: Context, op: Any) -> None:
-    type = value_type(op.results[0].type)
+    type, order = value_type(op.results[0].type), Order(op.sem, op.scope)
     masks = None if op.mask is None else c.tile(op.mask)
-    each(c, op, [], masks, partial(_load, c, op, type))
+
+    def one(pointer: Value, values: list[Value], condition: Value | None) -> Value:
+        return c.hardware.atomics.load(c, order, type, pointer, condition)
+
+    each(c, op, [], masks, one)
     _acquired(c, op)
 
 
@@ -68,29 +41,17 @@ def _acquired(c: Context, op: Any) -> None:
         c.synchronize()
 
 
-def _store(
-    c: Context, op: Any, pointer: Value, values: list[Value], condition: Value | None
-) -> Value:
-    bits = bits_of(values[0].type)
-    word, code = _word(c, op, bits)
-    value = c.as_type(values[0], f"i{bits}")
-    if value.type != word:
-        value = c.f.cast("zext", value, word)
-    text = f"st.{SEMANTIC[op.sem]}.{SCOPE[op.scope]}.global.b{bits} [ $0 ], $1;"
-    constraints, arguments = ["l", code], [pointer, value]
-    if condition is not None:
-        text = f"@$2 {text}"
-        arguments.append(condition)
-        constraints.append("b")
-    return c.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments)
-
-
 @lowers(GPU, ttir.AtomicStoreOp)
 def store(c: Context, op: Any) -> None:
     if op.sem is MemSemantic.RELEASE and ir.shape_of(op.ptr.type):
         c.synchronize()  # what all threads have written is what is released
     masks = None if op.mask is None else c.tile(op.mask)
-    each(c, op, [c.tile(op.val)], masks, partial(_store, c, op))
+    order = Order(op.sem, op.scope)
+
+    def one(pointer: Value, values: list[Value], condition: Value | None) -> Value:
+        return c.hardware.atomics.store(c, order, pointer, values[0], condition)
+
+    each(c, op, [c.tile(op.val)], masks, one)
 
 
 def _poll(
@@ -106,7 +67,8 @@ def _poll(
         f.branch_if(condition, look, done)
     f.label(look)
     expected = values[0]
-    equal = f.icmp("eq", _load(c, op, expected.type, pointer, [], None), expected)
+    found = c.hardware.atomics.load(c, Order(op.sem, op.scope), expected.type, pointer, None)
+    equal = f.icmp("eq", found, expected)
     f.branch_if(equal, done, wait)
     f.label(wait)
     ends = [(equal, look)]
@@ -114,7 +76,7 @@ def _poll(
         f.branch(look)
     else:
         start, time = limit
-        late = f.icmp("uge", f.op("sub", _now(c), start), time)
+        late = f.icmp("uge", f.op("sub", c.hardware.atomics.nanoseconds(c), start), time)
         f.branch_if(late, done, look)
         ends.append((const("i1", 0), wait))
     f.label(done)
@@ -123,12 +85,10 @@ def _poll(
     return f.phi("i1", ends).value
 
 
-def _now(c: Context) -> Value:
-    return c.asm("i64", "mov.u64 $0, %globaltimer;", "=l,~{memory}")
-
-
 @lowers(GPU, ttir.AtomicPollOp, scratch=scratch_bytes)
 def poll(c: Context, op: Any) -> None:
-    limit = None if op.timeout is None else (_now(c), c.tile(op.timeout)[0])
+    limit = None
+    if op.timeout is not None:
+        limit = c.hardware.atomics.nanoseconds(c), c.tile(op.timeout)[0]
     each(c, op, [c.tile(op.expected)], None, partial(_poll, c, op, limit))
     _acquired(c, op)

@@ -10,16 +10,13 @@ from typing import Any
 
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
-from tritium.codegen.gpu.emitter import bits_of
+from tritium.codegen.gpu.emitter import bits_of, word_type
 from tritium.codegen.gpu.matmul.k_blocking import feeds_slabs
 from tritium.codegen.gpu.memory.access import (
     distinct_registers,
     from_memory,
     grouped,
-    load_remote,
-    store_words,
     to_memory,
-    word_type,
 )
 from tritium.codegen.gpu.shape import in_thread, moved_registers
 from tritium.codegen.gpu.types import GPU, memory_type
@@ -67,7 +64,7 @@ def store_tile(
         if owner is None:
             _write(c, pointer, written)
         else:
-            store_words(c, c.address(pointer), written, owner, "st.shared", "r")
+            c.hardware.shared.store(c, pointer, written, owner)
 
 
 def load_tile(
@@ -142,7 +139,7 @@ def conversion_bytes(op: Any) -> int:
     """Shared memory that a change of layout needs, whatever the architecture."""
     if moved_registers(op) is not None:
         return 0
-    memory = conversion_of(op, store=True).memory
+    memory = conversion_of(op).memory
     return 0 if memory is None else memory.in_size(OFFSET) * memory_bytes(op.src.type)
 
 
@@ -151,7 +148,8 @@ def convert(c: Context, op: Any) -> None:
     """Renumber registers, shuffle, or go through shared memory: see `ir.layouts.conversion`."""
     if in_thread(c, op):
         return
-    found, type = conversion_of(op, store=c.hardware.matrices.stores), op.src.type
+    matrices, type = c.hardware.matrices, op.src.type
+    found = conversion_of(op, store=matrices.stores, load=matrices.loads)
     if found.written is None or found.found is None:
         c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
         return
@@ -177,20 +175,20 @@ def _load_from_blocks(
     for group, place in zip(groups, c.positions(both, [g[0] for g in groups]), strict=True):
         index = c.f.op("and", place, c.i32((1 << above) - 1))
         address = c.f.op("add", start, c.f.op("mul", index, c.i32(size)))
-        remote = c.in_block(address, c.f.op("lshr", place, c.i32(above)))
-        parts = load_remote(c, remote, element, len(group))
+        block = c.f.op("lshr", place, c.i32(above))
+        parts = c.hardware.shared.load_remote(c, address, block, element, len(group))
         loaded.update(zip(group, [from_memory(c, v, type) for v in parts], strict=True))
     free = tile.free_variables().get(REGISTER, 0)
     return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 
 
-def conversion_of(op: Any, *, store: bool) -> Conversion:
+def conversion_of(op: Any, *, store: bool = True, load: bool = True) -> Conversion:
     """How a change of layout is done. Shuffles that would be many are not worth it."""
     size = memory_bytes(op.src.type)
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    found = plan(source, result, size, store=store, load=True)
+    found = plan(source, result, size, store=store, load=load)
     if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
-        return through_memory(source, result, size, store=store, load=True)
+        return through_memory(source, result, size, store=store, load=load)
     return found
 
 

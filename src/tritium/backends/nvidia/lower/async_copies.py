@@ -1,0 +1,35 @@
+"""`cp.async`."""
+
+from __future__ import annotations
+
+from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.llvm.writer import Value
+
+
+class CpAsync:
+    """Copies of 4 to 16 bytes."""
+
+    least_bytes = 4
+
+    def copy(
+        self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,
+        condition: Value | None,
+    ) -> None:  # fmt: skip
+        kind = "ca" if keep or size < 16 else "cg"
+        text = f"cp.async.{kind}.shared.global [ $0 ], [ $1 ], {size}"
+        arguments, constraints = [e.address(to), source], ["r", "l"]
+        if filled is not None:
+            text += ", $2"  # a predicate: ignore the source
+            arguments.append(e.f.op("xor", filled, Value("i1", "true")))
+            constraints.append("b")
+        if condition is not None:
+            text = f"@${len(arguments)} {text}"
+            arguments.append(condition)
+            constraints.append("b")
+        e.asm("void", text + ";", ",".join([*constraints, "~{memory}"]), *arguments)
+
+    def commit(self, e: Emitter) -> None:
+        e.asm("void", "cp.async.commit_group;", "~{memory}")
+
+    def wait(self, e: Emitter, pending: int) -> None:
+        e.asm("void", f"cp.async.wait_group {pending};", "~{memory}")

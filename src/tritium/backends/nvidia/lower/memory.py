@@ -1,0 +1,151 @@
+"""Loads and stores by inline PTX: predicates, cache operators, shared memory of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tritium.codegen.gpu.emitter import Emitter, bits_of, word_type
+from tritium.codegen.gpu.hardware import Caching, Unsupported
+from tritium.codegen.llvm.writer import Value, const
+from tritium.ops.ttir import CacheModifier, EvictionPolicy
+
+_CONSTRAINT = {"i8": "c", "i16": "h", "i32": "r", "i64": "l"}
+
+_LOAD_CACHE = {
+    CacheModifier.NONE: "", CacheModifier.CA: ".ca", CacheModifier.CG: ".cg",
+    CacheModifier.CS: ".cs", CacheModifier.CV: ".cv",
+}  # fmt: skip
+_STORE_CACHE = {
+    CacheModifier.NONE: "", CacheModifier.WB: ".wb", CacheModifier.CG: ".cg",
+    CacheModifier.CS: ".cs", CacheModifier.WT: ".wt",
+}  # fmt: skip
+_EVICTION = {
+    EvictionPolicy.EVICT_NORMAL: "", EvictionPolicy.EVICT_FIRST: ".L1::evict_first",
+    EvictionPolicy.EVICT_LAST: ".L1::evict_last",
+}  # fmt: skip
+
+
+def _suffix(count: int, word: str) -> str:
+    return (f".v{count}" if count > 1 else "") + f".b{bits_of(word)}"
+
+
+def braced(names: Sequence[str]) -> str:
+    return f"{{ {', '.join(names)} }}" if len(names) > 1 else names[0]
+
+
+def _modifiers(known: Mapping[CacheModifier, str], caching: Caching) -> str:
+    """The suffix of an instruction: PTX does not combine the two."""
+    if caching.modifier not in known:
+        raise Unsupported(f"cache modifier {caching.modifier.name.lower()}")
+    return known[caching.modifier] or _EVICTION[caching.eviction]
+
+
+class PtxGlobalMemory:
+    """`ld.global` and `st.global`."""
+
+    def load(
+        self, e: Emitter, pointer: Value, element: str, count: int, mask: Value | None,
+        others: Sequence[Value] | None, caching: Caching,
+    ) -> list[Value]:  # fmt: skip
+        modifiers = _modifiers(_LOAD_CACHE, caching)
+        if mask is None and not modifiers and not caching.volatile:
+            return _load_plainly(e, element, pointer, count)
+        word = word_type(element, count)
+        words = bits_of(element) * count // bits_of(word)
+        held = word if word != "i8" else "i16"
+        code = _CONSTRAINT[held]
+        outputs = [f"${i}" for i in range(words)]
+        arguments, text = [pointer], ""
+        constraints = [f"={code}"] * words + ["l"]
+        if mask is not None:
+            arguments.append(mask)
+            constraints.append("b")
+            if others is None:
+                start: list[Value] = [const(held, 0)] * words
+            else:
+                packed = e.pack(others, word)
+                start = [e.f.cast("zext", w, held) if held != word else w for w in packed]
+            arguments += start
+            constraints += [str(i) for i in range(words)]  # tied: they start as `other`
+            text = f"@${words + 1} "
+        volatile = ".volatile" if caching.volatile else ""
+        text += (
+            f"ld{volatile}.global{'' if volatile else modifiers}{_suffix(words, word)} "
+            f"{braced(outputs)}, [ ${words} ];"
+        )
+        struct = held if words == 1 else "{ " + ", ".join([held] * words) + " }"
+        loaded = e.asm(struct, text, ",".join(constraints), *arguments)
+        parts = e.members(loaded, [held] * words)
+        if held != word:
+            parts = [e.f.cast("trunc", p, word) for p in parts]
+        return e.unpack(parts, element)
+
+    def store(
+        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
+        caching: Caching,
+    ) -> None:  # fmt: skip
+        modifiers = _modifiers(_STORE_CACHE, caching)
+        _store(e, pointer, parts, condition, f"st.global{modifiers}", "l")
+
+
+class PtxSharedMemory:
+    """`st.shared`, and the shared memory of other blocks of a cluster."""
+
+    def store(
+        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
+    ) -> None:
+        _store(e, e.address(pointer), parts, condition, "st.shared", "r")
+
+    def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
+        text = "@$2 red.shared.add.u32 [$0], $1;"
+        e.asm("void", text, "r,r,b,~{memory}", e.address(pointer), number, condition)
+
+    def load_remote(
+        self, e: Emitter, place: Value, block: Value, element: str, count: int
+    ) -> list[Value]:
+        own = place if place.type == "i32" else e.address(place)
+        text = "mapa.shared::cluster.u32 $0, $1, $2;"
+        address = e.asm("i32", text, "=r,r,r", own, block, effects=False)
+        word = word_type(element, count)
+        held = word if word != "i8" else "i16"
+        n = bits_of(element) * count // bits_of(word)
+        results = braced([f"${i}" for i in range(n)])
+        text = f"ld.shared::cluster{_suffix(n, word)} {results}, [ ${n} ];"
+        struct = held if n == 1 else "{ " + ", ".join([held] * n) + " }"
+        constraints = [*[f"={_CONSTRAINT[held]}"] * n, "r", "~{memory}"]
+        parts = e.members(e.asm(struct, text, ",".join(constraints), address), [held] * n)
+        if held != word:
+            parts = [e.f.cast("trunc", p, word) for p in parts]
+        return e.unpack(parts, element)
+
+
+def _load_plainly(e: Emitter, element: str, pointer: Value, count: int) -> list[Value]:
+    """A load that LLVM understands, and can address with an immediate offset."""
+    size = bits_of(element) // 8
+    if count == 1:
+        return [e.f.load(element, pointer, size)]
+    word = word_type(element, count)
+    words = bits_of(element) * count // bits_of(word)
+    vector = e.f.load(f"<{words} x {word}>" if words > 1 else word, pointer, size * count)
+    parts = [e.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
+    return e.unpack(parts, element)
+
+
+def _store(
+    e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
+    instruction: str, address: str,
+) -> None:  # fmt: skip
+    """Store neighbouring elements (as they are in memory) with one instruction, by inline asm."""
+    word = word_type(parts[0].type, len(parts))
+    words = e.pack(parts, word)
+    held = word if word != "i8" else "i16"
+    if held != word:
+        words = [e.f.cast("zext", w, held) for w in words]
+    n = len(words)
+    text = f"{instruction}{_suffix(n, word)} [ $0 ], {braced([f'${i + 1}' for i in range(n)])};"
+    constraints, arguments = [address, *[_CONSTRAINT[held]] * n], [pointer, *words]
+    if condition is not None:
+        text = f"@${n + 1} {text}"
+        constraints.append("b")
+        arguments.append(condition)
+    e.asm("void", text, ",".join([*constraints, "~{memory}"]), *arguments)
