@@ -12,10 +12,10 @@ from xdsl.ir import Block, Region, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
 from tritium.ops import arith
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.evaluation import Evaluator
+from tritium.ops.parsing import parse_module
 from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.program import Axis, GetProgramIdOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, SplatOp, TransOp

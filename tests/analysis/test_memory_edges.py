@@ -6,7 +6,7 @@ from typing import Any
 
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.analysis.writes import written_arguments
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 WHILE = """tt.func public @k(%p: !tt.ptr<f32>, %s: !tt.ptr<f32>, %c: i1) {
   %r = scf.while (%q = %p) : (!tt.ptr<f32>) -> !tt.ptr<f32> {

@@ -20,8 +20,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tritium.cli.app import app
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines, registry
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tritium.cli.app import app
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import parse_module
 
 TEXT = """module {
   tt.func public @f(%x: i32, %p: !tt.ptr<i32>) {

@@ -21,14 +21,15 @@ from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.frontend.module import compile_function
 from tritium.frontend.visitor import FrontendOptions
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
 from tritium.language.jit.function import JITCallable
 from tritium.native import loader
 from tritium.native.host import host
 from tritium.native.loader import Opt, load_object
 from tritium.native.pool import CONTEXT
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.specialize import canonical_dtype, int_type

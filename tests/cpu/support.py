@@ -12,10 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
 from tritium.native.host import host
 from tritium.native.loader import compile_ir, load_object
 from tritium.ops.evaluation import Evaluator
+from tritium.ops.parsing import parse_module
 from tritium.ops.ttir import FuncOp
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cpu.support import Kernel, Strict
 from tests.ir.test_reference_runs import CASES, REFERENCE
-from tritium.ir.parsing import parse_module
 from tritium.native.host import Host, host
+from tritium.ops.parsing import parse_module
 
 NARROW = {
     "256 bits": {"sse2", "avx", "avx2", "fma", "f16c"},

@@ -11,7 +11,7 @@ import tritium
 import tritium.language as tl
 from tests.cpu.support import Kernel, compare
 from tritium.backends.cpu.lower.analysis.index_compares import known_in_order
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 INDICES = {
     "positions": "%n = arith.constant dense<0> : tensor<256xi32>\n"

@@ -9,7 +9,7 @@ import pytest
 from tests.cpu.support import Kernel
 from tests.ir.test_reference_runs import CASES, REFERENCE
 from tritium.errors import CompilationError
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 
 NOT_NATIVE = {

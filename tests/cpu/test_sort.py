@@ -12,7 +12,8 @@ from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import types as ir
 from tritium.ir.printing import print_module
 from tritium.language.emitter import TargetFeatures
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
 from tritium.ops.ttir import SortOp
 from tritium.runtime.interpreted import InterpretedFunction
 from tritium.runtime.jit import JITFunction

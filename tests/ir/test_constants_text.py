@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import IRPrinter, decimal_text, float_text, print_module
 from tritium.ops.arith import ConstantOp, attr_value
+from tritium.ops.parsing import parse_module
 
 FLOATS = (ir.f16, ir.bf16, ir.f32, ir.f64, ir.f8e5m2, ir.f8e4m3fn, ir.f8e4m3fnuz, ir.f8e5m2fnuz)
 

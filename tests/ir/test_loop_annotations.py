@@ -2,7 +2,7 @@
 
 import pytest
 
-from tritium.ir.parsing import ParseError, parse_module
+from tritium.ops.parsing import ParseError, parse_module
 
 KERNEL = """{aliases}
 module {{

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import parse_module
 
 REFERENCE = Path(__file__).parent / "reference"
 FILES = sorted(REFERENCE.glob("*.ttir"))

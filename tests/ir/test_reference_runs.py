@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
-from tritium.ops.evaluation import EvaluationError, Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import EvaluationError, Memory
+from tritium.ops.parsing import parse_module
 
 REFERENCE = Path(__file__).parent / "reference"
 STAGES = ("source.ttir", "ttir")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tritium.ir.parsing import ParseError, parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import ParseError, parse_module
 from tritium.ops.ttir import CacheModifier, EvictionPolicy, LoadOp, StoreOp
 
 FILES = sorted((Path(__file__).parent / "release_3_9").glob("*.tt*ir"))

@@ -12,7 +12,7 @@ from tests.language.support import NUMPY, block, eager
 from tests.support.agreement import run_all
 from tritium.errors import TritonError
 from tritium.language.builtins.arithmetic import promote
-from tritium.ops.evaluation import EvaluationError
+from tritium.ops.memory import EvaluationError
 
 INTS = [tl.int8, tl.int16, tl.int32, tl.int64, tl.uint8, tl.uint16, tl.uint32, tl.uint64]
 FLOATS = [tl.float16, tl.bfloat16, tl.float32, tl.float64]

@@ -18,7 +18,7 @@ from tritium.ir.layouts.encodings import (
     SwizzledSharedEncoding,
     linear,
 )
-from tritium.ir.parsing import IRParser
+from tritium.ops.parsing import IRParser
 
 EXPECTED: list[tuple[str, list[int], dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "expected_bases.json").read_text()

@@ -10,7 +10,7 @@ from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions
 from tritium.codegen.gpu.module import lower_to_llvm
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 KERNELS = Path(__file__).parent / "kernels"
 """ttgir that Triton 3.6 writes for small kernels, without locations."""

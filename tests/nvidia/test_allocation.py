@@ -9,7 +9,7 @@ import pytest
 from tests.nvidia.support import kernel_text
 from tritium.analysis.shared_memory import allocate
 from tritium.codegen.registry import scratch_bytes
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])

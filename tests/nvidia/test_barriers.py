@@ -11,7 +11,7 @@ from tests.nvidia.support import KERNELS
 from tritium.analysis.barriers import Barriers
 from tritium.analysis.shared_memory import allocate
 from tritium.codegen.registry import scratch_bytes
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 HEAD = """
 #b = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>

@@ -23,7 +23,7 @@ from tritium.codegen.gpu.shape import moved_registers
 from tritium.codegen.llvm.writer import Value
 from tritium.compiler import ASTSource
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 from tritium.ops.ttgir import ConvertLayoutOp, memdesc_of
 from tritium.passes.ttgir.rules import nvmma_encoding
 from tritium.target import GPUTarget

@@ -9,7 +9,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.codegen.gpu.context import UNUSED
 from tritium.codegen.gpu.demand import Demand
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 T, P, F = (f"tensor<1024x{e}, #blocked>" for e in ("i32", "!tt.ptr<f32>", "f32"))
 

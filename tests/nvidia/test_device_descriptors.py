@@ -18,8 +18,9 @@ from tests.nvidia.support import KERNELS, in_order
 from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.compiler import ASTSource
-from tritium.ir.parsing import parse_module
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
 
 CASES = cases()

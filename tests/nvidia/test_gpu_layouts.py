@@ -13,7 +13,7 @@ from tests.nvidia.support import kernel_text
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES
 from tritium.ir.layouts.conversion import plan
 from tritium.ir.layouts.encodings import Encoding, linear
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 
 pytestmark = pytest.mark.gpu
 

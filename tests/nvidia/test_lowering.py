@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.nvidia.support import KERNELS, in_order, kernel_text, lowered, to_ptx
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 from tritium.passes import pipelines
 
 T = "tensor<1024xi32, #blocked>"

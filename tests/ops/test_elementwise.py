@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tritium.ir import types as ir
-from tritium.ir.context import load_all
 from tritium.ops import math as math_ops
 from tritium.ops import ttir
 from tritium.ops.arith import (
@@ -32,6 +31,7 @@ from tritium.ops.arith import (
     integer,
 )  # fmt: skip
 from tritium.ops.base import REGISTRY, Op
+from tritium.ops.dialects import load_all
 from tritium.ops.evaluation import fold
 
 load_all()

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
 from tritium.ops import math as math_ops
 from tritium.ops import ttir
 from tritium.ops.arith import AddIOp, ConstantOp, DivSIOp
 from tritium.ops.effects import GLOBAL, opaque, reads
-from tritium.ops.evaluation import EvaluationError, Evaluator, Memory, fold
+from tritium.ops.evaluation import Evaluator, fold
+from tritium.ops.memory import EvaluationError, Memory
+from tritium.ops.parsing import parse_module
 
 TILE = ir.tensor_of((4,), ir.i32)
 

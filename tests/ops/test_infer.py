@@ -11,10 +11,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.parsing import parse_module
 from tritium.ops import arith, cf, scf, ttir
 from tritium.ops import math as math_ops
 from tritium.ops.arith import AddFOp, AddIOp, CmpIOp, CmpIPredicate, ConstantOp, SelectOp
+from tritium.ops.parsing import parse_module
 from tritium.ops.ttir import (
     AddPtrOp,
     AtomicCASOp,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tritium.ir.context import load_all
-from tritium.ir.parsing import ParseError, parse_module
 from tritium.ir.printing import print_module
 from tritium.ops.base import REGISTRY
+from tritium.ops.dialects import load_all
+from tritium.ops.parsing import ParseError, parse_module
 
 load_all()
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
 from tritium.ops.evaluation import Evaluator
+from tritium.ops.parsing import parse_module
 from tritium.ops.scf import ForOp
 from tritium.passes.ttir.uniform_advance import UniformAdvance
 

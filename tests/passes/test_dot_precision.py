@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tritium.ir.parsing import parse_module
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
 from tritium.ops.ttir.dot import DotOp, InputPrecision
 from tritium.passes.ttir.dot_precision import DotPrecision
 

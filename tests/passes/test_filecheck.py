@@ -11,8 +11,8 @@ import pytest
 from filecheck.matcher import Matcher
 from filecheck.options import Options
 
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import parse_module
 from tritium.passes import run_pipeline
 from tritium.passes.registry import available
 

@@ -11,8 +11,8 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.errors import TritonError
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import parse_module
 from tritium.passes import (
     Pass,
     PassError,

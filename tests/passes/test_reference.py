@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ir.test_reference_runs import CASES, REFERENCE, Kernel
-from tritium.ir.parsing import parse_module
+from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, parse_pipeline, pipelines
 
 PIPELINES = {

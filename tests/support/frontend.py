@@ -11,7 +11,8 @@ from tritium.frontend.visitor import FrontendOptions
 from tritium.ir.printing import print_module
 from tritium.language.emitter import TargetFeatures
 from tritium.language.jit.function import JITCallable
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
 from tritium.runtime.specialize import canonical_dtype, int_type
 
 

@@ -23,7 +23,8 @@ from tritium.ir.printing import print_module
 from tritium.ops import arith
 from tritium.ops import math as math_ops
 from tritium.ops.base import Op
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp

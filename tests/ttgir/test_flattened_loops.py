@@ -14,9 +14,10 @@ from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions
 from tritium.backends.nvidia.stages import make_ttgir, make_ttir
 from tritium.codegen.gpu.module import shared_bytes
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
 from tritium.ops.scf import ForOp
 from tritium.passes import PassManager, pipelines, run_pipeline
 

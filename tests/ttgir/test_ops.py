@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tritium.ir.context import load_all
-from tritium.ir.parsing import ParseError, parse_module
 from tritium.ir.printing import print_module
 from tritium.ops.base import REGISTRY
-from tritium.ops.evaluation import EvaluationError, Evaluator, Memory
+from tritium.ops.dialects import load_all
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import EvaluationError, Memory
+from tritium.ops.parsing import ParseError, parse_module
 
 load_all()
 

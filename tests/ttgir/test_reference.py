@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tests.ir.test_reference import lines
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
 from tritium.ops.ttir import Tile
 from tritium.passes import PassManager, pipelines
 

@@ -11,7 +11,8 @@ import tritium
 import tritium.language as tl
 from tests.support.frontend import compile_kernel
 from tritium.ir.printing import print_module
-from tritium.ops.evaluation import Evaluator, Memory
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
 from tritium.passes import PassManager, pipelines
 
 

@@ -11,9 +11,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import TritonError
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
 from tritium.ir.reproducer import split_reproducer
+from tritium.ops.parsing import parse_module
 from tritium.passes import registry
 from tritium.passes.base import Pass
 

@@ -80,7 +80,7 @@ def blaming(path: str | None) -> Generator[None]:
     except Exception as error:
         if path is None:
             raise
-        from tritium.ir.parsing import ParseError  # where it may have been raised, it is loaded
+        from tritium.ops.parsing import ParseError  # where it may have been raised, it is loaded
 
         if isinstance(error, ParseError):
             place = error.line, error.column, error.source

@@ -19,7 +19,7 @@ from tritium.language.values.constexpr import ConstexprFunction, unwrap
 from tritium.target import GPUTarget
 
 if TYPE_CHECKING:
-    from tritium.ir.view import module
+    from tritium.ops.view import module
 
 ArgPath = tuple[int, ...]
 
@@ -184,7 +184,7 @@ class ASTSource:
 
         Raises `CompilationError`.
         """
-        from tritium.ir.view import module
+        from tritium.ops.view import module
 
         return module(self.generate(make_backend(target), options))
 
@@ -251,7 +251,7 @@ class IRSource:
         self._signature: dict[int, str] | None = None
         self.facts: dict[str, Any] = {}
         if self.ext in ("ttir", "ttgir"):
-            from tritium.ir.parsing import parse_module  # as above
+            from tritium.ops.parsing import parse_module  # as above
 
             self.module = parse_module(self.src, str(self.path))
             self._signature = entry_signature(self.module)
@@ -317,7 +317,7 @@ class IRSource:
     ) -> module:
         """The module as `libtriton.ir` shows it (see `ASTSource.make_ir`). Raises `TypeError` for a
         file of a stage that has none."""
-        from tritium.ir.view import module
+        from tritium.ops.view import module
 
         if self.module is None:
             raise TypeError(f"make_ir: {self.path} is {self.ext} text; ttir or ttgir has a module")

@@ -170,7 +170,7 @@ def located(module: ModuleOp, name: str, stage: str, key: str) -> tuple[ModuleOp
 
 def located_in(path: Path, text: str) -> ModuleOp:
     """The module of a file, with the places in that file as its ops' locations."""
-    from tritium.ir.parsing import parse_module  # only on a cache miss
+    from tritium.ops.parsing import parse_module  # only on a cache miss
 
     print(f"Creating new locations for {path}")
     return parse_module(text, str(path), here=True)

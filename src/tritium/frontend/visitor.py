@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tritium.errors import CompilationError, UnsupportedLanguageConstruct
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.scope import Scope
 from tritium.language.jit.function import JITCallable
-
-if TYPE_CHECKING:
-    from tritium.frontend.module import ModuleGenerator
 
 
 @dataclass(frozen=True)
@@ -40,10 +37,21 @@ class LoopContext:
     node: ast.AST = field(default_factory=ast.Pass)
 
 
+class ModuleUnderConstruction(Protocol):
+    """The module that a visited function belongs to."""
+
+    builder: IRBuilder
+    options: FrontendOptions
+
+    def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
+        """Emit a call; returns the call's value."""
+        ...
+
+
 class Visitor:
     """Visits the AST of one function. Subclasses add `visit_<Node>` methods."""
 
-    def __init__(self, module: ModuleGenerator, function: JITCallable):
+    def __init__(self, module: ModuleUnderConstruction, function: JITCallable):
         self.module = module
         self.builder: IRBuilder = module.builder
         self.function = function

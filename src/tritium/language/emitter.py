@@ -17,14 +17,11 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tritium.ir.types import Type
 from tritium.ops.base import Op
 from tritium.target import GPUTarget
-
-if TYPE_CHECKING:
-    from tritium.language.jit.function import JITCallable
 
 
 class Handle(Protocol):
@@ -114,8 +111,9 @@ class Emitter(Protocol):
         `types` and returns the handles that `terminator` yields. Pass the result in `regions`."""
         ...
 
-    def call(self, function: JITCallable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call another kernel-language function with language values; returns its value."""
+    def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call another kernel-language function (a `JITCallable`) with language values; returns its
+        value."""
         ...
 
     def set_attribute(self, handle: Handle, name: str, value: Any) -> None:

@@ -11,12 +11,10 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, LocationAttr
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -25,24 +23,20 @@ from tritium.errors import OpError
 from tritium.ops import axis_info as facts
 from tritium.ops import syntax as custom_syntax
 from tritium.ops.axis_info import AxisInfo
+from tritium.ops.declared import DeclaredOp
 from tritium.ops.effects import Action, Effect, Effects, Resource, only_read
-from tritium.ops.fields import AttrField, OperandField, i32_array
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
     from xdsl.printer import Printer
 
-    from tritium.ops.evaluation import Context
-
-OpT = TypeVar("OpT", bound="Op")
+    from tritium.ops.memory import Context
 
 REGISTRY: dict[str, type[Op]] = {}
 """Every op class by name. Filled as dialect modules are imported."""
 
-SEGMENTS = "operandSegmentSizes"
 
-
-class Op(Operation):
+class Op(DeclaredOp):
     """Base class of ops. See the module's docstring; `docs/adding-an-op.md` walks through one."""
 
     name: ClassVar[str]
@@ -70,42 +64,8 @@ class Op(Operation):
     memory_operands: ClassVar[tuple[str, ...]] = ()
     """The operands whose memory the results stand for: results are pointers into it, or views."""
 
-    syntax: ClassVar[str | None] = None
-    """The custom syntax, in the notation of `ops/syntax.py`; None for MLIR's generic form."""
-
-    operand_fields: ClassVar[tuple[OperandField, ...]] = ()
-    attr_fields: ClassVar[Mapping[str, AttrField[Any]]] = {}
-    attr_defaults: ClassVar[Mapping[str, Any]] = {}
-    segmented: ClassVar[bool] = False
-    """Whether the operand groups cannot be told from their number alone."""
-    takes_result: ClassVar[bool] = False
-    _leading: ClassVar[Mapping[str, int]] = {}
-    """The positions of the operands before the first optional or variadic one."""
-
-    short_result: ClassVar[type[Attribute] | None] = None
-    """The class of the result's type where the custom syntax leaves its name out."""
-
-    result_names: ClassVar[tuple[str, ...]] = ()
-    """Default names of several results, printed `%a, %b = ` rather than `%0:2 = `."""
-
     def __init_subclass__(cls, traits: Sequence[OpTrait] = (), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        operands = dict.fromkeys(f.name for f in cls.operand_fields)
-        attrs = dict(cls.attr_fields)
-        for name, field in vars(cls).items():
-            if isinstance(field, OperandField):
-                operands[name] = None
-            elif isinstance(field, AttrField):
-                attrs[name] = field
-        cls.operand_fields = tuple(getattr(cls, name) for name in operands)
-        cls.attr_fields = attrs
-        cls.attr_defaults = {n: f.default for n, f in attrs.items() if not f.required}
-        cls.segmented = sum(f.kind != "one" for f in cls.operand_fields) > 1
-        leading = takewhile(lambda f: f.kind == "one", cls.operand_fields)
-        cls._leading = {field.name: position for position, field in enumerate(leading)}
-        infer = cls.infer.__func__.__code__  # pyright: ignore[reportAttributeAccessIssue]
-        arguments = infer.co_varnames[: infer.co_argcount + infer.co_kwonlyargcount]
-        cls.takes_result = "result" in arguments
         if traits:
             chosen = tuple(traits)
             cls.traits = OpTraits(lambda: chosen)
@@ -116,130 +76,7 @@ class Op(Operation):
             known = REGISTRY.setdefault(cls.name, cls)
             assert known is cls or known.__qualname__ == cls.__qualname__, f"{cls.name} twice"
 
-    # Construction
-
-    @classmethod
-    def infer(cls, *types: Any, **attrs: Any) -> Sequence[Attribute] | Attribute:
-        """The result type (or types) for operands of these types and these attribute values.
-
-        Called with one argument an operand, in order: its type, None where an optional one is
-        absent, a tuple for a variadic one; attributes as keyword arguments, in their Python form.
-        An op whose result type is not determined by its operands takes a keyword `result`: the
-        requested type (or types), which it checks and returns. Raises `OpError`.
-        """
-        raise NotImplementedError(f"{cls.name} does not define infer")
-
-    @classmethod
-    def read_attributes(cls, attributes: dict[str, Attribute]) -> dict[str, Attribute]:
-        """The attributes of an op in a text, where another release writes them differently."""
-        return attributes
-
-    @classmethod
-    def result_types_for(
-        cls, types: Sequence[Any], attrs: Mapping[str, Any], result: Any = None
-    ) -> tuple[Attribute, ...]:
-        """`infer`, with defaults filled in and the result always a tuple. Errors name the op."""
-        values = {**cls.attr_defaults, **attrs}
-        if len(values) != len(cls.attr_fields):
-            missing = ", ".join(f"'{n}'" for n in cls.attr_fields if n not in values)
-            raise OpError(f"{cls.name}: attribute {missing} is missing")
-        if cls.takes_result:
-            values["result"] = result
-        inferred = cls.infer(*types, **values)
-        return (inferred,) if isinstance(inferred, Attribute) else tuple(inferred)
-
-    @classmethod
-    def build(
-        cls: type[OpT],
-        *operands: SSAValue | Sequence[SSAValue] | None,
-        result: Any = None,
-        regions: Sequence[Region] = (),
-        location: LocationAttr | None = None,
-        attributes: Mapping[str, Attribute] | None = None,
-        successors: Sequence[Block] = (),
-        **attrs: Any,
-    ) -> OpT:
-        """Make the op, its result types inferred.
-
-        Operands are given in their declared order: a value, None for an absent optional one, a
-        sequence for a variadic one. Raises `OpError` where `infer` does.
-        """
-        flat, types, sizes = cls._flatten(operands)
-        properties: dict[str, Attribute] = {}
-        for name, value in attrs.items():
-            field = cls.attr_fields.get(name)
-            assert field is not None, f"{cls.name} has no attribute {name}"
-            # Defaults are not stored, so that equal ops have equal properties.
-            if field.required or value != field.default:
-                properties[name] = field.encode(value)
-        if cls.segmented:
-            properties[SEGMENTS] = i32_array(tuple(sizes))
-        return cls.create(  # pyright: ignore[reportUnknownVariableType]
-            operands=flat,
-            result_types=cls.result_types_for(types, attrs, result),
-            properties=properties,
-            attributes=attributes or {},
-            regions=regions,
-            successors=successors,
-            location=location,
-        )
-
-    @classmethod
-    def _flatten(cls, operands: Sequence[Any]) -> tuple[list[SSAValue], list[Any], list[int]]:
-        flat: list[SSAValue] = []
-        types: list[Any] = []
-        sizes: list[int] = []
-        missing = len(cls.operand_fields) - len(operands)
-        assert missing >= 0, f"{cls.name} takes {len(cls.operand_fields)} operands"
-        for field, given in zip(cls.operand_fields, (*operands, *(None,) * missing), strict=True):
-            if field.kind == "variadic":
-                group = list(given or ())
-                types.append(tuple(v.type for v in group))
-            else:
-                assert given is not None or field.kind == "optional", f"{cls.name}.{field.name}"
-                group = [] if given is None else [given]
-                types.append(None if given is None else given.type)
-            flat += group
-            sizes.append(len(group))
-        return flat, types, sizes
-
     # Access
-
-    def operand_groups(self) -> list[tuple[SSAValue, ...]]:
-        """The operands by declared field, in order."""
-        operands, fields = tuple(self.operands), self.operand_fields
-        sizes = self.properties.get(SEGMENTS)
-        if isinstance(sizes, DenseArrayBase):
-            counts = list(sizes.get_values())
-        else:
-            flexible = len(operands) - sum(f.kind == "one" for f in fields)
-            counts = [1 if f.kind == "one" else flexible for f in fields]
-        groups: list[tuple[SSAValue, ...]] = []
-        start = 0
-        for count in counts:
-            groups.append(operands[start : start + count])
-            start += count
-        return groups
-
-    def operand_group(self, name: str) -> SSAValue | tuple[SSAValue, ...] | None:
-        """The operand (or operands) declared under `name`."""
-        position, operands = self._leading.get(name), self.operands
-        if position is not None and position < len(operands):
-            return operands[position]
-        for field, group in zip(self.operand_fields, self.operand_groups(), strict=True):
-            if field.name == name:
-                return group if field.kind == "variadic" else (group[0] if group else None)
-        raise AttributeError(f"{self.name} has no operand '{name}'")
-
-    @classmethod
-    def operand_names(cls) -> list[str]:
-        """The names of the declared operands, in order."""
-        return [f.name for f in cls.operand_fields]
-
-    @classmethod
-    def operand_kind(cls, name: str) -> str:
-        """"one", "optional" or "variadic"."""
-        return next(f.kind for f in cls.operand_fields if f.name == name)
 
     @property
     def result(self) -> SSAValue:
@@ -308,11 +145,6 @@ class Op(Operation):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
-
-    def operand_values(self, name: str) -> tuple[SSAValue, ...]:
-        """The operands declared under `name`, none where an optional one is absent."""
-        found = self.operand_group(name)
-        return found if isinstance(found, tuple) else () if found is None else (found,)
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and

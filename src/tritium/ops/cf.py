@@ -14,8 +14,9 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import opaque
-from tritium.ops.evaluation import Context, EvaluationError, Jump
+from tritium.ops.evaluation import Jump
 from tritium.ops.fields import operand, string_attr, variadic
+from tritium.ops.memory import Context, EvaluationError
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser

@@ -8,8 +8,8 @@ from typing import Any
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, reads, waits, writes
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr
+from tritium.ops.memory import Context
 
 
 class BarrierMemory(IntEnum):

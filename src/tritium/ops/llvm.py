@@ -10,8 +10,8 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import opaque
-from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import operand
+from tritium.ops.memory import Context, EvaluationError
 
 
 class AssumeOp(Op):

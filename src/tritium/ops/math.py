@@ -16,8 +16,8 @@ from tritium.ir import types as ir
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.base import Op
 from tritium.ops.elementwise import UnaryOp, check_kind, check_same, function
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import flags_attr, operand
+from tritium.ops.memory import Context
 
 
 class MathOp(UnaryOp):

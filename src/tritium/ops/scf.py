@@ -16,8 +16,9 @@ from tritium.ir import types as ir
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_kind, check_same, describe
-from tritium.ops.evaluation import Context, Return
+from tritium.ops.evaluation import Return
 from tritium.ops.fields import operand, unit_attr, variadic
+from tritium.ops.memory import Context
 from tritium.ops.terminators import RegionEnd
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from xdsl.parser import Parser, UnresolvedOperand
     from xdsl.printer import Printer
 
-    from tritium.ops.base import Op
+    from tritium.ops.declared import DeclaredOp
     from tritium.ops.fields import OperandField
 
 
@@ -107,12 +107,12 @@ def _names(text: str) -> frozenset[str]:
 # Printing
 
 
-def print_op(op: Op, printer: Printer) -> None:
+def print_op(op: DeclaredOp, printer: Printer) -> None:
     """Print everything after the op's name in its custom syntax."""
     _print_parts(op, printer, parts_of(op.syntax or ""))
 
 
-def _present(op: Op, name: str) -> bool:
+def _present(op: DeclaredOp, name: str) -> bool:
     spec = op.attr_fields.get(name)
     if spec is not None:
         return name in op.properties and spec.get(op) != spec.default
@@ -123,7 +123,9 @@ _NO_SPACE_BEFORE = frozenset({",", ")", ">", "]"})
 _NO_SPACE_AFTER = frozenset({"(", "<", "["})
 
 
-def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool = False) -> None:
+def _print_parts(
+    op: DeclaredOp, printer: Printer, parts: tuple[Part, ...], glue: bool = False
+) -> None:
     for part in parts:
         kind, name = part.kind, part.name
         if kind == "group":
@@ -147,7 +149,7 @@ def _print_parts(op: Op, printer: Printer, parts: tuple[Part, ...], glue: bool =
         glue = False
 
 
-def _print_item(op: Op, printer: Printer, part: Part, space: str) -> None:
+def _print_item(op: DeclaredOp, printer: Printer, part: Part, space: str) -> None:
     kind, name = part.kind, part.name
     if kind == "ref" and name not in op.attr_fields:
         group = op.operand_group(name)
@@ -171,7 +173,7 @@ def _flags_word(name: str) -> str:
     return name.removesuffix("Flags")
 
 
-def _types(op: Op, name: str) -> list[Attribute]:
+def _types(op: DeclaredOp, name: str) -> list[Attribute]:
     if name in ("result", "results") and name not in op.operand_names():
         return [r.type for r in op.results]
     if name in op.result_names:
@@ -180,7 +182,7 @@ def _types(op: Op, name: str) -> list[Attribute]:
     return [v.type for v in (group if isinstance(group, tuple) else (group,)) if v is not None]
 
 
-def _print_value(op: Op, name: str, printer: Printer) -> None:
+def _print_value(op: DeclaredOp, name: str, printer: Printer) -> None:
     spec = op.attr_fields[name]
     if spec.words is not None:
         value = spec.get(op)
@@ -198,7 +200,7 @@ def _print_value(op: Op, name: str, printer: Printer) -> None:
         printer.print_attribute(attribute)
 
 
-def print_attr_dict(op: Op, printer: Printer) -> None:
+def print_attr_dict(op: DeclaredOp, printer: Printer) -> None:
     """Print the attributes that the syntax does not name: declared ones that differ from their
     default, and discardable ones."""
     shown = _names(op.syntax or "")
@@ -223,7 +225,7 @@ class _Parsed:
     types: dict[str, list[Attribute]] = field(default_factory=lambda: {})
 
 
-def parse_op(cls: type[Op], parser: Parser) -> Op:
+def parse_op(cls: type[DeclaredOp], parser: Parser) -> DeclaredOp:
     """Parse what `print_op` prints."""
     start = parser.pos
     found = _Parsed()
@@ -252,7 +254,7 @@ def parse_op(cls: type[Op], parser: Parser) -> Op:
     return op
 
 
-def _check_results(op: Op, found: _Parsed, parser: Parser, start: int) -> None:
+def _check_results(op: DeclaredOp, found: _Parsed, parser: Parser, start: int) -> None:
     """Result types that are both written and inferred are the same."""
     for name in ({"results", "result", *op.result_names} - set(op.operand_names())):
         written = found.types.get(name, ())
@@ -285,7 +287,7 @@ def _lookup(parser: Parser, operand: UnresolvedOperand) -> SSAValue:
 
 
 def _parse_parts(
-    cls: type[Op], parser: Parser, parts: tuple[Part, ...], found: _Parsed
+    cls: type[DeclaredOp], parser: Parser, parts: tuple[Part, ...], found: _Parsed
 ) -> None:
     for part in parts:
         kind, name = part.kind, part.name
@@ -319,7 +321,7 @@ def _parse_parts(
             _parse_operand(cls, name, parser, found)
 
 
-def _parse_group(cls: type[Op], parser: Parser, group: Part, found: _Parsed) -> None:
+def _parse_group(cls: type[DeclaredOp], parser: Parser, group: Part, found: _Parsed) -> None:
     """A part that may be absent; its first element tells."""
     first = group.parts[0]
     if first.kind == "literal":
@@ -333,7 +335,7 @@ def _parse_group(cls: type[Op], parser: Parser, group: Part, found: _Parsed) -> 
     _parse_parts(cls, parser, group.parts[1:], found)
 
 
-def _parse_short(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> Attribute:
+def _parse_short(cls: type[DeclaredOp], name: str, parser: Parser, found: _Parsed) -> Attribute:
     """A type whose name is left out; that of an operand is known, that of a result declared."""
     operands = found.operands.get(name)
     kind = type(_lookup(parser, operands[0]).type) if operands else cls.short_result
@@ -341,7 +343,7 @@ def _parse_short(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> At
     return kind.new(kind.parse_parameters(parser))  # pyright: ignore[reportUnknownVariableType]
 
 
-def _parse_optional_word(cls: type[Op], name: str, parser: Parser, found: _Parsed) -> None:
+def _parse_optional_word(cls: type[DeclaredOp], name: str, parser: Parser, found: _Parsed) -> None:
     """An enumeration's keyword that may be absent."""
     spec = cls.attr_fields[name]
     assert spec.words is not None, f"{cls.name}: only an enumeration may stand alone in brackets"
@@ -352,7 +354,7 @@ def _parse_optional_word(cls: type[Op], name: str, parser: Parser, found: _Parse
 
 
 def _parse_operand(
-    cls: type[Op], name: str, parser: Parser, found: _Parsed, may_be_absent: bool = False
+    cls: type[DeclaredOp], name: str, parser: Parser, found: _Parsed, may_be_absent: bool = False
 ) -> bool:
     """Parse an operand, or a list of them; whether there was one."""
     many = cls.operand_kind(name) == "variadic"
@@ -384,7 +386,7 @@ def _parse_literal(parser: Parser, text: str, *, optional: bool) -> bool:
     return True
 
 
-def _parse_value(cls: type[Op], name: str, parser: Parser) -> Attribute:
+def _parse_value(cls: type[DeclaredOp], name: str, parser: Parser) -> Attribute:
     spec = cls.attr_fields[name]
     if spec.words is not None:
         at = parser.pos

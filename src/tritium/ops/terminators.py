@@ -11,8 +11,9 @@ from xdsl.traits import IsTerminator
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.evaluation import Context, Return
+from tritium.ops.evaluation import Return
 from tritium.ops.fields import variadic
+from tritium.ops.memory import Context
 
 
 class RegionEnd(Op, traits=[IsTerminator()]):

@@ -10,7 +10,7 @@ import numpy as np
 from tritium.ir import types as ir
 from tritium.ops.axis_info import MOST, AxisInfo, shape_of
 from tritium.ops.base import Op
-from tritium.ops.evaluation import Context
+from tritium.ops.memory import Context
 
 
 class PoisonOp(Op):

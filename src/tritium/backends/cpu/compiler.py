@@ -136,7 +136,7 @@ class CPUBackend(BaseBackend):
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == "ttir":
-            from tritium.ir.parsing import parse_module  # as in add_stages
+            from tritium.ops.parsing import parse_module  # as in add_stages
 
             return parse_module(text, "<override>")
         if stage == "tile":

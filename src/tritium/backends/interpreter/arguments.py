@@ -16,7 +16,7 @@ from tritium.language.values.tensor import tensor
 from tritium.language.values.types import dtype, pointer_type, str_to_ty
 from tritium.launch.scalars import SCALARS, extract_scalar
 from tritium.launch.signature import canonical_dtype, int_type
-from tritium.ops.evaluation import EvaluationError, Memory
+from tritium.ops.memory import EvaluationError, Memory
 
 
 @dataclass(frozen=True)

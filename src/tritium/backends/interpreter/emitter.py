@@ -26,7 +26,7 @@ from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.effects import observes
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
-from tritium.ops.evaluation import PAUSE, Memory
+from tritium.ops.memory import PAUSE, Memory
 from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp, SplatOp
 
 # What may be done to tiles while a region runs for all elements at once.

@@ -94,7 +94,7 @@ class CUDABackend(BaseBackend):
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage in ("ttir", "ttgir"):
-            from tritium.ir.parsing import parse_module  # as in add_stages
+            from tritium.ops.parsing import parse_module  # as in add_stages
 
             return parse_module(text, "<override>")
         if stage == self.binary_ext and not cast("bytes", text).startswith(b"\x7fELF"):

@@ -17,8 +17,8 @@ from tritium.backends.base import BaseBackend
 from tritium.compiler import ASTSource
 from tritium.frontend.module import compile_function
 from tritium.frontend.visitor import FrontendOptions
-from tritium.ir import view as ir
 from tritium.language.emitter import TargetFeatures
+from tritium.ops import view as ir
 from tritium.runtime import JITFunction
 from tritium.runtime.specialize import Specializer, attributes_of, constants_of
 from tritium.target import GPUTarget

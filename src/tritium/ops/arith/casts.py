@@ -16,8 +16,8 @@ from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import CastOp, check_same_shape, describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import AttrField, enum_attr, flags_attr
+from tritium.ops.memory import Context
 
 
 class RoundingMode(IntEnum):

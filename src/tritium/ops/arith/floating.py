@@ -11,8 +11,8 @@ import numpy as np
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, UnaryOp, function
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import flags_attr
+from tritium.ops.memory import Context
 
 
 class FloatBinaryOp(BinaryOp):

@@ -19,8 +19,8 @@ from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, function
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import flags_attr
+from tritium.ops.memory import Context
 
 
 def unsigned(value: Any) -> Any:

@@ -12,8 +12,8 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Queue, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, operand, optional, variadic
+from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import TOKEN, AsyncTokenType, check_memory, check_same_tile
 from tritium.ops.ttir.memory import CachedOp, check_access

@@ -14,8 +14,8 @@ from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Queue, opaque, reads, waits
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
+from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Pending, state_of
 from tritium.ops.ttgir.types import MemDescType, check_memory
 from tritium.ops.ttir.dot import InputPrecision, check_product

@@ -16,8 +16,8 @@ from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import i32_array_attr, operand, optional
+from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Pending, state_of
 from tritium.ops.ttgir.types import (
     AsyncTokenType,

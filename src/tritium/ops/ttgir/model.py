@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tritium.ops.evaluation import Context, EvaluationError
+from tritium.ops.memory import Context, EvaluationError
 
 
 @dataclass

@@ -17,8 +17,8 @@ from tritium.ir.tensor_maps import BYTES
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, opaque, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import i32_attr, operand, variadic
+from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttir.memory import PaddingOption, Tile
 
 _PLACE = ir.pointer_to(ir.i8)

@@ -22,7 +22,6 @@ from tritium.ops.effects import (
     writes,
 )
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import (
     bool_attr,
     enum_attr,
@@ -33,6 +32,7 @@ from tritium.ops.fields import (
     unit_attr,
     variadic,
 )
+from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.types import MemDescType, bytes_of, check_memory
 from tritium.ops.ttir.atomic import combine

@@ -11,8 +11,8 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import operand
+from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
 from tritium.ops.ttgir.tma import check_barrier, check_flag
 from tritium.ops.ttgir.types import bytes_of, check_memory

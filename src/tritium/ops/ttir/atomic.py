@@ -14,8 +14,8 @@ from tritium.ops.arith.integer import unsigned
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr, operand, optional
+from tritium.ops.memory import Context
 from tritium.ops.ttir.memory import check_access
 
 

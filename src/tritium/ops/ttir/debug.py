@@ -13,8 +13,8 @@ from tritium.ops.arith.integer import unsigned
 from tritium.ops.base import Op
 from tritium.ops.effects import opaque
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context, EvaluationError
 from tritium.ops.fields import bool_attr, i32_array_attr, operand, string_attr, variadic
+from tritium.ops.memory import Context, EvaluationError
 
 
 class PrintOp(Op):

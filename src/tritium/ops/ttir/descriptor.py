@@ -17,8 +17,8 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, reads, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr, operand, variadic
+from tritium.ops.memory import Context
 from tritium.ops.ttir.atomic import combine
 from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
 

@@ -12,8 +12,8 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional
+from tritium.ops.memory import Context
 
 
 class InputPrecision(IntEnum):

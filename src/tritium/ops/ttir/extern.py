@@ -14,8 +14,8 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import Effects, opaque
 from tritium.ops.elementwise import check_same_shape
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, string_attr, variadic
+from tritium.ops.memory import Context
 
 
 class ExternElementwiseOp(Op):

@@ -14,8 +14,8 @@ from tritium.ir import types as ir
 from tritium.ir.printing import IRPrinter
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, opaque, reads, writes
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import AttrField, raw_attr, string_attr, symbol_attr, variadic
+from tritium.ops.memory import Context
 from tritium.ops.terminators import RegionEnd
 
 if TYPE_CHECKING:

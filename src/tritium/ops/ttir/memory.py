@@ -23,8 +23,8 @@ from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL, Effects, opaque, reads, writes
 from tritium.ops.elementwise import check_same_shape, describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, enum_attr, i32_array_attr, operand, optional, variadic
+from tritium.ops.memory import Context
 
 
 class CacheModifier(IntEnum):

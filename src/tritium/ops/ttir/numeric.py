@@ -22,8 +22,8 @@ from tritium.ops.elementwise import (
     check_same_shape,
     describe,
 )
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import enum_attr, operand
+from tritium.ops.memory import Context
 
 
 class Rounding(IntEnum):

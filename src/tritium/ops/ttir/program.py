@@ -13,8 +13,8 @@ from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import AttrField, enum_attr
+from tritium.ops.memory import Context
 
 
 class Axis(IntEnum):

@@ -15,8 +15,8 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SliceEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, check_same_shape, describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import bool_attr, i32_attr, variadic
+from tritium.ops.memory import Context
 from tritium.ops.terminators import RegionEnd
 
 

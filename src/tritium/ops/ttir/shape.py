@@ -17,8 +17,8 @@ from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.elementwise import check_same, describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
+from tritium.ops.memory import Context
 
 
 def check_same_element(name: str, source: ir.Type, result: ir.Type) -> None:

@@ -10,8 +10,8 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.elementwise import describe
-from tritium.ops.evaluation import Context
 from tritium.ops.fields import i32_attr, operand, unit_attr
+from tritium.ops.memory import Context
 
 
 class SortOp(Op):

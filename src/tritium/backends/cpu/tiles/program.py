@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.printing import format_function
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.parsing import parse_module
 
 _OPS = "\n// ops (these may be changed; the loops above are found anew), of loops "
 

@@ -15,10 +15,10 @@ from tritium.errors import (
     CompileTimeAssertionFailure,
     UnsupportedLanguageConstruct,
 )
-from tritium.ir.view import module as Module
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.constexpr import ConstexprFunction, constexpr
 from tritium.language.values.tensor import tensor
+from tritium.ops.view import module as Module
 from tritium.target import GPUTarget, default_target
 
 __all__ = [

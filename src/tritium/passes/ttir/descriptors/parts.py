@@ -22,7 +22,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import SelectOp
-from tritium.ops.base import SEGMENTS
+from tritium.ops.declared import SEGMENTS
 from tritium.ops.fields import i32_array
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.terminators import is_terminator

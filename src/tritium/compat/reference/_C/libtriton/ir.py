@@ -1,6 +1,6 @@
-"""Modules, and their operations, blocks and values; see `tritium.ir.view`."""
+"""Modules, and their operations, blocks and values; see `tritium.ops.view`."""
 
-from tritium.ir.view import (
+from tritium.ops.view import (
     block,
     context,
     load_dialects,

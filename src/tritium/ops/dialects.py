@@ -1,8 +1,7 @@
 """The set of dialects that the parser knows.
 
-Dialects live in `tritium.ops`, above this package, so they are named here and imported when a
-text first uses one. Each module of the table has `OPS` (op classes) and `ATTRIBUTES` (attribute
-and type classes).
+A dialect's module is imported when a text first uses the dialect. Each module of the table has
+`OPS` (op classes) and `ATTRIBUTES` (attribute and type classes).
 """
 
 from __future__ import annotations

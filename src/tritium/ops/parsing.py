@@ -15,8 +15,8 @@ from xdsl.utils.lexer import Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from tritium.errors import TritonError
-from tritium.ir.context import default_context
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
+from tritium.ops.dialects import default_context
 
 
 class ParseError(TritonError):

@@ -15,9 +15,9 @@ from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from tritium.ir.context import default_context
-from tritium.ir.parsing import parse_module
 from tritium.ir.printing import print_module
+from tritium.ops.dialects import default_context
+from tritium.ops.parsing import parse_module
 
 
 def context() -> Context:
