@@ -55,25 +55,16 @@ MODULES = {module_name(f): f for f in FILES}
 
 
 def imports(file: Path) -> Iterator[tuple[int, str]]:
-    """(line, absolute module) of each import of our own, those inside functions included.
+    """(line, absolute module) of each import of our own: at the top, inside functions, under
+    `if TYPE_CHECKING:`, and each module that a string names, for `import_module`.
 
-    `from . import x` counts as the module x where there is one. What stands under
-    `if TYPE_CHECKING:` is for the type checker alone and is left out.
+    `from . import x` counts as the module x where there is one.
     """
     tree = ast.parse(file.read_text(), str(file))
-    typing_only = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
     package = module_name(file).split(".")
     if file.name != "__init__.py":
         package = package[:-1]
     for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -82,6 +73,8 @@ def imports(file: Path) -> Iterator[tuple[int, str]]:
             for alias in node.names:
                 inner = f"{origin}.{alias.name}"
                 yield node.lineno, inner if inner in MODULES else origin
+        elif isinstance(node, ast.Constant) and node.value in MODULES and node.value != "tritium":
+            yield node.lineno, node.value
 
 
 def layer(module: str) -> str | None:

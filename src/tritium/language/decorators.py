@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,12 +19,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Accepted by name and ignored: functions written against the reference hand these on.
 _IGNORED = frozenset({"_semantic", "_builder", "_generator"})
 
-@functools.cache
-def _semantic() -> Any:
-    """The `_semantic` argument of functions in the reference's style.
-    That module, in which everything comes together, is imported when there is one."""
-    return importlib.import_module("tritium.language.semantic").TritonSemantic()
-
 
 def hidden_arguments(fn: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords, beside those given, that a program's own builtin (one that `builtin` did not
@@ -33,7 +26,10 @@ def hidden_arguments(fn: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     if not hasattr(fn, REFERENCE_MARK) or hasattr(fn, BUILTIN_MARK):
         return {}
     named = set(inspect.signature(fn).parameters) - set(given)
-    hidden = {"_semantic": _semantic() if "_semantic" in named else None, "_generator": None}
+    hidden = {
+        "_semantic": emitter.current().semantic() if "_semantic" in named else None,
+        "_generator": None,
+    }
     return {name: value for name, value in hidden.items() if name in named}
 
 
@@ -49,10 +45,10 @@ def builtin(fn: F) -> F:
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        emitter.current()
+        current = emitter.current()
         given = {k: unwrap(v) for k, v in kwargs.items() if k not in ignored}
         if wants_semantic and given.get("_semantic") is None:
-            given["_semantic"] = _semantic()
+            given["_semantic"] = current.semantic()
         return fn(*[unwrap(a) for a in args], **given)
 
     return mark_builtin(wrapper)  # pyright: ignore[reportReturnType]

@@ -133,6 +133,10 @@ class Emitter(Protocol):
         """Output of `tl.static_print`, at compile time."""
         ...
 
+    def semantic(self) -> Any:
+        """The `_semantic` argument of functions in the reference's style, a `TritonSemantic`."""
+        ...
+
 
 class _State(threading.local):
     def __init__(self) -> None:

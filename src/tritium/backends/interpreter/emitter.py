@@ -182,6 +182,12 @@ class EagerEmitter:
         """Print at once."""
         print(text, end="", file=file or sys.stdout, flush=flush)
 
+    def semantic(self) -> Any:
+        """The `_semantic` argument of functions in the reference's style, a `TritonSemantic`."""
+        from tritium.language.semantic import TritonSemantic  # which few kernels need
+
+        return TritonSemantic()
+
     # Context
 
     def run_region(self, region: PythonRegion, *arguments: Any) -> tuple[Any, ...]:

@@ -10,18 +10,14 @@ Lanes that are masked off never touch memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.backends.cpu.tiles.ir import Buffer
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
-
-if TYPE_CHECKING:
-    from tritium.backends.cpu.lower.emitter import Emitter
-    from tritium.backends.cpu.tiles.ir import Buffer
 
 ZEROS_BYTES = 512
 """Size of the block of zeros that loads whose mask is false read instead."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.plan import Host
+from tritium.backends.cpu.lower.values import Lanes
 from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Section, Value, const
@@ -66,6 +67,7 @@ class Context:
         entry: a section that dominates the whole body.
         callees: LLVM names of the functions that can be called.
         run: writes the steps of a block (`control.lower_steps`).
+        load_buffer: reads elements of a buffer (`access.load_buffer`).
         may_be_exclusive: whether `EXCLUSIVE` may be true.
         external: addresses of buffers that the caller provides, by identity.
     """
@@ -82,6 +84,7 @@ class Context:
     entry: Section
     callees: dict[str, str]
     run: Callable[[Context, Body], None]
+    load_buffer: Callable[..., Lanes]
     may_be_exclusive: bool
     external: dict[int, Value] = field(default_factory=dict[int, Value])
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])

@@ -22,11 +22,10 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.context import Context, as_tuple, class_of
-from tritium.backends.cpu.lower.moves.transpose import differs_by_lane
 from tritium.backends.cpu.lower.values import (
     NOTHING,
+    At,
     Facts,
     Index,
     Kind,
@@ -34,6 +33,7 @@ from tritium.backends.cpu.lower.values import (
     Linear,
     Uniform,
     Vec,
+    differs_by_lane,
 )
 from tritium.codegen.llvm.writer import (
     Function,
@@ -49,8 +49,6 @@ from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp
 from tritium.ops.ttir.memory import AddPtrOp
-
-At = tuple[Index, ...]
 
 _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
 
@@ -247,7 +245,7 @@ class Emitter:
         if held is not None:
             return Uniform(held, 0)
         if value in context.buffers and value not in self.inline:
-            return load_buffer(self, context.buffers[value], at)
+            return context.load_buffer(self, context.buffers[value], at)
         owner: Any = value.owner
         if isinstance(owner, Block):
             raise NotImplementedError(f"a tile of type {value.type} as an argument of this block")

@@ -18,6 +18,7 @@ from tritium.backends.cpu.dot.plan import Host as DotHost
 
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import assembly, calls, debug, scalars, whole_tile
+from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.atomics import accesses, operations, sums
 from tritium.backends.cpu.lower.atomics.exclusive_launch import has_use, may_wait
 from tritium.backends.cpu.lower.atomics.polling import polls
@@ -137,7 +138,7 @@ class _Functions:
             f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
             values, "contract" if self.fuse else "", axes.of,
             AxisAnalysis(function.op, trust=True, carried=axes).of, f.section(),
-            callees, lower_steps, self.exclusive,
+            callees, lower_steps, load_buffer, self.exclusive,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:

@@ -46,6 +46,15 @@ class Index(NamedTuple):
 ZERO = Index(Kind.SCALAR, None, 0, 0)
 
 
+At = tuple[Index, ...]
+"""The position of an element or of a chunk: an index for each dimension of a tile."""
+
+
+def differs_by_lane(at: At) -> bool:
+    """Whether a position has a number of its own for each lane: no other chunk's will do."""
+    return any(index.kind == Kind.VECTOR for index in at)
+
+
 class Uniform(NamedTuple):
     """A scalar, equal in all lanes. `pinned`: valid for the current chunk only (see `Linear`)."""
 

@@ -10,9 +10,18 @@ from xdsl.ir import Block
 from tritium.backends.cpu.lower.access import load
 from tritium.backends.cpu.lower.elementwise.progressions import known
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.moves.transpose import blocked, differs_by_lane
+from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.backends.cpu.lower.values import (
+    ZERO,
+    Index,
+    Kind,
+    Lanes,
+    Linear,
+    Uniform,
+    Vec,
+    differs_by_lane,
+)
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, vector
 from tritium.codegen.registry import lowers

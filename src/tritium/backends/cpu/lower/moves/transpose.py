@@ -9,27 +9,19 @@ block dimension for each lane, and transposed; the others find their vectors rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Vec
+from tritium.backends.cpu.lower.emitter import Emitter
+from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Function, Value
 from tritium.ir import types as ir
 
-if TYPE_CHECKING:
-    from tritium.backends.cpu.lower.emitter import Emitter
-
-At = tuple[Index, ...]
 Dims = tuple[int | None, ...]
 """For each axis of a value the dimension of the nest that it runs along."""
-
-
-def differs_by_lane(at: At) -> bool:
-    """Whether a position has a number of its own for each lane: no other chunk's will do."""
-    return any(index.kind == Kind.VECTOR for index in at)
 
 
 def store_dimension(context: Context, nest: Nest) -> int | None:
