@@ -91,3 +91,39 @@ def test_none_are_asked_for(remarks: Any, capfd: Any) -> None:
     assert not remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=1024)
     knobs.compilation.remark = True  # the former name
     assert remarks(strided, "*fp32 *fp32 i32 i32", CUDA, ALIGNED, BLOCK=512)
+
+
+@tritium.jit
+def writing(a, b, c, n, STAGES: tl.constexpr, PRECISION: tl.constexpr):
+    i = tl.arange(0, 64)
+    acc = tl.zeros((64, 64), tl.float32)
+    for t in tl.range(0, n, 64, num_stages=STAGES):
+        x = tl.load(a + i[:, None] * n + (t + i)[None, :])
+        y = tl.load(b + (t + i)[:, None] * 64 + i[None, :])
+        acc = tl.dot(x, y, acc, input_precision=PRECISION)
+        tl.store(c + t, 1.0)
+    tl.store(c + i[:, None] * 64 + i[None, :], acc)
+
+
+def test_a_loop_that_writes_is_not_pipelined_unless_it_is_told(remarks: Any) -> None:
+    signature, types = "*fp16 *fp16 *fp32 i32", {"PRECISION": "tf32"}
+    found = remarks(writing, signature, CUDA, ALIGNED, STAGES=None, **types)
+    assert len(found) == 2 and all("the loop writes memory" in text for _, text in found)
+    assert remarks(writing, signature, CUDA, ALIGNED, STAGES=3, **types) == []
+
+
+@pytest.mark.parametrize("arch, precision, wanted", [
+    (80, "ieee", ["f32 (input_precision='ieee') of 64x64 and 64x64 is computed without tensor"]),
+    (80, "tf32", []), (120, "tf32", []), (100, "tf32", ["tcgen05 is not built"]),
+    (90, "ieee", ["MMA version 3 acceleration not applied", "without tensor cores"]),
+])  # fmt: skip
+def test_products_without_the_newest_tensor_cores(
+    remarks: Any, arch: int, precision: str, wanted: list[str]
+) -> None:
+    target = GPUTarget("cuda", arch, 32)
+    found = remarks(
+        writing, "*fp32 *fp32 *fp32 i32", target, ALIGNED, STAGES=2, PRECISION=precision
+    )
+    texts = [text for where, text in found if where.startswith("tl.dot")]
+    assert len(texts) == len(wanted)
+    assert all(part in text for part, text in zip(wanted, texts, strict=True))

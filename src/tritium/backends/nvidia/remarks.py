@@ -13,10 +13,12 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
-from tritium.ops.ttir import FuncOp
-from tritium.passes.loops import stages_of
-
-_PRODUCTS = ("tt.dot", "ttng.warp_group_dot")
+from tritium.ir.layouts.encodings import BlockedEncoding
+from tritium.ops.effects import GLOBAL
+from tritium.ops.scf import ForOp
+from tritium.ops.ttgir import WarpGroupDotOp
+from tritium.ops.ttir import DotOp, FuncOp, LoadOp, StoreOp
+from tritium.passes.loops import NUM_STAGES, stages_of
 
 
 def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
@@ -30,15 +32,33 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
             continue
         analysis = AxisAnalysis(function)
         for op in function.walk():
-            if capability // 10 == 9 and op.name == "tt.dot":
-                remark(
-                    op, "MMA version 3 acceleration not applied due to unsupported shapes or data "
-                    "types.", f"Target compute capability ({capability}) supports MMA v3.",
-                )  # fmt: skip
-            elif op.name in ("tt.load", "tt.store"):
+            if isinstance(op, DotOp):
+                _on_product(op, capability)
+            elif isinstance(op, (LoadOp, StoreOp)):
                 _on_access(analysis, op)
-            elif op.name == "scf.for" and stages_of(op, num_stages) > 1:
+            elif isinstance(op, ForOp) and stages_of(op, num_stages) > 1:
                 _on_loop(op)
+
+
+def _on_product(op: Any, capability: int) -> None:
+    """Products that do not use the newest tensor cores, or none."""
+    if capability // 10 == 9:
+        remark(
+            op, "MMA version 3 acceleration not applied due to unsupported shapes or data types.",
+            f"Target compute capability ({capability}) supports MMA v3.",
+        )  # fmt: skip
+    if isinstance(op.results[0].type.encoding, BlockedEncoding):
+        precision = op.inputPrecision.name.lower()
+        remark(
+            op, f"Warning: this product of {op.a.type.get_element_type()} (input_precision="
+            f"{precision!r}) of {'x'.join(map(str, ir.shape_of(op.a.type)))} and "
+            f"{'x'.join(map(str, ir.shape_of(op.b.type)))} is computed without tensor cores",
+        )  # fmt: skip
+    elif capability // 10 in (10, 11) and ir.bit_width(op.a.type) < 64:
+        remark(
+            op, "MMA version 5 acceleration not applied, as tcgen05 is not built: mma.sync is used",
+            f"Target compute capability ({capability}) supports MMA v5.",
+        )  # fmt: skip
 
 
 def _on_access(analysis: AxisAnalysis, op: Any) -> None:
@@ -59,13 +79,16 @@ def _on_access(analysis: AxisAnalysis, op: Any) -> None:
 def _on_loop(loop: Any) -> None:
     """Operands of products that are loaded into registers in the turn that needs them."""
     block: Block = loop.body
+    writes = loop.writes(GLOBAL) and NUM_STAGES not in loop.attributes
     for op in block.ops:
-        if op.name not in _PRODUCTS:
+        if not isinstance(op, (DotOp, WarpGroupDotOp)):
             continue
         for number, operand in enumerate(op.operands[:2]):
             for load, changed in _loads(operand, block):
                 why = (
                     "it is changed in registers before the product" if changed
+                    else "the loop writes memory that may be the same (num_stages of `tl.range` "
+                    "tells that it is not)" if writes
                     else "its elements cannot be copied to shared memory asynchronously"
                 )  # fmt: skip
                 remark(
@@ -80,7 +103,7 @@ def _loads(value: SSAValue, block: Block, changed: bool = False) -> Iterator[tup
     op: Any = value.owner
     if isinstance(op, Block) or op.parent is not block:
         return
-    if op.name == "tt.load":
+    if isinstance(op, LoadOp):
         yield op, changed
         return
     changed |= not op.name.startswith("ttg.")
