@@ -77,3 +77,41 @@ def test_a_statement_in_a_branch_is_about_the_branch():
     a, out = np.arange(16, dtype=np.int32), np.zeros(3, np.int32)
     both(kernel, a=a, out=out, n=4)
     assert out.tolist() == [22, 38, 54]
+
+
+@jit
+def while_it_lasts(a, out, start, n):
+    p = a + start + tl.arange(0, 16)
+    total = tl.zeros([16], tl.float32)
+    while n > 0:
+        p = tl.multiple_of(p, 16)
+        total += tl.load(p)
+        p += 16
+        n -= 1
+    tl.store(out + tl.arange(0, 16), total)
+
+
+@jit
+def in_branches(a, out, start, n):
+    a, i = tl.multiple_of(a, 64), tl.arange(0, 16)
+    for k in range(n):
+        if k > 0:
+            tl.store(out + i, tl.load(a + tl.multiple_of(start, 16) + i))
+        else:
+            tl.store(out + i, tl.load(a + start + i))
+
+
+def test_a_while_loop_keeps_what_is_known():
+    a, out = np.arange(64, dtype=np.float32), np.zeros(16, np.float32)
+    for (info,) in known_of(while_it_lasts, LoadOp, a=a, out=out, start=16, n=3):
+        assert info.divisibility[0] == 16 and info.contiguity[0] == 16
+    both(while_it_lasts, a=a, out=out, start=16, n=3)
+    assert out.tolist() == a[16:].reshape(3, 16).sum(0).tolist()
+
+
+def test_a_statement_about_an_argument_holds_in_its_branch():
+    a, out = np.arange(64, dtype=np.float32), np.zeros(16, np.float32)
+    for stated, other in known_of(in_branches, LoadOp, a=a, out=out, start=5, n=3):
+        assert stated.divisibility[0] == 64 > other.divisibility[0]
+    both(in_branches, a=a, out=out, start=16, n=3)
+    assert out.tolist() == a[16:32].tolist()

@@ -21,7 +21,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp, TruncIOp, attr_value
 from tritium.ops.arith.integer import DivisionOp, WrappingOp
 from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
-from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.ttir.memory import AddPtrOp
 
 
@@ -78,6 +78,9 @@ class AxisAnalysis:
         if isinstance(op, IfOp):
             self._branches(op)
             return
+        if isinstance(op, WhileOp):
+            self._while(op)
+            return
         for region in op.regions:
             for block in region.blocks:
                 self._block(block)
@@ -116,6 +119,29 @@ class AxisAnalysis:
                 break
             carried = merged
         self._info.update(zip(op.results, carried, strict=False))
+
+    def _while(self, op: Any) -> None:
+        assert self._info is not None
+        before, after = (region.block for region in op.regions)
+        if self._carried is not None:
+            values = (*before.args, *after.args, *op.results)
+            self._info.update((v, self._carried.of(v)) for v in values)
+            self._block(before)
+            self._block(after)
+            return
+        carried = [self._get(v) for v in op.operands]
+        while True:
+            self._info.update(zip(before.args, carried, strict=True))
+            self._block(before)
+            passed = [self._get(v) for v in before.last_op.operands[1:]]
+            self._info.update(zip(after.args, passed, strict=True))
+            self._block(after)
+            following = [self._get(v) for v in after.last_op.operands]
+            merged = [join(c, v) for c, v in zip(carried, following, strict=True)]
+            if merged == carried:
+                break
+            carried = merged
+        self._info.update(zip(op.results, passed, strict=True))
 
     def _branches(self, op: Any) -> None:
         assert self._info is not None

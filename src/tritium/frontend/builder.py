@@ -132,10 +132,11 @@ class IRBuilder:
             owner.attributes[name] = value
 
     def needs_carrier(self, handle: Any) -> bool:
+        return not (isinstance(handle.owner, Operation) and _is_single(handle.owner))
+
+    def is_of_block(self, handle: Any) -> bool:
         owner = handle.owner
-        if isinstance(owner, Operation):
-            return owner.parent is self.block and not _is_single(owner)
-        return owner is self.block
+        return (owner.parent if isinstance(owner, Operation) else owner) is self.block
 
     def warn(self, message: str) -> None:
         file, line = self.source_position

@@ -121,8 +121,12 @@ class Emitter(Protocol):
         ...
 
     def needs_carrier(self, handle: Handle) -> bool:
-        """Whether no op of the current block has `handle` as its only result, so that a hint about
-        it needs an op of its own: an argument of the block, or one result of several."""
+        """Whether no op has `handle` as its only result, so that a hint about it needs an op of its
+        own: an argument of a block, or one result of several."""
+        ...
+
+    def is_of_block(self, handle: Handle) -> bool:
+        """Whether the block that ops are emitted into defines `handle`."""
         ...
 
     def warn(self, message: str) -> None:

@@ -174,6 +174,8 @@ class EagerEmitter:
         """Hints change nothing."""
         return False
 
+    is_of_block = needs_carrier
+
     def warn(self, message: str) -> None:
         """A `UserWarning` at the line of the kernel."""
         warnings.warn(message, UserWarning, stacklevel=_frames_above_library())

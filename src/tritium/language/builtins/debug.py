@@ -127,18 +127,23 @@ def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
             )
     value = DenseIntElementsAttr.from_list(TensorType(i32, [len(numbers)]), numbers)
     if emitter.current().needs_carrier(x.handle):
-        _carry(x)
+        local = emitter.current().is_of_block(x.handle)
+        carried = _carried(x)
+        # What other blocks see as well stays as it is: this block's ops may not have run there.
+        x.handle = carried.handle if local else x.handle
+        x = carried
     emitter.current().set_attribute(x.handle, attribute, value)
     return x
 
 
-def _carry(x: tensor) -> None:
-    """Have `x` be from here on the result of an op that changes nothing, `x + 0`."""
+def _carried(x: tensor) -> tensor:
+    """The result of an op that changes nothing, `x + 0`; `x` itself if it is no number."""
     if x.dtype.is_int():
-        x.handle = emit(AddIOp, x.handle, casts.constant(0, x.type).handle)
-    elif x.dtype.is_ptr() and not is_block_pointer(x):
+        return tensor(emit(AddIOp, x.handle, casts.constant(0, x.type).handle), x.type)
+    if x.dtype.is_ptr() and not is_block_pointer(x):
         offset = casts.constant(0, x.type.with_element_ty(int32))
-        x.handle = emit(ttir.AddPtrOp, x.handle, offset.handle)
+        return tensor(emit(ttir.AddPtrOp, x.handle, offset.handle), x.type)
+    return x
 
 
 @builtin
