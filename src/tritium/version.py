@@ -4,6 +4,6 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-#: What `triton.__version__` says under `tritium.compat`: the reference release whose language,
-#: IR syntax and Python API this version follows.
-REFERENCE_VERSION = "3.6.0"
+#: What `triton.__version__` says under `tritium.compat`: the reference release whose language
+#: and Python API this version follows (IR is printed as 3.6 prints it).
+REFERENCE_VERSION = "3.9.0"

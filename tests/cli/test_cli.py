@@ -26,7 +26,7 @@ def tritium(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 
 def test_version_names_the_reference_too():
-    assert tritium("--version").stdout == "tritium 0.1.0 (follows triton 3.6.0)\n"
+    assert tritium("--version").stdout == "tritium 0.1.0 (follows triton 3.9.0)\n"
 
 
 def test_help_lists_every_command():
@@ -63,7 +63,7 @@ def test_run_gives_the_program_its_arguments_name_and_folder(program):
     """)
     done = tritium("run", file, "--help", "-x", "a b")
     assert done.stderr == ""
-    expected = f"3.6.0 tritium.language 7 ['--help', '-x', 'a b'] __main__ {file}\n"
+    expected = f"3.9.0 tritium.language 7 ['--help', '-x', 'a b'] __main__ {file}\n"
     assert done.stdout == expected
 
 
@@ -93,7 +93,7 @@ def test_run_an_unmodified_program_with_a_kernel(program, array):
     if importlib.util.find_spec(array) is None:
         pytest.skip(f"{array} is not installed")
     done = tritium("run", program(KERNEL.format(array=array)), "2.5")
-    assert done.stdout == "2500.0 3.6.0 True\n", done.stderr
+    assert done.stdout == "2500.0 3.9.0 True\n", done.stderr
 
 
 def test_run_a_module(program, tmp_path):
@@ -101,12 +101,12 @@ def test_run_a_module(program, tmp_path):
     env = {**os.environ, "PYTHONPATH": SRC}
     command = [sys.executable, "-m", "tritium", "run", "-m", "pkg.tool", "-q"]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.stdout == "3.6.0 ['-q']\n", done.stderr
+    assert done.stdout == "3.9.0 ['-q']\n", done.stderr
 
 
 def test_run_a_folder(program, tmp_path):
     program("import triton; print(triton.__version__)", "app/__main__.py")
-    assert tritium("run", str(tmp_path / "app")).stdout == "3.6.0\n"
+    assert tritium("run", str(tmp_path / "app")).stdout == "3.9.0\n"
 
 
 def test_run_ends_as_the_program_does(program):
@@ -143,7 +143,7 @@ def test_run_spawned_children_import_the_alias_and_the_program(program):
                 print(pool.map(f, [1]))
     """)
     done = tritium("run", file)
-    assert done.stdout == "[('3.6.0', 2)]\n", done.stderr
+    assert done.stdout == "[('3.9.0', 2)]\n", done.stderr
 
 
 KERNEL_TEXT = """
@@ -200,7 +200,7 @@ def test_run_without_such_a_file():
 
 
 def test_pytest_runs_tests_that_import_triton(program, tmp_path):
-    file = program("import triton\ndef test(): assert triton.__version__ == '3.6.0'", "test_it.py")
+    file = program("import triton\ndef test(): assert triton.__version__ == '3.9.0'", "test_it.py")
     done = tritium("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), file)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 

@@ -69,7 +69,7 @@ def test_modules_below_the_alias_are_the_same_objects(python):
         assert tritium.language.__spec__ is before
         print(triton.__version__, tritium.__version__)
     """
-    assert python(program) == "3.6.0 0.1.0"
+    assert python(program) == "3.9.0 0.1.0"
 
 
 def test_a_module_does_not_hide_a_function_of_the_same_name(python):
@@ -162,9 +162,9 @@ def test_the_version_is_found_in_the_metadata_too(python):
         from importlib import metadata
         from tritium import compat
         compat.install()
-        print(metadata.version("triton"), metadata.version("pytest") != "3.6.0")
+        print(metadata.version("triton"), metadata.version("pytest") != "3.9.0")
     """
-    assert python(program) == "3.6.0 True"
+    assert python(program) == "3.9.0 True"
 
 
 def test_an_import_that_fails_inside_a_module_is_reported_as_itself(python, tmp_path):
@@ -197,7 +197,7 @@ def test_child_processes_of_multiprocessing_have_the_alias(python, method):
             print(*queue.get(timeout=60))
             process.join()
     """
-    assert python(program) == "3.6.0 tritium.language"
+    assert python(program) == "3.9.0 tritium.language"
 
 
 def test_other_child_processes_have_it_unless_it_was_taken_back(python):
@@ -216,7 +216,7 @@ def test_other_child_processes_have_it_unless_it_was_taken_back(python):
         assert os.environ["PYTHONPATH"] == before
         print(first, second, version())
     """
-    assert python(program) == "9.9 3.6.0 9.9"
+    assert python(program) == "9.9 3.9.0 9.9"
 
 
 def test_children_whose_path_is_made_of_sys_path_have_it(python):
@@ -238,7 +238,7 @@ def test_children_whose_path_is_made_of_sys_path_have_it(python):
         assert sys.path == before
         print(first, again, version())
     """
-    assert python(program) == "3.6.0 3.6.0 9.9"
+    assert python(program) == "3.9.0 3.9.0 9.9"
 
 
 def test_grandchildren_whose_path_is_made_of_sys_path_have_it(python):
@@ -255,7 +255,7 @@ def test_grandchildren_whose_path_is_made_of_sys_path_have_it(python):
             sys.stdout.flush()
             subprocess.run(command, env=env, check=True)
     """
-    assert python(program).split() == ["3.6.0", "3.6.0"]
+    assert python(program).split() == ["3.9.0", "3.9.0"]
 
 
 def test_a_sitecustomize_that_was_there_before_still_runs(python, tmp_path):
@@ -269,4 +269,4 @@ def test_a_sitecustomize_that_was_there_before_still_runs(python, tmp_path):
         code = "import triton; print(seen, triton.__version__)"
         print(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
     """
-    assert python(program, path=(str(other),)) == "hello 3.6.0"
+    assert python(program, path=(str(other),)) == "hello 3.9.0"
