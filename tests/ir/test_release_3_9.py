@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tritium.ir.printing import print_module
-from tritium.ops.parsing import ParseError, parse_module
+from tritium.ops.parsing import NotBuiltError, ParseError, parse_module
 from tritium.ops.ttir import CacheModifier, EvictionPolicy, LoadOp, StoreOp
 
 FILES = sorted((Path(__file__).parent / "release_3_9").glob("*.tt*ir"))
@@ -52,3 +52,17 @@ FUNCTION = "tt.func @f(%p: !tt.ptr<{}>) {{\n  {}\n  tt.return\n}}"
 def test_messages(pointee: str, body: str, message: str) -> None:
     with pytest.raises(ParseError, match=message):
         parse_module(FUNCTION.format(pointee, body))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("#tmem = #ttng.tensor_memory_encoding<blockM = 128, blockN = 64, colStride = 1>\n",
+         "ttng.tensor_memory_encoding"),
+        ("tt.func @f() {\n  ttg.warp_specialize()\n  tt.return\n}", "ttg.warp_specialize"),
+    ],
+)  # fmt: skip
+def test_what_is_not_built_is_named(text: str, name: str) -> None:
+    with pytest.raises(NotImplementedError, match=f"{name}.* is not registered") as caught:
+        parse_module(text, "there.ttgir")
+    assert isinstance(caught.value, NotBuiltError) and caught.value.filename == "there.ttgir"

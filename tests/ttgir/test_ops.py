@@ -229,8 +229,8 @@ def test_what_is_waited_for_may_be_used(body: str) -> None:
          "%e = tt.expand_dims %s {axis = 1 : i32} : tensor<64xi32, #ttg.slice<{dim = 1, parent = "
          "#blocked}>> -> tensor<64x1xi32, #blocked1>", "is required"),
         ("%s = tt.splat %i : i32 -> tensor<64x1xi32, #blocked>\n"
-         "%e = tt.broadcast %s : tensor<64x1xi32, #blocked> -> tensor<64x64xi32, #blocked1>",
-         "the encodings must be the same"),
+         "%e = tt.broadcast %s : tensor<64x1xi32, #blocked> -> tensor<64x64xi32>",
+         "both must have an encoding, or none"),
         ("%x = tt.splat %i : i32 -> "
          "tensor<64x64xi32, #ttg.dot_op<{opIdx = 0, parent = #blocked}>>\n"
          "%y = tt.splat %i : i32 -> "

@@ -37,6 +37,10 @@ class ParseError(TritonError):
         return type(self), (self.reason, self.filename, self.line, self.column, self.source)
 
 
+class NotBuiltError(ParseError, NotImplementedError):
+    """The text has an op, type or attribute that is not built; the message names it."""
+
+
 _RENAMED = {"ttg.barrier": "gpu.barrier"}
 """Ops by the names that later releases of the reference give them."""
 _LOOP_ALIAS = re.compile(r"^#(loop_\w+) = (#llvm\.loop_\w+<.*>)[ \t]*$", re.MULTILINE)
@@ -45,7 +49,7 @@ _LOCATION_ALIAS = re.compile(r"^#([\w$.-]+) = loc\((.*)\)[ \t]*$", re.MULTILINE)
 
 
 def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> ModuleOp:
-    """The module that `text` describes. Raises `ParseError`.
+    """The module that `text` describes. Raises `ParseError`, of which `NotBuiltError` is one kind.
 
     Location aliases may be defined anywhere in the text, before or after their use. With `here`
     the ops' locations are where they stand in this text, whatever it says. The module is not
@@ -62,7 +66,8 @@ def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> Modul
             _relocate(parser.starts, text, filename)
         return module
     except xdsl_errors.ParseError as error:
-        raise _located(error.msg, text, filename, error.span.start) from error
+        kind = NotBuiltError if error.msg.endswith("is not registered") else ParseError
+        raise _located(error.msg, text, filename, error.span.start, kind) from error
     except (xdsl_errors.VerifyException, ValueError) as error:
         # Raised by the constructors of attributes, which know nothing of the text.
         raise _located(str(error), text, filename, parser.pos) from error  # pyright: ignore
@@ -93,11 +98,13 @@ def _relocate(starts: Sequence[tuple[Operation, int]], text: str, filename: str)
         op.location = file_line(filename, line, start - lines[line - 1])
 
 
-def _located(message: str, text: str, filename: str, position: int) -> ParseError:
+def _located(
+    message: str, text: str, filename: str, position: int, kind: type[ParseError] = ParseError
+) -> ParseError:
     before = text[:position]
     line, start = before.count("\n") + 1, before.rfind("\n") + 1
     source = text[start:].split("\n", 1)[0]
-    return ParseError(message.strip(), filename, line, position - start + 1, source)
+    return kind(message.strip(), filename, line, position - start + 1, source)
 
 
 class IRParser(Parser):

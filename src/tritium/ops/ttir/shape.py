@@ -112,7 +112,8 @@ class UnsplatOp(Op):
 
 
 class BroadcastOp(Op):
-    """Axes of size 1 repeated to a larger size."""
+    """Axes of size 1 repeated to a larger size. The encodings may differ, as in what Triton 3.9
+    writes, as long as no element moves to another thread."""
 
     name = "tt.broadcast"
     memory_operands = ("src",)
@@ -134,8 +135,8 @@ class BroadcastOp(Op):
                     f"only axes of size 1 grow: the new size ({want}) must match the existing "
                     f"size ({have}) at non-singleton axis {axis}"
                 )
-        if ir.encoding_of(src) != ir.encoding_of(result):
-            problem = "the encodings must be the same"
+        if (ir.encoding_of(src) is None) != (ir.encoding_of(result) is None):
+            problem = "both must have an encoding, or none"
         if problem is not None:
             raise OpError(f"{cls.name}: from {describe(src)} to {describe(result)}; {problem}")
         return result
