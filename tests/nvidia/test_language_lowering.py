@@ -20,7 +20,7 @@ from tritium.ir.layouts.encodings import LinearEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.tensor_maps import box
 from tritium.passes.ttgir.convert_ttir_to_ttgir import packed_encoding, scan_encoding
-from tritium.passes.ttgir.rules import covers, nvmma_encoding
+from tritium.passes.ttgir.rules import Threads, covers, nvmma_encoding
 from tritium.target import GPUTarget
 
 needs_libdevice = pytest.mark.skipif(
@@ -60,18 +60,19 @@ def registers_lanes_warps(layout: LinearLayout, axis: int) -> list[int]:
 
 
 @pytest.mark.parametrize("shape", [(8,), (1024,), (4, 64), (64, 4), (2, 2, 16), (1, 1)])
-@pytest.mark.parametrize("warps", [1, 4, 16])
-def test_scans_have_neighbours_in_order(shape: tuple[int, ...], warps: int):
+@pytest.mark.parametrize(("warps", "lanes"), [(1, 32), (4, 32), (16, 32), (4, 64), (1, 16)])
+def test_scans_have_neighbours_in_order(shape: tuple[int, ...], warps: int, lanes: int):
     for axis in range(len(shape)):
-        layout = linear(scan_encoding(shape, axis, warps), shape)
+        layout = linear(scan_encoding(shape, axis, Threads(warps, lanes)), shape)
         assert layout.is_surjective and layout.in_size("warp") == warps
+        assert layout.in_size("lane") == lanes
         bits = registers_lanes_warps(layout, axis)
         assert bits == [1 << i for i in range(len(bits))]
 
 
 @pytest.mark.parametrize(("shape", "pack"), [((64,), 4), ((8, 2), 8), ((4, 4, 4), 2)])
 def test_packed_neighbours_are_in_one_thread(shape: tuple[int, ...], pack: int):
-    layout = linear(packed_encoding(shape, pack, 4), shape)
+    layout = linear(packed_encoding(shape, pack, Threads(4, 32)), shape)
     held = layout.apply({"register": np.arange(pack)})
     flat = np.ravel_multi_index([np.broadcast_to(v, pack) for v in held.values()], shape)
     assert sorted(flat.tolist()) == list(range(pack))
@@ -261,10 +262,10 @@ def test_boxes(shape: tuple[int, ...], size: int, want: tuple[int, ...]):
 
 
 def test_an_encoding_by_bases_may_be_too_small():
-    small = linear(scan_encoding((8,), 0, 1), (8,))
+    small = linear(scan_encoding((8,), 0, Threads(1, 32)), (8,))
     encoding = LinearEncoding.from_layout(small)
     assert covers(encoding, (8,)) and not covers(encoding, (16,))
-    assert covers(scan_encoding((8,), 0, 1), (16,))
+    assert covers(scan_encoding((8,), 0, Threads(1, 32)), (16,))
 
 
 @tritium.jit

@@ -50,7 +50,7 @@ def ttir() -> list[Pass]:
 
 def ttgir(
     capability: int, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
-    flatten: bool = True,
+    flatten: bool = True, lanes: int = 32,
 ) -> list[Pass]:
     """From ttir to the ttgir that the NVIDIA backend takes.
 
@@ -61,6 +61,7 @@ def ttgir(
         num_ctas: how many blocks, a cluster, run a program.
         wgmma: whether products may use it (sm_90).
         flatten: whether loops that ask for it become one with the loop inside.
+        lanes: the threads of a warp, a power of two.
     """
     return [
         ScaledDot(tensor_cores=True),
@@ -72,7 +73,9 @@ def ttgir(
         Canonicalize(),
         CSE(),
         LICM(),
-        ConvertTTIRToTTGIR(num_warps=num_warps, num_ctas=num_ctas, capability=capability),
+        ConvertTTIRToTTGIR(
+            num_warps=num_warps, num_ctas=num_ctas, capability=capability, lanes=lanes
+        ),
         Coalesce(),
         AccelerateMatmul(wgmma=wgmma),
         AssignLayouts(),

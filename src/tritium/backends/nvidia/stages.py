@@ -30,13 +30,13 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     """Choose layouts, use shared memory and the tensor cores, copy ahead."""
     asked = next((op for op in module.walk() if FLATTEN in op.attributes), None)
     copy = None if asked is None else module.clone()
+    target = hardware(arch)
     for flatten in (True, False):
         passes = pipelines.ttgir(
             arch, options.num_warps, options.num_stages, options.num_ctas,
-            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten,
+            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, lanes=target.lanes,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
-        target = hardware(arch)
         if copy is None or shared_bytes(module, target) <= target.max_shared:
             break
         # What loads ahead lives as long as the fused loop, and so beside the epilogue's scratch.

@@ -32,12 +32,13 @@ from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
 from tritium.passes.ttgir.rules import (
+    Threads,
     blocked_for,
     capability_of,
     encoding_of,
     is_tile,
-    num_warps_of,
     product,
+    threads_of,
 )
 
 ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)
@@ -74,7 +75,7 @@ class Coalesce(Pass):
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
                 if isinstance(op, BLOCKS) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
-                changed |= _apply(op, wish, width, num_warps_of(module), cluster)
+                changed |= _apply(op, wish, width, threads_of(module), cluster)
         return changed
 
 
@@ -144,14 +145,14 @@ def _wish(op: Any, analysis: AxisAnalysis, capability: int) -> _Wish:
     return _Wish(shape, order, 8 * size, max(width, 1), least)
 
 
-def _apply(op: Any, wish: _Wish, width: int, num_warps: int, cluster: Cluster) -> bool:
+def _apply(op: Any, wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> bool:
     part = part_of(cluster, wish.shape)
-    share = max(product(part) // (32 * num_warps), wish.least)
+    share = max(product(part) // threads.total, wish.least)
     width = min(width, share, WIDEST * 8 // wish.bits, part[wish.order[0]])
     per_thread = [1] * len(wish.shape)
     per_thread[wish.order[0]] = width
     encoding: BlockedEncoding = blocked_for(
-        wish.shape, tuple(per_thread), wish.order, num_warps, cluster
+        wish.shape, tuple(per_thread), wish.order, threads, cluster
     )
     if encoding_of(_tile(op)) == encoding:
         return False

@@ -40,6 +40,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_product, split_rows
 from tritium.passes.ttgir.rules import (
+    Threads,
     blocked_for,
     default_encoding,
     encoding_of,
@@ -58,7 +59,7 @@ class ConvertTTIRToTTGIR(Pass):
     """Give every tile the default encoding of its shape.
 
     `num_warps`: how many warps run a block of a program; `num_ctas`: how many blocks do;
-    `capability`: 90 for sm_90.
+    `capability`: 90 for sm_90; `lanes`: the threads of a warp.
     """
 
     name: ClassVar[str] = "convert-ttir-to-ttgir"
@@ -66,6 +67,7 @@ class ConvertTTIRToTTGIR(Pass):
     num_warps: int = 4
     num_ctas: int = 1
     capability: int = 90
+    lanes: int = 32
 
     def run(self, module: ModuleOp) -> bool:
         if self.num_warps < 1 or self.num_warps & (self.num_warps - 1):
@@ -75,7 +77,7 @@ class ConvertTTIRToTTGIR(Pass):
                 "ttg.num-ctas": IntegerAttr(self.num_ctas, i32),
                 "ttg.num-warps": IntegerAttr(self.num_warps, i32),
                 "ttg.target": StringAttr(f"cuda:{self.capability}"),
-                "ttg.threads-per-warp": IntegerAttr(32, i32),
+                "ttg.threads-per-warp": IntegerAttr(self.lanes, i32),
             }
         )
         for function in functions(module):
@@ -94,8 +96,12 @@ class ConvertTTIRToTTGIR(Pass):
             _update_signature(function, function.regions[0].blocks[0])
         return True
 
+    @property
+    def _threads(self) -> Threads:
+        return Threads(self.num_warps, self.lanes)
+
     def _encoding(self, shape: tuple[int, ...]) -> BlockedEncoding:
-        return default_encoding(shape, self.num_warps, split_rows(shape, self.num_ctas))
+        return default_encoding(shape, self._threads, split_rows(shape, self.num_ctas))
 
     def _default(self, value: SSAValue) -> None:
         if is_tile(value):
@@ -141,17 +147,17 @@ class ConvertTTIRToTTGIR(Pass):
         elif isinstance(op, ttir.ScanOp):
             shape = ir.shape_of(op.inputs[0].type)
             cluster = split_rows(shape, self.num_ctas, whole=op.axis)
-            self._fix_all(op, scan_encoding(shape, op.axis, self.num_warps, cluster))
+            self._fix_all(op, scan_encoding(shape, op.axis, self._threads, cluster))
         elif isinstance(op, ttir.MapElementwiseOp) and op.pack > 1:
             shape = ir.shape_of(op.inputs[0].type)
             cluster = self._between_packs(shape, op.pack)
-            self._fix_all(op, packed_encoding(shape, op.pack, self.num_warps, cluster))
+            self._fix_all(op, packed_encoding(shape, op.pack, self._threads, cluster))
 
     def _whole(self, op: Operation, index: int) -> None:
         """Every block of a cluster needs all of an operand."""
         shape = ir.shape_of(op.operands[index].type)
         if self.num_ctas > 1:
-            encoding = default_encoding(shape, self.num_warps, copies(len(shape), self.num_ctas))
+            encoding = default_encoding(shape, self._threads, copies(len(shape), self.num_ctas))
             convert_operand(op, index, encoding)
 
     def _between_packs(self, shape: tuple[int, ...], pack: int) -> Cluster:
@@ -177,7 +183,7 @@ class ConvertTTIRToTTGIR(Pass):
     def _fix_dot(self, op: ttir.DotOp) -> None:
         shape = ir.shape_of(op.results[0].type)
         cluster = split_product(shape, self.num_ctas)
-        parent = product_encoding(shape, self.num_warps, cluster)
+        parent = product_encoding(shape, self._threads, cluster)
         for index in (0, 1):
             operand = DotOperandEncoding.make(opIdx=index, parent=parent)
             convert_operand(op, index, operand)
@@ -186,22 +192,22 @@ class ConvertTTIRToTTGIR(Pass):
 
 
 def product_encoding(
-    shape: tuple[int, ...], num_warps: int, cluster: Cluster = ()
+    shape: tuple[int, ...], block: Threads, cluster: Cluster = ()
 ) -> BlockedEncoding:
     """Of a product that the tensor cores do not take: a thread has squares of the result, as many
     down as across where the tile lets it, which takes the fewest elements of the operands.
     `cluster`: its `CGALayout`."""
     part, rank = part_of(cluster, shape), len(shape)
-    share = product(part) // (32 * num_warps)
+    share = product(part) // block.total
     side = 4 if share >= 16 else 2 if share >= 4 else 1
     per_thread = (*[1] * (rank - 2), *[min(side, s) for s in part[-2:]])
     order = tuple(reversed(range(rank)))
     if rank > 2 or side < 4 or min(part) < side:
-        return blocked_for(shape, per_thread, order, num_warps, cluster)
+        return blocked_for(shape, per_thread, order, block, cluster)
     squares = [s // side for s in part]
-    threads, warps = [1, min(16, squares[1])], [1, 1]
-    threads[0] = 32 // threads[1]
-    while warps[0] * warps[1] < num_warps:
+    threads, warps = [1, min(block.lanes // 2, squares[1])], [1, 1]
+    threads[0] = block.lanes // threads[1]
+    while warps[0] * warps[1] < block.warps:
         left = [s // (t * w) for s, t, w in zip(squares, threads, warps, strict=True)]
         warps[0 if left[0] >= left[1] else 1] *= 2
     return BlockedEncoding.make(
@@ -211,7 +217,7 @@ def product_encoding(
 
 
 def scan_encoding(
-    shape: tuple[int, ...], axis: int, num_warps: int, cluster: Cluster = ()
+    shape: tuple[int, ...], axis: int, block: Threads, cluster: Cluster = ()
 ) -> BlockedEncoding:
     """Along the axis each thread has one run of neighbours, lanes and then warps have runs that
     follow each other. Warps go over the other axes first: between them shared memory is needed.
@@ -219,8 +225,8 @@ def scan_encoding(
     shape = part_of(cluster, shape)
     rank, size = len(shape), shape[axis]
     threads, warps = [1] * rank, [1] * rank
-    threads[axis] = min(32, size)
-    lanes, left = 32 // threads[axis], num_warps
+    threads[axis] = min(block.lanes, size)
+    lanes, left = block.lanes // threads[axis], block.warps
     for other in reversed([a for a in range(rank) if a != axis]):
         threads[other] = min(lanes, shape[other])
         warps[other] = min(left, shape[other] // threads[other])
@@ -238,7 +244,7 @@ def scan_encoding(
 
 
 def packed_encoding(
-    shape: tuple[int, ...], pack: int, num_warps: int, cluster: Cluster = ()
+    shape: tuple[int, ...], pack: int, block: Threads, cluster: Cluster = ()
 ) -> BlockedEncoding:
     """Each thread has runs of `pack` neighbours in row-major order."""
     per_thread, left = [1] * len(shape), pack
@@ -246,7 +252,7 @@ def packed_encoding(
         per_thread[axis] = min(left, shape[axis])
         left //= per_thread[axis]
     order = tuple(reversed(range(len(shape))))
-    return blocked_for(shape, tuple(per_thread), order, num_warps, cluster)
+    return blocked_for(shape, tuple(per_thread), order, block, cluster)
 
 
 def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:

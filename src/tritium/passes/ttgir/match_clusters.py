@@ -23,7 +23,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import blocks_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
-from tritium.passes.ttgir.rules import default_encoding, encoding_of, num_warps_of
+from tritium.passes.ttgir.rules import Threads, default_encoding, encoding_of, threads_of
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,25 @@ class MatchClusters(Pass):
     title: ClassVar[str] = "TritonGPUMatchClusters"
 
     def run(self, module: ModuleOp) -> bool:
-        changed, num_warps = False, num_warps_of(module)
+        changed, threads = False, threads_of(module)
         for function in functions(module):
             ops: list[Any] = list(function.walk())
             for op in ops:
                 if isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)):
-                    changed |= _match(op, op.desc.type.block.encoding, num_warps)
+                    changed |= _match(op, op.desc.type.block.encoding, threads)
                 elif isinstance(op, LocalStoreOp):
-                    changed |= _match(op, op.dst.type.encoding, num_warps)
+                    changed |= _match(op, op.dst.type.encoding, threads)
                 elif isinstance(op, LocalAllocOp) and op.src:
                     memory: Any = op.results[0].type
-                    changed |= _match(op, memory.encoding, num_warps)
+                    changed |= _match(op, memory.encoding, threads)
         return changed
 
 
-def _match(op: Any, memory: Any, num_warps: int) -> bool:
+def _match(op: Any, memory: Any, threads: Threads) -> bool:
     """`memory`: the encoding of the memory that the operand `src` goes to."""
     tile, shape = op.src.type, ir.shape_of(op.src.type)
     if blocks_of(encoding_of(tile), shape) == blocks_of(memory, shape):
         return False
-    encoding = default_encoding(shape, num_warps, memory.get("CGALayout"))
+    encoding = default_encoding(shape, threads, memory.get("CGALayout"))
     convert_operand(op, list(op.operands).index(op.src), encoding)
     return True

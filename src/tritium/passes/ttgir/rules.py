@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -180,19 +180,31 @@ def product(numbers: Sequence[int]) -> int:
     return total
 
 
+class Threads(NamedTuple):
+    """The threads of a block: its warps, and the lanes of a warp; both are powers of two."""
+
+    warps: int
+    lanes: int
+
+    @property
+    def total(self) -> int:
+        """The number of threads."""
+        return self.warps * self.lanes
+
+
 @lru_cache(maxsize=4096)
 def blocked_for(
     shape: tuple[int, ...],
     per_thread: tuple[int, ...],
     order: tuple[int, ...],
-    num_warps: int,
+    threads_of_block: Threads,
     cluster: Cluster = (),
 ) -> BlockedEncoding:
     """A blocked encoding that covers a tile of this shape: threads go along the fastest axis as far
     as it reaches, then on to the next; the slowest takes what is left. `cluster`: its
     `CGALayout`."""
-    lanes, shape = 32, part_of(cluster, shape)
-    lanes_left, warps_left, threads_left = lanes, num_warps, lanes * num_warps
+    shape, lanes_left = part_of(cluster, shape), threads_of_block.lanes
+    warps_left, threads_left = threads_of_block.warps, threads_of_block.total
     threads, warps = [1] * len(shape), [1] * len(shape)
     for axis in order[:-1]:
         here = max(1, min(threads_left, shape[axis] // per_thread[axis]))
@@ -209,11 +221,11 @@ def blocked_for(
 
 
 def default_encoding(
-    shape: tuple[int, ...], num_warps: int, cluster: Cluster = ()
+    shape: tuple[int, ...], threads: Threads, cluster: Cluster = ()
 ) -> BlockedEncoding:
     """One element a thread, rows first."""
     rank = len(shape)
-    return blocked_for(shape, (1,) * rank, tuple(reversed(range(rank))), num_warps, cluster)
+    return blocked_for(shape, (1,) * rank, tuple(reversed(range(rank))), threads, cluster)
 
 
 def nvmma_encoding(
@@ -256,9 +268,18 @@ def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def num_warps_of(module: Any) -> int:
     """The warps of a program, from the module's attributes. Raises `ValueError` without them."""
-    found: Any = module.attributes.get("ttg.num-warps")
+    return _number_of(module, "ttg.num-warps")
+
+
+def threads_of(module: Any) -> Threads:
+    """The threads of a block, from the module's attributes. Raises `ValueError` without them."""
+    return Threads(num_warps_of(module), _number_of(module, "ttg.threads-per-warp"))
+
+
+def _number_of(module: Any, name: str) -> int:
+    found: Any = module.attributes.get(name)
     if found is None:
-        raise ValueError('the module has no attribute "ttg.num-warps"; run convert-ttir-to-ttgir')
+        raise ValueError(f'the module has no attribute "{name}"; run convert-ttir-to-ttgir')
     return found.value.data
 
 
