@@ -48,6 +48,7 @@ from tritium.ops.arith.integer import (
 )
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, CastOp
+from tritium.ops.terminators import is_terminator
 from tritium.passes.ranges import range_of
 from tritium.passes.rewriting import Pattern, Rewriter
 
@@ -146,9 +147,16 @@ def neutral_zero(op: Op, rewriter: Rewriter) -> bool:
     return rewriter.replace(op, left)
 
 
+def only_carried(op: Op) -> bool:
+    """Whether nothing but terminators uses the op's result, and it states no facts."""
+    users = [use.operation for use in op.results[0].uses]
+    return not is_stated(op) and bool(users) and all(map(is_terminator, users))
+
+
 def add_to_stated(op: Op, rewriter: Rewriter) -> bool:
-    """(x + 0) + y -> x + y, so that what states facts is in no chain of sums"""
-    if is_stated(op):
+    """(x + 0) + y -> x + y where it is only carried on, so that what states facts is in no chain of
+    sums from turn to turn"""
+    if not only_carried(op):
         return False
     inner = [owner_of(operand, AddIOp) for operand in op.operands]
     plain = [

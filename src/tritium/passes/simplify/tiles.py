@@ -19,7 +19,7 @@ from tritium.ops.ttir.shape import (
     UnsplatOp,
 )
 from tritium.passes.rewriting import Pattern, Rewriter
-from tritium.passes.simplify.arithmetic import is_zero, owner_of
+from tritium.passes.simplify.arithmetic import is_zero, only_carried, owner_of
 
 SHAPE_OPS = (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)
 
@@ -105,9 +105,9 @@ def add_nothing(op: AddPtrOp, rewriter: Rewriter) -> bool:
 
 
 def add_to_stated(op: AddPtrOp, rewriter: Rewriter) -> bool:
-    """(p + 0) + x -> p + x"""
+    """(p + 0) + x -> p + x, where it is only carried on"""
     inner = owner_of(op.operands[0], AddPtrOp)
-    if inner is None or not is_zero(rewriter.known(inner.operands[1])) or is_stated(op):
+    if inner is None or not is_zero(rewriter.known(inner.operands[1])) or not only_carried(op):
         return False
     op.operands = [inner.operands[0], op.operands[1]]
     return True
