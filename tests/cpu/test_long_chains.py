@@ -14,6 +14,7 @@ import tritium
 import tritium.language as tl
 from tritium.analysis.recursion import resolve
 from tritium.errors import CompilationError
+from tritium.language.jit import dependencies
 
 
 @tritium.jit
@@ -92,6 +93,39 @@ def test_a_long_sum_in_one_expression() -> None:
     x, out = np.full(1, 2, np.float32), np.zeros(1, np.float32)
     _kernel(f"    tl.store(out, {'+'.join(['s'] * 800)})\n")[(1,)](x, out)
     assert out[0] == 1600
+
+
+def test_the_library_is_not_walked_for_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = _kernel("    tl.store(out, tl.sum(tl.zeros((8,), tl.float32) + tl.cdiv(3, 2)))\n")
+    monkeypatch.setattr(dependencies.syntax, "parse", None)
+    assert dependencies.digest(kernel)[1] == {}
+
+
+def test_a_chain_of_conditions() -> None:
+    chain = "".join(f"    {'el' * (i > 0)}if s == {i}:\n        r = {i}.5\n" for i in range(200))
+    x, out = np.full(1, 150, np.float32), np.zeros(1, np.float32)
+    _kernel(f"    r = 0.0\n{chain}    tl.store(out, r)\n")[(1,)](x, out)
+    assert out[0] == 150.5
+
+
+def test_a_chain_of_calls_that_is_too_long_is_explained() -> None:
+    lines = ["@tritium.jit\ndef f0(x):\n    return x + 1\n"]
+    lines += [f"@tritium.jit\ndef f{i}(x):\n    return f{i - 1}(x) + 1\n" for i in range(1, 150)]
+    scope: dict[str, Any] = {"tl": tl, "tritium": tritium, "__name__": "chains"}
+    for i, source in enumerate(lines):
+        file = f"<call {i}>"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        exec(compile(source, file, "exec"), scope)
+    x = np.zeros(1, np.float32)
+    scope["f40"].cache_key  # noqa: B018
+    kernel = _kernel("    tl.store(out, deep(s))\n")
+    kernel.__globals__["deep"] = kernel.fn.__globals__["deep"] = scope["f149"]
+    with pytest.raises(CompilationError, match="this is nested too deeply"):
+        kernel[(1,)](x, x)
+    kernel = _kernel("    tl.store(out, deep(s))\n")
+    kernel.__globals__["deep"] = kernel.fn.__globals__["deep"] = scope["f40"]
+    kernel[(1,)](x, x)
+    assert x[0] == 41
 
 
 def test_a_chain_of_conditions_that_is_too_long_is_explained() -> None:

@@ -95,3 +95,14 @@ def test_frames_of_the_compiler_are_folded() -> None:
         wrong[(1,)](np.zeros(1, np.int32))
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert sum("src/tritium/" in file for file in files) <= 4
+
+
+def test_a_kernel_that_is_nested_too_deeply_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        return fail()
+
+    monkeypatch.setitem(rules("cpu.scalar"), AddIOp, fail)
+    with pytest.raises(CompilationError, match="nested too deeply") as caught:
+        add_one[(1,)](np.zeros(1, np.int32), 5)
+    assert "kernel 'add_one', stage 'llir'" in str(caught.value)
+    assert "fault of Tritium" not in str(caught.value)

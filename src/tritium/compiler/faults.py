@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Iterator
 from types import TracebackType
@@ -11,7 +12,7 @@ from xdsl.ir import Operation
 from xdsl.utils.exceptions import VerifyException
 
 from tritium import knobs
-from tritium.errors import InternalError
+from tritium.errors import CompilationError, InternalError
 from tritium.ir.locations import source_position
 
 _PROGRAMMING = (
@@ -39,11 +40,18 @@ def is_fault(error: Exception, src: Any) -> bool:
     return isinstance(error, _PROGRAMMING) or (rejected and hasattr(src, "fn"))
 
 
-def internal_error(error: Exception, src: Any, stage: str) -> InternalError:
-    """The report of a fault; the cause is chained to it, without the compiler's frames."""
+def internal_error(error: Exception, src: Any, stage: str) -> InternalError | CompilationError:
+    """The report of a fault; the cause is chained to it, without the compiler's frames. A kernel
+    that is nested too deeply for Python's stack gets a `CompilationError`."""
     details = "".join(traceback.format_exception(error))
     message = f"{type(error).__name__}: {error}".rstrip(": ")
     report = InternalError(f"{message}\n{context(error, src, stage)}", details)
+    if isinstance(error, RecursionError) and "maximum recursion depth" in message:
+        report = CompilationError(None, None, (
+            f"{_place(error, src, stage)}: this is nested too deeply (each `elif`, and each `if` "
+            f"that returns, nests what follows it): Python's recursion limit is "
+            f"{sys.getrecursionlimit()}"
+        ))  # fmt: skip
     if not knobs.compilation.front_end_debugging:
         error.__traceback__ = _innermost(error.__traceback__)
     return report
@@ -51,6 +59,11 @@ def internal_error(error: Exception, src: Any, stage: str) -> InternalError:
 
 def context(error: BaseException, src: Any, stage: str) -> str:
     """The lines of a report below its first: where it was, and what to do."""
+    return f"  {_place(error, src, stage)}\n{_REPORT}"
+
+
+def _place(error: BaseException, src: Any, stage: str) -> str:
+    """Kernel, stage, and the source line of the op that was worked on."""
     function = getattr(src, "fn", None)
     place = f"kernel '{src.name}', stage '{stage}'"
     found = _position(error)
@@ -61,7 +74,7 @@ def context(error: BaseException, src: Any, stage: str) -> str:
             place += f" (line {line - function.first_line + 1} of the function)"
     elif function is not None:
         place += f", {function.file_name}:{function.first_line}"
-    return f"  {place}\n{_REPORT}"
+    return place
 
 
 def _position(error: BaseException) -> tuple[str, int] | None:

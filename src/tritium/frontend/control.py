@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, LocationAttr, UnitAttr, i32
@@ -60,6 +61,11 @@ class ControlFlow(Statements):
     """How often the rest of the function had to be generated once more."""
     last_return: ast.Return | None = None
     """The `return` that was visited last."""
+
+    @cached_property
+    def _without_return(self) -> set[ast.stmt]:
+        """Statements that are known to have no `return` inside."""
+        return set()
 
     def visit_block(self, statements: Sequence[ast.stmt]) -> None:
         """Visit statements, none of which returns."""
@@ -157,8 +163,10 @@ class ControlFlow(Statements):
         if not is_dynamic(condition):
             self.visit_block(node.body if unwrap(condition) else node.orelse)
             return
-        if contains_return([node]):
-            self.visit_Return(next(returns([node])))
+        if node not in self._without_return:
+            for statement in returns([node]):
+                self.visit_Return(statement)
+        self._without_return.update((*node.body, *node.orelse))
         condition = self.condition(condition, node.test)
         before, position = self.scope.locals, self.builder.location
         blocks = (Block(), Block())
@@ -529,5 +537,3 @@ def assigned_names(loop: ast.For | ast.While) -> list[str]:
     for statement in [*([loop.test] if isinstance(loop, ast.While) else []), *loop.body]:
         collect(statement)
     return [name for name in names if name not in constant]
-
-

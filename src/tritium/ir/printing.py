@@ -226,11 +226,12 @@ class IRPrinter(Printer):
             if not _is_entry(block):
                 self.print_string(self._predecessors_text(block))
         last = None if print_block_terminator else block.last_op
+        print_op = super().print_op  # a call less for each region around an op
         self._indent += 1
         for op in block.ops:
             if op is not last or not _is_terminator(op):
                 self._print_new_line()
-                self.print_op(op)
+                print_op(op)
         self._indent -= 1
 
     def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:

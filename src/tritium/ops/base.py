@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
 
 REGISTRY: dict[str, type[Op]] = {}
 """Every op class by name. Filled as dialect modules are imported."""
+
+
+def _inside(op: Operation, reverse: bool) -> Iterator[Operation]:
+    """The ops directly in the regions of an op."""
+    order: Any = reversed if reverse else iter
+    return (
+        inner for region in order(op.regions) for block in order(region.blocks)
+        for inner in order(block.ops)
+    )  # fmt: skip
 
 
 class Op(DeclaredOp):
@@ -84,21 +93,41 @@ class Op(DeclaredOp):
         assert len(self.results) == 1, f"{self.name} has {len(self.results)} results"
         return self.results[0]
 
+    def walk(self, *, reverse: bool = False, region_first: bool = False) -> Iterator[Operation]:
+        """This op and all in its regions, as xDSL's `walk`; the time that each takes does not
+        depend on how deeply it is nested."""
+        pending: list[tuple[Operation | None, Iterator[Operation]]] = [(None, iter((self,)))]
+        while pending:
+            owner, ops = pending[-1]
+            op = next(ops, None)
+            if op is None:
+                pending.pop()
+                op = owner
+            elif op.regions:
+                pending.append((op, _inside(op, reverse)))
+                if region_first:
+                    continue
+            if op is not None and (region_first or op is not owner):
+                yield op
+
     def own_effects(self) -> Effects:
         """The effects of this op without those of its regions; attributes may add to `effects`."""
         return self.effects
 
-    def memory_effects(self) -> Effects:
-        """The op's effects, those of the ops in its regions included where it has them."""
+    def memory_effects(self, known: dict[Operation, Effects] | None = None) -> Effects:
+        """The op's effects, those of the ops in its regions included where it has them. `known`
+        keeps the effects of ops with regions from one call to the next."""
         own = self.own_effects()
         if not self.recursive_effects:
             return own
+        if known is not None and self in known:
+            return known[self]
         found = dict.fromkeys(own)
-        for region in self.regions:
-            for block in region.blocks:
-                for op in block.ops:
-                    if isinstance(op, Op):
-                        found.update(dict.fromkeys(op.memory_effects()))
+        for op in _inside(self, False):
+            if isinstance(op, Op):
+                found.update(dict.fromkeys(op.memory_effects(known)))
+        if known is not None:
+            known[self] = tuple(found)
         return tuple(found)
 
     @property

@@ -66,16 +66,6 @@ def _print_types(printer: Printer, types: Sequence[Attribute]) -> None:
     printer.print_string(")")
 
 
-def _print_body(printer: Printer, region: Region, terminator: bool, arguments: bool) -> None:
-    printer.print_string(" ")
-    printer.print_region(
-        region,
-        print_entry_block_args=arguments,
-        print_empty_block=False,
-        print_block_terminators=terminator,
-    )
-
-
 def _parse_assignment(parser: Parser) -> tuple[Any, Any]:
     target = parser.parse_argument(expect_type=False)
     parser.parse_punctuation("=")
@@ -235,7 +225,8 @@ class ForOp(Op):
         if not isinstance(induction.type, IndexType):
             printer.print_string("  : ")
             printer.print_attribute(induction.type)
-        _print_body(printer, self.regions[0], bool(carried), False)
+        printer.print_string(" ")
+        printer.print_region(self.regions[0], False, False, bool(carried))
         printer.print_op_attributes(self.attributes)
 
     @classmethod
@@ -313,10 +304,11 @@ class IfOp(Op):
         if self.results:
             printer.print_string(" -> ")
             _print_types(printer, types_of(self.results))
-        _print_body(printer, self.regions[0], bool(self.results), False)
+        printer.print_string(" ")
+        printer.print_region(self.regions[0], False, False, bool(self.results))
         if self.regions[1].blocks:
-            printer.print_string(" else")
-            _print_body(printer, self.regions[1], bool(self.results), False)
+            printer.print_string(" else ")
+            printer.print_region(self.regions[1], False, False, bool(self.results))
         printer.print_op_attributes(self.attributes)
 
     @classmethod
@@ -386,9 +378,10 @@ class WhileOp(Op):
             printer.print_attribute(results[0])
         else:
             _print_types(printer, results)
-        _print_body(printer, self.regions[0], True, False)
-        printer.print_string(" do")
-        _print_body(printer, self.regions[1], True, True)
+        printer.print_string(" ")
+        printer.print_region(self.regions[0], False, False, True)
+        printer.print_string(" do ")
+        printer.print_region(self.regions[1], True, False, True)
         if self.attributes:
             printer.print_string(" attributes")
             printer.print_op_attributes(self.attributes)

@@ -33,7 +33,7 @@ from tritium.language.values.base import base_type, is_builtin, is_sequence
 from tritium.language.values.constexpr import ConstexprFunction, constexpr, unwrap
 
 _VALUES = (bool, int, float, str, tuple, list, type(None), base_type)
-_OWN = __name__.rsplit(".", 1)[0]
+_OWN = "tritium.language"
 
 
 class Callable(Protocol):
@@ -84,7 +84,7 @@ def digest(function: Callable) -> tuple[str, Watched]:
     if not finder.names_only_the_language(function):
         finder.visit(syntax.parse(function.src))
     finder.add_defaults(function.fn)
-    finder.add_globals_of_callees()
+    finder.add_callees()
     return finder.digest(function.src, str(function.starting_line_number)), finder.globals
 
 
@@ -92,7 +92,7 @@ def digest_of_constexpr(function: ConstexprFunction) -> tuple[str, Watched]:
     """The same of a function that is called at compile time, given as a constant."""
     finder = _Finder(function.__name__)
     finder.depend_on(function)
-    finder.add_globals_of_callees()
+    finder.add_callees()
     return finder.digest(), finder.globals
 
 
@@ -295,13 +295,14 @@ class _Finder(ast.NodeVisitor):
     def _call(self, callee: Callable) -> None:
         if (callee.__module__ or "").startswith(_OWN + "."):
             return
-        self.parts.append(f"{callee.cache_key} noinline={callee.noinline}")
         self.callees.append(callee)
 
-    def add_globals_of_callees(self) -> None:
-        """Depend on what the functions that are called read. Raises `RuntimeError` where that had
-        another value when they were compiled."""
+    def add_callees(self) -> None:
+        """Depend on the functions that are called, and on what they read. Raises `RuntimeError`
+        where that had another value when they were compiled."""
+        # Not where a call is found: chains of calls would take as many frames as the syntax does.
         for callee in self.callees:
+            self.parts.append(f"{callee.cache_key} noinline={callee.noinline}")
             for key, (value, namespace) in callee.used_global_vals.items():
                 mine = self.globals.get(key)
                 if mine is not None and not same(mine[0], value):

@@ -22,7 +22,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.ops.base import Op
-from tritium.ops.effects import only_read
+from tritium.ops.effects import Effects, only_read
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
 from tritium.passes.cfg import dominator_tree
@@ -66,10 +66,15 @@ class Interner:
         return number
 
 
+_MOST_VALUES = 200
+"""The largest regions, by the values defined in them, that are compared with others."""
+
+
 class _Merger:
     def __init__(self) -> None:
         self.intern = Interner()
         self.epoch = 0  # counts what may have written to memory
+        self.effects: dict[Operation, Effects] = {}
         self.changed = False
 
     def region(self, region: Region, scopes: list[Scope]) -> None:
@@ -94,7 +99,7 @@ class _Merger:
         for op in list(block.ops):
             if not isinstance(op, Op) or is_terminator(op):
                 continue
-            effects = op.memory_effects()
+            effects = op.memory_effects(self.effects)
             writes = not only_read(effects)
             # A loop's body may see what a later part of it wrote in the turn before.
             self.epoch += bool(op.regions) and writes
@@ -135,6 +140,7 @@ class _Merger:
         )
 
     def region_key(self, region: Region, local: dict[SSAValue, int]) -> Hashable:
+        """What a region computes; of a large one, or of one with branches, that it is itself."""
         keys: list[Hashable] = [len(region.blocks)]
         if len(region.blocks) > 1:
             return id(region)
@@ -143,6 +149,8 @@ class _Merger:
                 local[arg] = -1 - len(local)
                 keys.append(self.intern(arg.type))
             for op in block.ops:
+                if len(local) > _MOST_VALUES:  # asked for again by every op around it
+                    return id(region)
                 keys.append(self.key(op, local))
                 for result in op.results:
                     local[result] = -1 - len(local)

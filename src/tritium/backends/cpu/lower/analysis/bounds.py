@@ -126,6 +126,8 @@ class Bounds:
             return []
         if type(owner) not in _RULES or constant_value(value) is not None:
             return []
+        if value in self.c.buffers:
+            return []
         inside = self.loop is not None and is_inside(self.loop, value)
         if not isinstance(value.type, ir.TensorType) and not inside:
             return []
@@ -154,7 +156,10 @@ class Bounds:
         if isinstance(owner, Block):
             return self._argument(value, owner)
         rule = _RULES.get(class_of(owner))
-        return self.unknown(value) if rule is None else rule(self, owner, value)
+        # Each nest asks anew, which would go through all that was computed before it.
+        if rule is None or value in self.c.buffers:
+            return self.unknown(value)
+        return rule(self, owner, value)
 
     def _argument(self, value: SSAValue, block: Block) -> Interval:
         """A scalar that a loop carries, or its counter."""

@@ -1,0 +1,97 @@
+"""The work of compiling grows with the kernel's length, not faster: Python calls are counted."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tritium import knobs
+
+TILE = "    i = tl.arange(0, 64)\n    x = tl.load(p + i)\n"
+END = "    tl.store(o + tl.arange(0, 64), x)\n"
+
+
+def _repeated(*lines: str) -> Any:
+    text = "".join(f"    {line}\n" for line in lines)
+    return lambda count: TILE + "".join(text.replace("K", str(k)) for k in range(count)) + END
+
+
+def _nested(head: str) -> Any:
+    def body(count: int) -> str:
+        lines = [f"{'    ' * (k + 1)}{head}\n".replace("K", str(k)) for k in range(count)]
+        inner = [f"{'    ' * (k + 2)}x = x + {k}\n" for k in range(count)]
+        return TILE + "".join(a + b for a, b in zip(lines, inner, strict=True)) + END
+
+    return body
+
+
+BODIES = {
+    "loads at loaded places": _repeated("i = (i + tl.load(p + i)) & 63", "x += i"),
+    "loads and stores": _repeated("tl.store(o + 64 * K + i, tl.load(p + 64 * K + i) + 1)"),
+    "in place": _repeated("tl.store(p + 64 * K + i, tl.load(p + 64 * K + i) + 1)"),
+    "masked loads": _repeated("x += tl.load(p + i + K, mask=i < n - K, other=0)"),
+    "selections": _repeated("x = tl.where(x > K, x + 1, x)"),
+    "gathers": _repeated("x = x + tl.gather(x, i ^ (1 << K % 6), 0)"),
+    "sums": _repeated("x = x - tl.sum(x, 0)"),
+    "scans": _repeated("x = x + tl.cumsum(x, 0)"),
+    "transpositions": _repeated(
+        "x = x + tl.reshape(tl.trans(tl.reshape(x, (4, 16))), (64,))"
+    ),
+    "splits": _repeated(
+        "a, b = tl.split(tl.reshape(x, (32, 2)))", "x = tl.reshape(tl.join(a + b, a - b), (64,))"
+    ),
+    "branches": _repeated("if n > K:\n        x = x + K"),
+    "loops": _repeated("for t in range(n):\n        x = x + K"),
+    "nested branches": _nested("if n > K:"),
+    "a chain of conditions": lambda count: (
+        TILE
+        + "".join(f"    {'el' * (k > 0)}if n == {k}:\n        x += {k}\n" for k in range(count))
+        + END
+    ),
+}  # fmt: skip
+
+
+def _calls(body: str) -> int:
+    source = f"@tritium.jit\ndef kernel(p, o, n):\n{body}"
+    file = f"<work {len(linecache.cache)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"tl": tl, "tritium": tritium, "__name__": "work"}
+    exec(compile(source, file, "exec"), scope)
+    x = np.zeros(64 * 64, np.int32)
+    count = 0
+
+    def called(frame: Any, event: str, _: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    previous = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        scope["kernel"].warmup(x, x, 3, grid=(1,))
+    finally:
+        sys.setprofile(previous)
+    return count
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_work_is_linear(name: str) -> None:
+    with knobs.compilation.scope():
+        knobs.compilation.always_compile = True
+        _calls(BODIES[name](2))
+        few, many = (_calls(BODIES[name](count)) for count in (12, 48))
+    assert many < 5.5 * few, f"{few} calls for 12, {many} for 48"
+
+
+def test_nested_loops_take_work_for_each() -> None:
+    with knobs.compilation.scope():
+        knobs.compilation.always_compile = True
+        body = _nested("for tK in range(n):")
+        _calls(body(2))
+        few, many = (_calls(body(count)) for count in (4, 16))
+    assert many < 5.5 * few, f"{few} calls for 4, {many} for 16"
