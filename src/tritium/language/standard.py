@@ -362,42 +362,74 @@ def cumprod(input, axis: constexpr = 0, reverse: constexpr = False, dtype: const
 _LAST_ONLY = constexpr("only minor dimension is currently supported")
 
 # Sorting: bitonic networks on the last axis. A stage compares elements whose positions differ in
-# one bit; `split` along that bit and `join` after it make the exchange a `where` of two halves.
+# one bit. The rows are cubes, with an axis of size 2 for each bit of the position, so that every
+# element stays where it is: the exclusive or of a pair gives each of the two the other.
+
+
+@constexpr_function
+def _cubes(n: int, size: int) -> list[int]:
+    """The shape of `n` elements as cubes of `size` elements each."""
+    return [*([n // size] if n > size else []), *[2] * _log2(size)]
+
+
+@constexpr_function
+def _other_axes(rank: int, bit: int) -> list[int]:
+    """The axes but for that of a position's `bit`."""
+    return [axis for axis in range(rank) if axis != rank - 1 - bit]
 
 
 @device_function
-def _halves(x, inner: constexpr):
-    """Elements of the flat `x` whose positions differ in the bit `inner`, as two tensors
-    [x.numel / (2 * inner), inner]."""
-    return core.split(core.permute(core.reshape(x, [x.numel // (2 * inner), 2, inner]), (0, 2, 1)))
+def _bit_of_position(rank: constexpr, bit: constexpr):
+    """Whether a position's `bit` is set."""
+    index = core.arange(0, 2) != 0
+    return core.expand_dims(index, _other_axes(rank, bit)) if rank > 1 else index
+
+
+@device_function
+def _pair(x, bit: constexpr):
+    """For each element of cubes: (the one of the pair that differs in position bit `bit` whose bit
+    is clear, the one whose bit is set, the other one)."""
+    rank: constexpr = len(x.shape)
+    if x.dtype.is_int():
+        bits = x
+    else:
+        bits = x.to(core.get_int_dtype(x.dtype.primitive_bitwidth, False), bitcast=True)
+    both = core.reduce(bits, rank - 1 - bit, _xor_combine, True)
+    other = core.broadcast_to(both, x.shape) ^ bits
+    if not x.dtype.is_int():
+        other = other.to(x.dtype, bitcast=True)
+    high = core.broadcast_to(_bit_of_position(rank, bit), x.shape)
+    return core.where(high, other, x), core.where(high, x, other), other
 
 
 @device_function
 def _exchange(x, bit: constexpr, stage: constexpr, descending: constexpr, whole: constexpr):
-    """Order each pair of elements of the flat `x` that differ in position bit `bit`: downward
-    where position bit `stage` is set (everywhere alike with `whole`), the other way round with
+    """Order each pair of elements of cubes that differ in position bit `bit`: downward where
+    position bit `stage` is set (everywhere alike with `whole`), the other way round with
     `descending`."""
-    inner: constexpr = 2**bit
-    outer: constexpr = x.numel // (2 * inner)
-    left, right = _halves(x, inner)
+    left, right, other = _pair(x, bit)
     swap = left > right
     if not whole:
-        down = ((core.arange(0, outer) >> (stage - bit - 1)) & 1) != 0
-        swap = swap ^ core.broadcast_to(core.reshape(down, [outer, 1]), [outer, inner])
+        swap = swap ^ core.broadcast_to(_bit_of_position(len(x.shape), stage), x.shape)
     if descending:
         # Not `left < right`: pairs of equal elements would be swapped to no end, which is harmless,
         # but NaN would then be compared differently in the two orders.
         swap = ~swap
-    first, second = core.where(swap, right, left), core.where(swap, left, right)
-    return core.reshape(core.permute(core.join(first, second), (0, 2, 1)), [x.numel])
+    return core.where(swap, other, x)
 
 
 @device_function
 def _merge(x, stage: constexpr, descending: constexpr, whole: constexpr):
-    """One round of a bitonic network on the flat `x`: sorts runs of 2**stage that are bitonic."""
+    """One round of a bitonic network on cubes: sorts runs of 2**stage that are bitonic, alternately
+    up and down unless they are `whole` cubes."""
     for i in core.static_range(stage):
         x = _exchange(x, stage - 1 - i, stage, descending, whole)
     return x
+
+
+@device_function
+def _first(a, b):
+    return a
 
 
 @device_function
@@ -405,8 +437,8 @@ def bitonic_merge(x, dim: constexpr = None, descending: constexpr = core.CONSTEX
     """Sort a sequence that rises and then falls (or the reverse) along the last axis."""
     last: constexpr = len(x.shape) - 1
     core.static_assert(_axis_of(dim, last + 1) == last, _LAST_ONLY)
-    flat = core.reshape(x, [x.numel])
-    return core.reshape(_merge(flat, _log2(x.shape[-1]), descending, True), x.shape)
+    cubes = core.reshape(x, _cubes(x.numel, x.shape[-1]))
+    return core.reshape(_merge(cubes, _log2(x.shape[-1]), descending, True), x.shape)
 
 
 @tensor_member
@@ -419,10 +451,10 @@ def sort(x, dim: constexpr = None, descending: constexpr = core.CONSTEXPR_0):
     if core.sorts_whole(x.dtype):
         return core.sort_whole(x, x.shape[-1], descending)
     rounds: constexpr = _log2(x.shape[-1])
-    flat = core.reshape(x, [x.numel])
+    cubes = core.reshape(x, _cubes(x.numel, x.shape[-1]))
     for stage in core.static_range(1, rounds + 1):
-        flat = _merge(flat, stage, descending, stage == rounds)
-    return core.reshape(flat, x.shape)
+        cubes = _merge(cubes, stage, descending, stage == rounds)
+    return core.reshape(cubes, x.shape)
 
 
 @constexpr_function
@@ -445,19 +477,19 @@ def topk(x, k: constexpr, dim: constexpr = None, descending: constexpr = True):
     if core.sorts_whole(x.dtype):
         return core.sort_whole(x, k, descending).to(result)
     rounds: constexpr = _log2(k)
-    flat = core.reshape(x, [x.numel])
+    folds: constexpr = _log2(size) - rounds
+    cubes = core.reshape(x, _cubes(x.numel, size))
     # Sort runs of k, one down, the next up; of two neighbouring runs the larger elements at each
     # position are the k largest of both and bitonic, so that a merge sorts them again.
     for stage in core.static_range(1, rounds + 1):
-        flat = _merge(flat, stage, descending, False)
-    for _ in core.static_range(_log2(size) - rounds):
-        left, right = _halves(flat, k)
+        cubes = _merge(cubes, stage, descending, stage == rounds and folds == 0)
+    for fold in core.static_range(1, folds + 1):
+        left, right, _other = _pair(cubes, rounds)
         first = left > right if descending else left < right
-        flat = core.reshape(core.where(first, left, right), [flat.numel // 2])
-        flat = _merge(flat, rounds, descending, False)
-    # The last merge alternates as all do; a row of k may have come out the other way round.
-    flat = _merge(flat, rounds, descending, True)
-    return core.reshape(flat, [*x.shape[:-1], k]).to(result)
+        best = core.where(first, left, right)
+        cubes = core.reduce(best, len(best.shape) - 1 - rounds, _first)
+        cubes = _merge(cubes, rounds, descending, fold == folds)
+    return core.reshape(cubes, [*x.shape[:-1], k]).to(result)
 
 
 @tensor_member

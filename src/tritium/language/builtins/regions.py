@@ -96,14 +96,14 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> An
         return tl_tuple(values) if several else values[0]
     if axis is None:
         values = [reshape_to(v, (prod(shape),)) for v in values]
-        kept: tuple[int, ...] = (1,) * len(shape)
         place = 0
     else:
         place = wrap_axis(axis, len(shape))
-        kept = (*shape[:place], 1, *shape[place + 1 :])
     results = _reduce(values, place, combine_fn)
-    if keep_dims:
-        results = [reshape_to(r, kept) for r in results]
+    if keep_dims and axis is None:
+        results = [reshape_to(r, (1,) * len(shape)) for r in results]
+    elif keep_dims:
+        results = [arithmetic.expand_dims(r, place) for r in results]
     return tl_tuple(results) if several else results[0]
 
 

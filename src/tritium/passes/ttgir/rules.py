@@ -91,9 +91,8 @@ def is_elementwise(op: Operation) -> bool:
 
 def is_follower(op: Operation) -> bool:
     """Whether the encodings of operands and result determine each other."""
-    return (
-        isinstance(op, (ttir.ExpandDimsOp, ttir.BroadcastOp, ttir.TransOp)) or is_elementwise(op)
-    ) and any(is_tile(r) for r in op.results)
+    shapes = (ttir.ExpandDimsOp, ttir.BroadcastOp, ttir.TransOp, ttir.ReshapeOp)
+    return (isinstance(op, shapes) or is_elementwise(op)) and any(is_tile(r) for r in op.results)
 
 
 def weight(op: Operation) -> int:
@@ -112,6 +111,9 @@ def operand_encodings(op: Operation, result: Encoding) -> list[Encoding | None]:
     if isinstance(op, ttir.TransOp):
         inverse = tuple(op.order.index(i) for i in range(len(op.order)))
         return [transposed(result, inverse, ir.shape_of(op.results[0].type))]
+    if isinstance(op, ttir.ReshapeOp):
+        shapes = [ir.shape_of(v.type) for v in (op.results[0], op.operands[0])]
+        return [reshaped(result, *shapes)]
     return [result if is_tile(v) else None for v in op.operands]
 
 
@@ -124,6 +126,9 @@ def result_encoding(op: Operation, operand: Encoding) -> Encoding | None:
         return None
     if isinstance(op, ttir.TransOp):
         return transposed(operand, tuple(op.order), ir.shape_of(op.operands[0].type))
+    if isinstance(op, ttir.ReshapeOp):
+        shapes = [ir.shape_of(v.type) for v in (op.operands[0], op.results[0])]
+        return reshaped(operand, *shapes)
     if isinstance(op, ttir.BroadcastOp) and not covers(operand, ir.shape_of(op.results[0].type)):
         return None
     return operand
