@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tritium._filecheck import MatchError, filecheck_test, run_filecheck_test, run_parser
 
 import tritium
 import tritium.language as tl
 from tritium import MockTensor
+from tritium._filecheck import MatchError, filecheck_test, run_filecheck_test, run_parser
 
 
 @filecheck_test

@@ -6,10 +6,10 @@ import importlib
 
 import numpy as np
 import pytest
-from tritium._C import libtriton
-from tritium._C.libtriton import ir, native_specialize_impl
 
 from tritium import knobs
+from tritium._C import libtriton
+from tritium._C.libtriton import ir, native_specialize_impl
 from tritium.backends.base import BaseBackend
 
 TEXT = """

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tritium.compiler.code_generator import CodeGenerator, ast_to_ttir
 
 import tritium
 import tritium.language as tl
 from tests.conformance.support import WAYS
 from tritium.backends.base import make_backend
 from tritium.compiler import ASTSource
+from tritium.compiler.code_generator import CodeGenerator, ast_to_ttir
 from tritium.errors import TritonError
 from tritium.language import target_info
 from tritium.language.extra import hip

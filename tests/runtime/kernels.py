@@ -65,6 +65,31 @@ finished:
   %ignored = atomicrmw add ptr %at, i32 1 monotonic
   br label %following""",
     # take a spin lock, increment a plain counter slowly, release the lock
+    # count[p] = flag[0], once that is not 0 or after `turns` turns of a loop (a million for p = 0);
+    # flag[1] = 1 before
+    "until": """
+  %sf = getelementptr i64, ptr %args, i64 1
+  %st = getelementptr i64, ptr %args, i64 2
+  %flag = load ptr, ptr %sf
+  %turns = load i64, ptr %st
+  %first = icmp eq i64 %p, 0
+  %limit = select i1 %first, i64 1000000, i64 %turns
+  %begun = getelementptr i32, ptr %flag, i64 1
+  store volatile i32 1, ptr %begun
+  br label %waiting
+waiting:
+  %i = phi i64 [ 0, %program ], [ %i1, %waiting ]
+  %value = load volatile i32, ptr %flag
+  %i1 = add i64 %i, 1
+  %unset = icmp eq i32 %value, 0
+  %less = icmp slt i64 %i1, %limit
+  %again = and i1 %unset, %less
+  br i1 %again, label %waiting, label %record
+record:
+  %c = load ptr, ptr %args
+  %cp = getelementptr i32, ptr %c, i64 %p
+  store i32 %value, ptr %cp
+  br label %following""",
     "lock": """
   %lock = load ptr, ptr %args
   br label %try

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tritium.backends.compiler import GPUTarget
 
 import tritium
 import tritium.language as tl
 from tests.runtime.dummy_backend import COMPILER, DRIVER
 from tritium.backends import base
 from tritium.backends.base import Backends, BaseBackend, DriverBase, concrete_subclass, make_backend
+from tritium.backends.compiler import GPUTarget
 from tritium.cli import doctor
 from tritium.compiler import ASTSource
 from tritium.language.extra import libdevice

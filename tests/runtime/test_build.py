@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tritium.runtime.build import compile_module_from_src
 
 from tritium import knobs
 from tritium.runtime import build
+from tritium.runtime.build import compile_module_from_src
 
 SOURCE = """
 #define PY_SSIZE_T_CLEAN

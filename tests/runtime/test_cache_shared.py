@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tritium.backends.compiler import GPUTarget
 
 import tritium
 from tests.support.launching import add_kernel
 from tritium import knobs
+from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu import compiler as cpu
 from tritium.backends.cpu import driver
 from tritium.compiler import ASTSource, key

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tritium.backends.compiler import GPUTarget
 
 import tritium
 import tritium.language as tl
 from tests.support.launching import add_kernel
 from tritium import knobs
+from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.driver import CPUDriver
 from tritium.cli.opt import optimize
 from tritium.compiler import ASTSource, CompiledKernel, IRSource, make_backend

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tritium.backends.compiler import GPUTarget
 
 import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver
 from tritium.backends import active
 from tritium.backends.base import Backends, BaseBackend, DriverBase, GPUDriver
+from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu import driver as cpu_driver
 from tritium.backends.cpu.driver import CPUDriver
 from tritium.errors import OutOfResources

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 
 import pytest
 
 from tritium import testing
 from tritium.backends.active import driver
+from tritium.backends.cpu import driver as cpu_driver
 from tritium.testing.bench import quantile, summarize
 
 
@@ -135,11 +135,19 @@ def test_without_graphs_calls_are_timed_in_a_row(device):
     assert device.log.count("record") == 2 * 11  # one estimate and ten measurements
 
 
-def test_on_the_cpu():
+def test_on_the_cpu(monkeypatch: pytest.MonkeyPatch):
+    """By the clock of the CPU's events, which here only the measured function moves."""
+    now, calls = [0.0], []
+
+    def take_five_milliseconds() -> None:
+        calls.append(now[0])
+        now[0] += 0.005
+
+    monkeypatch.setattr(cpu_driver, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     before = driver._active
     driver.set_active_to_cpu()
     try:
-        found = testing.do_bench(lambda: time.sleep(0.005), warmup=5, rep=25, return_mode="min")
+        found = testing.do_bench(take_five_milliseconds, warmup=5, rep=25, return_mode="all")
     finally:
         driver._active = before
-    assert 5.0 <= found < 50.0
+    assert found == pytest.approx([5.0] * 5) and len(calls) == 1 + 5 + 1 + 5

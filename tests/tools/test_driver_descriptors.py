@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from tritium.backends.driver import (
     DriverBase,
     decompose_descriptor,
     expand_signature,
     wrap_handle_tensordesc_impl,
 )
-
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 MATRIX, DEEP = "tensordesc<fp16[8,4]>", "tensordesc_im2col<fp32[16],input_rank=3>"
