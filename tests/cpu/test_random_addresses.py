@@ -1,5 +1,5 @@
-"""Random integer expressions as masks and addresses, natively, beside NumPy; on this host and as
-for hosts with narrower vectors."""
+"""Random kernels natively, beside NumPy, on this host and as for hosts with narrower vectors:
+integer expressions as masks and addresses, and what is done with tiles of floats."""
 
 import platform
 import re
@@ -14,8 +14,8 @@ from tests.cpu.random_addresses import WITHOUT
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(seed: int, count: int, features: str) -> None:
-    command = [sys.executable, "-m", "tests.cpu.random_addresses", str(seed), str(count), features]
+def run(seed: int, count: int, features: str, what: str = "random_addresses") -> None:
+    command = [sys.executable, "-m", f"tests.cpu.{what}", str(seed), str(count), features]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3600)
     wrong = re.findall(r"^WRONG.*(?:\n(?!program).*)*", done.stdout, re.MULTILINE)
     last = done.stdout.splitlines()[-1:]
@@ -34,3 +34,14 @@ def test_random_addresses(features: str) -> None:
 @pytest.mark.parametrize("features", HOSTS)
 def test_many_random_addresses(features: str) -> None:
     run(1000, 600, features)
+
+
+@pytest.mark.parametrize("features", HOSTS)
+def test_random_tiles(features: str) -> None:
+    run(2000, 6, features, "random_tiles")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", HOSTS)
+def test_many_random_tiles(features: str) -> None:
+    run(4000, 300, features, "random_tiles")
