@@ -593,6 +593,7 @@ def test_dump_of_passes(capfd: Any, monkeypatch: pytest.MonkeyPatch, fresh_cache
     tritium.compile(source())
     error = capfd.readouterr().err
     assert re.search(r"// -----// IR Dump Before \S+ \(.*\) .*----- //", error)
+    assert "IR Dump Before ReshapeAccesses (reshape-accesses) " in error, "of the tile stage"
     monkeypatch.setenv("MLIR_ENABLE_DUMP", "another_kernel")
     tritium.compile(source())
     assert "IR Dump" not in capfd.readouterr().err
@@ -619,7 +620,9 @@ def test_paths_that_cannot_be_written(
 def test_reproducer(tmp_path: Path, fresh_cache: Path) -> None:
     knobs.compilation.reproducer_path = str(tmp_path / "repro")
     key = tritium.compile(source()).hash
-    (file,) = tmp_path.glob("repro*")
+    tiles, file = sorted(tmp_path.glob("repro*"))
+    assert tiles.name == "repro.make_tiles.repro.mlir"
+    assert 'pipeline: "builtin.module(tensor-pointers,' in tiles.read_text()
     assert file.name == "repro.make_ttir.repro.mlir"
     text = file.read_text()
     assert "mlir_reproducer" in text
@@ -654,6 +657,7 @@ def test_times_of_passes(capfd: Any, fresh_cache: Path) -> None:
     tritium.compile(source())
     err = capfd.readouterr().err
     assert "... Execution time report ..." in err and re.search(r"\d+\.\d+ \( *\d.*%\)  cse", err)
+    assert "  reshape-accesses\n" in err
 
 
 def test_llvm_dump_and_times(capfd: Any, fresh_cache: Path) -> None:

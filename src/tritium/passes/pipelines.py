@@ -25,9 +25,13 @@ from tritium.passes.ttir import (
     DotPrecision,
     Inline,
     ReorderBroadcast,
+    ReshapeAccesses,
     ScaledDot,
+    Structure,
     SymbolDCE,
     TensorPointers,
+    UniformAdvance,
+    UniformAtomics,
     Unroll,
 )
 
@@ -45,6 +49,18 @@ def ttir() -> list[Pass]:
         Canonicalize(),
         CSE(),
         SymbolDCE(),
+    ]
+
+
+def tiles() -> list[Pass]:
+    """From ttir to the ttir that the tile stage of the CPU backend is built from."""
+    return [
+        TensorPointers(),
+        UniformAdvance(),
+        UniformAtomics(),
+        ScaledDot(),
+        Structure(bodies=False),
+        ReshapeAccesses(),
     ]
 
 

@@ -34,6 +34,7 @@ from tritium.backends.cpu.tiles.ir import (
 )
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.backends.cpu.tiles.views import peel, prefix_mask
+from tritium.backends.pipeline import run_pipeline
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.base import Op
@@ -41,12 +42,7 @@ from tritium.ops.ttir.atomic import AtomicOp
 from tritium.ops.ttir.debug import AssertOp
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
-from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
-from tritium.passes.ttir.scaled_dot import ScaledDot
-from tritium.passes.ttir.structure import Structure
-from tritium.passes.ttir.tensor_pointers import TensorPointers
-from tritium.passes.ttir.uniform_advance import UniformAdvance
-from tritium.passes.ttir.uniform_atomics import UniformAtomics
+from tritium.passes import pipelines
 
 _LEAVES = frozenset({
     "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return",
@@ -62,12 +58,7 @@ def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
 
     Raises NotImplementedError, naming op and line, for what the backend does not support.
     """
-    TensorPointers().run(module)
-    UniformAdvance().run(module)
-    UniformAtomics().run(module)
-    ScaledDot().run(module)
-    Structure(bodies=False).run(module)
-    ReshapeAccesses().run(module)
+    run_pipeline(module, pipelines.tiles(), "make_tiles")
     functions = [Builder(op).run() for op in module.body.block.ops if isinstance(op, FuncOp)]
     if sum(f.public for f in functions) != 1:
         if len(functions) != 1:
