@@ -173,3 +173,36 @@ def test_linear_layouts():
     ):
         with pytest.raises(ValueError):
             wrong()
+
+
+def test_a_pipeline_of_passes_by_their_names(module):
+    from tritium._C.libtriton import passes
+
+    pm = ir.pass_manager(ir.context())
+    pm.enable_debug()
+    passes.common.add_inliner(pm)
+    passes.common.add_canonicalizer(pm)
+    passes.ttir.add_combine(pm)
+    passes.common.add_symbol_dce(pm)
+    pm.run(module, "make_ttir")
+    text = module.str_nodebug()
+    assert "callee" not in text and "tt.store %p, %x" in text
+    passes.ttir.add_convert_to_ttgpuir(pm, "cuda:90", 4, 32, 1)
+    passes.ttgpuir.add_coalesce(pm)
+    passes.ttgpuir.add_pipeline(pm, 3, False)
+    pm.run(module, "make_ttgir")
+    assert '"ttg.num-warps" = 4' in module.str_nodebug()
+
+
+def test_what_is_not_built_names_itself():
+    from tritium._C.libtriton import llvm, passes
+
+    llvm.init_targets()
+    assert llvm.OPTIMIZE_O3 == 3 and not hasattr(llvm, "nothing")
+    with pytest.raises(NotImplementedError, match=r"llvm\.translate_to_asm"):
+        llvm.translate_to_asm("", "", "", "", [], True, False)
+    pm = ir.pass_manager(ir.context())
+    with pytest.raises(NotImplementedError, match=r"passes\.ttgpuir\.add_warp_specialize"):
+        passes.ttgpuir.add_warp_specialize(pm, 3)
+    with pytest.raises(NotImplementedError, match="'hip:gfx942' with 64 threads"):
+        passes.ttir.add_convert_to_ttgpuir(pm, "hip:gfx942", 4, 64, 1)

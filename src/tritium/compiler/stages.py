@@ -75,6 +75,8 @@ def run_stages(
         )
     first = order.index(src.ext) + (1 if isinstance(src, IRSource) else 0)
     module = src.generate(backend, options)
+    if inspection is not None and isinstance(module, ModuleOp):
+        module.context = None  # pyright: ignore  # what stages of plug-ins make pass managers for
     timer.finished_ir()
     known = set(metadata)
     if isinstance(src, IRSource):

@@ -8,7 +8,9 @@ from tritium.runtime.specialize import native_specialize_impl
 
 from . import ir as ir
 from . import linear_layout as linear_layout
+from . import llvm as llvm
 from . import nvidia as nvidia
+from . import passes as passes
 
 __all__ = [
     "get_cache_invalidating_env_vars",
@@ -16,8 +18,10 @@ __all__ = [
     "getenv_bool",
     "ir",
     "linear_layout",
+    "llvm",
     "native_specialize_impl",
     "nvidia",
+    "passes",
 ]
 
 getenv = knobs.getenv

@@ -1,0 +1,39 @@
+"""Stages that a hook changes as plug-ins of the reference do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tritium
+from tests.runtime.test_compile import source
+from tritium import knobs
+from tritium._C.libtriton import ir, passes
+
+
+def test_a_hook_that_runs_passes_of_the_references_names(fresh_cache: Path) -> None:
+    """As plug-ins write it."""
+    seen: list[str] = []
+
+    def hook(*args: Any) -> Any:
+        if not args:
+            return "key", "hash"
+        stages = args[1]
+        original = stages["ttir"]
+
+        def ttir(module: Any, metadata: Any) -> Any:
+            module = original(module, metadata)
+            pm = ir.pass_manager(module.context)
+            pm.enable_debug()
+            passes.ttir.add_loop_unroll(pm)
+            passes.common.add_cse(pm)
+            pm.run(module, "more")
+            seen.append(str(module))
+            return module
+
+        stages["ttir"] = ttir
+        return None
+
+    knobs.runtime.add_stages_inspection_hook = hook
+    kernel = tritium.compile(source())
+    assert len(seen) == 1 and "add_kernel" in kernel.asm["ttir"]
