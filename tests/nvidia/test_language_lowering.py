@@ -28,10 +28,14 @@ needs_libdevice = pytest.mark.skipif(
 )
 
 
-def compiled(fn: Any, signature: str, arch: int = 90, **options: Any) -> Any:
-    """A kernel's stages; `signature` are the types of its arguments. ptxas does not run."""
+def compiled(
+    fn: Any, signature: str, arch: int = 90, *, aligned: bool = False, **options: Any
+) -> Any:
+    """A kernel's stages; `signature` are the types of its arguments; `aligned`: they are multiples
+    of 16. ptxas does not run."""
     kinds = dict(zip(fn.arg_names, signature.split(), strict=True))
-    source = ASTSource(fn, kinds, {})
+    attrs = {(i,): [["tt.divisibility", 16]] for i in range(len(kinds) if aligned else 0)}
+    source = ASTSource(fn, kinds, {}, attrs)
     return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
@@ -53,6 +57,51 @@ def test_scan_goes_over_registers_lanes_and_warps():
     text = compiled(cumulative, "*fp32 *fp32").asm["ptx"]
     assert len(re.findall(r"shfl\.sync\.idx", text)) == 6, "five steps, and the one before"
     assert len(re.findall(r"bar(rier)?(\.cta)?\.sync", text)) >= 1
+
+
+def barriers(kernel: Any) -> int:
+    return len(re.findall(r"bar(?:rier)?(?:\.cta)?\.sync", kernel.asm["ptx"]))
+
+
+@tritium.jit
+def sort_rows(x, o):
+    i = tl.arange(0, 16)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    tl.store(o + i, tl.sort(tl.load(x + i)))
+
+
+@tritium.jit
+def sort_one_row(x, o):
+    i = tl.arange(0, 1024)
+    tl.store(o + i, tl.sort(tl.load(x + i)))
+
+
+@tritium.jit
+def best_of_rows(x, o):
+    i = tl.arange(0, 16)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    best = tl.topk(tl.load(x + i), 8)
+    tl.store(o + tl.arange(0, 16)[:, None] * 8 + tl.arange(0, 8)[None, :], best)
+
+
+@tritium.jit
+def gather_rows(x, j, o):
+    i = tl.arange(0, 16)[:, None] * 64 + tl.arange(0, 64)[None, :]
+    tl.store(o + i, tl.gather(tl.load(x + i), tl.load(j + i), 1))
+
+
+def test_rows_of_a_warp_are_sorted_by_shuffles():
+    """No element leaves its warp; where a row has several warps, few exchanges are between them."""
+    kernel = compiled(sort_rows, "*fp32 *fp32", aligned=True)
+    text = kernel.asm["ptx"]
+    assert barriers(kernel) == 0 and ".shared" not in text
+    assert "shfl.sync.bfly" in text
+    assert barriers(compiled(sort_one_row, "*fp32 *fp32", aligned=True)) < 12
+    best = compiled(best_of_rows, "*fp32 *fp32", aligned=True)
+    assert barriers(best) <= 1, "for the store of the result"
+
+
+def test_gathers_take_tiles_as_they_are():
+    """The source is written as it was loaded and the result is where the indices were loaded."""
+    assert barriers(compiled(gather_rows, "*fp32 *i32 *fp32", aligned=True)) == 1
 
 
 def registers_lanes_warps(layout: LinearLayout, axis: int) -> list[int]:

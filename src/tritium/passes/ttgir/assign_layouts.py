@@ -29,7 +29,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import Encoding, SliceEncoding
+from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
@@ -171,6 +171,9 @@ class _Homes:
             for result in tiles:
                 home = SliceEncoding.make(dim=op.axis, parent=parent)
                 self._set(result, home, max(level, LOADED))
+        elif _gathers_freely(op):
+            level, home = self.of(op.operands[1])
+            self._set(tiles[0], home, max(level, LOADED))
         elif isinstance(op, WarpGroupDotWaitOp):
             for result in tiles:
                 level, home = self.of(op.operands[result.index])
@@ -295,9 +298,18 @@ def required(op: Operation, index: int) -> Encoding | None:
     that may have any, and for ops that are no anchors."""
     passes = (ConvertLayoutOp, ForOp, WhileOp, IfOp, YieldOp, ConditionOp, *_ANY_ENCODING)
     value = op.operands[index]
-    if not is_tile(value) or isinstance(op, passes) or is_follower(op):
+    if not is_tile(value) or isinstance(op, passes) or is_follower(op) or _gathers_freely(op):
         return None
     return encoding_of(value.type)
+
+
+def _gathers_freely(op: Operation) -> bool:
+    """Whether a gather takes its source as it is, and gives results where the indices are: in a
+    cluster each block must have the whole source."""
+    if not isinstance(op, ttir.GatherOp):
+        return False
+    source = op.src.type
+    return linear(encoding_of(source), ir.shape_of(source)).in_bits(BLOCK) == 0
 
 
 class _Rewrite:
@@ -333,6 +345,8 @@ class _Rewrite:
             return operand_encodings(op, homes[op.results[0]])
         if isinstance(op, ttir.ReduceOp):
             return [self.homes.best(op.operands)[1]] * len(op.operands)
+        if _gathers_freely(op):
+            return [None, homes[op.results[0]]]
         if isinstance(op, ForOp):
             return [*[None] * 3, *[homes.get(a) for a in op.body.args[1:]]]
         if isinstance(op, WhileOp):

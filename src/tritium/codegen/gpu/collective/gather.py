@@ -10,6 +10,7 @@ from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import (
     distinct_registers,
     from_memory,
+    grouped,
     to_memory,
 )
 from tritium.codegen.gpu.types import GPU, SHARED, memory_type, value_type
@@ -19,6 +20,7 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.swizzle import run_bits
 from tritium.ops import ttir
 
 
@@ -60,12 +62,12 @@ def gather(c: Context, op: Any) -> None:
     f, shape, type = c.f, ir.shape_of(op.src.type), op.src.type
     element, size, strides = memory_type(type), prod(shape), row_major(shape)
     base, source = c.shared(c.offsets[op]), _in_all_blocks(op.src.type)
-    registers, values, owner = distinct_registers(source), c.tile(op.src), c.owner(source)
-    places = c.positions(offsets(source, strides, size), registers)
-    for register, place in zip(registers, places, strict=True):
+    values, owner, written = c.tile(op.src), c.owner(source), offsets(source, strides, size)
+    groups = grouped(distinct_registers(source), run_bits(written, memory_bytes(type)))
+    places = c.positions(written, [group[0] for group in groups])
+    for group, place in zip(groups, places, strict=True):
         pointer = f.emit(SHARED, f"getelementptr {element}, {base}, {place}")
-        parts = [to_memory(c, values[register])]
-        c.hardware.shared.store(c, pointer, parts, owner)
+        c.hardware.shared.store(c, pointer, [to_memory(c, values[r]) for r in group], owner)
     c.barrier()
     result, indices = layout_of(op.results[0].type), c.tile(op.indices)
     stride = strides.pop(op.axis)
