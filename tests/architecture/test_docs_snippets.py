@@ -144,11 +144,9 @@ import numpy as np
 from tests.language.support import eager
 from tritium import language as tl
 from tritium.language.builtins import casts
+from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.emitter import emit
 from tritium.language.jit.function import device_function
-from tritium.language.values.tensor import tensor
-from tritium.language.values.types import block_type
 from tritium.language.builtins.regions import wrap_axis
 from tritium.ops import ttir
 
@@ -159,7 +157,7 @@ with eager():
     assert gather(n, 7 - n, 0).handle.array.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
     try:
         gather(n, tl.zeros([8], tl.float32), 0)
-    except TypeError as error:
+    except ValueError as error:
         assert "integers are required" in str(error)
 """
 

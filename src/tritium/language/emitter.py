@@ -1,7 +1,7 @@
 """Where language functions send the ops they build.
 
-Every function of the language ends in `emit(SomeOp, operands...)`. What happens then is decided by
-the *emitter* that is active on the current thread:
+Every function of the language ends in `build(SomeOp, operands...)` (`builtins/build.py`). What
+happens then is decided by the *emitter* that is active on the current thread:
 
 - the compiler's (`frontend/builder.py`) appends the op to a block and returns its SSA results;
 - the interpreter's (`backends/interpreter`) evaluates the op at once and returns arrays.
@@ -173,14 +173,3 @@ def activate(emitter: Emitter) -> Generator[None, None, None]:
         yield
     finally:
         _state.stack.pop()
-
-
-def emit(cls: type[Op], *operands: Any, **kwargs: Any) -> Any:
-    """Emit an op with one result; returns its handle."""
-    (handle,) = current().emit(cls, *operands, **kwargs)
-    return handle
-
-
-def emit_many(cls: type[Op], *operands: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """Emit an op with any number of results; returns their handles."""
-    return current().emit(cls, *operands, **kwargs)

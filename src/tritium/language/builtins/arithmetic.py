@@ -12,7 +12,7 @@ from typing import Any
 
 from tritium.ir import types as ir
 from tritium.language import emitter
-from tritium.language.builtins.build import build
+from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.casts import (
     as_element,
     bitcast,
@@ -23,7 +23,6 @@ from tritium.language.builtins.casts import (
     python_type,
     to_tensor,
 )
-from tritium.language.emitter import emit
 from tritium.language.values.constexpr import is_assigned
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import (
@@ -224,9 +223,7 @@ def ternary_operands(*operands: Operand) -> tuple[tensor, tensor, tensor]:
 
 def splat(value: tensor, shape: tuple[int, ...]) -> tensor:
     """A scalar repeated in a block."""
-    return build(
-        ttir.SplatOp, value, like=value, result=ir.tensor_of(shape, value.handle.type)
-    )
+    return build(ttir.SplatOp, value, like=value, result=ir.tensor_of(shape, value.handle.type))
 
 
 def expand_dims(value: tensor, axis: int) -> tensor:
@@ -242,9 +239,8 @@ def broadcast_shape(value: tensor, shape: tuple[int, ...]) -> tensor:
         return value
     if not value.type.is_block():
         return splat(value, shape)
-    return build(
-        ttir.BroadcastOp, value, like=value, result=ir.with_shape(value.handle.type, shape)
-    )
+    result = ir.with_shape(value.handle.type, shape)
+    return build(ttir.BroadcastOp, value, like=value, result=result)
 
 
 def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
@@ -284,11 +280,12 @@ def _widen_fp8(*values: tensor) -> list[tensor]:
     return [cast(v, float32) if v.dtype.is_fp8() else v for v in values]
 
 
-def _emit_like(cls: type[Op], *values: tensor, type: dtype | None = None) -> tensor:
+def _emit_like(cls: type[Op], *values: tensor) -> tensor:
+    """An op whose result has the element of its first operand."""
     kind = values[0].dtype
     if kind.is_fp8():  # in which nothing computes: it is rounded to that
         return cast(_emit_like(cls, *_widen_fp8(*values)), kind)
-    return tensor(emit(cls, *(v.handle for v in values)), type or values[0].type)
+    return build(cls, *values, like=values[0])
 
 
 def _check_overflow(name: str, lhs: tensor, rhs: tensor, compute: Callable[..., tensor]) -> None:
@@ -306,7 +303,7 @@ def _check_overflow(name: str, lhs: tensor, rhs: tensor, compute: Callable[..., 
     else:
         fits = _fits_word(name, lhs, rhs, compute(lhs, rhs, False))
     message = f"int{type.int_bitwidth} overflow detected for operation {name}"
-    emitter.emit_many(ttir.AssertOp, fits.handle, message=message)
+    emit(ttir.AssertOp, fits, message=message)
 
 
 def _fits_word(name: str, a: tensor, b: tensor, result: tensor) -> tensor:
@@ -515,15 +512,14 @@ _FLOAT_PREDICATES = {
 def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
     """`kind`: eq, ne, lt, le, gt or ge. NaN is unequal to everything."""
     a, b = binary_operands(lhs, rhs)
-    type = a.type.with_element_ty(int1)
     if a.dtype.is_floating():
         a, b = _widen_fp8(a, b)
         predicate: Any = _FLOAT_PREDICATES[kind]
-        return tensor(emit(CmpFOp, a.handle, b.handle, predicate=predicate), type)
+        return build(CmpFOp, a, b, like=int1, predicate=predicate)
     ordered = kind not in ("eq", "ne")
     prefix = ("S" if a.dtype.is_int_signed() else "U") if ordered else ""
     predicate = CmpIPredicate[prefix + kind.upper()]
-    return tensor(emit(CmpIOp, a.handle, b.handle, predicate=predicate), type)
+    return build(CmpIOp, a, b, like=int1, predicate=predicate)
 
 
 def where(condition: Operand, x: Operand, y: Operand) -> tensor:
@@ -540,7 +536,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
         c, a = broadcast_values(c, a)
         a, b = broadcast_values(a, b)
         c, a = broadcast_values(c, a)
-    return tensor(emit(SelectOp, c.handle, a.handle, b.handle), a.type)
+    return build(SelectOp, c, a, b, like=a)
 
 
 def _check_nan(propagate_nan: Any) -> bool:
@@ -585,8 +581,7 @@ def clamp(
         return minimum(maximum(x, low), high)
     x, low, high = _widen_fp8(x, low, high)
     nan = ttir.PropagateNan[propagate_nan.name]
-    handles = (x.handle, low.handle, high.handle)
-    return cast(tensor(emit(ttir.ClampFOp, *handles, propagateNan=nan), x.type), kind)
+    return cast(build(ttir.ClampFOp, x, low, high, like=x, propagateNan=nan), kind)
 
 
 def absolute(value: Operand) -> tensor:

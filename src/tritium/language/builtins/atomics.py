@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tritium.language.builtins import arithmetic, casts
-from tritium.language.builtins.build import build, build_many
+from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.memory import (
     check_covered,
     check_mask,
@@ -277,7 +277,7 @@ def atomic_store(
     if m is not None:
         check_covered(p, m, "Mask")
     m, value = check_mask(p, m), fit(p, value, "Value")
-    build_many(ttir.AtomicStoreOp, p, value, m, **order)
+    emit(ttir.AtomicStoreOp, p, value, m, **order)
 
 
 @tensor_member

@@ -15,25 +15,35 @@ Operand: TypeAlias = "tensor | tensor_descriptor | Sequence[tensor] | None"
 """An op's argument: a value, several for a variadic operand, None for an absent one."""
 
 
-def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:
-    """Emit an op; its only result as a tensor.
+def emit(cls: type[Op], *operands: Operand, **attrs: Any) -> Sequence[Any]:
+    """Emit an op; the handles of its results. Raises `OpError` where the op's `infer` does.
 
     Args:
         operands: in their declared order.
-        like: a tensor or type with the element of the result: the IR has no signs.
         attrs: the op's attributes, `regions`, and `result` for an op that takes it.
-
-    Raises `OpError` where the op's `infer` does.
     """
-    (result,) = emitter.current().emit(cls, *_handles(operands), **attrs)
+    return emitter.current().emit(cls, *[
+        o.handle if isinstance(o, base_value) else o and tuple([v.handle for v in o])
+        for o in operands
+    ], **attrs)  # fmt: skip
+
+
+def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:
+    """Emit an op; its only result as a tensor of the type that the op's `infer` gives.
+
+    Args:
+        operands, attrs: see `emit`.
+        like: a tensor or type with the element of the result: the IR has no signs.
+    """
+    (result,) = emit(cls, *operands, **attrs)
     return typed(result, like)
 
 
 def build_many(
-    cls: type[Op], *operands: Operand, like: Sequence[tensor | dtype] = (), **attrs: Any
+    cls: type[Op], *operands: Operand, like: Sequence[tensor | dtype], **attrs: Any
 ) -> list[tensor]:
     """Emit an op with as many results as `like` has members. See `build`."""
-    results = emitter.current().emit(cls, *_handles(operands), **attrs)
+    results = emit(cls, *operands, **attrs)
     return [typed(r, element) for r, element in zip(results, like, strict=True)]
 
 
@@ -44,10 +54,3 @@ def typed(handle: emitter.Handle, like: tensor | dtype) -> tensor:
             return tensor(handle, like.type)
         like = like.type
     return tensor(handle, from_ir(handle.type, like))
-
-
-def _handles(operands: Sequence[Operand]) -> list[Any]:
-    return [
-        o.handle if isinstance(o, base_value) else o and tuple([v.handle for v in o])
-        for o in operands
-    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tritium.ir import types as ir
 from tritium.language import emitter
-from tritium.language.builtins.build import build
+from tritium.language.builtins.build import build, emit
 from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import tensor
@@ -143,7 +143,8 @@ def constant(value: Any, type: dtype) -> tensor:
         if not math.isfinite(value):
             raise ValueError(f"{value} has no value as {element}")
         value = int(value)
-    return tensor(emitter.emit(ConstantOp, value=constant_attr(value, type.to_ir())), type)
+    (handle,) = emit(ConstantOp, value=constant_attr(value, type.to_ir()))
+    return tensor(handle, type)
 
 
 def _convert(cls: type[Op], value: tensor, to: dtype, **attrs: Any) -> tensor:

@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import DenseIntElementsAttr, TensorType, i32
 from tritium.errors import CompileTimeAssertionFailure
 from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
+from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.memory import is_block_pointer
 from tritium.language.decorators import builtin
-from tritium.language.emitter import emit, emit_many
 from tritium.language.values.base import as_tuple
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import int1, int32
@@ -59,8 +59,8 @@ def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
     """
     text = _check_prefix(prefix)
     values = [casts.to_tensor(a) for a in args]
-    emit_many(
-        ttir.PrintOp, builtins.tuple(v.handle for v in values), prefix=text, hex=bool(hex),
+    emit(
+        ttir.PrintOp, values, prefix=text, hex=bool(hex),
         isSigned=builtins.tuple(int(v.dtype.is_int_signed()) for v in values),
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
         condition = casts.cast(condition, int1)
     if mask is not None:
         condition = condition | ~casts.cast(casts.to_tensor(mask), int1)
-    emit_many(ttir.AssertOp, condition.handle, message=msg)
+    emit(ttir.AssertOp, condition, message=msg)
 
 
 @builtin
@@ -101,13 +101,13 @@ def assume(cond: Any) -> None:
     condition = casts.to_tensor(cond)
     if not condition.dtype.is_bool():
         condition = casts.cast(condition, int1)
-    emit_many(llvm.AssumeOp, condition.handle)
+    emit(llvm.AssumeOp, condition)
 
 
 @builtin
 def debug_barrier() -> None:
     """Wait until all threads of the program have come here."""
-    emit_many(gpu.BarrierOp)
+    emit(gpu.BarrierOp)
 
 
 def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
@@ -139,10 +139,10 @@ def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
 def _carried(x: tensor) -> tensor:
     """The result of an op that changes nothing, `x + 0`; `x` itself if it is no number."""
     if x.dtype.is_int():
-        return tensor(emit(AddIOp, x.handle, casts.constant(0, x.type).handle), x.type)
+        return build(AddIOp, x, casts.constant(0, x.type), like=x)
     if x.dtype.is_ptr() and not is_block_pointer(x):
         offset = casts.constant(0, x.type.with_element_ty(int32))
-        return tensor(emit(ttir.AddPtrOp, x.handle, offset.handle), x.type)
+        return build(ttir.AddPtrOp, x, offset, like=x)
     return x
 
 

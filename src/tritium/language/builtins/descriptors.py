@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.language.builtins import arithmetic, casts
-from tritium.language.builtins.build import build, build_many
+from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.memory import choose, integers
 from tritium.language.decorators import builtin
-from tritium.language.emitter import Evaluated, emit
+from tritium.language.emitter import Evaluated
 from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
 from tritium.language.values.tensor import tensor, tensor_descriptor
@@ -77,10 +77,9 @@ def make_tensor_descriptor(
         raise ValueError("Padding option `nan` is not supported for integer blocks")
     sizes, steps = integers(shape, int32, "shape"), integers(strides, int64, "strides")
     type = tensor_descriptor_type(block_type(element, extents))
-    handle = emit(
-        ttir.MakeTensorDescOp, pointer.handle, [s.handle for s in sizes],
-        [s.handle for s in steps], result=type.to_ir(), padding=padding,
-    )  # fmt: skip
+    (handle,) = emit(
+        ttir.MakeTensorDescOp, pointer, sizes, steps, result=type.to_ir(), padding=padding
+    )
     return tensor_descriptor(handle, tl_tuple(sizes), tl_tuple(steps), type.block_type)
 
 
@@ -110,7 +109,7 @@ def _block(desc: tensor_descriptor, value: Any) -> tensor:
 def _store(desc: Any, offsets: Any, value: Any) -> None:
     d = _check(desc)
     indices = integers(offsets, int32, "offsets")
-    build_many(ttir.DescriptorStoreOp, d, _block(d, value), indices)
+    emit(ttir.DescriptorStoreOp, d, _block(d, value), indices)
 
 
 @builtin
@@ -197,7 +196,7 @@ def _scatter_method(self: Any, value: Any, *args: Any) -> None:
         casts.to_tensor(value), (rows.type.shape[0], self.block_shape[1])
     )
     block = casts.cast(block, self.dtype)
-    build_many(ttir.DescriptorScatterOp, self, rows, column, block)
+    emit(ttir.DescriptorScatterOp, self, rows, column, block)
 
 
 def check_atomic_dtype(kind: str, element: dtype) -> None:
@@ -214,7 +213,7 @@ def _atomic(kind: str) -> None:
         check_atomic_dtype(kind, d.dtype)
         indices = integers(offsets, int32, "offsets")
         operation = DescriptorReduceKind[kind.upper()]
-        build_many(ttir.DescriptorReduceOp, d, _block(d, value), indices, kind=operation)
+        emit(ttir.DescriptorReduceOp, d, _block(d, value), indices, kind=operation)
 
     method.__doc__ = f"Combine the block of memory at `offsets` with `value` by {kind}, atomically."
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tritium.language.builtins import arithmetic, casts
-from tritium.language.builtins.build import build, build_many
+from tritium.language.builtins.build import build, emit
 from tritium.language.decorators import builtin, must_use_result, tensor_member
 from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
@@ -234,7 +234,7 @@ def store(
     v, m = fit(pointer, v, "Value"), check_mask(pointer, m)
     pointer, memory_type = through_bytes(pointer, element)
     v = casts.cast(v, memory_type)
-    build_many(ttir.StoreOp, pointer, v, m, **options)
+    emit(ttir.StoreOp, pointer, v, m, **options)
 
 
 # Block pointers
@@ -273,7 +273,7 @@ def _store_block_pointer(
     axes = _boundary(boundary_check, len(block.shape))
     stored = casts.as_element(value, block.scalar, block.shape)
     stored = arithmetic.broadcast_shape(stored, block.shape)
-    build_many(ttir.StoreOp, pointer, stored, boundaryCheck=axes, **options)
+    emit(ttir.StoreOp, pointer, stored, boundaryCheck=axes, **options)
 
 
 def integers(values: Any, type: dtype, what: str) -> list[tensor]:
