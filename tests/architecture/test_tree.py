@@ -194,6 +194,25 @@ def test_ops_are_named_on_their_classes():
     assert len(named) <= MOST_OP_NAMES, "\n".join(named)
 
 
+MOST_ANY = 450
+"""`Any` in signatures of `language` and `passes`; the number may only fall."""
+
+
+def test_signatures_say_their_types():
+    found = 0
+    for file in FILES:
+        if file.relative_to(PACKAGE).parts[0] not in ("language", "passes"):
+            continue
+        for function in ast.walk(ast.parse(file.read_text())):
+            if isinstance(function, ast.FunctionDef):
+                a = function.args
+                declared = [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]
+                hints = [d.annotation for d in declared if d is not None]
+                names = [n for h in (*hints, function.returns) if h for n in ast.walk(h)]
+                found += sum(isinstance(n, ast.Name) and n.id == "Any" for n in names)
+    assert found <= MOST_ANY
+
+
 def tracked_text() -> Iterator[tuple[Path, str]]:
     """Every text file of the repository that is not ignored."""
     skipped = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis", ".pytest_cache"}

@@ -20,15 +20,9 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from tritium.ir.types import Type
+from tritium.language.values.base import Handle as Handle
 from tritium.ops.base import Op
 from tritium.target import GPUTarget
-
-
-class Handle(Protocol):
-    """The handle of a `tl.tensor`: an SSA value, or an evaluated array with its type."""
-
-    @property
-    def type(self) -> Type: ...
 
 
 @dataclass(frozen=True, eq=False)

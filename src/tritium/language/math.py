@@ -7,7 +7,7 @@ from typing import Any
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.ops import math as ops
 from tritium.ops import ttir
 from tritium.ops.base import Op
@@ -23,7 +23,7 @@ def check_dtypes(allowed: list[str], *values: Any) -> None:
             raise ValueError(f"Expected dtype {allowed} but got {value.dtype.name}")
 
 
-def unary(cls: type[Op], x: Any, allowed: list[str] = _FLOATS) -> tensor:
+def unary(cls: type[Op], x: TensorLike, allowed: list[str] = _FLOATS) -> tensor:
     """An elementwise op on one tensor of an allowed dtype."""
     value = casts.to_tensor(x)
     check_dtypes(allowed, value)
@@ -32,97 +32,97 @@ def unary(cls: type[Op], x: Any, allowed: list[str] = _FLOATS) -> tensor:
 
 @tensor_member
 @builtin
-def exp(x: Any) -> tensor:
+def exp(x: TensorLike) -> tensor:
     """e to the power of `x` (fp32, fp64; `ValueError` for others)."""
     return unary(ops.ExpOp, x)
 
 
 @tensor_member
 @builtin
-def exp2(x: Any) -> tensor:
+def exp2(x: TensorLike) -> tensor:
     """2 to the power of `x` (fp32, fp64; `ValueError` for others)."""
     return unary(ops.Exp2Op, x)
 
 
 @tensor_member
 @builtin
-def log(x: Any) -> tensor:
+def log(x: TensorLike) -> tensor:
     """The natural logarithm (fp32, fp64; `ValueError` for others)."""
     return unary(ops.LogOp, x)
 
 
 @tensor_member
 @builtin
-def log2(x: Any) -> tensor:
+def log2(x: TensorLike) -> tensor:
     """The logarithm to base 2 (fp32, fp64; `ValueError` for others)."""
     return unary(ops.Log2Op, x)
 
 
 @tensor_member
 @builtin
-def cos(x: Any) -> tensor:
+def cos(x: TensorLike) -> tensor:
     """The cosine of an angle in radians (fp32, fp64; `ValueError` for others)."""
     return unary(ops.CosOp, x)
 
 
 @tensor_member
 @builtin
-def sin(x: Any) -> tensor:
+def sin(x: TensorLike) -> tensor:
     """The sine of an angle in radians (fp32, fp64; `ValueError` for others)."""
     return unary(ops.SinOp, x)
 
 
 @tensor_member
 @builtin
-def sqrt(x: Any) -> tensor:
+def sqrt(x: TensorLike) -> tensor:
     """The square root, perhaps off by an ulp (fp32, fp64; `ValueError` for others)."""
     return unary(ops.SqrtOp, x)
 
 
 @tensor_member
 @builtin
-def sqrt_rn(x: Any) -> tensor:
+def sqrt_rn(x: TensorLike) -> tensor:
     """The square root, correctly rounded (fp32; `ValueError` for others)."""
     return unary(ttir.PreciseSqrtOp, x, ["fp32"])
 
 
 @tensor_member
 @builtin
-def rsqrt(x: Any) -> tensor:
+def rsqrt(x: TensorLike) -> tensor:
     """1 / sqrt(x) (fp32, fp64; `ValueError` for others)."""
     return unary(ops.RsqrtOp, x)
 
 
 @tensor_member
 @builtin
-def erf(x: Any) -> tensor:
+def erf(x: TensorLike) -> tensor:
     """The error function (fp32, fp64; `ValueError` for others)."""
     return unary(ops.ErfOp, x)
 
 
 @tensor_member
 @builtin
-def floor(x: Any) -> tensor:
+def floor(x: TensorLike) -> tensor:
     """The next integer downward (fp32, fp64; `ValueError` for others)."""
     return unary(ops.FloorOp, x)
 
 
 @tensor_member
 @builtin
-def ceil(x: Any) -> tensor:
+def ceil(x: TensorLike) -> tensor:
     """The next integer upward (fp32, fp64; `ValueError` for others)."""
     return unary(ops.CeilOp, x)
 
 
 @tensor_member
 @builtin
-def abs(x: Any) -> tensor:
+def abs(x: TensorLike) -> tensor:
     """The magnitude of numbers of any dtype; unsigned ones stay."""
     return arithmetic.absolute(x)
 
 
 @builtin
-def fdiv(x: Any, y: Any, ieee_rounding: Any = False, approx: Any = False) -> tensor:
+def fdiv(x: TensorLike, y: TensorLike, ieee_rounding: bool = False, approx: bool = False) -> tensor:
     """`x / y`, of which one at least is floating-point.
 
     Args:
@@ -135,20 +135,20 @@ def fdiv(x: Any, y: Any, ieee_rounding: Any = False, approx: Any = False) -> ten
 
 
 @builtin
-def div_rn(x: Any, y: Any) -> tensor:
+def div_rn(x: TensorLike, y: TensorLike) -> tensor:
     """`x / y`, correctly rounded (fp32; `ValueError` for others)."""
     check_dtypes(["fp32"], x, y)
     return arithmetic.fdiv(x, y, True)
 
 
 @builtin
-def fma(x: Any, y: Any, z: Any) -> tensor:
+def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> tensor:
     """`x * y + z` of floating-point tensors, rounded once."""
     return arithmetic.fma(x, y, z)
 
 
 @builtin
-def umulhi(x: Any, y: Any) -> tensor:
+def umulhi(x: TensorLike, y: TensorLike) -> tensor:
     """The upper half of the product of 32- or 64-bit integers taken as unsigned numbers.
 
     Raises `ValueError` for other dtypes.

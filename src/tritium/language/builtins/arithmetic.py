@@ -24,7 +24,7 @@ from tritium.language.builtins.casts import (
     to_tensor,
 )
 from tritium.language.values.constexpr import is_assigned
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import (
     bfloat16,
     dtype,
@@ -70,9 +70,6 @@ from tritium.ops.arith.integer import (
     XOrIOp,
 )
 from tritium.ops.base import Op
-
-Operand = Any
-"""A tensor or a Python number."""
 
 
 class PropagateNan:
@@ -141,7 +138,7 @@ def promote(a: dtype, a_weak: bool, b: dtype, b_weak: bool, divides: bool) -> dt
     return integer_promote(a, b)
 
 
-def _is_weak(value: Any) -> bool:
+def _is_weak(value: TensorLike) -> bool:
     return is_number(value) and not is_assigned(value)
 
 
@@ -150,7 +147,7 @@ def _check_pointer(a: dtype, b: dtype, allowed: bool) -> None:
         raise incompatible(a, b)
 
 
-def _check_scalar_fits(value: Any, type: dtype) -> None:
+def _check_scalar_fits(value: TensorLike, type: dtype) -> None:
     """A weak number must be representable in the type that it is converted to."""
     if type.is_int_unsigned() and value < 0:
         raise ValueError(
@@ -165,33 +162,38 @@ def _check_scalar_fits(value: Any, type: dtype) -> None:
 
 
 def binary_operands(
-    lhs: Operand,
-    rhs: Operand,
+    lhs: TensorLike,
+    rhs: TensorLike,
     lhs_pointer: bool = False,
     rhs_pointer: bool = False,
     divides: bool = False,
 ) -> tuple[tensor, tensor]:
     """Both operands as tensors of one shape and one type."""
-    lhs, rhs = plain(lhs), plain(rhs)
-    numbers = is_number(lhs), is_number(rhs)
-    weak_left, weak_right = _is_weak(lhs), _is_weak(rhs)
-    a = lhs if numbers[0] else to_tensor(lhs)
-    b = rhs if numbers[1] else to_tensor(rhs)
-    left = python_type(lhs) if numbers[0] else a.dtype
-    right = python_type(rhs) if numbers[1] else b.dtype
+    a, b = _number_or_tensor(lhs), _number_or_tensor(rhs)
+    weak_left, weak_right = _is_weak(a), _is_weak(b)
+    left = a.dtype if isinstance(a, tensor) else python_type(a)
+    right = b.dtype if isinstance(b, tensor) else python_type(b)
     _check_pointer(left, right, lhs_pointer)
     _check_pointer(right, left, rhs_pointer)
     if not left.is_ptr() and not right.is_ptr():
         left = right = promote(left, weak_left, right, weak_right, divides)
         if weak_left:
-            _check_scalar_fits(lhs, left)
+            _check_scalar_fits(a, left)
         if weak_right:
-            _check_scalar_fits(rhs, left)
-    shapes = [() if n else v.type.shape for v, n in zip((a, b), numbers, strict=True)]
-    return broadcast_values(as_element(a, left, shapes[1]), as_element(b, right, shapes[0]))
+            _check_scalar_fits(b, left)
+    before = a.type.shape if isinstance(a, tensor) else ()
+    after = b.type.shape if isinstance(b, tensor) else ()
+    return broadcast_values(as_element(a, left, after), as_element(b, right, before))
 
 
-def ternary_operands(*operands: Operand) -> tuple[tensor, tensor, tensor]:
+def _number_or_tensor(value: TensorLike) -> TensorLike:
+    if isinstance(value, tensor):
+        return value
+    value = plain(value)
+    return value if is_number(value) else to_tensor(value)
+
+
+def ternary_operands(*operands: TensorLike) -> tuple[tensor, tensor, tensor]:
     """Three operands as tensors of one shape and one type.
 
     Numbers are weak against all tensors at once, whatever the order, and become constants of the
@@ -323,7 +325,7 @@ def _fits_word(name: str, a: tensor, b: tensor, result: tensor) -> tensor:
     return compare("ge", and_(xor(a, result), other), 0)
 
 
-def add(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
+def add(lhs: TensorLike, rhs: TensorLike, sanitize_overflow: bool = True) -> tensor:
     """`lhs + rhs`; one may be a pointer, which then moves by so many elements."""
     a, b = binary_operands(lhs, rhs, True, True)
     if a.dtype.is_ptr() and b.dtype.is_ptr():
@@ -349,7 +351,7 @@ def offset_pointer(pointer: tensor, offset: tensor) -> tensor:
     return _emit_like(ttir.AddPtrOp, pointer, offset)
 
 
-def sub(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
+def sub(lhs: TensorLike, rhs: TensorLike, sanitize_overflow: bool = True) -> tensor:
     """`lhs - rhs`; `lhs` may be a pointer."""
     a, b = binary_operands(lhs, rhs, True, False)
     if a.dtype.is_ptr():
@@ -361,7 +363,7 @@ def sub(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
     return _emit_like(SubIOp, a, b)
 
 
-def mul(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
+def mul(lhs: TensorLike, rhs: TensorLike, sanitize_overflow: bool = True) -> tensor:
     """`lhs * rhs`."""
     a, b = binary_operands(lhs, rhs)
     if a.dtype.is_floating():
@@ -371,7 +373,7 @@ def mul(lhs: Operand, rhs: Operand, sanitize_overflow: bool = True) -> tensor:
     return _emit_like(MulIOp, a, b)
 
 
-def truediv(lhs: Operand, rhs: Operand) -> tensor:
+def truediv(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs / rhs`, of integers in float32."""
     a, b = binary_operands(lhs, rhs, divides=True)
     if a.dtype.is_int():
@@ -379,7 +381,7 @@ def truediv(lhs: Operand, rhs: Operand) -> tensor:
     return _emit_like(DivFOp, a, b)
 
 
-def floordiv(lhs: Operand, rhs: Operand) -> tensor:
+def floordiv(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs // rhs` of integers, rounded toward zero as in C."""
     a, b = binary_operands(lhs, rhs, divides=True)
     if not a.dtype.is_int():
@@ -387,7 +389,7 @@ def floordiv(lhs: Operand, rhs: Operand) -> tensor:
     return _emit_like(DivSIOp if a.dtype.is_int_signed() else DivUIOp, a, b)
 
 
-def mod(lhs: Operand, rhs: Operand) -> tensor:
+def mod(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs % rhs` with the sign of `lhs`, as in C."""
     a, b = binary_operands(lhs, rhs, divides=True)
     if a.dtype.is_floating():
@@ -395,7 +397,9 @@ def mod(lhs: Operand, rhs: Operand) -> tensor:
     return _emit_like(RemSIOp if a.dtype.is_int_signed() else RemUIOp, a, b)
 
 
-def fdiv(lhs: Operand, rhs: Operand, ieee_rounding: bool = False, approx: bool = False) -> tensor:
+def fdiv(
+    lhs: TensorLike, rhs: TensorLike, ieee_rounding: bool = False, approx: bool = False
+) -> tensor:
     """`lhs / rhs` of floating-point numbers: correctly rounded with `ieee_rounding`, of fp32 and
     off by 2 units in the last place at most with `approx`."""
     if ieee_rounding and approx:
@@ -409,7 +413,7 @@ def fdiv(lhs: Operand, rhs: Operand, ieee_rounding: bool = False, approx: bool =
     return _emit_like(exactness, a, b)
 
 
-def negate(value: Operand) -> tensor:
+def negate(value: TensorLike) -> tensor:
     """`-value`."""
     x = to_tensor(value)
     if x.dtype.is_ptr():
@@ -422,39 +426,39 @@ def negate(value: Operand) -> tensor:
 # Bits
 
 
-def _bit_operands(lhs: Operand, rhs: Operand) -> tuple[tensor, tensor]:
+def _bit_operands(lhs: TensorLike, rhs: TensorLike) -> tuple[tensor, tensor]:
     a, b = binary_operands(lhs, rhs)
     if not a.dtype.is_int() or not b.dtype.is_int():
         raise incompatible(a.dtype, b.dtype)
     return a, b
 
 
-def bitwise(cls: type[Op], lhs: Operand, rhs: Operand) -> tensor:
+def bitwise(cls: type[Op], lhs: TensorLike, rhs: TensorLike) -> tensor:
     """A bitwise operation of two integers."""
     return _emit_like(cls, *_bit_operands(lhs, rhs))
 
 
-def and_(lhs: Operand, rhs: Operand) -> tensor:
+def and_(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs & rhs`."""
     return bitwise(AndIOp, lhs, rhs)
 
 
-def or_(lhs: Operand, rhs: Operand) -> tensor:
+def or_(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs | rhs`."""
     return bitwise(OrIOp, lhs, rhs)
 
 
-def xor(lhs: Operand, rhs: Operand) -> tensor:
+def xor(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs ^ rhs`."""
     return bitwise(XOrIOp, lhs, rhs)
 
 
-def lshift(lhs: Operand, rhs: Operand) -> tensor:
+def lshift(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs << rhs`."""
     return bitwise(ShLIOp, lhs, rhs)
 
 
-def rshift(lhs: Operand, rhs: Operand) -> tensor:
+def rshift(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs >> rhs`: copies of the sign come in where `lhs` is signed, zeros where it is unsigned.
 
     The type of `lhs` before promotion counts: an int32 moved by a uint32 keeps its sign. A number,
@@ -471,7 +475,7 @@ def rshift(lhs: Operand, rhs: Operand) -> tensor:
     return _emit_like(ShRSIOp if own.is_int_signed() else ShRUIOp, a, b)
 
 
-def invert(value: Operand) -> tensor:
+def invert(value: TensorLike) -> tensor:
     """`~value` of integers."""
     x = to_tensor(value)
     if not x.dtype.is_int():
@@ -480,23 +484,23 @@ def invert(value: Operand) -> tensor:
     return _emit_like(XOrIOp, x, constant(ones, x.type))
 
 
-def truth(value: Operand) -> tensor:
+def truth(value: TensorLike) -> tensor:
     """Whether each element is not zero, as int1."""
     x = to_tensor(value)
     return x if x.dtype.is_int1() else cast(x, int1)
 
 
-def logical_and(lhs: Operand, rhs: Operand) -> tensor:
+def logical_and(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs and rhs` elementwise, both evaluated."""
     return bitwise(AndIOp, truth(lhs), truth(rhs))
 
 
-def logical_or(lhs: Operand, rhs: Operand) -> tensor:
+def logical_or(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`lhs or rhs` elementwise, both evaluated."""
     return bitwise(OrIOp, truth(lhs), truth(rhs))
 
 
-def logical_not(value: Operand) -> tensor:
+def logical_not(value: TensorLike) -> tensor:
     """`not value` elementwise."""
     return invert(truth(value))
 
@@ -509,7 +513,7 @@ _FLOAT_PREDICATES = {
 }  # fmt: skip
 
 
-def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
+def compare(kind: str, lhs: TensorLike, rhs: TensorLike) -> tensor:
     """`kind`: eq, ne, lt, le, gt or ge. NaN is unequal to everything."""
     a, b = binary_operands(lhs, rhs)
     if a.dtype.is_floating():
@@ -522,7 +526,7 @@ def compare(kind: str, lhs: Operand, rhs: Operand) -> tensor:
     return build(CmpIOp, a, b, like=int1, predicate=predicate)
 
 
-def where(condition: Operand, x: Operand, y: Operand) -> tensor:
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> tensor:
     """`x` where the condition holds, else `y`; both are evaluated."""
     c = to_tensor(condition)
     if not c.dtype.is_bool():
@@ -539,7 +543,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
     return build(SelectOp, c, a, b, like=a)
 
 
-def _check_nan(propagate_nan: Any) -> bool:
+def _check_nan(propagate_nan: PropagateNan) -> bool:
     if propagate_nan not in (PropagateNan.ALL, PropagateNan.NONE):
         raise ValueError(
             f"Unexpected propagate_nan {propagate_nan}; "
@@ -549,7 +553,11 @@ def _check_nan(propagate_nan: Any) -> bool:
 
 
 def _extremum(
-    lhs: Operand, rhs: Operand, propagate_nan: Any, ops: tuple[type[Op], ...], name: str
+    lhs: TensorLike,
+    rhs: TensorLike,
+    propagate_nan: PropagateNan,
+    ops: tuple[type[Op], ...],
+    name: str,
 ) -> tensor:
     a, b = binary_operands(lhs, rhs)
     propagates = _check_nan(propagate_nan)
@@ -560,18 +568,25 @@ def _extremum(
     raise TypeError(f"Unexpected dtype {a.dtype} for {name}")
 
 
-def minimum(x: Operand, y: Operand, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def minimum(
+    x: TensorLike, y: TensorLike, propagate_nan: PropagateNan = PropagateNan.NONE
+) -> tensor:
     """The smaller of each two elements."""
     return _extremum(x, y, propagate_nan, (MinimumFOp, MinNumFOp, MinSIOp, MinUIOp), "minimum")
 
 
-def maximum(x: Operand, y: Operand, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def maximum(
+    x: TensorLike, y: TensorLike, propagate_nan: PropagateNan = PropagateNan.NONE
+) -> tensor:
     """The larger of each two elements."""
     return _extremum(x, y, propagate_nan, (MaximumFOp, MaxNumFOp, MaxSIOp, MaxUIOp), "maximum")
 
 
 def clamp(
-    x: Operand, low: Operand, high: Operand, propagate_nan: Any = PropagateNan.NONE
+    x: TensorLike,
+    low: TensorLike,
+    high: TensorLike,
+    propagate_nan: PropagateNan = PropagateNan.NONE,
 ) -> tensor:
     """`x` limited to [low, high]; undefined for floating-point numbers if low > high."""
     x, low, high = ternary_operands(x, low, high)
@@ -584,7 +599,7 @@ def clamp(
     return cast(build(ttir.ClampFOp, x, low, high, like=x, propagateNan=nan), kind)
 
 
-def absolute(value: Operand) -> tensor:
+def absolute(value: TensorLike) -> tensor:
     """The magnitude; unsigned numbers stay."""
     x = to_tensor(value)
     if x.dtype.is_fp8e4b15():
@@ -599,12 +614,12 @@ def absolute(value: Operand) -> tensor:
     raise TypeError(f"abs takes numbers; got {x.dtype}")
 
 
-def multiply_high(lhs: Operand, rhs: Operand) -> tensor:
+def multiply_high(lhs: TensorLike, rhs: TensorLike) -> tensor:
     """The upper half of the product of two 32- or 64-bit integers, taken as unsigned."""
     a, b = _bit_operands(lhs, rhs)
     return _emit_like(ttir.MulHiUIOp, a, b)
 
 
-def fma(x: Operand, y: Operand, z: Operand) -> tensor:
+def fma(x: TensorLike, y: TensorLike, z: TensorLike) -> tensor:
     """`x * y + z`, rounded once."""
     return _emit_like(math_ops.FmaOp, *ternary_operands(x, y, z))

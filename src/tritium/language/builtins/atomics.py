@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build, emit
@@ -16,7 +16,7 @@ from tritium.language.builtins.memory import (
     through_bytes,
 )
 from tritium.language.decorators import builtin, tensor_member
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import (
     bfloat16,
     dtype,
@@ -51,11 +51,14 @@ _LOAD_SEMANTICS = {
 _STORE_SEMANTICS = {
     "": MemSemantic.RELEASE, "release": MemSemantic.RELEASE, "relaxed": MemSemantic.RELAXED,
 }  # fmt: skip
+Mask: TypeAlias = "TensorLike | None"
+Word: TypeAlias = "str | None"
+
 _NARROW = (int8, int16, uint8, uint16)
 
 
 def _order(
-    sem: Any, scope: Any, semantics: Mapping[str, MemSemantic] = _SEMANTICS
+    sem: Word, scope: Word, semantics: Mapping[str, MemSemantic] = _SEMANTICS
 ) -> dict[str, Any]:
     return {
         "sem": choose("Memory semantic", sem, semantics),
@@ -63,7 +66,7 @@ def _order(
     }
 
 
-def _pointer(name: str, pointer: Any) -> tuple[tensor, dtype]:
+def _pointer(name: str, pointer: TensorLike) -> tuple[tensor, dtype]:
     p = check_pointer(name, pointer)
     assert isinstance(p.dtype, pointer_type)
     if p.dtype.const:
@@ -74,7 +77,9 @@ def _pointer(name: str, pointer: Any) -> tuple[tensor, dtype]:
 class _Access:
     """The checked arguments of one atomic operation."""
 
-    def __init__(self, name: str, pointer: Any, val: Any, mask: Any, sem: Any, scope: Any):
+    def __init__(
+        self, name: str, pointer: TensorLike, val: TensorLike, mask: Mask, sem: Word, scope: Word
+    ):
         p, element = _pointer(f"atomic_{name}", pointer)
         if element in (float16, bfloat16) and name != "add":
             raise ValueError(f"atomic_{name} does not support {element}")
@@ -109,7 +114,9 @@ class _Access:
 
 @tensor_member
 @builtin
-def atomic_add(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+def atomic_add(
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """Add `val` to memory at `pointer` where `mask` holds; returns what was there before.
 
     Args:
@@ -134,21 +141,27 @@ def _bitwise(name: str, kind: AtomicKind, *arguments: Any) -> tensor:
 
 @tensor_member
 @builtin
-def atomic_and(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+def atomic_and(
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """Bitwise and of integers in memory with `val`. See `atomic_add`."""
     return _bitwise("and", AtomicKind.AND, pointer, val, mask, sem, scope)
 
 
 @tensor_member
 @builtin
-def atomic_or(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+def atomic_or(
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """Bitwise or of integers in memory with `val`. See `atomic_add`."""
     return _bitwise("or", AtomicKind.OR, pointer, val, mask, sem, scope)
 
 
 @tensor_member
 @builtin
-def atomic_xor(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+def atomic_xor(
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """Bitwise exclusive or of integers in memory with `val`. See `atomic_add`."""
     return _bitwise("xor", AtomicKind.XOR, pointer, val, mask, sem, scope)
 
@@ -156,8 +169,8 @@ def atomic_xor(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope:
 @tensor_member
 @builtin
 def atomic_xchg(
-    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
-) -> Any:
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """Replace what is in memory by `val`. See `atomic_add`."""
     return _Access("xchg", pointer, val, mask, sem, scope).emit(AtomicKind.XCHG)
 
@@ -189,7 +202,9 @@ def _extremum(name: str, larger: bool, *arguments: Any) -> tensor:
 
 @tensor_member
 @builtin
-def atomic_max(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+def atomic_max(
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """The larger of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0. See
     `atomic_add`."""
     return _extremum("max", True, pointer, val, mask, sem, scope)
@@ -197,7 +212,9 @@ def atomic_max(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope:
 
 @tensor_member
 @builtin
-def atomic_min(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+def atomic_min(
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """The smaller of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0. See
     `atomic_add`."""
     return _extremum("min", False, pointer, val, mask, sem, scope)
@@ -205,7 +222,9 @@ def atomic_min(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope:
 
 @tensor_member
 @builtin
-def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Any:
+def atomic_cas(
+    pointer: TensorLike, cmp: TensorLike, val: TensorLike, sem: Word = None, scope: Word = None
+) -> tensor:
     """Replace memory by `val` where it equals `cmp` (bit for bit); returns what was there before.
 
     Elements have 16, 32 or 64 bits; `ValueError` otherwise. See `atomic_add` for `sem`, `scope`.
@@ -223,7 +242,7 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     return build(ttir.AtomicCASOp, p, expected, new, like=element, **order)
 
 
-def _plain_pointer(name: str, pointer: Any) -> tuple[tensor, dtype, dtype]:
+def _plain_pointer(name: str, pointer: TensorLike) -> tuple[tensor, dtype, dtype]:
     """A pointer that is only loaded or stored through: its type in memory, and the element's."""
     p = check_pointer(name, pointer)
     assert isinstance(p.dtype, pointer_type)
@@ -237,7 +256,9 @@ def _plain_pointer(name: str, pointer: Any) -> tuple[tensor, dtype, dtype]:
 
 @tensor_member
 @builtin
-def atomic_load(pointer: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_load(
+    pointer: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
+) -> tensor:
     """Atomic load: the values at `pointer`, each element read at once; undefined where `mask` is
     false.
 
@@ -260,7 +281,7 @@ def atomic_load(pointer: Any, mask: Any = None, sem: Any = None, scope: Any = No
 @tensor_member
 @builtin
 def atomic_store(
-    pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None
+    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
 ) -> None:
     """Write `val` to memory at `pointer` where `mask` holds, each element at once.
 
@@ -283,7 +304,11 @@ def atomic_store(
 @tensor_member
 @builtin
 def atomic_poll(
-    pointer: Any, expected_value: Any, sem: Any = None, scope: Any = None, timeout_ns: Any = None
+    pointer: TensorLike,
+    expected_value: TensorLike,
+    sem: Word = None,
+    scope: Word = None,
+    timeout_ns: TensorLike | None = None,
 ) -> tensor:
     """Wait until memory at `pointer` holds `expected_value`; an int1 for each element, false for
     one that did not within `timeout_ns`.

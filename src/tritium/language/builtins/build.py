@@ -22,10 +22,17 @@ def emit(cls: type[Op], *operands: Operand, **attrs: Any) -> Sequence[Any]:
         operands: in their declared order.
         attrs: the op's attributes, `regions`, and `result` for an op that takes it.
     """
-    return emitter.current().emit(cls, *[
-        o.handle if isinstance(o, base_value) else o and tuple([v.handle for v in o])
+    handles: list[Any] = [
+        o.handle if isinstance(o, tensor) else _handles(o)
         for o in operands
-    ], **attrs)  # fmt: skip
+    ]
+    return emitter.current().emit(cls, *handles, **attrs)
+
+
+def _handles(operand: Operand) -> Any:
+    if operand is None or isinstance(operand, base_value):
+        return None if operand is None else operand.handle
+    return tuple([v.handle for v in operand])
 
 
 def build(cls: type[Op], *operands: Operand, like: tensor | dtype, **attrs: Any) -> tensor:

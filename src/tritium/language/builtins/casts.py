@@ -63,7 +63,7 @@ def check_dtype_supported(type: dtype) -> None:
         )
 
 
-def python_type(value: Any) -> dtype:
+def python_type(value: object) -> dtype:
     """The type that a Python number has when nothing else decides: int1, int32 (or uint32, int64,
     uint64 as it fits), float32 (float64 for what float32 cannot hold).
 
@@ -84,12 +84,12 @@ def python_type(value: Any) -> dtype:
     raise TypeError(f"cannot convert {value!r} of type {type_name(value)} to tensor")
 
 
-def type_name(value: Any) -> str:
+def type_name(value: object) -> str:
     """The name of a Python value's type, for messages."""
     return type(value).__name__
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A constexpr's value, a NumPy number (in the interpreter) as a Python one; others as they
     are."""
     if isinstance(value, tensor):
@@ -100,12 +100,12 @@ def plain(value: Any) -> Any:
     return inner
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Whether it is a Python number."""
     return isinstance(value, (bool, int, float))
 
 
-def to_tensor(value: Any) -> tensor:
+def to_tensor(value: object) -> tensor:
     """A tensor as it is; a Python number as a scalar of its own type. Raises `TypeError` else."""
     if isinstance(value, tensor):
         return value
@@ -115,7 +115,7 @@ def to_tensor(value: Any) -> tensor:
     return constant(value, python_type(value))
 
 
-def as_element(value: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
+def as_element(value: object, element: dtype, shape: tuple[int, ...]) -> tensor:
     """A value converted to `element`: a tensor of its own shape, but a Python number of `shape`
     (so that no op is needed to repeat it)."""
     value = plain(value)
@@ -124,7 +124,7 @@ def as_element(value: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
     return cast(to_tensor(value), element)
 
 
-def constant(value: Any, type: dtype) -> tensor:
+def constant(value: object, type: dtype) -> tensor:
     """A constant of a scalar or block type; integers wrap to the type's width.
 
     Raises `TypeError` for pointers, void and what is no number, `ValueError` for an infinity or NaN

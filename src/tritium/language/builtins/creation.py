@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tritium.language.builtins import casts
 from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.values.base import as_tuple
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import dtype, int32, validate_block_shape
 from tritium.ops import ttir
 
 
-def _axis(name: str, axis: Any) -> ttir.Axis:
+def _axis(name: str, axis: object) -> ttir.Axis:
     if not isinstance(axis, int) or axis not in (0, 1, 2):
         raise ValueError(f"{name} axis must be 0, 1, or 2 but got {axis}")
     return ttir.Axis(axis)
 
 
 @builtin
-def program_id(axis: Any) -> tensor:
+def program_id(axis: object) -> tensor:
     """The index of this program along `axis` (0, 1 or 2) of the launch grid: an int32 scalar.
 
     Raises `ValueError` for another axis.
@@ -29,7 +27,7 @@ def program_id(axis: Any) -> tensor:
 
 
 @builtin
-def num_programs(axis: Any) -> tensor:
+def num_programs(axis: object) -> tensor:
     """The size of the launch grid along `axis` (0, 1 or 2): an int32 scalar.
 
     Raises `ValueError` for another axis.
@@ -38,7 +36,7 @@ def num_programs(axis: Any) -> tensor:
 
 
 @builtin
-def arange(start: Any, end: Any) -> tensor:
+def arange(start: object, end: object) -> tensor:
     """The int32 block [start, start + 1, ..., end - 1].
 
     Args:
@@ -56,7 +54,7 @@ def arange(start: Any, end: Any) -> tensor:
     return build(ttir.MakeRangeOp, like=int32, start=start, end=end)
 
 
-def check_shape(shape: Any) -> tuple[int, ...]:
+def check_shape(shape: object) -> tuple[int, ...]:
     """A shape argument (an extent, a sequence, or a sequence in a sequence) as a tuple.
 
     Raises as `validate_block_shape` does.
@@ -68,7 +66,7 @@ def check_shape(shape: Any) -> tuple[int, ...]:
     return tuple(map(int, extents))
 
 
-def check_dtype(name: str, value: Any) -> dtype:
+def check_dtype(name: str, value: object) -> dtype:
     """A dtype argument. Raises `TypeError` for anything else."""
     if not isinstance(value, dtype):
         raise TypeError(f"{name}: dtype is {value!r}; a dtype such as tl.float32 is required")
@@ -76,7 +74,7 @@ def check_dtype(name: str, value: Any) -> dtype:
 
 
 @builtin
-def full(shape: Any, value: Any, dtype: Any) -> tensor:
+def full(shape: object, value: TensorLike, dtype: object) -> tensor:
     """A block of `shape` with every element `value`, a number or scalar tensor, in `dtype`.
 
     Each extent is a power of two (`ValueError: Shape element ...`); shape () gives a scalar.
@@ -85,19 +83,19 @@ def full(shape: Any, value: Any, dtype: Any) -> tensor:
 
 
 @builtin
-def zeros(shape: Any, dtype: Any) -> tensor:
+def zeros(shape: object, dtype: object) -> tensor:
     """A block of zeros. See `full`."""
     return casts.full(check_shape(shape), 0, check_dtype("zeros", dtype))
 
 
 @tensor_member
 @builtin
-def zeros_like(input: Any) -> tensor:
+def zeros_like(input: TensorLike) -> tensor:
     """Zeros of the shape and dtype of `input`."""
     return casts.constant(0, casts.to_tensor(input).type)
 
 
-def full_like_type(value: Any, type: dtype) -> tensor:
+def full_like_type(value: TensorLike, type: dtype) -> tensor:
     """A number as a tensor of a scalar or block type (the frontend's, for values that a branch or
     loop makes dynamic)."""
     return casts.constant(value, type)

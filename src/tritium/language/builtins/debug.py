@@ -14,14 +14,14 @@ from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.memory import is_block_pointer
 from tritium.language.decorators import builtin
 from tritium.language.values.base import as_tuple
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import int1, int32
 from tritium.ops import gpu, llvm, ttir
 from tritium.ops.arith.integer import AddIOp
 
 
 @builtin
-def static_assert(cond: Any, msg: Any = "") -> None:
+def static_assert(cond: TensorLike, msg: object = "") -> None:
     """Require a compile-time condition. Raises `CompileTimeAssertionFailure`."""
     if isinstance(cond, tensor):
         raise TypeError("static_assert: the condition is not known when the kernel is compiled")
@@ -31,14 +31,14 @@ def static_assert(cond: Any, msg: Any = "") -> None:
 
 @builtin
 def static_print(
-    *values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False
+    *values: object, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False
 ) -> None:
     """Print values when the kernel is compiled, as Python's `print` does."""
     text = sep.join(str(v) for v in values) + end
     emitter.current().static_print(text, file=file, flush=bool(flush))
 
 
-def _check_prefix(prefix: Any) -> str:
+def _check_prefix(prefix: object) -> str:
     if not isinstance(prefix, str) or not prefix.isascii() or not prefix.isprintable():
         raise ValueError(f"device_print prefix {prefix!r} must be a string of printable ASCII")
     # `x: ` whatever of the colon and the space was given.
@@ -48,7 +48,7 @@ def _check_prefix(prefix: Any) -> str:
 
 
 @builtin
-def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
+def device_print(prefix: str, *args: TensorLike, hex: bool = False) -> None:
     """Print values when the kernel runs: one line for each element, with the program's id, the
     element's index, `prefix` and the value.
 
@@ -66,7 +66,7 @@ def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
 
 
 @builtin
-def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
+def device_assert(cond: TensorLike, msg: object = "", mask: TensorLike | None = None) -> None:
     """Stop the program with `msg` where the condition does not hold and `mask` (if any) does.
 
     Compiled in only when debugging is on: `TRITON_DEBUG=1`, or `debug=True` of `jit` or a launch.
@@ -84,7 +84,7 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 
 
 @builtin
-def expect_zero(x: Any, mask: Any) -> Any:
+def expect_zero(x: TensorLike, mask: TensorLike) -> tensor:
     """`x`, which the program says to be 0 (an underflow, say) where `mask` holds. Checked as by
     `device_assert` when debugging is on."""
     value, where = casts.to_tensor(x), casts.cast(casts.to_tensor(mask), int1)
@@ -96,7 +96,7 @@ def expect_zero(x: Any, mask: Any) -> Any:
 
 
 @builtin
-def assume(cond: Any) -> None:
+def assume(cond: TensorLike) -> None:
     """Promise the compiler that a scalar condition holds; undefined behaviour if it does not."""
     condition = casts.to_tensor(cond)
     if not condition.dtype.is_bool():
@@ -110,7 +110,7 @@ def debug_barrier() -> None:
     emit(gpu.BarrierOp)
 
 
-def _hint(name: str, attribute: str, input: Any, values: Any) -> tensor:
+def _hint(name: str, attribute: str, input: TensorLike, values: object) -> tensor:
     x = casts.to_tensor(input)
     numbers = as_tuple(values)
     rank = max(1, len(x.type.shape))
@@ -147,19 +147,19 @@ def _carried(x: tensor) -> tensor:
 
 
 @builtin
-def multiple_of(input: Any, values: Any) -> tensor:
+def multiple_of(input: TensorLike, values: object) -> tensor:
     """Promise that the first element of each contiguous run of `input` is a multiple of `values`
     (one number an axis). Returns `input`. Raises `ValueError` for a wrong number of values."""
     return _hint("multiple_of", "tt.divisibility", input, values)
 
 
 @builtin
-def max_contiguous(input: Any, values: Any) -> tensor:
+def max_contiguous(input: TensorLike, values: object) -> tensor:
     """Promise that elements are consecutive in runs of `values` (one number an axis)."""
     return _hint("max_contiguous", "tt.contiguity", input, values)
 
 
 @builtin
-def max_constancy(input: Any, values: Any) -> tensor:
+def max_constancy(input: TensorLike, values: object) -> tensor:
     """Promise that elements are equal in runs of `values` (one number an axis)."""
     return _hint("max_constancy", "tt.constancy", input, values)

@@ -15,7 +15,7 @@ from tritium.language.decorators import builtin
 from tritium.language.emitter import Evaluated
 from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
-from tritium.language.values.tensor import tensor, tensor_descriptor
+from tritium.language.values.tensor import TensorLike, tensor, tensor_descriptor
 from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.language.values.types import (
     block_type,
@@ -39,7 +39,7 @@ _ATOMIC_DTYPES = {
 
 @builtin
 def make_tensor_descriptor(
-    base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
+    base: TensorLike, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
 ) -> tensor_descriptor:
     """Describe a tensor in memory.
 
@@ -83,43 +83,43 @@ def make_tensor_descriptor(
     return tensor_descriptor(handle, tl_tuple(sizes), tl_tuple(steps), type.block_type)
 
 
-def _is_one(stride: Any) -> bool:
+def _is_one(stride: object) -> bool:
     stride = unwrap(stride)
     if isinstance(stride, tensor):
         return isinstance(stride.handle, Evaluated) and int(stride) == 1
     return stride == 1
 
 
-def _check(desc: Any) -> tensor_descriptor:
+def _check(desc: object) -> tensor_descriptor:
     if not isinstance(desc, tensor_descriptor):
         raise TypeError(f"{casts.type_name(desc)} given; a tensor descriptor is required")
     return desc
 
 
-def _load(desc: Any, offsets: Any) -> tensor:
+def _load(desc: object, offsets: object) -> tensor:
     d = _check(desc)
     return build(ttir.DescriptorLoadOp, d, integers(offsets, int32, "offsets"), like=d.dtype)
 
 
-def _block(desc: tensor_descriptor, value: Any) -> tensor:
+def _block(desc: tensor_descriptor, value: TensorLike) -> tensor:
     shape = desc.block_type.shape
     return arithmetic.broadcast_shape(casts.as_element(value, desc.dtype, shape), shape)
 
 
-def _store(desc: Any, offsets: Any, value: Any) -> None:
+def _store(desc: object, offsets: object, value: TensorLike) -> None:
     d = _check(desc)
     indices = integers(offsets, int32, "offsets")
     emit(ttir.DescriptorStoreOp, d, _block(d, value), indices)
 
 
 @builtin
-def load_tensor_descriptor(desc: Any, offsets: Any) -> tensor:
+def load_tensor_descriptor(desc: object, offsets: object) -> tensor:
     """The block of `desc` at `offsets` (one integer an axis). The same as `desc.load(offsets)`."""
     return _load(desc, offsets)
 
 
 @builtin
-def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> None:
+def store_tensor_descriptor(desc: object, offsets: object, value: TensorLike) -> None:
     """Write a block at `offsets`. The same as `desc.store(offsets, value)`."""
     _store(desc, offsets, value)
 
@@ -138,13 +138,13 @@ def _method(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 @_method("load")
-def _load_method(self: Any, offsets: Any) -> tensor:
+def _load_method(self: tensor_descriptor, offsets: object) -> tensor:
     """The block at `offsets` (one integer an axis); zeros beyond the bounds."""
     return _load(self, offsets)
 
 
 @_method("store")
-def _store_method(self: Any, offsets: Any, value: Any) -> None:
+def _store_method(self: tensor_descriptor, offsets: object, value: TensorLike) -> None:
     """Write `value`, cast and broadcast to a block, at `offsets`."""
     _store(self, offsets, value)
 
@@ -154,7 +154,7 @@ _ROW_BYTES = 32
 
 
 def _rows(
-    name: str, desc: tensor_descriptor, x_offsets: Any, y_offset: Any
+    name: str, desc: tensor_descriptor, x_offsets: object, y_offset: Any
 ) -> tuple[tensor, tensor]:
     rows = casts.to_tensor(x_offsets)
     shape = desc.block_shape
@@ -177,7 +177,7 @@ def _rows(
 
 
 @_method("gather")
-def _gather_method(self: Any, *args: Any) -> tensor:
+def _gather_method(self: tensor_descriptor, *args: object) -> tensor:
     """`gather(x_offsets, y_offset)`: the rows `x_offsets` from column `y_offset` on, for a
     descriptor of blocks [1, BLOCK_Y]: a block [len(x_offsets), BLOCK_Y]."""
     if len(args) != 2:
@@ -187,7 +187,7 @@ def _gather_method(self: Any, *args: Any) -> tensor:
 
 
 @_method("scatter")
-def _scatter_method(self: Any, value: Any, *args: Any) -> None:
+def _scatter_method(self: tensor_descriptor, value: TensorLike, *args: object) -> None:
     """`scatter(value, x_offsets, y_offset)`: write the rows of `value`. See `gather`."""
     if len(args) != 2:
         raise ValueError(f"descriptor scatter only supports 2D indexing, but got {len(args)}")
@@ -208,7 +208,7 @@ def check_atomic_dtype(kind: str, element: dtype) -> None:
 
 def _atomic(kind: str) -> None:
     @_method(f"atomic_{kind}")
-    def method(self: Any, offsets: Any, value: Any) -> None:
+    def method(self: tensor_descriptor, offsets: object, value: TensorLike) -> None:
         d = _check(self)
         check_atomic_dtype(kind, d.dtype)
         indices = integers(offsets, int32, "offsets")

@@ -11,7 +11,7 @@ from tritium.language.builtins import casts
 from tritium.language.builtins.build import build
 from tritium.language.builtins.shapes import reshape_to
 from tritium.language.decorators import builtin
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import (
     bfloat16,
     dtype,
@@ -30,7 +30,7 @@ from tritium.ops.ttir import InputPrecision
 _OPERANDS = (int8, float16, bfloat16, float32, float64)
 
 
-def _operand(value: Any, name: str) -> tensor:
+def _operand(value: TensorLike, name: str) -> tensor:
     x = casts.to_tensor(value)
     if not x.type.is_block():
         raise ValueError(f"dot: {name} is a scalar; a 2-D or 3-D block is required")
@@ -101,7 +101,7 @@ def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
     return InputPrecision[word.upper()]
 
 
-def _accumulator(acc: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
+def _accumulator(acc: TensorLike | None, element: dtype, shape: tuple[int, ...]) -> tensor:
     """What is added to the product: `acc`, or zeros."""
     value = casts.full(shape, 0, element) if acc is None else casts.to_tensor(acc)
     if value.dtype != element or value.type.shape != shape:
@@ -112,9 +112,9 @@ def _accumulator(acc: Any, element: dtype, shape: tuple[int, ...]) -> tensor:
 
 @builtin
 def dot(
-    input: Any,
-    other: Any,
-    acc: Any = None,
+    input: TensorLike,
+    other: TensorLike,
+    acc: TensorLike | None = None,
     input_precision: Any = None,
     allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None,
@@ -168,7 +168,7 @@ def dot(
 _FORMATS = {"e2m1": uint8, "e4m3": float8e4nv, "e5m2": float8e5, "bf16": bfloat16, "fp16": float16}
 
 
-def _scaled_operand(value: Any, format: Any, name: str) -> tensor:
+def _scaled_operand(value: TensorLike, format: Any, name: str) -> tensor:
     x = casts.to_tensor(value)
     if format not in _FORMATS:
         allowed = ", ".join(_FORMATS)
@@ -181,7 +181,7 @@ def _scaled_operand(value: Any, format: Any, name: str) -> tensor:
     raise TypeError(f"dot_scaled: {name} of format {format} has dtype {x.dtype}; {wanted} required")
 
 
-def _scale(value: Any, name: str, shape: tuple[int, ...]) -> tensor | None:
+def _scale(value: TensorLike | None, name: str, shape: tuple[int, ...]) -> tensor | None:
     """The scales of an operand that has `shape`, K last."""
     if value is None:
         return None
@@ -218,16 +218,16 @@ def _unpacked(x: tensor, format: str, name: str, axis: int, along_k: Any) -> tup
 
 @builtin
 def dot_scaled(
-    lhs: Any,
-    lhs_scale: Any,
-    lhs_format: Any,
-    rhs: Any,
-    rhs_scale: Any,
-    rhs_format: Any,
-    acc: Any = None,
-    fast_math: Any = False,
-    lhs_k_pack: Any = True,
-    rhs_k_pack: Any = True,
+    lhs: TensorLike,
+    lhs_scale: TensorLike | None,
+    lhs_format: str,
+    rhs: TensorLike,
+    rhs_scale: TensorLike | None,
+    rhs_format: str,
+    acc: TensorLike | None = None,
+    fast_math: bool = False,
+    lhs_k_pack: bool = True,
+    rhs_k_pack: bool = True,
     out_dtype: Any = float32,
 ) -> tensor:
     """The matrix product of operands that share a scale along runs of K, plus `acc`, in float32.

@@ -13,31 +13,31 @@ from tritium.language.builtins.creation import check_shape
 from tritium.language.builtins.shapes import wrap_axis
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.values.constexpr import constexpr, unwrap
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import int32
 from tritium.ops import ttir
 
 
 @builtin
-def add(x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+def add(x: TensorLike, y: TensorLike, sanitize_overflow: bool = True) -> tensor:
     """`x + y`; `sanitize_overflow=False` leaves out the overflow check of debug builds."""
     return arithmetic.add(x, y, bool(sanitize_overflow))
 
 
 @builtin
-def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+def sub(x: TensorLike, y: TensorLike, sanitize_overflow: bool = True) -> tensor:
     """`x - y`; see `add`."""
     return arithmetic.sub(x, y, bool(sanitize_overflow))
 
 
 @builtin
-def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+def mul(x: TensorLike, y: TensorLike, sanitize_overflow: bool = True) -> tensor:
     """`x * y`; see `add`."""
     return arithmetic.mul(x, y, bool(sanitize_overflow))
 
 
 @builtin
-def where(condition: Any, x: Any, y: Any) -> tensor:
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> tensor:
     """`x` where `condition` holds, else `y`, all broadcast to one shape.
 
     Both are evaluated, so they cannot guard a memory access: use the `mask` of `load` and `store`.
@@ -47,7 +47,9 @@ def where(condition: Any, x: Any, y: Any) -> tensor:
 
 
 @builtin
-def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def minimum(
+    x: TensorLike, y: TensorLike, propagate_nan: PropagateNan = PropagateNan.NONE
+) -> tensor:
     """The smaller of each two elements.
 
     Args:
@@ -59,13 +61,17 @@ def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
 
 
 @builtin
-def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def maximum(
+    x: TensorLike, y: TensorLike, propagate_nan: PropagateNan = PropagateNan.NONE
+) -> tensor:
     """The larger of each two elements. See `minimum`."""
     return arithmetic.maximum(x, y, propagate_nan)
 
 
 @builtin
-def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def clamp(
+    x: TensorLike, min: TensorLike, max: TensorLike, propagate_nan: PropagateNan = PropagateNan.NONE
+) -> tensor:
     """`x` limited to [min, max]; undefined for floating-point numbers where min > max.
 
     Args:
@@ -75,14 +81,14 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) ->
 
 
 @builtin
-def to_tensor(x: Any) -> tensor:
+def to_tensor(x: TensorLike) -> tensor:
     """A Python number as a scalar tensor of the dtype it has by itself; a tensor as it is."""
     return casts.to_tensor(x)
 
 
 @tensor_member
 @builtin
-def gather(src: Any, index: Any, axis: Any) -> tensor:
+def gather(src: TensorLike, index: TensorLike, axis: object) -> tensor:
     """Elements of `src` picked along `axis`: `out[i, j] = src[index[i, j], j]` for axis 0.
 
     `index` holds integers and has the shape of `src` but along `axis`; the result has its shape.
@@ -94,7 +100,7 @@ def gather(src: Any, index: Any, axis: Any) -> tensor:
 
 @tensor_member
 @builtin
-def histogram(input: Any, num_bins: Any, mask: Any = None) -> tensor:
+def histogram(input: TensorLike, num_bins: object, mask: TensorLike | None = None) -> tensor:
     """How often each of 0 to `num_bins` - 1 occurs in a 1-D block of integers: an int32 block.
 
     Args:
@@ -119,7 +125,7 @@ def sorts_whole(dtype: Any) -> constexpr:
 
 
 @builtin
-def sort_whole(x: Any, k: Any, descending: Any) -> tensor:
+def sort_whole(x: tensor, k: Any, descending: bool) -> tensor:
     """The first `k` elements along the last axis when sorted, as one op."""
     unsigned = x.dtype.is_int() and not x.dtype.is_int_signed()
     return build(

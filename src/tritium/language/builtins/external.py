@@ -27,7 +27,7 @@ def _broadcast_all(values: Sequence[tensor]) -> list[tensor]:
 
 @builtin
 def inline_asm_elementwise(
-    asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any
+    asm: str, constraints: str, args: Any, dtype: Any, is_pure: bool, pack: int
 ) -> Any:
     """Run target assembly for each element.
 

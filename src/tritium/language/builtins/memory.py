@@ -10,7 +10,7 @@ from tritium.language.builtins.build import build, emit
 from tritium.language.decorators import builtin, must_use_result, tensor_member
 from tritium.language.values.base import as_tuple
 from tritium.language.values.constexpr import unwrap
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.language.values.types import (
     block_type,
@@ -42,7 +42,7 @@ _STORE_CACHE = {
 }  # fmt: skip
 
 
-def choose(what: str, value: Any, allowed: Mapping[str, V]) -> V:
+def choose(what: str, value: str | None, allowed: Mapping[str, V]) -> V:
     """The meaning of a word; None, False and 0 are no word. Raises `ValueError` naming those that
     are allowed."""
     key = value or ""
@@ -66,7 +66,7 @@ def through_bytes(pointer: tensor, element: dtype) -> tuple[tensor, dtype]:
     return casts.cast(pointer, as_bytes), int8
 
 
-def check_pointer(name: str, value: Any) -> tensor:
+def check_pointer(name: str, value: TensorLike) -> tensor:
     """The pointer argument of a memory operation. Raises `ValueError` for anything else."""
     pointer = casts.to_tensor(value)
     if not pointer.dtype.is_ptr():
@@ -77,7 +77,7 @@ def check_pointer(name: str, value: Any) -> tensor:
     return pointer
 
 
-def check_mask(pointer: tensor, mask: Any, what: str = "Mask") -> tensor | None:
+def check_mask(pointer: tensor, mask: TensorLike | None, what: str = "Mask") -> tensor | None:
     """A mask in the shape of the pointers. Raises `ValueError` for no booleans or a block mask
     with a scalar pointer."""
     if mask is None:
@@ -121,14 +121,14 @@ def check_covered(pointer: tensor, other: tensor, what: str) -> None:
 
 @builtin
 def load(
-    pointer: Any,
-    mask: Any = None,
-    other: Any = None,
-    boundary_check: Any = (),
-    padding_option: Any = "",
-    cache_modifier: Any = "",
-    eviction_policy: Any = "",
-    volatile: Any = False,
+    pointer: TensorLike,
+    mask: TensorLike | None = None,
+    other: TensorLike | None = None,
+    boundary_check: object = (),
+    padding_option: str = "",
+    cache_modifier: str = "",
+    eviction_policy: str = "",
+    volatile: bool = False,
 ) -> tensor:
     """Load the values in memory at `pointer`.
 
@@ -169,7 +169,12 @@ def load(
     return _load_pointers(pointer, mask, other, options)
 
 
-def _load_pointers(pointer: tensor, mask: Any, other: Any, options: Mapping[str, Any]) -> tensor:
+def _load_pointers(
+    pointer: tensor,
+    mask: TensorLike | None,
+    other: TensorLike | None,
+    options: Mapping[str, Any],
+) -> tensor:
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty
     casts.check_dtype_supported(element)
@@ -186,12 +191,12 @@ def _load_pointers(pointer: tensor, mask: Any, other: Any, options: Mapping[str,
 @tensor_member
 @builtin
 def store(
-    pointer: Any,
-    value: Any,
-    mask: Any = None,
-    boundary_check: Any = (),
-    cache_modifier: Any = "",
-    eviction_policy: Any = "",
+    pointer: TensorLike,
+    value: TensorLike,
+    mask: TensorLike | None = None,
+    boundary_check: object = (),
+    cache_modifier: str = "",
+    eviction_policy: str = "",
 ) -> None:
     """Write `value`, cast to the element type and broadcast, to memory at `pointer`.
 
@@ -240,7 +245,7 @@ def store(
 # Block pointers
 
 
-def _boundary(check: Any, rank: int) -> tuple[int, ...]:
+def _boundary(check: object, rank: int) -> tuple[int, ...]:
     axes = as_tuple(check)
     if any(not isinstance(a, int) or not 0 <= a < rank for a in axes):
         raise ValueError(f"boundary_check is {check}; axes from 0 to {rank - 1} are allowed")
@@ -250,7 +255,7 @@ def _boundary(check: Any, rank: int) -> tuple[int, ...]:
 
 
 def _load_block_pointer(
-    pointer: tensor, boundary_check: Any, padding: str | None, options: Mapping[str, Any]
+    pointer: tensor, boundary_check: object, padding: str | None, options: Mapping[str, Any]
 ) -> tensor:
     assert isinstance(pointer.type, pointer_type)
     block = pointer.type.element_ty
@@ -264,7 +269,7 @@ def _load_block_pointer(
 
 
 def _store_block_pointer(
-    pointer: tensor, value: Any, boundary_check: Any, options: Mapping[str, Any]
+    pointer: tensor, value: TensorLike, boundary_check: object, options: Mapping[str, Any]
 ) -> None:
     assert isinstance(pointer.type, pointer_type)
     block = pointer.type.element_ty
@@ -276,7 +281,7 @@ def _store_block_pointer(
     emit(ttir.StoreOp, pointer, stored, boundaryCheck=axes, **options)
 
 
-def integers(values: Any, type: dtype, what: str) -> list[tensor]:
+def integers(values: object, type: dtype, what: str) -> list[tensor]:
     """Integers and integer scalars as scalars of `type`. Raises `TypeError` for anything else."""
     sequence = values.values if isinstance(values, tl_tuple) else as_tuple(values)
     result: list[tensor] = []
@@ -290,7 +295,12 @@ def integers(values: Any, type: dtype, what: str) -> list[tensor]:
 
 @builtin
 def make_block_ptr(
-    base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
+    base: TensorLike,
+    shape: object,
+    strides: object,
+    offsets: object,
+    block_shape: object,
+    order: object,
 ) -> tensor:
     """A pointer to a block of a strided tensor in memory.
 
@@ -325,7 +335,7 @@ def make_block_ptr(
     "tl.advance has no side effects: it returns a new block pointer, which must be assigned."
 )
 @builtin
-def advance(base: Any, offsets: Any) -> tensor:
+def advance(base: TensorLike, offsets: object) -> tensor:
     """The block pointer `base` moved by `offsets` elements along each axis; `base` itself stays,
     so the result must be used."""
     pointer = casts.to_tensor(base)

@@ -13,7 +13,7 @@ from tritium.language.decorators import builtin, tensor_member
 from tritium.language.values import types
 from tritium.language.values.base import as_tuple, base_value, class_of, mark_builtin
 from tritium.language.values.constexpr import constexpr, unwrap
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.ops import ttir
 
 
@@ -31,13 +31,13 @@ class slice(base_value):
 
 
 def _binary(name: str, symbol: str, function: Callable[[Any, Any], tensor]) -> None:
-    def operator(self: tensor, other: Any) -> Any:
+    def operator(self: tensor, other: TensorLike) -> Any:
         return function(self, unwrap(other)) if accepts(other) else NotImplemented
 
-    def reflected(self: tensor, other: Any) -> Any:
+    def reflected(self: tensor, other: TensorLike) -> Any:
         return function(unwrap(other), self) if accepts(other) else NotImplemented
 
-    def accepts(other: Any) -> bool:
+    def accepts(other: TensorLike) -> bool:
         value = unwrap(other)
         if _is_operand(value):
             return True
@@ -51,7 +51,7 @@ def _binary(name: str, symbol: str, function: Callable[[Any, Any], tensor]) -> N
     setattr(tensor, f"__r{name}__", mark_builtin(reflected))
 
 
-def _is_operand(value: Any) -> bool:
+def _is_operand(value: TensorLike) -> bool:
     number = isinstance(value, (tensor, bool, int, float))
     return number or (hasattr(value, "dtype") and getattr(value, "ndim", None) == 0)
 
@@ -61,7 +61,7 @@ def _comparison(kind: str) -> Callable[[Any, Any], tensor]:
 
 
 def _missing(symbol: str, instead: str) -> Callable[[Any, Any], tensor]:
-    def refused(left: Any, right: Any) -> tensor:
+    def refused(left: object, right: object) -> tensor:
         raise TypeError(f"tensors have no {symbol}; {instead}")
 
     return refused
@@ -102,7 +102,7 @@ def _invert(self: tensor) -> tensor:
 
 
 @_member("__not__")
-def logical_not(self: Any) -> tensor:
+def logical_not(self: tensor) -> tensor:
     """`not x`, elementwise for a block."""
     value = casts.to_tensor(self)
     if value.type.is_block():
@@ -119,7 +119,7 @@ def _warn_logical() -> None:
 
 @tensor_member
 @builtin
-def logical_and(self: Any, other: Any) -> tensor:
+def logical_and(self: tensor, other: TensorLike) -> tensor:
     """`self and other`, elementwise for blocks (with a warning); both sides are evaluated."""
     a, b = casts.to_tensor(self), casts.to_tensor(other)
     if a.type.is_block() or b.type.is_block():
@@ -128,14 +128,14 @@ def logical_and(self: Any, other: Any) -> tensor:
 
 
 @builtin
-def both_hold(left: Any, right: Any) -> tensor:
+def both_hold(left: object, right: object) -> tensor:
     """`left and right` of the two comparisons of `a < b < c`, elementwise for blocks."""
     return arithmetic.logical_and(casts.to_tensor(left), casts.to_tensor(right))
 
 
 @tensor_member
 @builtin
-def logical_or(self: Any, other: Any) -> tensor:
+def logical_or(self: tensor, other: TensorLike) -> tensor:
     """`self or other`, elementwise for blocks (with a warning); both sides are evaluated."""
     a, b = casts.to_tensor(self), casts.to_tensor(other)
     if a.type.is_block() or b.type.is_block():
@@ -144,7 +144,7 @@ def logical_or(self: Any, other: Any) -> tensor:
 
 
 @_member("__getitem__")
-def _getitem(self: tensor, index: Any) -> tensor:
+def _getitem(self: tensor, index: TensorLike) -> tensor:
     entries = as_tuple(index)
     result = self
     for axis, entry in enumerate(entries):
@@ -168,7 +168,7 @@ def _is_whole_axis(value: Any) -> bool:
 
 
 def convert(
-    value: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
+    value: TensorLike, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False
 ) -> tensor:
     """`tl.cast` on values that are unwrapped already. Raises `TypeError` for what is no dtype."""
     if not isinstance(dtype, types.dtype):
@@ -181,7 +181,9 @@ def convert(
 
 @tensor_member
 @builtin
-def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
+def cast(
+    input: TensorLike, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False
+) -> tensor:
     """Convert the elements of `input`.
 
     Args:
@@ -197,13 +199,15 @@ def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any 
 
 
 @_member("to")
-def _to(self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> tensor:
+def _to(
+    self: tensor, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False
+) -> tensor:
     """The same as `tl.cast(self, ...)`."""
     return convert(self, dtype, fp_downcast_rounding, bitcast)
 
 
 def _constant_to(
-    self: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False
+    self: tensor, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False
 ) -> tensor:
     """A compile-time number as a scalar tensor of `dtype`, so that programs need not know which
     arguments and loop variables are constants."""
@@ -215,6 +219,6 @@ constexpr.to = builtin(_constant_to)  # pyright: ignore[reportAttributeAccessIss
 
 @tensor_member
 @builtin
-def item(self: Any) -> tensor:
+def item(self: tensor) -> tensor:
     """The only element of a block, as a scalar. Raises `OpError` for a larger block."""
     return build(ttir.UnsplatOp, self, like=self) if self.type.is_block() else self

@@ -19,7 +19,7 @@ from tritium.language.decorators import builtin, tensor_member
 from tritium.language.emitter import Evaluated
 from tritium.language.values.base import is_builtin, is_sequence
 from tritium.language.values.constexpr import constexpr
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.language.values.types import dtype
 from tritium.ops import ttir
@@ -37,7 +37,7 @@ def _inputs(name: str, input: Any) -> tuple[list[tensor], bool]:
     return values, several
 
 
-def _check_function(name: str, parameter: str, function: Any) -> None:
+def _check_function(name: str, parameter: str, function: object) -> None:
     """Raises `TypeError` for what is no function of kernels: Python's own (`max`) would run while
     the kernel is compiled, on values that it does not know."""
     of_python = isinstance(function, (FunctionType, BuiltinFunctionType))
@@ -67,7 +67,7 @@ def _combiner(
     return body
 
 
-def _typed(name: str, value: Any, type: dtype) -> tensor:
+def _typed(name: str, value: TensorLike, type: dtype) -> tensor:
     if not isinstance(value, tensor):
         value = casts.to_tensor(value)
         return casts.cast(value, type)
@@ -78,7 +78,9 @@ def _typed(name: str, value: Any, type: dtype) -> tensor:
 
 @tensor_member
 @builtin
-def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False) -> Any:
+def reduce(
+    input: TensorLike | tl_tuple, axis: object, combine_fn: Any, keep_dims: bool = False
+) -> Any:
     """Combine the elements along an axis with an associative and commutative function.
 
     Args:
@@ -123,7 +125,9 @@ def _combined(
 
 @tensor_member
 @builtin
-def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:
+def associative_scan(
+    input: TensorLike | tl_tuple, axis: object, combine_fn: Any, reverse: bool = False
+) -> Any:
     """Running combination of the elements along an axis.
 
     Args:

@@ -10,12 +10,12 @@ from tritium.language.builtins.build import build, build_many
 from tritium.language.builtins.creation import check_shape
 from tritium.language.decorators import builtin, tensor_member
 from tritium.language.values.base import as_tuple
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.tuples import tuple as tl_tuple
 from tritium.ops import ttir
 
 
-def wrap_axis(axis: Any, rank: int) -> int:
+def wrap_axis(axis: object, rank: int) -> int:
     """An axis counted from the front. Raises `ValueError` where there is none such."""
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise ValueError(f"invalid axis {axis}. Expected {-rank} <= axis < {rank}")
@@ -36,7 +36,7 @@ def reshape_to(value: tensor, shape: tuple[int, ...], can_reorder: bool = False)
 
 @tensor_member
 @builtin
-def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:
+def reshape(input: TensorLike, *shape: object, can_reorder: bool = False) -> tensor:
     """The elements of `input` in row-major order (any order with `can_reorder`) in another shape,
     given as a sequence or as separate arguments.
 
@@ -47,14 +47,14 @@ def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> tensor:
 
 @tensor_member
 @builtin
-def view(input: Any, *shape: Any) -> tensor:
+def view(input: TensorLike, *shape: object) -> tensor:
     """`reshape` that may reorder the elements. Prefer `reshape`."""
     return reshape_to(casts.to_tensor(input), check_shape(shape), True)
 
 
 @tensor_member
 @builtin
-def expand_dims(input: Any, axis: Any) -> tensor:
+def expand_dims(input: TensorLike, axis: object) -> tensor:
     """New axes of size 1 at `axis`, an integer or a sequence of them (positions in the result,
     negative ones from its end). Raises `ValueError` for an axis out of range or given twice."""
     x = casts.to_tensor(input)
@@ -71,14 +71,14 @@ def expand_dims(input: Any, axis: Any) -> tensor:
 
 
 @builtin
-def broadcast(input: Any, other: Any) -> tl_tuple:
+def broadcast(input: TensorLike, other: TensorLike) -> tl_tuple:
     """Both tensors repeated to their common shape, as a pair."""
     return tl_tuple(arithmetic.broadcast_values(casts.to_tensor(input), casts.to_tensor(other)))
 
 
 @tensor_member
 @builtin
-def broadcast_to(input: Any, *shape: Any) -> tensor:
+def broadcast_to(input: TensorLike, *shape: object) -> tensor:
     """`input` repeated along its axes of size 1 (a scalar: along all) to `shape`.
 
     Raises `OpError` where an extent is neither 1 nor the wanted one, or the ranks differ.
@@ -97,7 +97,7 @@ def _dims(dims: tuple[Any, ...]) -> tuple[int, ...]:
 
 @tensor_member
 @builtin
-def trans(input: Any, *dims: Any) -> tensor:
+def trans(input: TensorLike, *dims: Any) -> tensor:
     """The axes permuted as `permute` does; the last two swapped when no `dims` are given."""
     x, order = casts.to_tensor(input), _dims(dims)
     rank = len(x.type.shape)
@@ -110,7 +110,7 @@ def trans(input: Any, *dims: Any) -> tensor:
 
 @tensor_member
 @builtin
-def permute(input: Any, *dims: Any) -> tensor:
+def permute(input: TensorLike, *dims: Any) -> tensor:
     """The axes in the order `dims`: result axis i is axis `dims[i]`.
 
     Raises `OpError` where `dims` is no permutation of the axes.
@@ -134,7 +134,7 @@ def _in_sign_of(a: tensor, b: tensor) -> tensor:
 
 
 @builtin
-def join(a: Any, b: Any) -> tensor:
+def join(a: TensorLike, b: TensorLike) -> tensor:
     """The two tensors side by side along a new last axis of size 2. They are broadcast to a common
     shape; two scalars give a block of two elements. Integers that differ in sign alone are taken as
     of the dtype of `a`. Raises `TypeError` where dtypes differ otherwise."""
@@ -151,7 +151,7 @@ def join(a: Any, b: Any) -> tensor:
 
 @tensor_member
 @builtin
-def split(a: Any) -> tl_tuple:
+def split(a: TensorLike) -> tl_tuple:
     """The two halves of a tensor whose last axis has size 2, without that axis: the inverse of
     `join`. Raises `OpError` for another shape."""
     x = casts.to_tensor(a)
@@ -163,7 +163,7 @@ def split(a: Any) -> tl_tuple:
 
 
 @builtin
-def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> tensor:
+def cat(input: TensorLike, other: TensorLike, can_reorder: bool = False, dim: object = 0) -> tensor:
     """The elements of two blocks of one shape and dtype one after the other along the axis `dim`.
 
     With `can_reorder` the blocks have one axis and the order of the result's elements is

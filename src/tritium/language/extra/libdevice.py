@@ -15,9 +15,10 @@ from tritium.language.builtins.external import extern_elementwise
 from tritium.language.extra.signatures import Signature, signatures
 from tritium.language.values import types
 from tritium.language.values.base import mark_builtin
+from tritium.language.values.tensor import TensorLike
 
 
-def _call(signature: Signature, *args: Any) -> Any:
+def _call(signature: Signature, *args: TensorLike) -> Any:
     overloads = signature.overloads
     table = {
         tuple(getattr(types, a) for a in o.arguments): (o.symbol, getattr(types, o.result))
@@ -39,16 +40,24 @@ def _call(signature: Signature, *args: Any) -> Any:
 
 
 def _make(signature: Signature) -> Callable[..., Any]:
-    def one(arg0: Any, _semantic: Any = None) -> Any:
+    def one(arg0: TensorLike, _semantic: object = None) -> Any:
         return _call(signature, arg0)
 
-    def two(arg0: Any, arg1: Any, _semantic: Any = None) -> Any:
+    def two(arg0: TensorLike, arg1: TensorLike, _semantic: object = None) -> Any:
         return _call(signature, arg0, arg1)
 
-    def three(arg0: Any, arg1: Any, arg2: Any, _semantic: Any = None) -> Any:
+    def three(
+        arg0: TensorLike, arg1: TensorLike, arg2: TensorLike, _semantic: object = None
+    ) -> Any:
         return _call(signature, arg0, arg1, arg2)
 
-    def four(arg0: Any, arg1: Any, arg2: Any, arg3: Any, _semantic: Any = None) -> Any:
+    def four(
+        arg0: TensorLike,
+        arg1: TensorLike,
+        arg2: TensorLike,
+        arg3: TensorLike,
+        _semantic: object = None,
+    ) -> Any:
         return _call(signature, arg0, arg1, arg2, arg3)
 
     function = (one, two, three, four)[signature.arity - 1]

@@ -24,7 +24,7 @@ from typing import Any
 
 from tritium.ir.types import Type
 from tritium.language.jit.function import JITCallable
-from tritium.language.values.base import base_type, base_value, class_of, mark_builtin
+from tritium.language.values.base import Handle, base_type, base_value, class_of, mark_builtin
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import tuple, type_of, wrap
 
@@ -55,7 +55,7 @@ class aggregate_type(base_type):
     def flatten_types(self) -> list[Type]:
         return [ir for _, t in self.fields for ir in t.flatten_types()]
 
-    def unflatten(self, handles: Sequence[Any], cursor: int) -> builtins.tuple[Any, int]:
+    def unflatten(self, handles: Sequence[Handle], cursor: int) -> builtins.tuple[Any, int]:
         value = object.__new__(self.cls)
         for name, type in self.fields:
             member, cursor = type.unflatten(handles, cursor)
@@ -141,7 +141,7 @@ def _aggregate(  # pyright: ignore[reportUnusedFunction]
             fields = [(n, type_of(getattr(self, n))) for n in annotations]
             return aggregate_type(builtins.type(self), fields)
 
-        def flatten(self) -> list[Any]:
+        def flatten(self) -> list[Handle]:
             return [h for n in annotations for h in getattr(self, n).flatten()]
 
         def _fork(self, copies: dict[int, Any]) -> Any:

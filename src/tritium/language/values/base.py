@@ -8,7 +8,7 @@ together again: `type.unflatten(value.flatten(), 0) == (value, len(handles))`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tritium.ir.types import Type
 
@@ -19,6 +19,13 @@ REFERENCE_MARK = "__triton_builtin__"
 """The attribute that programs set on their own functions to be called with language values."""
 
 
+class Handle(Protocol):
+    """The handle of a `tl.tensor`: an SSA value, or an evaluated array with its type."""
+
+    @property
+    def type(self) -> Type: ...
+
+
 class base_type:
     """The type of a language value. Equal types have equal `mangle()`."""
 
@@ -26,7 +33,7 @@ class base_type:
         """The IR types of the handles of a value of this type."""
         raise NotImplementedError(f"{type(self).__name__}.flatten_types")
 
-    def unflatten(self, handles: Sequence[Any], cursor: int) -> tuple[Any, int]:
+    def unflatten(self, handles: Sequence[Handle], cursor: int) -> tuple[Any, int]:
         """A value of this type from `handles[cursor:]`, and the position after it."""
         raise NotImplementedError(f"{type(self).__name__}.unflatten")
 
@@ -40,7 +47,7 @@ class base_value:
 
     type: Any
 
-    def flatten(self) -> list[Any]:
+    def flatten(self) -> list[Handle]:
         """The IR handles that make up the value."""
         raise NotImplementedError(f"{type(self).__name__}.flatten")
 

@@ -14,10 +14,17 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
-from typing import Any
+from typing import Any, TypeAlias
 
 from tritium.ir.types import Type
-from tritium.language.values.base import base_type, base_value, class_of, is_sequence, mark_builtin
+from tritium.language.values.base import (
+    Handle,
+    base_type,
+    base_value,
+    class_of,
+    is_sequence,
+    mark_builtin,
+)
 
 
 class AssignedInt(int):
@@ -35,7 +42,7 @@ class AssignedFloat(float):
 _ASSIGNED = (AssignedInt, AssignedFloat)
 
 
-def is_assigned(value: Any) -> bool:
+def is_assigned(value: object) -> bool:
     """Whether it is a number that a kernel assigned to a name, or was computed from one."""
     return isinstance(value, _ASSIGNED)
 
@@ -70,13 +77,16 @@ def _rest(left: Any, right: Any) -> Any:
     return math.fmod(left, right)
 
 
-_AS_TENSORS: dict[Any, Callable[[Any, Any], Any]] = {
+Operation: TypeAlias = Callable[..., Any]
+"""A function of Python values, such as those of `operator`."""
+
+_AS_TENSORS: dict[Operation, Operation] = {
     operator.floordiv: _quotient,
     operator.mod: _rest,
 }
 
 
-def _computed(function: Callable[..., Any], *operands: Any) -> constexpr:
+def _computed(function: Operation, *operands: object) -> constexpr:
     """An operator's result; what is computed from assigned numbers counts as assigned itself."""
     if not any(map(is_assigned, operands)):
         return constexpr(function(*operands))
@@ -99,7 +109,7 @@ def _identical(left: Any, right: Any) -> bool:
 class constexpr_type(base_type):
     """The type of one compile-time value; it has no handles, the value is in the type."""
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         self.value = unwrap(value)
 
     def __eq__(self, other: object) -> bool:
@@ -127,7 +137,7 @@ class constexpr_type(base_type):
     def flatten_types(self) -> list[Type]:
         return []
 
-    def unflatten(self, handles: Sequence[Any], cursor: int) -> tuple[constexpr, int]:
+    def unflatten(self, handles: Sequence[Handle], cursor: int) -> tuple[constexpr, int]:
         return constexpr(self.value), cursor
 
 
@@ -140,7 +150,7 @@ class constexpr(base_value):
 
     value: Any
 
-    def __init__(self, value: Any):
+    def __init__(self, value: object):
         # One level is enough: what a constexpr holds is never one.
         self.value = value.value if isinstance(value, constexpr) else value
 
@@ -148,7 +158,7 @@ class constexpr(base_value):
     def type(self) -> constexpr_type:  # pyright: ignore[reportIncompatibleVariableOverride]
         return constexpr_type(self.value)
 
-    def flatten(self) -> list[Any]:
+    def flatten(self) -> list[Handle]:
         return []
 
     def __repr__(self) -> str:
@@ -192,20 +202,20 @@ class constexpr(base_value):
             index = slice(unwrap(index.start), unwrap(index.stop), unwrap(index.step))
         return constexpr(self.value[unwrap(index)])
 
-    def logical_and(self, other: Any) -> Any:
+    def logical_and(self, other: object) -> constexpr:
         """`self and other` of compile-time values."""
         return self._binary(_and, other)
 
-    def logical_or(self, other: Any) -> Any:
+    def logical_or(self, other: object) -> constexpr:
         """`self or other` of compile-time values."""
         return self._binary(_or, other)
 
-    def _binary(self, function: Any, other: Any) -> Any:
+    def _binary(self, function: Any, other: object) -> constexpr:
         if isinstance(other, base_value) and not isinstance(other, constexpr):
             return NotImplemented
         return _computed(function, self.value, unwrap(other))
 
-    def _reflected(self, function: Any, other: Any) -> Any:
+    def _reflected(self, function: Any, other: object) -> constexpr:
         if isinstance(other, base_value) and not isinstance(other, constexpr):
             return NotImplemented
         return _computed(function, unwrap(other), self.value)
@@ -222,90 +232,90 @@ class constexpr(base_value):
     def __abs__(self) -> constexpr:
         return _computed(abs, self.value)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> constexpr:
         return self._binary(operator.add, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> constexpr:
         return self._reflected(operator.add, other)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: object) -> constexpr:
         return self._binary(operator.sub, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> constexpr:
         return self._reflected(operator.sub, other)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> constexpr:
         return self._binary(operator.mul, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> constexpr:
         return self._reflected(operator.mul, other)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: object) -> constexpr:
         return self._binary(operator.truediv, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> constexpr:
         return self._reflected(operator.truediv, other)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> constexpr:
         return self._binary(operator.floordiv, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> constexpr:
         return self._reflected(operator.floordiv, other)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> constexpr:
         if isinstance(self.value, str):  # formats what may be a tuple
             return constexpr(self.value % unwrap(other))
         return self._binary(operator.mod, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> constexpr:
         return self._reflected(operator.mod, other)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> constexpr:
         return self._binary(operator.pow, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> constexpr:
         return self._reflected(operator.pow, other)
 
-    def __lshift__(self, other: Any) -> Any:
+    def __lshift__(self, other: object) -> constexpr:
         return self._binary(operator.lshift, other)
 
-    def __rlshift__(self, other: Any) -> Any:
+    def __rlshift__(self, other: object) -> constexpr:
         return self._reflected(operator.lshift, other)
 
-    def __rshift__(self, other: Any) -> Any:
+    def __rshift__(self, other: object) -> constexpr:
         return self._binary(operator.rshift, other)
 
-    def __rrshift__(self, other: Any) -> Any:
+    def __rrshift__(self, other: object) -> constexpr:
         return self._reflected(operator.rshift, other)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> constexpr:
         return self._binary(operator.and_, other)
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: object) -> constexpr:
         return self._reflected(operator.and_, other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> constexpr:
         return self._binary(operator.or_, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: object) -> constexpr:
         return self._reflected(operator.or_, other)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: object) -> constexpr:
         return self._binary(operator.xor, other)
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: object) -> constexpr:
         return self._reflected(operator.xor, other)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> constexpr:
         return self._binary(operator.lt, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> constexpr:
         return self._binary(operator.le, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> constexpr:
         return self._binary(operator.gt, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> constexpr:
         return self._binary(operator.ge, other)
 
     def __eq__(self, other: object) -> Any:

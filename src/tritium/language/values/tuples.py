@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tritium.ir.types import Type
-from tritium.language.values.base import base_type, base_value
+from tritium.language.values.base import Handle, base_type, base_value
 from tritium.language.values.constexpr import constexpr, constexpr_type, unwrap
 
 
@@ -46,7 +46,7 @@ class tuple_type(base_type):
     def flatten_types(self) -> list[Type]:
         return [ir for t in self.types for ir in t.flatten_types()]
 
-    def unflatten(self, handles: Sequence[Any], cursor: int) -> builtins.tuple[tuple, int]:
+    def unflatten(self, handles: Sequence[Handle], cursor: int) -> builtins.tuple[tuple, int]:
         values: list[Any] = []
         for member in self.types:
             value, cursor = member.unflatten(handles, cursor)
@@ -71,7 +71,7 @@ class tuple(base_value):
     def _constexpr_members(self) -> builtins.tuple[Any, ...]:
         return builtins.tuple(unwrap(v) for v in self.values)
 
-    def flatten(self) -> list[Any]:
+    def flatten(self) -> list[Handle]:
         return [h for v in self.values if isinstance(v, base_value) for h in v.flatten()]
 
     def __getitem__(self, index: Any) -> Any:
@@ -104,10 +104,10 @@ class tuple(base_value):
     def __len__(self) -> int:
         return len(self.values)
 
-    def __add__(self, other: Any) -> tuple:
+    def __add__(self, other: object) -> tuple:
         return tuple([*self.values, *unwrap_sequence(other, "+")])
 
-    def __radd__(self, other: Any) -> tuple:
+    def __radd__(self, other: object) -> tuple:
         return tuple([*unwrap_sequence(other, "+"), *self.values])
 
     def __mul__(self, count: Any) -> tuple:
@@ -150,11 +150,11 @@ class tuple(base_value):
         return f"({', '.join(members)}{',' if len(members) == 1 else ''})"
 
 
-def _is_plain_tuple(value: Any) -> bool:
+def _is_plain_tuple(value: object) -> bool:
     return isinstance(value, builtins.tuple)
 
 
-def _is_sequence(value: Any) -> bool:
+def _is_sequence(value: object) -> bool:
     return isinstance(value, (tuple, builtins.tuple, list))
 
 

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import Signedness
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.language.values.base import as_tuple, base_type, is_sequence
+from tritium.language.values.base import Handle, as_tuple, base_type, is_sequence
 from tritium.language.values.constexpr import constexpr, constexpr_type, unwrap
 from tritium.language.values.tuples import tuple_type
 
@@ -267,7 +267,7 @@ class dtype(base_type):
 
     # IR
 
-    def to_ir(self, builder: Any = None) -> ir.Type:
+    def to_ir(self, builder: object = None) -> ir.Type:
         """The IR type. Raises `TypeError` for void. (`builder` is accepted and not needed.)"""
         if self.name not in _IR:
             raise TypeError(f"type {self} has no values")
@@ -276,7 +276,7 @@ class dtype(base_type):
     def flatten_types(self) -> list[ir.Type]:
         return [self.to_ir()]
 
-    def unflatten(self, handles: Sequence[Any], cursor: int) -> builtins.tuple[Any, int]:
+    def unflatten(self, handles: Sequence[Handle], cursor: int) -> builtins.tuple[Any, int]:
         return dtype.value_class(handles[cursor], self), cursor + 1
 
 
@@ -297,7 +297,7 @@ class pointer_type(dtype):
         self.primitive_bitwidth = 64
         self.itemsize = 8
 
-    def to_ir(self, builder: Any = None) -> ir.Type:
+    def to_ir(self, builder: object = None) -> ir.Type:
         return ir.pointer_to(self.element_ty.to_ir(), self.address_space)
 
     def is_ptr(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -356,7 +356,7 @@ class block_type(dtype):
         layout = "" if self.layout is None else f", {self.layout}"
         return f"<{list(self._shape)}, {self.element_ty}{layout}>"
 
-    def to_ir(self, builder: Any = None) -> ir.Type:
+    def to_ir(self, builder: object = None) -> ir.Type:
         return ir.tensor_of(self._shape, self.element_ty.to_ir(), self.layout)
 
     def is_block(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -439,7 +439,7 @@ class tensor_descriptor_type(base_type):
         """The type of an element."""
         return self.block_type.element_ty
 
-    def to_ir(self, builder: Any = None) -> ir.Type:
+    def to_ir(self, builder: object = None) -> ir.Type:
         """`!tt.tensordesc<tensor<...>>`; integers keep their sign there."""
         element = self.block_type.element_ty
         ir_element = element.to_ir()
@@ -454,7 +454,7 @@ class tensor_descriptor_type(base_type):
         members = (self.shape_type, self.strides_type)
         return [self.to_ir(), *(t for member in members for t in member.flatten_types())]
 
-    def unflatten(self, handles: Sequence[Any], cursor: int) -> builtins.tuple[Any, int]:
+    def unflatten(self, handles: Sequence[Handle], cursor: int) -> builtins.tuple[Any, int]:
         handle = handles[cursor]
         shape, cursor = self.shape_type.unflatten(handles, cursor + 1)
         strides, cursor = self.strides_type.unflatten(handles, cursor)
@@ -503,7 +503,7 @@ def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     return dtype(name)
 
 
-def validate_block_shape(shape: Sequence[Any]) -> int:
+def validate_block_shape(shape: Sequence[object]) -> int:
     """The number of elements of a block of this shape.
 
     Raises:

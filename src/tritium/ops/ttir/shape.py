@@ -128,8 +128,9 @@ class BroadcastOp(Op):
         before, after = ir.shape_of(src), ir.shape_of(result)
         problem = None
         if len(before) != len(after):
-            problem = "the number of axes must be the same"
-        for axis, (have, want) in enumerate(zip(before, after, strict=False)):
+            problem = "rank mismatch: the number of axes must be the same"
+            after = before
+        for axis, (have, want) in enumerate(zip(before, after, strict=True)):
             if have not in (1, want):
                 problem = (
                     f"only axes of size 1 grow: the new size ({want}) must match the existing "

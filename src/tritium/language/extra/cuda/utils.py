@@ -10,7 +10,7 @@ from tritium.language.builtins.operators import convert
 from tritium.language.decorators import builtin
 from tritium.language.emitter import current
 from tritium.language.values.constexpr import constexpr
-from tritium.language.values.tensor import tensor
+from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import (
     dtype,
     float8e4b15,
@@ -55,13 +55,13 @@ _LARGEST = 0x3F00
 
 
 @builtin
-def convert_fp8e4b15_to_float16(arg: Any) -> tensor:
+def convert_fp8e4b15_to_float16(arg: TensorLike) -> tensor:
     """fp8e4b15 as float16, exactly. Raises `TypeError` for other dtypes."""
     return convert(_checked("convert_fp8e4b15_to_float16", arg, float8e4b15), float16)
 
 
 @builtin
-def convert_float16_to_fp8e4b15(arg: Any, has_minx2: Any) -> tensor:
+def convert_float16_to_fp8e4b15(arg: TensorLike, has_minx2: Any) -> tensor:
     """float16 as fp8e4b15: halves away from zero, magnitudes above 1.75 (and NaN) as 1.75.
 
     `has_minx2` says that the GPU has `min.f16x2`; the result is the same. Raises `TypeError` for
@@ -73,7 +73,7 @@ def convert_float16_to_fp8e4b15(arg: Any, has_minx2: Any) -> tensor:
     return convert(convert(rounded | ((bits >> 8) & 0x80), uint8), float8e4b15, None, True)
 
 
-def _checked(name: str, arg: Any, wanted: dtype) -> tensor:
+def _checked(name: str, arg: TensorLike, wanted: dtype) -> tensor:
     if not isinstance(arg, tensor) or arg.dtype != wanted:
         given = arg.dtype if isinstance(arg, tensor) else repr(arg)
         raise TypeError(f"{name}: the argument is {given}; a tensor of {wanted} is required")
@@ -82,7 +82,7 @@ def _checked(name: str, arg: Any, wanted: dtype) -> tensor:
 
 @builtin
 def convert_custom_float8(
-    arg: Any, dst_ty: Any, fp_downcast_rounding: Any, has_minx2: Any
+    arg: TensorLike, dst_ty: Any, fp_downcast_rounding: object, has_minx2: Any
 ) -> tensor:
     """fp8e4b15 as float16 or float32, or one of these, float32 first rounded toward zero to
     float16, as fp8e4b15. Raises `TypeError` for other dtypes."""
@@ -102,12 +102,16 @@ def convert_custom_float8(
 
 
 @builtin
-def convert_custom_float8_sm80(arg: Any, dst_ty: Any, fp_downcast_rounding: Any = None) -> tensor:
+def convert_custom_float8_sm80(
+    arg: TensorLike, dst_ty: Any, fp_downcast_rounding: object = None
+) -> tensor:
     """`convert_custom_float8` on GPUs from sm_80 on."""
     return convert_custom_float8(arg, dst_ty, fp_downcast_rounding, True)
 
 
 @builtin
-def convert_custom_float8_sm70(arg: Any, dst_ty: Any, fp_downcast_rounding: Any = None) -> tensor:
+def convert_custom_float8_sm70(
+    arg: TensorLike, dst_ty: Any, fp_downcast_rounding: object = None
+) -> tensor:
     """`convert_custom_float8` on GPUs before sm_80."""
     return convert_custom_float8(arg, dst_ty, fp_downcast_rounding, False)

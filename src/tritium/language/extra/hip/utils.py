@@ -19,16 +19,16 @@ def only_on_hip(name: str, instead: str, arity: int = 0) -> Callable[..., Any]:
     """A function of the language, of so many arguments, that reports that the target is no AMD
     GPU; `instead` names what other targets have."""
 
-    def none(_semantic: Any = None) -> Any:
+    def none(_semantic: object = None) -> Any:
         raise _refused(name, instead)
 
-    def one(arg0: Any, _semantic: Any = None) -> Any:
+    def one(arg0: object, _semantic: object = None) -> Any:
         raise _refused(name, instead)
 
-    def two(arg0: Any, arg1: Any, _semantic: Any = None) -> Any:
+    def two(arg0: object, arg1: object, _semantic: object = None) -> Any:
         raise _refused(name, instead)
 
-    def three(arg0: Any, arg1: Any, arg2: Any, _semantic: Any = None) -> Any:
+    def three(arg0: object, arg1: object, arg2: object, _semantic: object = None) -> Any:
         raise _refused(name, instead)
 
     function = (none, one, two, three)[arity]
