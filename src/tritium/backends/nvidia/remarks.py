@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loops import NUM_STAGES, stages_of
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
@@ -18,7 +19,6 @@ from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import WarpGroupDotOp
 from tritium.ops.ttir import DotOp, FuncOp, LoadOp, StoreOp
-from tritium.passes.loops import NUM_STAGES, stages_of
 
 
 def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:

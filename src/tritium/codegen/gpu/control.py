@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.loops import may_wrap
 from tritium.codegen.gpu.calls import give_back
 from tritium.codegen.gpu.context import UNUSED, Context, Lowered
 from tritium.codegen.gpu.elementwise import emit
@@ -19,7 +20,6 @@ from tritium.ir import types as ir
 from tritium.ops import scf, ttir
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.terminators import is_terminator
-from tritium.passes.loops import may_wrap
 
 
 def lower_block(c: Context, block: Block) -> None:

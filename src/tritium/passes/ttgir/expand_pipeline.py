@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
+from tritium.analysis.loops import may_wrap
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding
 from tritium.ops import ttir
@@ -46,7 +47,6 @@ from tritium.ops.ttgir import (
     bytes_of,
     memdesc_of,
 )
-from tritium.passes.loops import may_wrap
 from tritium.passes.rewriting import copy_names, copy_op, erase, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.clusters import in_block

@@ -35,6 +35,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.analysis.loops import constant_int, trip_count
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.arith import (
@@ -51,7 +52,6 @@ from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
-from tritium.passes.loops import constant_int, trip_count
 from tritium.passes.rewriting import defined_inside, erase, outside_values
 from tritium.passes.ttgir.expand_pipeline import Builder, clone
 from tritium.passes.ttgir.rules import encoding_of, is_follower, is_source, is_tile, weight

@@ -39,6 +39,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loops import NUM_STAGES, stages_of
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
@@ -48,7 +49,6 @@ from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tritium.passes.base import Pass
-from tritium.passes.loops import NUM_STAGES, stages_of
 from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand

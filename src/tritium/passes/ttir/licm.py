@@ -23,12 +23,12 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
+from tritium.analysis.loops import trip_count
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
-from tritium.passes.loops import trip_count
 from tritium.passes.rewriting import outside_values
 
 

@@ -27,13 +27,13 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.analysis.loops import NUM_STAGES, constant_int, trip_count
 from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.arith.integer import AddIOp, DivUIOp, MulIOp, RemUIOp, SubIOp
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, WhileOp, YieldOp
 from tritium.passes.base import Pass
-from tritium.passes.loops import NUM_STAGES, constant_int, trip_count
 from tritium.passes.rewriting import copy_op
 
 FACTOR = "tt.loop_unroll_factor"

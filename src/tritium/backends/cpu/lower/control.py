@@ -8,6 +8,7 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.loops import constant_int, may_wrap
 from tritium.backends.cpu.lower.atomics.polling import FIRST_TURN, polls, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.debug import check
@@ -19,7 +20,6 @@ from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Spec
 from tritium.codegen.llvm.writer import Phi, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.passes.loops import constant_int, may_wrap
 
 
 def lower_function(c: Context) -> None:

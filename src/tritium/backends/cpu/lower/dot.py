@@ -10,6 +10,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
+from tritium.analysis.loops import trip_count
 from tritium.backends.cpu.dot import (
     Chunks,
     View,
@@ -33,7 +34,6 @@ from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
-from tritium.passes.loops import trip_count
 
 Operand = View | Chunks
 
