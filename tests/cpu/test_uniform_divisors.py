@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,15 @@ def test_every_kind_of_divisor(name: str) -> None:
         by_a_loaded_number[(1,)](x, *found, np.full(1, divisor, dtype), COUNT)
         for array, right in zip(found, wanted(x.tolist(), divisor, dtype), strict=True):
             np.testing.assert_array_equal(array, right, f"{divisor}")
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_quotients_are_converted_as_vectors(name: str) -> None:
+    """To 32 bits, which all processors do; to 64 bits only those with AVX-512 do."""
+    x = np.ones(COUNT, name)
+    llir = by_a_loaded_number.warmup(x, x, x, x, COUNT, grid=(1,)).asm["llir"]
+    assert re.search(r"fpto[su]i <\d+ x \w+> \S+ to <\d+ x i32>", llir)
+    assert not re.search(r"fpto[su]i <\d+ x \w+> \S+ to <\d+ x i64>", llir)
 
 
 @pytest.mark.parametrize("start", [0, 5, -64, 2147483600, -2147483648, -100000])

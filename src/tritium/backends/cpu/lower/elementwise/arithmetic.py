@@ -96,7 +96,7 @@ def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     safe = f.select(undefined, const(b.type, 1), b)
     bits = int(scalar(a.type)[1:])
     if lanes(a.type) > 1 and bits <= 32:
-        result = _divide_as_double(c, a, safe, signed)
+        result = _divide_as_float(c, a, safe, signed)
         if remainder:
             result = f.op("sub", a, f.op("mul", result, safe))
         return f.select(undefined, zero, result)
@@ -116,23 +116,23 @@ def _divide_signed(c: Context, a: Value, safe: Value, remainder: bool, undefined
     return f.select(undefined, zero, result)
 
 
-def _divide_as_double(c: Context, a: Value, b: Value, signed: bool) -> Value:
-    """Quotients of up to 32 bits by way of double, which is exact and, unlike integer division,
-    has vector instructions: a quotient is at least 2^-32 (relatively) away from any integer that
-    it is not, and double rounds to within 2^-53."""
-    f, count = c.f, lanes(a.type)
-    double, word = vector("double", count), vector("i64" if not signed else "i32", count)
-    if signed:
-        if word != a.type:
-            wide_a, wide_b = f.cast("sext", a, word), f.cast("sext", b, word)
-        else:
-            wide_a, wide_b = a, b
-        quotient = f.op("fdiv", f.cast("sitofp", wide_a, double), f.cast("sitofp", wide_b, double))
-        # -2^31 / -1 does not fit 32 bits: by way of 64, it wraps.
-        whole = f.cast("fptosi", quotient, vector("i64", count))
-        return f.cast("trunc", whole, a.type)
-    quotient = f.op("fdiv", f.cast("uitofp", a, double), f.cast("uitofp", b, double))
-    return f.cast("trunc", f.cast("fptosi", quotient, word), a.type)
+def _divide_as_float(c: Context, a: Value, b: Value, signed: bool) -> Value:
+    """Quotients of n <= 32 bits by way of floats, which is exact and, unlike integer division, has
+    vector instructions: a quotient is at least 2^-n (relatively) away from any integer that it is
+    not; float rounds to within 2^-24 (n <= 16), double to within 2^-53."""
+    f, kind, bits = c.f, a.type, int(scalar(a.type)[1:])
+    held, word = (vector(t, lanes(kind)) for t in ("float" if bits <= 16 else "double", "i32"))
+    minus = f.icmp("eq", b, const(kind, -1)) if signed and bits == 32 else None
+    if minus is not None:  # -2^31 / -1 does not fit
+        b = f.select(minus, const(kind, 1), b)
+    if word != kind:
+        a, b = (f.cast("sext" if signed else "zext", x, word) for x in (a, b))
+    sign = "si" if signed or bits < 32 else "ui"
+    quotient = f.op("fdiv", f.cast(f"{sign}tofp", a, held), f.cast(f"{sign}tofp", b, held))
+    whole = f.cast(f"fpto{sign}", quotient, word)
+    if minus is not None:
+        whole = f.select(minus, f.op("sub", const(kind, 0), a), whole)
+    return whole if word == kind else f.cast("trunc", whole, kind)
 
 
 @lowers("cpu", arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
