@@ -96,6 +96,21 @@ def test_the_viewer(capsys):
         viewer.parse(["speed"], "out.hatchet")
 
 
+@pytest.mark.parametrize("filters, count, names", [
+    ({"include": "copy.*"}, 4, ["copy_5", "outer", "inner", "copy_7"]),
+    ({"include": "outer"}, 2, ["outer", "inner", "plain", "copy_7"]),
+    ({"include": "none"}, 0, []), ({"exclude": "inner|plain"}, 3, ["copy_5", "outer"]),
+    ({"include": "outer", "exclude": "plain"}, 1, ["outer", "inner", "copy_7"]),
+    ({"threshold": 2}, 3, ["copy_5", "outer", "inner"]),
+])  # fmt: skip
+def test_filters_of_the_viewer(capsys, filters, count, names):
+    record(hook="triton")
+    viewer.print_tree(*viewer.parse(["count"], "out.hatchet", **filters))
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines[0] == f"{count:.3f} ROOT"
+    assert [line.split()[-1] for line in lines[1:]] == names
+
+
 def test_decorators_sessions_and_threads(monkeypatch):
     x = np.zeros(4, np.float32)
 

@@ -26,18 +26,43 @@ def parse(
 
     Args:
         metrics: `time/ms`, `avg_time/us`, `count`, `tflop16/s`, `gbyte/s`, `cpu_time/s`, ....
+        include: a regular expression; of the nodes those stay whose whole name it matches, with
+            those above and below them.
+        exclude: nodes of these names go, with those below.
+        threshold: the least value of the first metric that a node has, or one below it.
 
-    Returns: the tree and the metrics, for `print_tree`.
+    Returns: the tree and the metrics, for `print_tree`; sums are those of what stays.
 
-    Raises `ValueError` for a metric that no node has, `NotImplementedError` for the filters.
+    Raises `ValueError` for a metric that no node has.
     """
-    for name, value in (("include", include), ("exclude", exclude), ("threshold", threshold)):
-        if value is not None:
-            raise NotImplementedError(f"viewer.parse: {name} is not built; leave it out")
     tree = Node.from_json(json.loads(Path(filename).read_text())[0])
-    for metric in metrics:
-        _value(metric)(tree)
+    values = [_value(metric) for metric in metrics]
+    for value in values:
+        value(tree)
+    if include:
+        chosen = re.compile(include)
+        _keep(tree, lambda node: chosen.fullmatch(node.name) is not None, below=True)
+    if exclude:
+        _drop(tree, re.compile(exclude))
+    if threshold is not None and values:
+        _keep(tree, lambda node: values[0](node) >= threshold, below=False)
     return tree, list(metrics)
+
+
+def _keep(node: Node, wanted: Callable[[Node], bool], below: bool) -> bool:
+    """Drop nodes below this one that are not wanted and have none below them that is; with `below`
+    what is below a wanted node stays. Returns whether anything is wanted."""
+    found = wanted(node)
+    if not (found and below):
+        node.children = {n: c for n, c in node.children.items() if _keep(c, wanted, below)}
+    return found or bool(node.children)
+
+
+def _drop(node: Node, names: re.Pattern[str]) -> None:
+    """Drop nodes of some names below this one."""
+    node.children = {n: c for n, c in node.children.items() if not names.fullmatch(n)}
+    for child in node.children.values():
+        _drop(child, names)
 
 
 def _value(metric: str) -> Callable[[Node], float]:
