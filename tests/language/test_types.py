@@ -1,6 +1,7 @@
 """Dtypes, composite types, signature texts."""
 
 import collections
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 
 import tritium.language as tl
 from tests.language.support import block, eager
+from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ir.types import numpy_dtype
+from tritium.language.builtins.build import typed
 from tritium.language.values.types import from_ir, get_int_dtype, validate_block_shape
 
 TABLE = {
@@ -138,6 +141,19 @@ def test_wrong_names():
     assert get_int_dtype(64, False) == tl.uint64
     with pytest.raises(TypeError, match="not a number"):
         tl.pointer_type(tl.int8).kind()
+
+
+def test_the_layout_of_a_block_is_part_of_its_type():
+    rows = BlockedEncoding.make(
+        sizePerThread=(1, 4), threadsPerWarp=(4, 8), warpsPerCTA=(4, 1), order=(1, 0)
+    )
+    plain, laid = tl.block_type(tl.uint8, [16, 32]), tl.block_type(tl.uint8, [16, 32], rows)
+    assert plain != laid and plain.mangle() != laid.mangle()
+    assert from_ir(laid.to_ir(), tl.uint8) == laid
+    assert laid.with_element_ty(tl.float32) == tl.block_type(tl.float32, [16, 32], rows)
+    handle = SimpleNamespace(type=laid.to_ir())
+    x = typed(handle, tl.uint8)
+    assert x.type == laid and typed(handle, x).type is x.type
 
 
 def test_codegen_names():
