@@ -333,6 +333,25 @@ def test_min_max_of_integers_and_bf16():
         assert tl.clamp(block([-3.0, 3.0], tl.float16), -1, 1).value.tolist() == [-1, 1]
 
 
+def fused(x, y, z, out):
+    i = tl.arange(0, 4)
+    tl.store(out + i, tl.fma(tl.load(x + i), tl.load(y + i), tl.load(z + i)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "x", "y", "small", "step"),
+    [(np.float16, 683 / 512, 0.75, 2**-24, 2**-10),
+     (ml_dtypes.bfloat16, 37 / 32, 0.875, 2**-60, 2**-7)], ids=["fp16", "bf16"],
+)  # fmt: skip
+def test_fma_is_rounded_once(dtype, x, y, small, step):
+    # The product is halfway between two numbers; what is added decides.
+    down = np.floor(x * y / step) * step
+    x, y, z = (np.asarray(v, dtype) for v in ([x, -x, x, -x], [y] * 4, [small, -small, -small, 0]))
+    out = run_all(fused, x=x, y=y, z=z, out=np.zeros(4, dtype), rtol=0, atol=0)["out"]
+    even = down + step * (round(down / step) % 2)
+    assert out.astype(np.float64).tolist() == [down + step, -down - step, down, -even]
+
+
 def test_logical_operators_on_blocks_warn():
     with eager():
         x, y = block([0, 1, 2, 0]), block([0, 0, 3, 1])

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tritium.ir import types as ir
+from tritium.ops.arith.casts import RoundingMode, round_float
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.base import Op
 from tritium.ops.elementwise import UnaryOp, check_kind, check_same, function
@@ -201,7 +202,9 @@ class FmaOp(Op):
     def evaluate(self, context: Context, a: Any, b: Any, c: Any) -> Any:
         dtype = np.asarray(a).dtype
         wide = [np.asarray(v).astype(np.float64) for v in (a, b, c)]
-        return _fma(*wide).astype(dtype) if dtype == np.float64 else _fma_odd(*wide).astype(dtype)
+        if dtype == np.float64:
+            return _fma(*wide)
+        return round_float(_fma_odd(*wide), dtype, RoundingMode.TO_NEAREST_EVEN)
 
 
 def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:

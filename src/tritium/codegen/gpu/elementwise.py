@@ -219,10 +219,15 @@ def _float_function(name: str) -> Callable[..., Value]:
 
 for _op, _name in (
     (math.AbsFOp, "fabs"), (math.CeilOp, "ceil"), (math.FloorOp, "floor"),
-    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"), (math.FmaOp, "fma"),
-    (ttir.PreciseSqrtOp, "sqrt"),
+    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"), (ttir.PreciseSqrtOp, "sqrt"),
 ):  # fmt: skip
     lowers(ELEMENTWISE, _op)(_float_function(_name))
+
+
+@lowers(ELEMENTWISE, math.FmaOp)
+def fused_multiply_add(c: Context, op: Op, *values: Value) -> Value:
+    """In the operands' own precision, so that the result is rounded once."""
+    return c.f.intrinsic("fma", *values)
 
 
 @lowers(ELEMENTWISE, math.AbsIOp)

@@ -36,6 +36,8 @@ def _mma_sync(c: Context, op: Any) -> None:
     found by the coordinates of the first thread's elements, which the layouts give."""
     a_type, b_type, result = op.a.type, op.b.type, op.results[0].type
     element = ir.element_type(a_type)
+    if len(ir.shape_of(a_type)) != 2:
+        raise c.unsupported(op, "mma.sync of batches")
     if element not in _NAMES or ir.element_type(b_type) not in _NAMES:
         raise c.unsupported(op, f"mma.sync of {element}")
     bits = ir.bit_width(element)

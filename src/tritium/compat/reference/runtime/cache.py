@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tritium import knobs as knobs
 from tritium.cache import (
     CachedObjects,
     FileCacheManager,

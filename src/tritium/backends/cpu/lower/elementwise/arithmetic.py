@@ -353,4 +353,24 @@ def absolute_integer(c: Context, op: Op, a: Value) -> Value:
 
 @lowers("cpu", math.FmaOp)
 def fused_multiply_add(c: Context, op: Op, a: Value, b: Value, d: Value) -> Value:
-    return in_float(c, (a, b, d), c.f.fma)
+    """Rounded once: numbers of sixteen bits are multiplied exactly as doubles, and their sum is
+    rounded to odd, which the rounding to sixteen bits then cannot mistake for a tie."""
+    name = _NARROW.get(scalar(a.type))
+    if name is None:
+        return c.f.fma(a, b, d)
+    f = c.f
+    a, b, d = (fp(f, v, name, "fp64", features=c.features) for v in (a, b, d))
+    product = f.op("fmul", a, b)
+    total = f.op("fadd", product, d)
+    added = f.op("fsub", total, product)
+    lost = f.op("fsub", product, f.op("fsub", total, added))
+    lost = f.op("fadd", lost, f.op("fsub", d, added))
+    bits = f.cast("bitcast", total, total.type.replace("double", "i64"))
+    zero, one = const(a.type, 0.0), const(bits.type, 1)
+    # `lost` is NaN beside an infinite sum, and then not ordered.
+    grows = f.op("xor", f.cast("bitcast", lost, bits.type), bits)
+    step = f.op("or", f.op("ashr", grows, const(bits.type, 63)), one)
+    even = f.icmp("eq", f.op("and", bits, one), const(bits.type, 0))
+    adjusts = f.op("and", f.fcmp("one", lost, zero), even)
+    odd = f.cast("bitcast", f.op("add", bits, step), total.type)
+    return fp(f, f.select(adjusts, odd, total), "fp64", name, features=c.features)
