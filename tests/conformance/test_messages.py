@@ -160,7 +160,8 @@ CASES = {
     # math
     "v = «tl.exp(tl.load(h))": r"Expected dtype \['fp32', 'fp64'\] but got fp16",
     "v = «tl.sqrt_rn(tl.load(h))": r"Expected dtype \['fp32'\] but got fp16",
-    "v = «tl.clamp(tl.load(n), 0, 1)": r"Only floating point clamp is supported",
+    "v = «tl.clamp(tl.load(n).to(tl.int8), 0, 300)": r"Scalar 300 is out of range for type int8",
+    "v = «tl.load(n).to(tl.uint8) < -1": r"an unsigned tensor .* and a negative scalar",
     "v = «tl.maximum(i, 2, propagate_nan=3)": r"Unexpected propagate_nan 3",
     # dots
     TILE + "w = «tl.dot(a, a.to(tl.float32))": r"Both operands must be same dtype",
