@@ -215,6 +215,17 @@ class Emitter:
         """A pointer to shared memory as the i32 that asm operands take."""
         return self.f.cast("ptrtoint", pointer, "i32")
 
+    def load_neighbours(self, pointer: Value, element: str, count: int) -> list[Value]:
+        """Load aligned neighbours by an instruction that LLVM can give an immediate offset."""
+        size = max(bits_of(element) // 8, 1) * count
+        if count == 1:
+            return [self.f.load(element, pointer, size)]
+        word = word_type(element, count)
+        words = bits_of(element) * count // bits_of(word)
+        vector = self.f.load(f"<{words} x {word}>" if words > 1 else word, pointer, size)
+        parts = [self.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
+        return self.unpack(parts, element)
+
     def pack(self, parts: Sequence[Value], word: str) -> list[Value]:
         """Neighbouring elements put together into words: four half as two i32."""
         element = parts[0].type

@@ -30,41 +30,26 @@ class WarpMatrices:
         self, e: Emitter, tile: LinearLayout, place: LinearLayout, base: Value, element: str,
         how: Matrices,
     ) -> list[Value]:  # fmt: skip
-        return _load_tile(e, tile, place, base, element, how)
+        loaded: dict[int, Value] = {}
+        firsts = _firsts(tile, how)
+        for first, pointer in zip(firsts, _rows(e, place, base, element, how, firsts), strict=True):
+            words = _load(e, e.address(pointer), 1 << len(how.which), how.trans)
+            for number, word in enumerate(words):
+                register = first | _bits(how.which, number)
+                for index, part in enumerate(e.unpack([word], element)):
+                    loaded[register | _bits(how.word, index)] = part
+        return [loaded[r] for r in range(tile.in_size(REGISTER))]
 
     def store(
         self, e: Emitter, values: Sequence[Value], tile: LinearLayout, place: LinearLayout,
         base: Value, element: str, how: Matrices,
     ) -> None:  # fmt: skip
-        _store_tile(e, values, tile, place, base, element, how)
-
-
-def _load_tile(
-    c: Emitter, tile: LinearLayout, place: LinearLayout, base: Value, element: str, how: Matrices
-) -> list[Value]:
-    """Read a tile's registers."""
-    loaded: dict[int, Value] = {}
-    firsts = _firsts(tile, how)
-    for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
-        words = _load(c, c.address(pointer), 1 << len(how.which), how.trans)
-        for number, word in enumerate(words):
-            register = first | _bits(how.which, number)
-            for index, part in enumerate(c.unpack([word], element)):
-                loaded[register | _bits(how.word, index)] = part
-    return [loaded[r] for r in range(tile.in_size(REGISTER))]
-
-
-def _store_tile(
-    c: Emitter, values: Sequence[Value], tile: LinearLayout, place: LinearLayout, base: Value,
-    element: str, how: Matrices,
-) -> None:  # fmt: skip
-    """Write a tile's registers."""
-    firsts = _firsts(tile, how)
-    for first, pointer in zip(firsts, _rows(c, place, base, element, how, firsts), strict=True):
-        registers = [first | _bits(how.which, n) for n in range(1 << len(how.which))]
-        inner = [_bits(how.word, index) for index in range(1 << len(how.word))]
-        words = [c.pack([values[r | b] for b in inner], "i32")[0] for r in registers]
-        _store(c, c.address(pointer), words, how.trans)
+        firsts = _firsts(tile, how)
+        for first, pointer in zip(firsts, _rows(e, place, base, element, how, firsts), strict=True):
+            registers = [first | _bits(how.which, n) for n in range(1 << len(how.which))]
+            inner = [_bits(how.word, index) for index in range(1 << len(how.word))]
+            words = [e.pack([values[r | b] for b in inner], "i32")[0] for r in registers]
+            _store(e, e.address(pointer), words, how.trans)
 
 
 def _firsts(tile: LinearLayout, how: Matrices) -> list[int]:

@@ -49,7 +49,7 @@ class PtxGlobalMemory:
     ) -> list[Value]:  # fmt: skip
         modifiers = _modifiers(_LOAD_CACHE, caching)
         if mask is None and not modifiers and not caching.volatile:
-            return _load_plainly(e, element, pointer, count)
+            return e.load_neighbours(pointer, element, count)
         word = word_type(element, count)
         words = bits_of(element) * count // bits_of(word)
         held = word if word != "i8" else "i16"
@@ -117,18 +117,6 @@ class PtxSharedMemory:
         if held != word:
             parts = [e.f.cast("trunc", p, word) for p in parts]
         return e.unpack(parts, element)
-
-
-def _load_plainly(e: Emitter, element: str, pointer: Value, count: int) -> list[Value]:
-    """A load that LLVM understands, and can address with an immediate offset."""
-    size = bits_of(element) // 8
-    if count == 1:
-        return [e.f.load(element, pointer, size)]
-    word = word_type(element, count)
-    words = bits_of(element) * count // bits_of(word)
-    vector = e.f.load(f"<{words} x {word}>" if words > 1 else word, pointer, size * count)
-    parts = [e.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
-    return e.unpack(parts, element)
 
 
 def _store(

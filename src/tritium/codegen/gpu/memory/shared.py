@@ -194,12 +194,7 @@ def conversion_of(op: Any, *, store: bool = True, load: bool = True) -> Conversi
 
 def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) -> list[Value]:
     """Neighbours of a tile of this type in shared memory."""
-    word = word_type(element, count)
-    words = bits_of(element) * count // bits_of(word)
-    held = f"<{words} x {word}>" if words > 1 else word
-    value = c.f.load(held, pointer, max(bits_of(element) // 8, 1) * count)
-    parts = [c.f.extract(value, i) for i in range(words)] if words > 1 else [value]
-    return [from_memory(c, v, type) for v in c.unpack(parts, element)]
+    return [from_memory(c, v, type) for v in c.load_neighbours(pointer, element, count)]
 
 
 def _write(c: Context, pointer: Value, parts: list[Value]) -> None:
