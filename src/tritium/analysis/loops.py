@@ -14,7 +14,7 @@ NUM_STAGES = "tt.num_stages"
 
 
 def stages_of(loop: ForOp, default: int) -> int:
-    """How many turns of a loop may be under way at once; `default` unless it says so."""
+    """How many iterations of a loop may be under way at once; `default` unless it says so."""
     given: Any = loop.attributes.get(NUM_STAGES)
     return default if given is None else int(given.value.data)
 

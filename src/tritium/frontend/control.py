@@ -314,7 +314,7 @@ class ControlFlow(Statements):
     def _next_values(
         self, node: ast.For | ast.While, names: Sequence[str], types: Sequence[Any]
     ) -> list[Any]:
-        """The handles that the loop's body leaves for the next turn, their types checked."""
+        """The handles that the loop's body leaves for the next iteration, their types checked."""
         values: list[Any] = []
         for name, type_ in zip(names, types, strict=True):
             value = self.scope.lookup(name)
@@ -511,7 +511,7 @@ def always_returns(statements: Sequence[ast.stmt]) -> bool:
 
 def assigned_names(loop: ast.For | ast.While) -> list[str]:
     """Names that the loop's body (or a `while`'s test) assigns, in order of appearance. Those
-    declared `tl.constexpr` are local to one turn and left out."""
+    declared `tl.constexpr` are local to one iteration and left out."""
     names: dict[str, None] = {}
     constant: set[str] = set()
 

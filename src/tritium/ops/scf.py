@@ -180,7 +180,7 @@ class ForOp(Op):
 
     @property
     def body(self) -> Block:
-        """The block that runs once a turn."""
+        """The block that runs once an iteration."""
         return self.regions[0].block
 
     def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:

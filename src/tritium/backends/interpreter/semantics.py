@@ -97,7 +97,7 @@ class Loop:
         self._before[name] = value
 
     def entered(self, name: str, value: Any) -> Any:
-        """A variable that the loop's body assigns, as it is before the first turn."""
+        """A variable that the loop's body assigns, as it is before the first iteration."""
         self._before[name] = value
         if not self._dynamic or not carriable(value):
             return value
@@ -106,7 +106,7 @@ class Loop:
         return value
 
     def next(self, name: str, value: Any) -> Any:
-        """A variable at the end of a turn. Raises `TypeError` if its type has changed."""
+        """A variable at the end of an iteration. Raises `TypeError` if its type has changed."""
         type = self._types.get(name)
         if type is None:
             return value

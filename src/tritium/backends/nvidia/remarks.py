@@ -77,7 +77,7 @@ def _on_access(analysis: AxisAnalysis, op: Any) -> None:
 
 
 def _on_loop(loop: Any) -> None:
-    """Operands of products that are loaded into registers in the turn that needs them."""
+    """Operands of products that are loaded into registers in the iteration that needs them."""
     block: Block = loop.body
     writes = loop.writes(GLOBAL) and NUM_STAGES not in loop.attributes
     for op in block.ops:
@@ -92,8 +92,8 @@ def _on_loop(loop: Any) -> None:
                     else "its elements cannot be copied to shared memory asynchronously"
                 )  # fmt: skip
                 remark(
-                    load, f"Warning: operand {number} of a dot is loaded in the turn that uses it, "
-                    f"as {why}; the pipelined load for this operand will be disabled, so poor "
+                    load, f"Warning: operand {number} of a dot is loaded in the iteration that "
+                    f"uses it, as {why}; the pipelined load for this operand will be disabled, so poor "
                     "performance is expected",
                 )  # fmt: skip
 

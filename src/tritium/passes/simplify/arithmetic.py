@@ -155,7 +155,7 @@ def only_carried(op: Op) -> bool:
 
 def add_to_stated(op: Op, rewriter: Rewriter) -> bool:
     """(x + 0) + y -> x + y where it is only carried on, so that what states facts is in no chain of
-    sums from turn to turn"""
+    sums from one iteration to the next"""
     if not only_carried(op):
         return False
     inner = [owner_of(operand, AddIOp) for operand in op.operands]

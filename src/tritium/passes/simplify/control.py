@@ -105,16 +105,16 @@ def _region_of(user: Operation, op: Op) -> Region | None:
 
 def for_few_turns(op: ForOp, rewriter: Rewriter) -> bool:
     """A loop that never runs -> its initial values; one that runs once -> its body"""
-    turns = trip_count(op)
-    if turns == 0:
+    iterations = trip_count(op)
+    if iterations == 0:
         return rewriter.replace(op, *op.inits)
-    if turns != 1:
+    if iterations != 1:
         return False
     return rewriter.replace(op, *_inline(op, op.body, [op.lower, *op.inits], rewriter))
 
 
 def for_invariant(op: ForOp, rewriter: Rewriter) -> bool:
-    """A carried value that each turn hands on as it is -> the initial value"""
+    """A carried value that each iteration hands on as it is -> the initial value"""
     changed = False
     carried = zip(op.inits, op.body.args[1:], _yielded(op.body), op.results, strict=True)
     for init, arg, value, result in list(carried):
@@ -137,7 +137,7 @@ def while_never(op: WhileOp, rewriter: Rewriter) -> bool:
 
 
 def while_invariant(op: WhileOp, rewriter: Rewriter) -> bool:
-    """A carried value that each turn hands on as it is -> the initial value"""
+    """A carried value that each iteration hands on as it is -> the initial value"""
     changed = False
     before, after = op.regions[0].block, op.regions[1].block
     passed = _yielded(before)[1:]

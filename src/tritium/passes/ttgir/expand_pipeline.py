@@ -105,7 +105,7 @@ class Builder:
 
 
 def expand(loop: ForOp, plan: Sequence[Stage], stages: int) -> None:
-    """Rewrite the loop so that the loads of the plan are `stages - 1` turns ahead."""
+    """Rewrite the loop so that the loads of the plan are `stages - 1` iterations ahead."""
     _Expansion(loop, plan, stages).run()
 
 
@@ -129,14 +129,14 @@ class _Expansion:
         if self.bulk:
             self.barriers = _barriers(before, self.bulk[0].buffers)
         state: list[SSAValue] = [self.loop.inits[a.index - 1] for a in self.carried]
-        for turn in range(self.stages - 1):
-            counter, going = self._later(before, self.loop.lower, turn)
-            if turn and self.wraps:
+        for iteration in range(self.stages - 1):
+            counter, going = self._later(before, self.loop.lower, iteration)
+            if iteration and self.wraps:
                 some = before.value(
                     CmpIOp, self.loop.lower, self.loop.upper, predicate=self._less()
                 )
                 going = before.value(AndIOp, going, some)
-            slots = {n: before.constant(turn % n, ir.i32) for n in self.sizes}
+            slots = {n: before.constant(iteration % n, ir.i32) for n in self.sizes}
             state = self._copies(before, rings, slots, counter, going, state)
         new = self._new_loop(before, state)
         finals = self._body(new, rings)
@@ -146,13 +146,13 @@ class _Expansion:
     def _less(self) -> CmpIPredicate:
         return CmpIPredicate.ULT if self.loop.unsignedCmp else CmpIPredicate.SLT
 
-    def _later(self, at: Builder, start: SSAValue, turns: int) -> tuple[SSAValue, SSAValue]:
-        """start + turns * step, and whether the loop gets there from `start`, where it is."""
+    def _later(self, at: Builder, start: SSAValue, iterations: int) -> tuple[SSAValue, SSAValue]:
+        """start + iterations * step, and whether the loop gets there from `start`, where it is."""
         upper, step = self.loop.upper, self.loop.step
-        if turns == 0:
+        if iterations == 0:
             return start, at.value(CmpIOp, start, upper, predicate=self._less())
-        if turns > 1:
-            step = at.value(MulIOp, step, at.constant(turns, self.kind))
+        if iterations > 1:
+            step = at.value(MulIOp, step, at.constant(iterations, self.kind))
         counter = at.value(AddIOp, start, step)
         if not self.wraps:
             return counter, at.value(CmpIOp, counter, upper, predicate=self._less())
@@ -163,7 +163,7 @@ class _Expansion:
         self, at: Builder, rings: Sequence[SSAValue], slots: Mapping[int, SSAValue],
         counter: SSAValue, going: SSAValue, state: Sequence[SSAValue],
     ) -> list[SSAValue]:  # fmt: skip
-        """Start the copies of one turn; returns what the carried values are in the next."""
+        """Start the copies of one iteration; returns what the carried values are in the next."""
         body = self.loop.body
         values: dict[SSAValue, SSAValue] = {body.args[0]: counter}
         values.update(zip(self.carried, state, strict=True))
@@ -229,7 +229,7 @@ class _Expansion:
         }
         values: dict[SSAValue, SSAValue] = dict(zip(old.body.args, body.args, strict=False))
         ops = list(old.body.ops)[:-1]
-        # Copies start before what a fused loop does in some turns alone, such as its stores.
+        # Copies start before what a fused loop does in some iterations alone, such as its stores.
         late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
             if not _use_buffer(op, views, values, at):
@@ -247,7 +247,7 @@ class _Expansion:
         return flying
 
     def _fly(self, body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
-        """Let the loop's only product end in the next turn, if nothing needs it before but one
+        """Let the loop's only product end in the next iteration, if nothing needs it before but one
         branch, which then waits; returns the index of the value that carries it, if so."""
         dots = [op for op in body.walk() if isinstance(op, (WarpGroupDotOp, ttir.DotOp))]
         if len(dots) != 1 or not isinstance(dots[0], WarpGroupDotOp) or dots[0].parent is not body:
@@ -329,8 +329,8 @@ def _passed(branch: IfOp, value: SSAValue) -> SSAValue | None:
 
 
 def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[BlockArgument]]:
-    """The ops of the body that the loads' operands are computed by, in this turn and (through what
-    the loop carries) in those before, in order; and the carried values among them."""
+    """The ops of the body that the loads' operands are computed by, in this iteration and (through
+    what the loop carries) in those before, in order; and the carried values among them."""
     yields = terminator(loop.body).operands
     pending: list[SSAValue] = [v for load in loads for v in load.operands]
     ops, carried = set[Operation](), dict[BlockArgument, None]()
@@ -404,7 +404,7 @@ def _start_copy(
     at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, going: SSAValue,
     values: Mapping[SSAValue, SSAValue],
 ) -> SSAValue:  # fmt: skip
-    """Start a load's copy into a buffer, if the turn that it is for comes."""
+    """Start a load's copy into a buffer, if the iteration that it is for comes."""
     load = stage.load
     here = Builder(at.before, load.location)
     pointer, mask, other = (

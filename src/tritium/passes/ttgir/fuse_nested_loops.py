@@ -7,9 +7,9 @@ before:
       epilogue(%i, %p, %d)
     } {tt.flatten}
 after:
-    %total = turns of the outer loop * turns of the inner one
-    scf.for %turn = 0 to %total step 1 iter_args(%i = %lo, %j = %l, %p = poison, %acc = %zero) {
-      %first, %last = the first, the last turn of the inner loop
+    %total = iterations of the outer loop * iterations of the inner one
+    scf.for %n = 0 to %total step 1 iter_args(%i = %lo, %j = %l, %p = poison, %acc = %zero) {
+      %first, %last = the first, the last iteration of the inner loop
       %p1 = scf.if %first { prologue(%i) } else { %p }
       %d = body(%j, %acc, %p1)
       %j1 = select %last, %l, %j + %t
@@ -18,11 +18,12 @@ after:
       scf.yield %i1, %j1, %p1, %acc1
     } {tt.flatten}
 
-so that `pipeline` starts the loads of an outer turn during the one before. The bounds of the inner
-loop must not depend on the outer loop; if the inner loop may have no turns, the outer loop without
-it is the other branch of an `scf.if`. Large tiles of the prologue that are cheaply computed from
-smaller values are computed in each turn rather than kept in registers, and what the epilogue needs
-of a prologue without effects it computes again. Other nests are left as they are.
+so that `pipeline` starts the loads of an outer iteration during the one before. The bounds of the
+inner loop must not depend on the outer loop; if the inner loop may have no iterations, the outer
+loop without it is the other branch of an `scf.if`. Large tiles of the prologue that are cheaply
+computed from smaller values are computed in each iteration rather than kept in registers, and what
+the epilogue needs of a prologue without effects it computes again. Other nests are left as they
+are.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ from tritium.passes.ttgir.rules import encoding_of, is_follower, is_source, is_t
 
 FLATTEN = "tt.flatten"
 FEW = 8
-"""Registers of a thread that a loop may carry for a tile rather than compute it in each turn."""
+"""Registers of a thread that a loop may carry for a tile rather than compute it in each
+iteration."""
 Values = dict[SSAValue, SSAValue]
 
 
@@ -102,7 +104,8 @@ class _Fusion:
         self.outer_yields: list[SSAValue] = list(ops[-1].operands)
         self.inner_yields: list[SSAValue] = list(inner.body.last_op.operands)  # pyright: ignore
         self._move_early()
-        #: Whether the last turn sets a carried value of the inner loop back, beside the epilogue.
+        #: Whether the last iteration sets a carried value of the inner loop back, beside the
+        #: epilogue.
         effected = self._effected()
         self.reset = [
             not defined_inside(init, outer) and value in effected
@@ -112,7 +115,7 @@ class _Fusion:
         self.kept: dict[SSAValue, None] = {}
         self.repeated: set[Operation] = set()
         #: Ops of the prologue that the epilogue's branch computes for itself: where loads run
-        #: ahead, nothing else of their turn needs the prologue.
+        #: ahead, nothing else of their iteration needs the prologue.
         self.again: set[Operation] = set()
         needed = [*outside_values(inner), *self.outer_yields]
         for op in self.epilogue:
@@ -185,9 +188,9 @@ class _Fusion:
 
     def run(self) -> None:
         outer, inner = self.outer, self.inner
-        turns = trip_count(inner)
+        iterations = trip_count(inner)
         results: Sequence[SSAValue]
-        if turns is None:
+        if iterations is None:
             before = Builder(outer)
             some = before.value(CmpIOp, inner.lower, inner.upper, predicate=_less(inner))
             regions = [Region(Block()), Region(Block())]
@@ -211,7 +214,7 @@ class _Fusion:
         return end
 
     def _without_inner(self, at: Builder) -> ForOp:
-        """The outer loop where the inner one has no turns."""
+        """The outer loop where the inner one has no iterations."""
         outer = self.outer
         block = Block(arg_types=[a.type for a in outer.body.args])
         end = self._end(block)
@@ -239,11 +242,11 @@ class _Fusion:
         steps = _steps(at, inner)
         end_of_inner = at.value(AddIOp, inner.lower, at.value(MulIOp, steps, inner.step))
         one = at.constant(1, ir.i64)
-        turns = at.value(AddIOp, _wide(at, steps), one)
+        iterations = at.value(AddIOp, _wide(at, steps), one)
         some = at.value(CmpIOp, outer.lower, outer.upper, predicate=_less(outer))
-        outer_turns = at.value(AddIOp, _wide(at, _steps(at, outer)), one)
+        outer_iterations = at.value(AddIOp, _wide(at, _steps(at, outer)), one)
         zero = at.constant(0, ir.i64)
-        total = at.value(SelectOp, some, at.value(MulIOp, turns, outer_turns), zero)
+        total = at.value(SelectOp, some, at.value(MulIOp, iterations, outer_iterations), zero)
         inits = [
             *outer.inits, outer.lower, inner.lower,
             *(at.value(PoisonOp, result=v.type) for v in self.kept),
@@ -274,7 +277,7 @@ class _Fusion:
         equal = CmpIPredicate.EQ
         first = at.value(CmpIOp, j, inner.lower, predicate=equal)
         last = at.value(CmpIOp, j, last_index, predicate=equal)
-        self._first_turn(at, first, kept, values)
+        self._first_iteration(at, first, kept, values)
         values[inner.body.args[0]] = j
         for n, argument in enumerate(inner.body.args[1:]):
             begun = self.reset[n]
@@ -291,7 +294,7 @@ class _Fusion:
         }  # fmt: skip
         next_i = at.value(SelectOp, last, at.value(AddIOp, i, outer.step), i)
         next_j = at.value(SelectOp, last, inner.lower, at.value(AddIOp, j, inner.step))
-        final = self._last_turn(at, last, after, block.args[1 : 1 + count], values)
+        final = self._last_iteration(at, last, after, block.args[1 : 1 + count], values)
         state = [early[n] if n in early else final.pop(0) for n in range(count)]
         new_kept = [values[v] for v in self.kept]
         following = [
@@ -304,10 +307,10 @@ class _Fusion:
         """Whether a value of the outer loop comes of the inner loop or after it."""
         return value.owner is self.inner or value.owner in self.epilogue
 
-    def _first_turn(
+    def _first_iteration(
         self, at: Builder, first: SSAValue, kept: Sequence[SSAValue], values: Values
     ) -> None:
-        """The prologue, in first turns; then what of it is repeated in all turns."""
+        """The prologue, in first iterations; then what of it is repeated in all iterations."""
         if self.prologue:
             choice, (then, other) = self._branch(at, first, [v.type for v in self.kept])
             inside = dict(values)
@@ -322,12 +325,12 @@ class _Fusion:
             if op in self.repeated:
                 clone(op, values, at)
 
-    def _last_turn(
+    def _last_iteration(
         self, at: Builder, last: SSAValue, after: Sequence[SSAValue], state: Sequence[SSAValue],
         values: Values,
     ) -> list[SSAValue]:  # fmt: skip
-        """The epilogue, in last turns; returns the late values of the outer loop, and what the
-        inner loop begins the next turn with."""
+        """The epilogue, in last iterations; returns the late values of the outer loop, and what the
+        inner loop begins the next iteration with."""
         late = [n for n, v in enumerate(self.outer_yields) if self._is_late(v)]
         resets = [n for n, reset in enumerate(self.reset) if reset]
         types = [state[n].type for n in late] + [after[n].type for n in resets]
@@ -392,7 +395,7 @@ def _less(loop: ForOp) -> CmpIPredicate:
 
 
 def _steps(at: Builder, loop: ForOp) -> SSAValue:
-    """The turns of a loop less one, an unsigned number; of a loop that has any."""
+    """The iterations of a loop less one, an unsigned number; of a loop that has any."""
     distance = at.value(SubIOp, loop.upper, loop.lower)
     before = at.value(SubIOp, distance, at.constant(1, loop.lower.type))
     return before if constant_int(loop.step) == 1 else at.value(DivUIOp, before, loop.step)

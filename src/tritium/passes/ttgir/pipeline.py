@@ -1,4 +1,4 @@
-"""Start the loads of a loop some turns ahead, into a ring of buffers in shared memory.
+"""Start the loads of a loop some iterations ahead, into a ring of buffers in shared memory.
 
 before (num_stages = 3):
     scf.for %i = %lo to %hi step %s iter_args(%p = %p0, %acc = %zero) {
@@ -10,14 +10,14 @@ before (num_stages = 3):
     }
 after:
     %ring = ttg.local_alloc : () -> !ttg.memdesc<3x128x64xf16, #shared, #smem, mutable>
-    the copies of the first two turns, each group committed
+    the copies of the first two iterations, each group committed
     scf.for %i = ... iter_args(%p, %acc, %in, %out, ...) {
       %out1 = %out + 1, or 0 at the ring's end
       ttg.async_wait {num = 1}
       %m = ttg.memdesc_index %ring[%out1]
       %d = ttng.warp_group_dot %m, %w, %acc {isAsync = true}
       %e:3 = ttng.warp_group_dot_wait %d, %m, %w {pendings = 1}
-      the copy of the turn after the next, if there is one, into %ring[%in1]; commit
+      the copy of the iteration after the next, if there is one, into %ring[%in1]; commit
       scf.yield ...
     }
     ttng.warp_group_dot_wait {pendings = 0}; ttg.async_wait {num = 0}; ttg.local_dealloc %ring
@@ -26,7 +26,7 @@ Loads are taken that feed a product, in loops without nested loops (with the att
 `tt.num_stages` on the loop, all loads, and as many stages as that says). What computes their
 addresses and masks is computed ahead as well; it must have no effects and not depend on what is
 loaded. A copy moves at least 4 bytes at a time, so that narrow loads stay. A product's accumulator
-stays in flight over the turn's end if nothing but the next turn's product uses it.
+stays in flight over the iteration's end if nothing but the next iteration's product uses it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ from tritium.passes.ttgir.rules import block_encoding, encoding_of, is_tile, ord
 
 @dataclass(frozen=True)
 class Pipeline(Pass):
-    """Start the loads of loops some turns ahead. `num_stages`: turns under way at once."""
+    """Start the loads of loops some iterations ahead. `num_stages`: iterations under way at
+    once."""
 
     name: ClassVar[str] = "pipeline"
     title: ClassVar[str] = "TritonGPUPipeline"
@@ -122,8 +123,8 @@ def _may_write(loop: ForOp, ahead: Sequence[Stage]) -> bool:
 
 
 def _stays_in_memory(load: Any) -> bool:
-    """Whether a product reads what is loaded from shared memory, while the next turn begins: its
-    buffer cannot be filled again at the end of the turn."""
+    """Whether a product reads what is loaded from shared memory, while the next iteration begins:
+    its buffer cannot be filled again at the end of the iteration."""
     pending = list(load.results)
     while pending:
         for use in pending.pop().uses:
@@ -217,7 +218,7 @@ def operand_encoding(kind: Any, swizzled: bool = True) -> SwizzledSharedEncoding
 
 
 def _computable_ahead(loop: ForOp, load: Operation) -> bool:
-    """Whether the load's operands in a later turn can be computed now."""
+    """Whether the load's operands in a later iteration can be computed now."""
     pending, seen = list(load.operands), set[Any]()
     yields = terminator(loop.body).operands
     while pending:
@@ -233,7 +234,7 @@ def _computable_ahead(loop: ForOp, load: Operation) -> bool:
         if not isinstance(owner, Operation) or owner.parent is not loop.body:
             continue
         effects = not isinstance(owner, Op) or owner.memory_effects()
-        # A descriptor's map is written again in each turn; copies that are under way read it.
+        # A descriptor's map is written again in each iteration; copies that are under way read it.
         if effects or any(isinstance(inner, ttir.MakeTensorDescOp) for inner in owner.walk()):
             return False
         pending += list(outside_values(owner)) if owner.regions else list(owner.operands)

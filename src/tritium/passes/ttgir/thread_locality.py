@@ -1,4 +1,4 @@
-"""Reduce across threads once after a loop, rather than in each turn.
+"""Reduce across threads once after a loop, rather than in each iteration.
 
 before (a thread has 4 elements of a row, 32 threads have the row):
     %acc = scf.for ... iter_args(%a = %init) -> (tensor<32xf32, #slice>) {
@@ -47,7 +47,7 @@ from tritium.passes.ttgir.rules import encoding_of, reshaped
 
 @dataclass(frozen=True)
 class ThreadLocality(Pass):
-    """Reduce across threads once after a loop, rather than in each turn."""
+    """Reduce across threads once after a loop, rather than in each iteration."""
 
     name: ClassVar[str] = "thread-locality"
     title: ClassVar[str] = "TritonGPUOptimizeThreadLocality"

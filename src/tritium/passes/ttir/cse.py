@@ -101,7 +101,7 @@ class _Merger:
                 continue
             effects = op.memory_effects(self.effects)
             writes = not only_read(effects)
-            # A loop's body may see what a later part of it wrote in the turn before.
+            # A loop's body may see what a later part of it wrote in the iteration before.
             self.epoch += bool(op.regions) and writes
             for region in op.regions:
                 self.region(region, scopes)

@@ -1,4 +1,4 @@
-"""Move what does not change from turn to turn out of loops.
+"""Move what does not change from one iteration to the next out of loops.
 
 before:
     scf.for %i = %lo to %hi step %s : i32 {
@@ -34,7 +34,7 @@ from tritium.passes.rewriting import outside_values
 
 @dataclass(frozen=True)
 class LICM(Pass):
-    """Move what does not change from turn to turn out of loops."""
+    """Move what does not change from one iteration to the next out of loops."""
 
     name: ClassVar[str] = "licm"
     title: ClassVar[str] = "LoopInvariantCodeMotion"

@@ -115,7 +115,7 @@ def _replace(loop: ForOp, new: ForOp, amounts: list[Any]) -> None:
 
 
 def _step(loop: ForOp, argument: SSAValue, following: SSAValue) -> SSAValue | None:
-    """The tile that is added to a carried tile in every turn, if the same amount always."""
+    """The tile that is added to a carried tile in every iteration, if the same amount always."""
     if not isinstance(argument.type, ir.TensorType):
         return None
     op: Any = following.owner
@@ -136,7 +136,7 @@ def _step(loop: ForOp, argument: SSAValue, following: SSAValue) -> SSAValue | No
 
 
 def _invariant(value: SSAValue, loop: ForOp) -> bool:
-    """Whether a scalar is the same in every turn: arithmetic on values from outside."""
+    """Whether a scalar is the same in every iteration: arithmetic on values from outside."""
     stack, seen = [value], set[SSAValue]()
     while stack:
         value = stack.pop()

@@ -5,7 +5,7 @@ before:
       body(%i)
     } {tt.loop_unroll_factor = 2 : i32}
 after:
-    %middle = ... the end of the last full pair of turns
+    %middle = ... the end of the last full pair of iterations
     scf.for %i = %lo to %middle step (%s * 2) : i32 {
       body(%i)
       body(%i + %s)
@@ -16,7 +16,7 @@ after:
 
 With `unroll{factor=4}`, innermost loops that do not ask are unrolled by four. A loop that is known
 to run no more often than the factor is replaced by copies of its body; the second loop is left
-out where the number of turns is known to be a multiple.
+out where the number of iterations is known to be a multiple.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Unroll(Pass):
 
 def unroll(loop: ForOp, factor: int) -> None:
     """Unroll one loop by `factor` (at least 2)."""
-    turns = trip_count(loop)
+    iterations = trip_count(loop)
     writer = _Writer(loop)
-    if turns is not None and turns <= factor:
-        counters = [writer.after(loop.lower, k) for k in range(turns)]
+    if iterations is not None and iterations <= factor:
+        counters = [writer.after(loop.lower, k) for k in range(iterations)]
         values = writer.copies(counters, list(loop.inits))
         _replace(loop, values)
         return
-    rest = None if turns is None else turns % factor
+    rest = None if iterations is None else iterations % factor
     middle = loop.upper if rest == 0 else writer.middle(factor)
     main = writer.main_loop(middle, factor)
     if rest == 0:
@@ -118,11 +118,11 @@ class _Writer:
             return self.constant(known * count)
         return self.emit(MulIOp, value, self.constant(count))
 
-    def after(self, value: SSAValue, turns: int) -> SSAValue:
-        """The loop's counter so many turns later."""
-        if turns == 0:
+    def after(self, value: SSAValue, iterations: int) -> SSAValue:
+        """The loop's counter so many iterations later."""
+        if iterations == 0:
             return value
-        return self.emit(AddIOp, value, self.times(self.loop.step, turns))
+        return self.emit(AddIOp, value, self.times(self.loop.step, iterations))
 
     def middle(self, factor: int) -> SSAValue:
         """lower + step * (the number of whole steps, rounded down to a multiple of factor).

@@ -144,19 +144,19 @@ class _Sweep:
         unroll = 1 if self.arbitrary else self.plan.unroll
         steps = [(scale(f, a_step, u), scale(f, b_step, u)) for u in range(unroll + 1)]
 
-        def turn(a_at: Value, b_at: Value, accs: list[Value]) -> list[Value]:
+        def iteration(a_at: Value, b_at: Value, accs: list[Value]) -> list[Value]:
             for a_skip, b_skip in steps[:unroll]:
                 accs = self._cell(f, a, b, (a_at, a_skip), (b_at, b_skip), accs)
             return accs
 
         if static(self.cells) == unroll:
-            return turn(a_at, b_at, accs)
+            return iteration(a_at, b_at, accs)
         with f.loop(
             _ZERO, self.cells, const("i64", unroll), [a_at, b_at, *accs],
             at_least_once=not self.arbitrary,
         ) as loop:  # fmt: skip
             a_at, b_at = loop.carried[:2]
-            accs = turn(a_at, b_at, loop.carried[2:])
+            accs = iteration(a_at, b_at, loop.carried[2:])
             a_next = f.op("add", a_at, as_value(steps[unroll][0]))
             b_next = f.op("add", b_at, as_value(steps[unroll][1]))
             loop.next = [a_next, b_next, *accs]

@@ -104,7 +104,7 @@ class Plan:
         result: LLVM type of an element of the accumulator tile in scratch.
         lanes: accumulator lanes of one vector.
         block_rows, block_vectors: the register block, in rows and in vectors.
-        unroll: steps of k (in cells) in one turn of the innermost loop.
+        unroll: steps of k (in cells) in one iteration of the innermost loop.
         prefetch: how many steps of k ahead B is prefetched; 0: not. Two vectors a row are too short
             for the hardware to see a stream (32x32 tiles at 2048: 1.12 with, .95 without).
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.

@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.loops import constant_int, may_wrap
-from tritium.backends.cpu.lower.atomics.polling import FIRST_TURN, polls, stall
+from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, polls, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.debug import check
 from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
@@ -132,20 +132,20 @@ def _while(c: Context, step: While) -> None:
     f.branch(before)
     f.label(before)
     phis = [f.phi(v.type, [(v, entry)]) for v in inits]
-    turns = f.phi("i32", [(FIRST_TURN, entry)]) if polls(op) else None
+    iterations = f.phi("i32", [(FIRST_ITERATION, entry)]) if polls(op) else None
     c.scalars.update(zip(_scalars(step.before.block.args), [p.value for p in phis], strict=True))
     lower_steps(c, step.before)
     condition: Any = step.before.terminator
     passed = [c.scalars[v] for v in _scalars(condition.values)]
     f.branch_if(c.scalars[condition.condition], after, done)
     f.label(after)
-    turn = None if turns is None else stall(c, turns.value)
+    iteration = None if iterations is None else stall(c, iterations.value)
     c.scalars.update(zip(_scalars(step.after.block.args), passed, strict=True))
     lower_steps(c, step.after)
     for phi, value in zip(phis, _scalars(step.after.terminator.operands), strict=True):
         phi.add(c.scalars[value], f.block)
-    if turns is not None and turn is not None:
-        turns.add(turn, f.block)
+    if iterations is not None and iteration is not None:
+        iterations.add(iteration, f.block)
     f.branch(before)
     f.label(done)
     c.scalars.update(zip(_scalars(op.results), passed, strict=True))

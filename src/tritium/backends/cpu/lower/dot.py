@@ -69,7 +69,7 @@ def lower_dot(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer],
 
 
 def _assumption(
-    c: Context, dots: list[Dot], loop: Any = None, turns: Value | None = None
+    c: Context, dots: list[Dot], loop: Any = None, iterations: Value | None = None
 ) -> Assumption | None:
     """The assumptions under which dots read their operands in place; None if they never hold."""
     values, exact = list[SSAValue](), list[SSAValue]()
@@ -82,7 +82,7 @@ def _assumption(
         for prefix in _prefixes(c, step):
             if prefix is not None:
                 exact.extend((prefix.index, prefix.bound))
-    return assumption(c, [*values, *exact], loop, turns, exact)
+    return assumption(c, [*values, *exact], loop, iterations, exact)
 
 
 def _lower_copied(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None]) -> None:
@@ -265,7 +265,7 @@ def _first_extent(c: Context, prefix: Prefix) -> Value:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop around one dot: its step, and how far each operand moves in a turn (bytes)."""
+    """A loop around one dot: its step, and how far each operand moves in an iteration (bytes)."""
 
     dot: Dot
     advance: tuple[Step, Step]
@@ -274,8 +274,8 @@ class _Loop:
 
 def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool:
     """Write `for k: acc += a_k @ b_k` with the accumulators in registers throughout, if the loop
-    is of that form; returns whether it was. `otherwise` writes the loop turn by turn, for where
-    addresses or masks wrap around."""
+    is of that form; returns whether it was. `otherwise` writes the loop iteration by
+    iteration, for where addresses or masks wrap around."""
     dot = _only_dot(step)
     if dot is None:
         return False
@@ -299,7 +299,7 @@ def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool
         return False
     outside = dict(c.scalars)
     c.assumed = given.then
-    _first_turn(c, step)
+    _first_iteration(c, step)
     found = _analyse(c, Steps(c, op), dot)
     if found is None:
         c.assumed = NOTHING_ASSUMED
@@ -309,7 +309,7 @@ def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool
         at_once()
     else:
 
-        def turn_by_turn() -> None:
+        def one_by_one() -> None:
             c.assumed = NOTHING_ASSUMED
             c.scalars.clear()
             c.scalars.update(outside)
@@ -317,7 +317,7 @@ def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool
             otherwise()
             c.copies_views = False
 
-        either(c, (), given.holds, at_once, turn_by_turn, ("at.once", "by.turns"))
+        either(c, (), given.holds, at_once, one_by_one, ("at.once", "by.iterations"))
     c.assumed = NOTHING_ASSUMED
     return True
 
@@ -330,8 +330,8 @@ def _only_dot(step: For) -> Dot | None:
     return dots[0]
 
 
-def _first_turn(c: Context, step: For) -> None:
-    """Compute the scalars of the body as in the first turn."""
+def _first_iteration(c: Context, step: For) -> None:
+    """Compute the scalars of the body as in the first iteration."""
     op: Any = step.op
     c.scalars[op.body.args[0]] = c.scalars[op.lower]
     for argument, init in zip(op.body.args[1:], op.inits, strict=False):
@@ -398,7 +398,7 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) 
 
 
 def _trips(f: Function, loop: Any, lower: Value, upper: Value, by: Value) -> Value:
-    """How often a loop turns, i64, not negative."""
+    """How often a loop iterates, i64, not negative."""
     known = trip_count(loop)
     if known is not None:
         return const("i64", known)

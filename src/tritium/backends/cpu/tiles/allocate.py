@@ -141,7 +141,7 @@ class _Lifetimes:
         self.clock += 1
         for held in carried:
             self.touch(held)
-        # Filled before the loop and read in it: needed in every turn.
+        # Filled before the loop and read in it: needed in every iteration.
         for buffer, (first, last) in self.spans.items():
             if buffer in before and last > start:
                 self.spans[buffer] = (first, self.clock)

@@ -284,7 +284,8 @@ class Builder:
         return buffer, False
 
     def _owned(self, value: SSAValue, op: Op) -> bool:
-        """Whether a buffered value belongs to this turn of the block, so may be overwritten."""
+        """Whether a buffered value belongs to this iteration of the block, so may be
+        overwritten."""
         owner: Any = value.owner
         if isinstance(owner, Block):
             return owner is op.parent and owner.parent_op() is not self.op

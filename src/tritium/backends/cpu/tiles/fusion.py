@@ -197,7 +197,7 @@ class Grouping:
         if root.axis is not None and nest.axis not in (None, root.axis):
             return False
         mine = {r.op for r in nest.roots}
-        # A tile that loops carry is overwritten at the end of the turn, after all reads of it.
+        # A tile that loops carry is overwritten at the end of the iteration, after all reads of it.
         is_yield = root.kind == "copy" and root.position == int(root.position)
         if is_yield and nest.position != root.position:
             return False

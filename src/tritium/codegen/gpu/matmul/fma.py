@@ -54,9 +54,9 @@ def multiply(c: Context, op: Any) -> None:
 
 def _in_slabs(c: Context, op: Any, sums: Elements, slab: int) -> None:
     result, rank = op.results[0].type, len(ir.shape_of(op.a.type))
-    turns, places = ir.shape_of(op.a.type)[-1] // slab, list(sums)
+    iterations, places = ir.shape_of(op.a.type)[-1] // slab, list(sums)
     with c.f.loop(
-        c.i32(0), c.i32(turns), c.i32(1), list(sums.values()), at_least_once=True,
+        c.i32(0), c.i32(iterations), c.i32(1), list(sums.values()), at_least_once=True,
         metadata=_never_unrolled(c.f.module),
     ) as loop:  # fmt: skip
         sums.update(zip(places, loop.carried, strict=True))
@@ -67,9 +67,9 @@ def _in_slabs(c: Context, op: Any, sums: Elements, slab: int) -> None:
     sums.update(zip(places, loop.results, strict=True))
 
 
-def _slab_of(c: Context, value: SSAValue, axis: int, slab: int, turn: Value) -> Elements:
-    """Read an operand's elements from `slab * turn` on along an axis; by their coordinates in the
-    first slab."""
+def _slab_of(c: Context, value: SSAValue, axis: int, slab: int, iteration: Value) -> Elements:
+    """Read an operand's elements from `slab * iteration` on along an axis; by their coordinates in
+    the first slab."""
     memory, type, tile = c.memory(value), value.type, layout_of(value.type)
     place, size = place_of(tile, memory_layout(memory.type)), memory_bytes(type)
     outer = outer_bits(tile, axis, slab)
@@ -82,7 +82,7 @@ def _slab_of(c: Context, value: SSAValue, axis: int, slab: int, turn: Value) -> 
     run = [b for b in run_bits(place, size) if b not in outer]
     groups, element = grouped(registers, run), memory_type(type)
     firsts, coordinates = [g[0] for g in groups], register_coordinates(tile)
-    further = c.linear_map(turn, moved), reached
+    further = c.linear_map(iteration, moved), reached
     pointers = c.pointers(memory.address, place, firsts, element, further)
     found: Elements = {}
     for group, pointer in zip(groups, pointers, strict=True):

@@ -16,7 +16,7 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttgir, ttir
 
 PRODUCTS = 2048
-"""Of a thread in one turn of the loop, about. Fewer turns than two are no loop."""
+"""Of a thread in one iteration of the loop, about. Fewer iterations than two are no loop."""
 
 _HARMLESS = ("arith.", "math.", "ttg.memdesc_", "ttg.local_load", "tt.splat", "tt.broadcast",
              "tt.expand_dims")  # fmt: skip
@@ -24,7 +24,7 @@ _HARMLESS = ("arith.", "math.", "ttg.memdesc_", "ttg.local_load", "tt.splat", "t
 
 
 def slab_depth(c: Context, dot: Any) -> int:
-    """How much of the depth one turn of the product's loop takes; 0 where there is no loop.
+    """How much of the depth one iteration of the product's loop takes; 0 where there is no loop.
 
     Its operands are then loaded where the product is, instead of where their `local_load` is: no
     threads may meet in between, and nothing may be written.
@@ -38,8 +38,8 @@ def slab_depth(c: Context, dot: Any) -> int:
         return 0
     rank = len(ir.shape_of(result))
     layouts = (layout_of(dot.a.type), rank - 1), (layout_of(dot.b.type), rank - 2)
-    turns = (depth // slab).bit_length() - 1
-    known = all(len(outer_bits(layout, axis, slab)) == turns for layout, axis in layouts)
+    iterations = (depth // slab).bit_length() - 1
+    known = all(len(outer_bits(layout, axis, slab)) == iterations for layout, axis in layouts)
     return slab if known else 0
 
 

@@ -268,7 +268,7 @@ def _needed_after(value: SSAValue, op: Operation) -> bool:
         above = block.parent_op()
         assert above is not None
         inner = above
-        # In a loop's next turn all that is in it comes after the op.
+        # In a loop's next iteration all that is in it comes after the op.
         if isinstance(inner, (ForOp, WhileOp)) and any(
             any(_ancestor(use.operation, b) for b in _bodies(inner)) for use in value.uses
         ):

@@ -35,12 +35,12 @@ class Assumption(NamedTuple):
 
 
 def assumption(
-    c: Context, values: Iterable[SSAValue], loop: Any = None, turns: Value | None = None,
+    c: Context, values: Iterable[SSAValue], loop: Any = None, iterations: Value | None = None,
     exact: Iterable[SSAValue] = (),
 ) -> Assumption | None:  # fmt: skip
     """The assumptions of code that computes `values`; tests go to the current position. None if
     one of the values `exact`, which must not wrap around either, may do so under any condition."""
-    bounds, tests = Bounds(c, loop, turns), dict[Value, None]()
+    bounds, tests = Bounds(c, loop, iterations), dict[Value, None]()
     proved, tested = set[SSAValue](), set[SSAValue]()
     natural, natural_always = True, True
     for value in exact:

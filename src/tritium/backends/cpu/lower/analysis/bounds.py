@@ -98,11 +98,11 @@ def _carrier(type: ir.Type) -> str:
 class Bounds:
     """Intervals of values, emitted at the current position when first asked for.
 
-    With `loop` (an `scf.for`) and `turns` (i64), those of all turns of the loop.
+    With `loop` (an `scf.for`) and `iterations` (i64), those of all iterations of the loop.
     """
 
-    def __init__(self, context: Context, loop: Any = None, turns: Value | None = None):
-        self.c, self.f, self.loop, self.turns = context, context.f, loop, turns
+    def __init__(self, context: Context, loop: Any = None, iterations: Value | None = None):
+        self.c, self.f, self.loop, self.iterations = context, context.f, loop, iterations
         self._known: dict[SSAValue, Interval] = {}
 
     def of(self, value: SSAValue) -> Interval:
@@ -163,7 +163,7 @@ class Bounds:
 
     def _argument(self, value: SSAValue, block: Block) -> Interval:
         """A scalar that a loop carries, or its counter."""
-        if self.loop is None or block is not self.loop.body or self.turns is None:
+        if self.loop is None or block is not self.loop.body or self.iterations is None:
             return self.unknown(value)
         if isinstance(value.type, ir.TensorType):
             return self.unknown(value)
@@ -183,10 +183,10 @@ class Bounds:
         return self._progress(value, self.of(start), self.of(by))
 
     def _progress(self, value: SSAValue, start: Interval, by: Interval) -> Interval:
-        """`start + by * turn` for all turns."""
-        assert self.turns is not None
-        turns = self._widened(self.turns, "i128")
-        last = self.most(self.combined("sub", turns, 1, "i128"), 0, "i128")
+        """`start + by * iteration` for all iterations."""
+        assert self.iterations is not None
+        iterations = self._widened(self.iterations, "i128")
+        last = self.most(self.combined("sub", iterations, 1, "i128"), 0, "i128")
         span = self.combined("mul", by.low, last, "i128")
         low = self.combined("add", start.low, self.least(span, 0, "i128"), "i128")
         high = self.combined("add", start.high, self.most(span, 0, "i128"), "i128")

@@ -1,4 +1,4 @@
-"""By how much a value changes from one element, or one turn of a loop, to the next.
+"""By how much a value changes from one element, or one iteration of a loop, to the next.
 
 `Steps(...).along(value)` is the difference that is the same all over the tile: for a pointer in
 elements, for an integer as it is. It is what makes a tile of addresses a strided view.
@@ -30,7 +30,8 @@ _Rule = Generator[_Key, Step | None, Step | None]
 
 
 class Steps:
-    """Differences along a dimension of tiles (`dim`), or between turns of `loop` (an `scf.for`).
+    """Differences along a dimension of tiles (`dim`), or between iterations of `loop` (an
+    `scf.for`).
 
     Code for them is emitted at the current position, i64. `moved` are values that carry the loop.
     """
@@ -40,8 +41,8 @@ class Steps:
         self._turns: dict[tuple[SSAValue, int | None], Step | None] = {}
 
     def along(self, value: SSAValue, dim: int | None) -> Step | None:
-        """The difference along axis `dim` (None: from turn to turn), or None if there is no one
-        such number."""
+        """The difference along axis `dim` (None: from one iteration to the next), or None if there
+        is no one such number."""
         return resolve((value, dim), self._along, self._turns)
 
     def _along(self, key: _Key) -> _Rule:
@@ -153,7 +154,7 @@ class Steps:
         return self.f.cast("sext", value, "i64")
 
     def _argument(self, value: SSAValue, block: Block, dim: int | None) -> Step | None:
-        """An argument of a block: between turns, what the loop adds to it."""
+        """An argument of a block: between iterations, what the loop adds to it."""
         if dim is not None:
             return None if value in self.c.buffers else 0
         if self.loop is None or block is not self.loop.body:

@@ -7,7 +7,7 @@ from functools import partial
 from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.atomics.exclusive_launch import private
 from tritium.backends.cpu.lower.atomics.operations import ORDER, masked
-from tritium.backends.cpu.lower.atomics.polling import FIRST_TURN, stall
+from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
@@ -126,7 +126,7 @@ def _poll(
     before = f.block
     f.branch(look)
     f.label(look)
-    turn = f.phi("i32", [(FIRST_TURN, before)])
+    iteration = f.phi("i32", [(FIRST_ITERATION, before)])
     found = f.emit(
         expected.type,
         f"load atomic volatile {expected.type}, {pointer} {ORDER[op.sem]}, "
@@ -137,7 +137,7 @@ def _poll(
     f.label(wait)
     if is_x86():
         f.call("void", "llvm.x86.sse2.pause")
-    turn.add(stall(c, turn.value), f.block)
+    iteration.add(stall(c, iteration.value), f.block)
     if limit is None:
         f.branch(look)
     else:

@@ -15,7 +15,7 @@ from tritium.ops.ttir.atomic import AtomicPollOp
 
 _PATIENCE = 1024
 """Turns of a loop that may wait, after which the pool is told: some 20 to 50 us."""
-FIRST_TURN = const("i32", 0)
+FIRST_ITERATION = const("i32", 0)
 
 
 def polls(op: Operation) -> bool:
@@ -33,11 +33,11 @@ def _may_observe(op: Operation) -> bool:
     return observes(effects) or any(effect.action is Action.OPAQUE for effect in effects)
 
 
-def stall(c: Context, turn: Value) -> Value:
-    """Write what a waiting loop does in each turn: every `_PATIENCE` turns tell the pool, and leave
-    the program if the launch is over. Returns the number of the next turn."""
+def stall(c: Context, iteration: Value) -> Value:
+    """Write what a waiting loop does in each iteration: every `_PATIENCE` iterations tell the pool,
+    and leave the program if the launch is over. Returns the number of the next iteration."""
     f, fault = c.f, c.program["fault"]
-    following = f.op("add", turn, const("i32", 1))
+    following = f.op("add", iteration, const("i32", 1))
     due = f.icmp("eq", f.op("urem", following, const("i32", _PATIENCE)), const("i32", 0))
     told, leave, go_on = f.new_label("stall"), f.new_label("leave"), f.new_label("go_on")
     f.branch_if(due, told, go_on)

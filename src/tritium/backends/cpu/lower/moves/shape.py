@@ -157,7 +157,7 @@ def interleaved(
     e: Emitter, source: Any, at: At, shape: tuple[int, ...], inner: tuple[int, ...]
 ) -> Vec | None:
     """A chunk of a join whose last two axes become one: half of a chunk of either operand, lanes
-    alternating. Which half must not depend on the turn of a loop."""
+    alternating. Which half must not depend on the iteration of a loop."""
     width, index = e.width, at[-1] if at else ZERO
     if isinstance(source.owner, Block) or source.owner.name != "tt.join":
         return None

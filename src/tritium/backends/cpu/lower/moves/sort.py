@@ -109,7 +109,7 @@ class _Sorter:
 
     @contextmanager
     def _loop(self, stop: int, step: int = 1) -> Generator[Value]:
-        """`for (i = 0; i < stop; i += step)`; no loop where there is only one turn."""
+        """`for (i = 0; i < stop; i += step)`; no loop where there is only one iteration."""
         if stop <= step:
             yield const("i64", 0)
             return
