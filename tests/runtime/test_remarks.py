@@ -76,7 +76,8 @@ def test_operands_that_are_not_copied_ahead(remarks: Any) -> None:
     found = remarks(product, signature, CUDA, {}, CONVERT=False, MASK=True)
     ahead = [(where[:9], text) for where, text in found if "pipelined load" in text]
     assert [where for where, _ in ahead] == ["tl.load(a", "tl.load(b"]
-    assert "operand 1 of a dot is loaded in the iteration that uses it, as its elements" in ahead[1][1]
+    reason = "operand 1 of a dot is loaded in the iteration that uses it, as its elements"
+    assert reason in ahead[1][1]
 
 
 def test_gathers_on_the_cpu(remarks: Any) -> None:

@@ -93,8 +93,8 @@ def _on_loop(loop: Any) -> None:
                 )  # fmt: skip
                 remark(
                     load, f"Warning: operand {number} of a dot is loaded in the iteration that "
-                    f"uses it, as {why}; the pipelined load for this operand will be disabled, so poor "
-                    "performance is expected",
+                    f"uses it, as {why}; the pipelined load for this operand will be disabled, so "
+                    "poor performance is expected",
                 )  # fmt: skip
 
 
