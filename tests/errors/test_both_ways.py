@@ -234,3 +234,13 @@ def index_past_the_end(out):
 def test_a_position_that_is_not_there(make: Any, function: Any, message: str) -> None:
     with pytest.raises(TritonError, match=message):
         make(function)[(1,)](np.zeros(1, np.float32))
+
+
+def wrong_seed(out):
+    tl.store(out, tl.philox(1.5, 2, 3, 4, 5)[0])
+
+
+def test_a_message_names_the_function_once(make: Any) -> None:
+    with pytest.raises(TritonError, match="philox: the seed must be") as caught:
+        make(wrong_seed)[(1,)](np.zeros(1, np.uint32))
+    assert "philox: philox:" not in str(caught.value)

@@ -59,9 +59,10 @@ class CodeGenerator(ControlFlow):
         except CompilationError as error:
             if self.module.options.debugging:
                 raise
-            message = error.error_message
-            if not isinstance(error.__cause__, CompilationError):  # the innermost function's
-                message = f"{function.__name__}: {message}"
+            message, name = error.error_message, function.__name__
+            innermost = not isinstance(error.__cause__, CompilationError)
+            if innermost and not message.startswith(f"{name}: "):
+                message = f"{name}: {message}"
             raise CompilationError(self.function.src, self.node, message) from error
 
     @staticmethod
