@@ -1,5 +1,5 @@
 """Fit the polynomials of `tritium.codegen.llvm.vmath.special` (gamma, Bessel and inverse error
-functions), all for doubles, and write them to `special_coefficients.py`.
+functions), all for doubles, and write them to `special/coefficients.py`.
 
 The method is that of `fit_polynomials.py`. Near a zero z of a Bessel function the fit is of
 f(z + u) / u, so that the result keeps its relative accuracy there; z is stored as a sum of doubles.
@@ -22,7 +22,7 @@ from fit_polynomials import DIGITS, TARGET, Fit, error_of, load, parts, remez, r
 
 Real = Any
 Real_function = Callable[[Real], Real]
-SPECIAL = TARGET.with_name("special_coefficients.py")
+SPECIAL = TARGET.with_name("special") / "coefficients.py"
 LIMIT = -52.0  # of the logarithm of the relative error (the coefficients are rounded)
 
 mp.mp.dps = DIGITS
@@ -178,7 +178,7 @@ FITS = _fits()
 
 
 def generate(names: list[str]) -> str:
-    """The text of special_coefficients.py; only the fits named are computed again, if any are."""
+    """The text of `special/coefficients.py`; only the fits named are computed again, if any are."""
     known = load(SPECIAL) if names else None
     lines = [
         '"""Polynomial coefficients (lowest power first) and constants. Written by',

@@ -25,6 +25,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch):
     for group, values in before.items():
         group.__dict__.clear()
         group.__dict__.update(values)
+    monkeypatch.undo()  # first: it would delete again what the environment gets back
     os.environ.clear()
     os.environ.update(saved)
 

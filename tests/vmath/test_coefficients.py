@@ -10,7 +10,8 @@ from typing import Any
 import mpmath as mp
 import pytest
 
-from tritium.codegen.llvm.vmath import coefficients, special_coefficients
+from tritium.codegen.llvm.vmath import coefficients
+from tritium.codegen.llvm.vmath.special import coefficients as special_coefficients
 
 
 def _load_tool(name: str) -> Any:
