@@ -91,7 +91,7 @@ PROSE = """# What becomes of a matmul on Hopper
 
 *Written by `docs/nvidia_walkthrough.py` from what the compiler makes; a test compares.*
 
-The kernel multiplies tiles of 64x64 by 4 warps, with copies two turns ahead (`num_stages=3`):
+The kernel multiplies tiles of 64x64 by 4 warps, with copies two iterations ahead (`num_stages=3`):
 
 ```python
 {source}```
@@ -122,8 +122,8 @@ Tiles got layouts.
   what it reads.
 - `assign-layouts` computes pointers in `#blocked` from the start, so that the only conversion left
   is that of the result.
-- `pipeline` made rings of 3 buffers, started the copies of the first two turns before the loop, and
-  those of the turn after the next in it. The product of one turn ends in the next (`pendings = 1`).
+- `pipeline` made rings of 3 buffers, started the copies of the first two iterations before the loop, and
+  those of the iteration after the next in it. The product of one iteration ends in the next (`pendings = 1`).
 
 ```mlir
 {ttgir_loop}

@@ -35,7 +35,7 @@ def test_aligned_operands_stay_in_memory() -> None:
     assert str(kernel.tiles).count("(view)") == 2
     accumulator, copies = 64 * 64 * 4, 2 * 64 * 64 * 4  # copies where addresses wrap around
     assert kernel.facts["scratch_bytes"] <= accumulator + copies
-    assert "at.once" in kernel.llir and "by.turns" in kernel.llir
+    assert "at.once" in kernel.llir and "by.iterations" in kernel.llir
 
 
 def dot(type: str, out: str, m: int, n: int, k: int, transposed: bool, masked: bool) -> str:
