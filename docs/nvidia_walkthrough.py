@@ -122,9 +122,9 @@ Tiles got layouts.
   what it reads.
 - `assign-layouts` computes pointers in `#blocked` from the start, so that the only conversion left
   is that of the result.
-- `pipeline` made rings of 3 buffers, started the copies of the first two iterations before the loop,
-  and those of the iteration after the next in it. The product of one iteration ends in the next
-  (`pendings = 1`).
+- `pipeline` made rings of 3 buffers, started the copies of the first two iterations before the
+  loop, and those of the iteration after the next in it. The product of one iteration ends in the
+  next (`pendings = 1`).
 
 ```mlir
 {ttgir_loop}

@@ -58,6 +58,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory):
     return load
 
 
+LONG = [("linear_attention", "check_chunked_gla"), ("flash_attention", "check_flash_attention")]
+"""Checks that take the interpreter a quarter of a minute."""
+
+
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
 @pytest.mark.parametrize(("program", "check"), CHECKS)
 def test_compiled(loaded, program: str, check: str):
@@ -66,7 +70,10 @@ def test_compiled(loaded, program: str, check: str):
 
 
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")
-@pytest.mark.parametrize(("program", "check"), CHECKS)
+@pytest.mark.parametrize(
+    ("program", "check"),
+    [pytest.param(*c, marks=pytest.mark.slow) if c in LONG else c for c in CHECKS],
+)
 def test_interpreted(loaded, monkeypatch: pytest.MonkeyPatch, program: str, check: str):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     getattr(loaded(program, True), check)(torch.device("cpu"))
