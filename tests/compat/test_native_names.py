@@ -206,3 +206,10 @@ def test_what_is_not_built_names_itself():
         passes.ttgpuir.add_warp_specialize(pm, 3)
     with pytest.raises(NotImplementedError, match="'hip:gfx942' with 64 threads"):
         passes.ttir.add_convert_to_ttgpuir(pm, "hip:gfx942", 4, 64, 1)
+
+
+def test_the_host_is_found_where_programs_import_it() -> None:
+    from tritium.backends.cpu import host as imported
+    from tritium.native.host import host
+
+    assert imported.host is host and imported.host().vector_bits >= 128
