@@ -14,7 +14,7 @@ NUM_STAGES = "tt.num_stages"
 
 
 def stages_of(loop: ForOp, default: int) -> int:
-    """How many iterations of a loop may be under way at once; `default` unless it says so."""
+    """The number of iterations that may overlap in a loop; `default` unless the loop states it."""
     given: Any = loop.attributes.get(NUM_STAGES)
     return default if given is None else int(given.value.data)
 

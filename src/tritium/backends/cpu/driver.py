@@ -81,7 +81,7 @@ class CPULauncher:
         )  # fmt: skip
 
     def native_end(self, link: Link) -> End:
-        """How `tritium.launch` ends a launch of this kernel."""
+        """The last step of a native launch of this kernel."""
         return native_end(self._launch, self._params)
 
     def _add(

@@ -301,7 +301,7 @@ def make_launcher(
 
 
 def native_end(launch: Callable[..., None], params: Sequence[Param]) -> End:
-    """How `tritium.launch` ends a launch of what `make_launcher` made for these parameters."""
+    """The last step of a native launch, for a launcher that `make_launcher` made."""
     owner: Any = launch.__module__
     slots = [Slot(p.type, p.writes) for p in params if p.type != "constexpr"]
     return End(owner.end, owner.state, slots, launch)

@@ -398,7 +398,7 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) 
 
 
 def _trips(f: Function, loop: Any, lower: Value, upper: Value, by: Value) -> Value:
-    """How often a loop iterates, i64, not negative."""
+    """The trip count of a loop, i64, not negative."""
     known = trip_count(loop)
     if known is not None:
         return const("i64", known)

@@ -81,7 +81,7 @@ class Emitter:
         self.facts = facts
         self.f: Function = context.f
         self.block: Value | None = None
-        """Where the current transposed block starts; see `moves/transpose`."""
+        """Start position of the current transposed block; see `moves/transpose`."""
         self.streams = False
         """Whether stores go past the caches."""
         self.aligned = True
