@@ -199,7 +199,7 @@ class CudaLauncher:
         self._asked = False
 
     def native_end(self, link: Link) -> End | None:
-        """The last step of a native launch of this kernel; None where only `__call__` can launch."""
+        """The last step of a native launch of this kernel; None where only `__call__` can."""
         if not self._asked:
             # Here, because a program's first launches do not need it.
             from tritium.backends.nvidia.native_launch import driver_calls, make_end
