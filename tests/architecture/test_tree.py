@@ -178,20 +178,36 @@ def test_what_only_some_files_may_do(wanted: str, allowed: set[str] | None):
 
 
 OP_NAME = re.compile(r"(tt|ttg|ttng|arith|math|scf|cf)\.[a-z_.0-9]+")
-MOST_OP_NAMES = 296
+MOST_OP_NAMES = 229
 """Names of ops, and of attributes of their dialects, written outside `ops/`; the number may only
-fall. Ask a trait, an effect or a hook of the op's class instead."""
+fall. Ask a trait, an effect or a hook of the op's class instead; names of attributes are in
+`ops/attributes.py`."""
+
+
+def definitions(tree: ast.Module) -> set[ast.expr]:
+    """The strings that give a class (of a type, say) its name: `name = "tt.ptr"` in its body."""
+    return {
+        node.value
+        for owner in ast.walk(tree) if isinstance(owner, ast.ClassDef)
+        for node in owner.body if isinstance(node, ast.Assign)
+        and [t.id for t in node.targets if isinstance(t, ast.Name)] == ["name"]
+    }  # fmt: skip
 
 
 def test_ops_are_named_on_their_classes():
-    named = [
-        f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
-        for file in FILES if file.relative_to(PACKAGE).parts[0] != "ops"
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        and OP_NAME.fullmatch(node.value)
-    ]  # fmt: skip
-    assert len(named) <= MOST_OP_NAMES, "\n".join(named)
+    named: list[str] = []
+    for file in FILES:
+        if file.relative_to(PACKAGE).parts[0] == "ops":
+            continue
+        tree = ast.parse(file.read_text())
+        allowed = definitions(tree)
+        named += [
+            f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            and OP_NAME.fullmatch(node.value) and node not in allowed
+        ]  # fmt: skip
+    assert len(named) <= MOST_OP_NAMES, f"{len(named)}:\n" + "\n".join(named)
 
 
 MOST_ANY = 450

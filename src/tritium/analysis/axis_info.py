@@ -20,6 +20,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp, TruncIOp, attr_value
 from tritium.ops.arith.integer import DivisionOp, WrappingOp
+from tritium.ops.attributes import CONSTANCY, CONTIGUITY, DIVISIBILITY
 from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.ttir.memory import AddPtrOp
@@ -188,19 +189,20 @@ def _within_type(type: Attribute, info: AxisInfo) -> AxisInfo:
     return replace(info, contiguity=contiguity, divisibility=divisibility)
 
 
-_STATED = ("contiguity", "divisibility", "constancy")
+_STATED = {CONTIGUITY: "contiguity", DIVISIBILITY: "divisibility", CONSTANCY: "constancy"}
+"""The attributes that state facts: those of `AxisInfo`."""
 
 
 def is_stated(op: Any) -> bool:
     """True if attributes of the op state facts about its result (`tl.multiple_of`, say)."""
-    return bool(op.attributes) and any(f"tt.{name}" in op.attributes for name in _STATED)
+    return bool(op.attributes) and any(name in op.attributes for name in _STATED)
 
 
 def _hinted(info: AxisInfo, attributes: Any) -> AxisInfo:
     """`info` improved by attributes that state facts."""
     changes: dict[str, tuple[int, ...]] = {}
-    for name in _STATED:
-        attribute = attributes.get(f"tt.{name}")
+    for attribute_name, name in _STATED.items():
+        attribute = attributes.get(attribute_name)
         if attribute is not None:
             stated = _numbers(attribute)
             known = getattr(info, name)

@@ -8,9 +8,8 @@ from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.scf import ForOp
-
-NUM_STAGES = "tt.num_stages"
 
 
 def stages_of(loop: ForOp, default: int) -> int:

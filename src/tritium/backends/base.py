@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol, cast
 from tritium import knobs
 from tritium.cache import CachedObjects
 from tritium.language.emitter import TargetFeatures
+from tritium.ops.attributes import DIVISIBILITY, PADDING
 from tritium.target import GPUTarget
 
 Stage = Callable[[Any, dict[str, Any]], Any]
@@ -125,8 +126,8 @@ class BaseBackend(ABC):
         """Attributes of an argument from its specialization ("D": divisible by 16; "N": a
         descriptor that reads NaN outside of its bounds)."""
         if "N" in desc:
-            return [["tt.padding", "nan"]]
-        return [["tt.divisibility", 16]] if "D" in desc else []
+            return [[PADDING, "nan"]]
+        return [[DIVISIBILITY, 16]] if "D" in desc else []
 
     @staticmethod
     def get_int_specialization(arg: int, **kwargs: Any) -> str:

@@ -227,11 +227,19 @@ def with_facts(stage: str, signature: Mapping[int, str] | None, facts: Mapping[s
 
 def entry_signature(module: Any) -> dict[int, str] | None:
     """The types of the kernel's arguments ("*f32", "i32") by position; None without a kernel."""
-    for op in module.body.block.ops:
-        if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
-            types = [str(t) for t in op.function_type.inputs]
-            return {i: _POINTER.sub(r"*\1", t) for i, t in enumerate(types)}
-    return None
+    entry = _entry(module)
+    if entry is None:
+        return None
+    types = [str(t) for t in entry.function_type.inputs]
+    return {i: _POINTER.sub(r"*\1", t) for i, t in enumerate(types)}
+
+
+def _entry(module: Any) -> Any:
+    """The kernel of a module; None without one."""
+    from tritium.ops.ttir import FuncOp  # a launch of a cached kernel needs no ops
+
+    kernels = (op for op in module.body.block.ops if isinstance(op, FuncOp))
+    return next((op for op in kernels if op.sym_visibility in ("public", "")), None)
 
 
 class IRSource:
@@ -297,10 +305,10 @@ class IRSource:
         return self._signature
 
     def _entry_name(self, module: Any) -> str:
-        for op in module.body.block.ops:
-            if op.name == "tt.func" and getattr(op, "sym_visibility", "") in ("public", ""):
-                return op.sym_name
-        raise ValueError(f"{self.path}: the module has no public tt.func")
+        entry = _entry(module)
+        if entry is None:
+            raise ValueError(f"{self.path}: the module has no public tt.func")
+        return entry.sym_name
 
     def hash(self) -> str:
         """A digest of the text and its stage."""

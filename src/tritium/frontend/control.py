@@ -40,6 +40,7 @@ from tritium.language.builtins.casts import to_tensor
 from tritium.language.builtins.iterators import common_integer_type
 from tritium.language.values.aggregate import is_mutable
 from tritium.language.values.constexpr import constexpr, unwrap
+from tritium.ops import attributes as names
 from tritium.ops.arith import SubIOp
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ub import PoisonOp
@@ -375,7 +376,7 @@ class ControlFlow(Statements):
             location=position,
         )
         if disable_licm:
-            op.attributes["tt.disable_licm"] = UnitAttr()
+            op.attributes[names.DISABLE_LICM] = UnitAttr()
         self.builder.insert(op)
         self._after_loop(node, before)
         self.scope.fixed = fixed
@@ -475,16 +476,20 @@ def loop_attributes(iterator: Any) -> dict[str, Attribute]:
     """The attributes of `tl.range` as the IR states them."""
     attributes: dict[str, Attribute] = {}
     for name, value in (
-        ("tt.num_stages", iterator.num_stages),
-        ("tt.loop_unroll_factor", iterator.loop_unroll_factor),
+        (names.NUM_STAGES, iterator.num_stages),
+        (names.UNROLL_FACTOR, iterator.loop_unroll_factor),
     ):
         if unwrap(value) is not None:
             attributes[name] = IntegerAttr(int(unwrap(value)), i32)
-    for name in ("disallow_acc_multi_buffer", "flatten", "disable_licm"):
-        if unwrap(getattr(iterator, name)):
-            attributes[f"tt.{name}"] = UnitAttr()
+    for name, asked in (
+        (names.DISALLOW_ACC_MULTI_BUFFER, iterator.disallow_acc_multi_buffer),
+        (names.FLATTEN, iterator.flatten),
+        (names.DISABLE_LICM, iterator.disable_licm),
+    ):
+        if unwrap(asked):
+            attributes[name] = UnitAttr()
     if unwrap(iterator.warp_specialize):
-        attributes["tt.warp_specialize"] = BoolAttr.from_bool(True)
+        attributes[names.WARP_SPECIALIZE] = BoolAttr.from_bool(True)
     return attributes
 
 

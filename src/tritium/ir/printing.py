@@ -17,8 +17,6 @@ import numpy as np
 from xdsl.dialects.builtin import (
     AnyFloat,
     DenseIntOrFPElementsAttr,
-    IndexType,
-    IntegerAttr,
     LocationAttr,
     ModuleOp,
 )
@@ -326,9 +324,7 @@ class _Names:
         if named is not None and (hint is None or named.startswith(hint + "_")):
             # xDSL cuts `_1` off a hint; the location knows the variable's whole name.
             return re.sub(r"[^\w$.-]", "_", named)
-        if hint is None and op.name == "arith.constant":
-            return _constant_name(op.properties.get("value"))
-        return hint
+        return hint if hint is not None else getattr(op, "default_name", None)
 
     def _choose(self, value: SSAValue, wanted: str | None) -> str:
         if wanted is None:
@@ -342,18 +338,6 @@ class _Names:
             self.used.add(name)
         self.chosen[value] = name
         return name
-
-
-def _constant_name(value: Attribute | None) -> str:
-    if not isinstance(value, IntegerAttr):
-        return "cst"
-    number: int = value.value.data
-    type: Attribute = value.type  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(type, IndexType):
-        return f"c{number}"
-    if type == ir.i1:
-        return "true" if number else "false"
-    return f"c{number}_{type}"
 
 
 def _list_text(values: np.ndarray, element: Attribute) -> str:

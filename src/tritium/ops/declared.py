@@ -35,6 +35,9 @@ class DeclaredOp(Operation):
     short_result: ClassVar[type[Attribute] | None] = None
     """The class of the result's type where the custom syntax leaves its name out."""
 
+    default_name: ClassVar[str | None] = None
+    """Default name of the only result; may be a property."""
+
     result_names: ClassVar[tuple[str, ...]] = ()
     """Default names of several results, printed `%a, %b = ` rather than `%0:2 = `."""
 

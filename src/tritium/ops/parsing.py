@@ -16,6 +16,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from tritium.errors import TritonError
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
+from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.dialects import default_context
 
 
@@ -84,7 +85,7 @@ def _without_loop_annotations(code: str) -> str:
         return re.search(r"licm\b[^<]*<[^>]*\bdisable = true", text) is not None
 
     def attribute(match: re.Match[str]) -> str:
-        name = "tt.disable_licm" if disables_licm(match[1]) else "tt.annotated"
+        name = DISABLE_LICM if disables_licm(match[1]) else "tt.annotated"
         return name.ljust(len(match[0]))
 
     code = _LOOP_ALIAS.sub(lambda m: " " * len(m[0]), code)

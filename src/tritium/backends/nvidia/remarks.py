@@ -10,11 +10,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.analysis.loops import NUM_STAGES, stages_of
+from tritium.analysis.loops import stages_of
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
+from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import WarpGroupDotOp

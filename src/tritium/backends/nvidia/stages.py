@@ -15,8 +15,8 @@ from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
+from tritium.ops.attributes import FLATTEN
 from tritium.passes import pipelines
-from tritium.passes.ttgir.fuse_nested_loops import FLATTEN
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 

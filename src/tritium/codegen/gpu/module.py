@@ -23,6 +23,7 @@ from tritium.codegen.llvm.writer import Function, Module, const
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import describe
 from tritium.ops import ttir
+from tritium.ops.attributes import DIVISIBILITY, NUM_CTAS, NUM_WARPS, PLAIN_DESCRIPTORS
 from tritium.ops.ttir.extern import ExternElementwiseOp
 
 
@@ -37,8 +38,8 @@ def lower_to_llvm(
     """
     registrations.check(GPU, registrations.MODULES)
     functions, kernel = _functions(module)
-    num_warps = _number(module, "ttg.num-warps", options.num_warps)
-    num_ctas = _number(module, "ttg.num-ctas", 1)
+    num_warps = _number(module, NUM_WARPS, options.num_warps)
+    num_ctas = _number(module, NUM_CTAS, 1)
     hardware.check_cluster(num_ctas)
     out = Module(hardware.triple, hardware.data_layout)
     hardware.prepare(out, options)
@@ -85,7 +86,7 @@ def _functions(module: Any) -> tuple[list[Any], Any]:
 def _descriptors(kernel: Any) -> list[dict[str, Any] | None]:
     """For each descriptor that the kernel is called with what its map needs; None for one of
     which the kernel takes the pointer, the shape and the strides alone."""
-    known: Any = kernel.attributes.get("tt.plain_descriptors")
+    known: Any = kernel.attributes.get(PLAIN_DESCRIPTORS)
     plain: set[int] = {entry.value.data for entry in known.data} if known is not None else set()
     return [
         None if number in plain else describe(argument.type)
@@ -195,7 +196,7 @@ def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> se
 
 def _divisible(op: Any, number: int) -> bool:
     attributes: Any = op.arg_attrs[number] if op.arg_attrs else {}
-    found: Any = attributes.get("tt.divisibility")
+    found: Any = attributes.get(DIVISIBILITY)
     return isinstance(found, IntegerAttr) and found.value.data % 16 == 0
 
 

@@ -18,6 +18,7 @@ from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import int1, int32
 from tritium.ops import gpu, llvm, ttir
 from tritium.ops.arith.integer import AddIOp
+from tritium.ops.attributes import CONSTANCY, CONTIGUITY, DIVISIBILITY
 
 
 @builtin
@@ -150,16 +151,16 @@ def _carried(x: tensor) -> tensor:
 def multiple_of(input: TensorLike, values: object) -> tensor:
     """Promise that the first element of each contiguous run of `input` is a multiple of `values`
     (one number an axis). Returns `input`. Raises `ValueError` for a wrong number of values."""
-    return _hint("multiple_of", "tt.divisibility", input, values)
+    return _hint("multiple_of", DIVISIBILITY, input, values)
 
 
 @builtin
 def max_contiguous(input: TensorLike, values: object) -> tensor:
     """Promise that elements are consecutive in runs of `values` (one number an axis)."""
-    return _hint("max_contiguous", "tt.contiguity", input, values)
+    return _hint("max_contiguous", CONTIGUITY, input, values)
 
 
 @builtin
 def max_constancy(input: TensorLike, values: object) -> tensor:
     """Promise that elements are equal in runs of `values` (one number an axis)."""
-    return _hint("max_constancy", "tt.constancy", input, values)
+    return _hint("max_constancy", CONSTANCY, input, values)

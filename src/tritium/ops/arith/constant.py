@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     FloatAttr,
+    IndexType,
     IntegerAttr,
     LocationAttr,
     TensorType,
@@ -47,6 +48,20 @@ class ConstantOp(Op):
     def of(cls, value: Any, type: ir.Type, location: LocationAttr | None = None) -> ConstantOp:
         """A constant of `type`: a Python or NumPy number (repeated in a tile), or an array."""
         return cls.build(value=constant_attr(value, type), location=location)
+
+    @property
+    def default_name(self) -> str:
+        """The name of the result in text: `c4_i32`, `true`, `cst` for tiles and floats."""
+        value = self.value
+        if not isinstance(value, IntegerAttr):
+            return "cst"
+        number: int = value.value.data
+        type: Attribute = value.type  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(type, IndexType):
+            return f"c{number}"
+        if type == ir.i1:
+            return "true" if number else "false"
+        return f"c{number}_{type}"
 
     def evaluate(self, context: Context) -> Any:
         return attr_value(self.value)

@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
 from tritium.ops import ttir
+from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttgir import ConvertLayoutOp
 
@@ -26,7 +27,7 @@ _STORES = (ttir.StoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 
 def num_ctas_of(module: Any) -> int:
     """The blocks of a program, from the module's attributes."""
-    found: Any = module.attributes.get("ttg.num-ctas")
+    found: Any = module.attributes.get(NUM_CTAS)
     return 1 if found is None else found.value.data
 
 

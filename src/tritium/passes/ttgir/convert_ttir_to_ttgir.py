@@ -35,6 +35,7 @@ from tritium.ir.layouts.encodings import (
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
+from tritium.ops.attributes import NUM_CTAS, NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
@@ -74,10 +75,10 @@ class ConvertTTIRToTTGIR(Pass):
             raise ValueError(f"num_warps is {self.num_warps}; a power of two is required")
         module.attributes.update(
             {
-                "ttg.num-ctas": IntegerAttr(self.num_ctas, i32),
-                "ttg.num-warps": IntegerAttr(self.num_warps, i32),
-                "ttg.target": StringAttr(f"cuda:{self.capability}"),
-                "ttg.threads-per-warp": IntegerAttr(self.lanes, i32),
+                NUM_CTAS: IntegerAttr(self.num_ctas, i32),
+                NUM_WARPS: IntegerAttr(self.num_warps, i32),
+                TARGET: StringAttr(f"cuda:{self.capability}"),
+                THREADS_PER_WARP: IntegerAttr(self.lanes, i32),
             }
         )
         for function in functions(module):

@@ -49,6 +49,7 @@ from tritium.ops.arith import (
     SelectOp,
     SubIOp,
 )
+from tritium.ops.attributes import FLATTEN
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ub import PoisonOp
@@ -57,7 +58,6 @@ from tritium.passes.rewriting import defined_inside, erase, outside_values
 from tritium.passes.ttgir.expand_pipeline import Builder, clone
 from tritium.passes.ttgir.rules import encoding_of, is_follower, is_source, is_tile, weight
 
-FLATTEN = "tt.flatten"
 FEW = 8
 """Registers of a thread that a loop may carry for a tile rather than compute it in each
 iteration."""

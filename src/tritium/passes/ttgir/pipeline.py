@@ -39,11 +39,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.analysis.loops import NUM_STAGES, stages_of
+from tritium.analysis.loops import stages_of
 from tritium.analysis.pointer_roots import PointerRoots
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
 from tritium.ops import ttir
+from tritium.ops.attributes import FLATTEN, NUM_STAGES
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
@@ -52,7 +53,6 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
-from tritium.passes.ttgir.fuse_nested_loops import FLATTEN
 from tritium.passes.ttgir.rules import block_encoding, encoding_of, is_tile, order_of
 
 

@@ -33,6 +33,7 @@ from tritium.ir.layouts.encodings import (
 )
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
+from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.passes.ttgir.clusters import permuted
 
@@ -273,12 +274,12 @@ def order_of(encoding: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def num_warps_of(module: Any) -> int:
     """The warps of a program, from the module's attributes. Raises `ValueError` without them."""
-    return _number_of(module, "ttg.num-warps")
+    return _number_of(module, NUM_WARPS)
 
 
 def threads_of(module: Any) -> Threads:
     """The threads of a block, from the module's attributes. Raises `ValueError` without them."""
-    return Threads(num_warps_of(module), _number_of(module, "ttg.threads-per-warp"))
+    return Threads(num_warps_of(module), _number_of(module, THREADS_PER_WARP))
 
 
 def _number_of(module: Any, name: str) -> int:
@@ -290,7 +291,7 @@ def _number_of(module: Any, name: str) -> int:
 
 def capability_of(module: Any) -> int:
     """The compute capability, 90 for `ttg.target = "cuda:90"`. Raises `ValueError`."""
-    found: Any = module.attributes.get("ttg.target")
+    found: Any = module.attributes.get(TARGET)
     if found is None or not found.data.startswith("cuda:"):
         raise ValueError('the module has no attribute ttg.target = "cuda:..."')
     return int(found.data.removeprefix("cuda:"))

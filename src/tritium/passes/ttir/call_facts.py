@@ -22,6 +22,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
+from tritium.ops.attributes import DIVISIBILITY
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.passes.base import Pass
 
@@ -76,12 +77,12 @@ def _tell(
     changed = False
     for index, argument in enumerate(function.body.args):
         scalar = isinstance(argument.type, ir.PointerType) or ir.is_integer(argument.type)
-        if not scalar or ir.shape_of(argument.type) or "tt.divisibility" in attributes[index]:
+        if not scalar or ir.shape_of(argument.type) or DIVISIBILITY in attributes[index]:
             continue
         infos = [known[caller].of(call.arguments[index]) for caller, call in calls]
         divisor = gcd(MOST, *(info.divisibility[0] for info in infos))
         if divisor > 1:
-            attributes[index]["tt.divisibility"] = IntegerAttr(divisor, ir.i32)
+            attributes[index][DIVISIBILITY] = IntegerAttr(divisor, ir.i32)
             changed = True
     if changed:
         function.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)

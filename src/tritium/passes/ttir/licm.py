@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from tritium.analysis.loops import trip_count
+from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.scf import ForOp, WhileOp
@@ -43,7 +44,7 @@ class LICM(Pass):
         changed = False
         # Inner loops first, so that what leaves them can leave outer ones as well.
         for op in list(module.walk(region_first=True)):
-            if "tt.disable_licm" in op.attributes:
+            if DISABLE_LICM in op.attributes:
                 continue
             if isinstance(op, ForOp):
                 runs = (trip_count(op) or 0) > 0

@@ -26,6 +26,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
+from tritium.ops.attributes import PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, MemScope, MemSemantic
@@ -104,11 +105,11 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         if not isinstance(kind, ir.TensorDescType) or old in kept:
             continue
         plain.append(IntegerAttr(old.index, ir.i32))
-        block, number = block_of("tt.func", kind), old.index
+        block, number = block_of(FuncOp.name, kind), old.index
         rank = len(block.get_shape())
         base = entry.insert_arg(ir.pointer_to(block.element_type), number)
         base.name_hint = old.name_hint
-        nan = "tt.padding" in attributes[number]
+        nan = PADDING in attributes[number]
         made = MakeTensorDescOp.build(
             base, entry.args[number + 2 : number + 2 + rank],
             entry.args[number + 2 + rank : number + 2 + 2 * rank], result=kind,
@@ -120,7 +121,7 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         old.replace_all_uses_with(made.result)
         entry.erase_arg(old)
     if plain:
-        function.attributes["tt.plain_descriptors"] = ArrayAttr(plain)
+        function.attributes[PLAIN_DESCRIPTORS] = ArrayAttr(plain)
         function.properties["function_type"] = FunctionType.from_lists(
             [a.type for a in entry.args], list(function.function_type.outputs)
         )

@@ -27,16 +27,15 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from tritium.analysis.loops import NUM_STAGES, constant_int, trip_count
+from tritium.analysis.loops import constant_int, trip_count
 from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.arith.integer import AddIOp, DivUIOp, MulIOp, RemUIOp, SubIOp
+from tritium.ops.attributes import NUM_STAGES, UNROLL_FACTOR
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, WhileOp, YieldOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_op
-
-FACTOR = "tt.loop_unroll_factor"
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Unroll(Pass):
         return changed
 
     def _factor_of(self, loop: ForOp) -> int:
-        asked: Any = loop.attributes.pop(FACTOR, None)
+        asked: Any = loop.attributes.pop(UNROLL_FACTOR, None)
         if asked is not None:
             return asked.value.data
         inner = any(isinstance(op, (ForOp, WhileOp)) for op in loop.body.walk())

@@ -27,6 +27,7 @@ from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.arith import SelectOp
 from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.terminators import is_terminator
@@ -210,7 +211,7 @@ def _has_map(value: SSAValue, function: FuncOp) -> bool:
 
 def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
     attributes = function.arg_attrs
-    return bool(attributes) and "tt.padding" in attributes[argument.index]
+    return bool(attributes) and PADDING in attributes[argument.index]
 
 
 def _known(value: SSAValue) -> int | None:

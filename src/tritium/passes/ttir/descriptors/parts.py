@@ -203,6 +203,6 @@ class _Descriptors(Splitter):
 
 def part_types(value: Any) -> list[ir.Type]:
     """The types of base, shape and strides of a descriptor."""
-    block = block_of("tt.tensordesc", value.type)
+    block = block_of(ir.TensorDescType.name, value.type)
     rank = len(block.get_shape())
     return [ir.pointer_to(block.element_type), *[ir.i32] * rank, *[ir.i64] * rank]

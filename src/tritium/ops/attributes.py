@@ -1,0 +1,30 @@
+"""Names of the attributes that modules, functions, arguments, loops and stated facts carry beside
+those that op classes declare; the reference's text has the same."""
+
+from __future__ import annotations
+
+# Modules
+NUM_CTAS = "ttg.num-ctas"
+NUM_WARPS = "ttg.num-warps"
+THREADS_PER_WARP = "ttg.threads-per-warp"
+TARGET = "ttg.target"
+"""The processor: `cuda:90`."""
+
+# Functions, and arguments of kernels
+PADDING = "tt.padding"
+"""On a descriptor that reads NaN outside of its bounds."""
+PLAIN_DESCRIPTORS = "tt.plain_descriptors"
+"""The arguments of a kernel that stand for descriptors."""
+
+# Facts about values, along each axis: on arguments and on ops
+DIVISIBILITY = "tt.divisibility"
+CONTIGUITY = "tt.contiguity"
+CONSTANCY = "tt.constancy"
+
+# Loops
+NUM_STAGES = "tt.num_stages"
+UNROLL_FACTOR = "tt.loop_unroll_factor"
+FLATTEN = "tt.flatten"
+DISABLE_LICM = "tt.disable_licm"
+DISALLOW_ACC_MULTI_BUFFER = "tt.disallow_acc_multi_buffer"
+WARP_SPECIALIZE = "tt.warp_specialize"
