@@ -1,10 +1,9 @@
-"""Fixtures of the runtime's tests: a cache of the test's own, and a device that only records."""
+"""Fixtures of the runtime's tests: a device that only records."""
 
 from __future__ import annotations
 
 import faulthandler
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -18,14 +17,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """These tests launch on the CPU, but for those of what launches on CUDA (needs no GPU)."""
     if item.path.name != "test_launch_cuda.py":
         item.add_marker("cpu")
-
-
-@pytest.fixture
-def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache directory."""
-    path = tmp_path / "cache"
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(path))
-    return path
 
 
 @pytest.fixture

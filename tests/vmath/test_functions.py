@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import scipy.special
 
+from tests.vmath.harness import function_kernel, ulp_errors
 from tritium.codegen.llvm import vmath
 from tritium.codegen.llvm.writer import Function, Module
-
-from .harness import function_kernel, ulp_errors
 
 Array = np.ndarray[Any, Any]
 

@@ -147,7 +147,7 @@ WAITING = """
 import sys, threading, time
 import numpy as np
 import tritium, tritium.language as tl
-from tests.cpu.test_exclusive_launch import setting, until_set
+from tests.ops.atomics.test_exclusive_launch import setting, until_set
 flag, out, other = (np.ones(1, np.int32) for _ in range(3))
 for _ in range(20):
     until_set[(1,)](flag, out)  # known to be short

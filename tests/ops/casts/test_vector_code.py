@@ -8,10 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.vmath.harness import Kernel
 from tritium.codegen.llvm.vmath import convert
 from tritium.codegen.llvm.writer import Function, Module, Value
-
-from .harness import Kernel
 
 NUMPY = {
     "fp64": np.dtype(np.float64),
