@@ -73,6 +73,12 @@ class Op(DeclaredOp):
     memory_operands: ClassVar[tuple[str, ...]] = ()
     """The operands whose memory the results stand for: results are pointers into it, or views."""
 
+    whole_operands: ClassVar[tuple[str, ...]] = ()
+    """The operands any element of which an element of the results may depend on."""
+
+    placed_by: ClassVar[str | None] = None
+    """The operand whose layout the results have, while that of the other ones is free."""
+
     def __init_subclass__(cls, traits: Sequence[OpTrait] = (), **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if traits:

@@ -18,8 +18,8 @@ from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
-from tritium.ops.ttgir import WarpGroupDotOp
-from tritium.ops.ttir import DotOp, FuncOp, LoadOp, StoreOp
+from tritium.ops.ttir import FuncOp, LoadOp, StoreOp
+from tritium.ops.ttir.dot import MatrixProduct
 
 
 def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
@@ -33,7 +33,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
             continue
         analysis = AxisAnalysis(function)
         for op in function.walk():
-            if isinstance(op, DotOp):
+            if isinstance(op, MatrixProduct) and not op.asynchronous:
                 _on_product(op, capability)
             elif isinstance(op, (LoadOp, StoreOp)):
                 _on_access(analysis, op)
@@ -82,7 +82,7 @@ def _on_loop(loop: Any) -> None:
     block: Block = loop.body
     writes = loop.writes(GLOBAL) and NUM_STAGES not in loop.attributes
     for op in block.ops:
-        if not isinstance(op, (DotOp, WarpGroupDotOp)):
+        if not isinstance(op, MatrixProduct):
             continue
         for number, operand in enumerate(op.operands[:2]):
             for load, changed in _loads(operand, block):

@@ -110,8 +110,8 @@ def min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
 @lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
 def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
     """Division rounded down or up: truncated, then corrected by one where something is left."""
-    f, kind = c.f, op.name.removeprefix("arith.")
-    signed, up = kind.endswith("si"), kind.startswith("ceil")
+    f = c.f
+    signed, up = type(op) is not arith.CeilDivUIOp, type(op) is not arith.FloorDivSIOp
     quotient = f.op("sdiv" if signed else "udiv", a, b)
     rest = f.op("sub", a, f.op("mul", quotient, b))
     inexact = f.icmp("ne", rest, const(a.type, 0))

@@ -14,11 +14,11 @@ from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Queue, opaque, reads, waits
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import bool_attr, enum_attr, i32_attr, operand, optional, variadic
+from tritium.ops.fields import bool_attr, i32_attr, optional, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Pending, state_of
 from tritium.ops.ttgir.types import MemDescType, check_memory
-from tritium.ops.ttir.dot import InputPrecision, check_product
+from tritium.ops.ttir.dot import MatrixProduct, check_product
 
 
 def _tile(type: ir.Type) -> ir.Type:
@@ -32,7 +32,7 @@ def _encoding(type: Any) -> Any:
     return type.encoding if isinstance(type, ir.TensorType) else None
 
 
-class WarpGroupDotOp(Op):
+class WarpGroupDotOp(MatrixProduct):
     """`a @ b + c` by warp groups: `b` in shared memory, `a` there or in registers as a dot operand.
 
     With `useC` false, `a @ b`. With `isAsync` the dot only starts: the result may be used, and the
@@ -44,12 +44,8 @@ class WarpGroupDotOp(Op):
         reads(SHARED, "a", Queue.WARP_GROUP_DOT), reads(SHARED, "b", Queue.WARP_GROUP_DOT)
     )  # fmt: skip
     syntax = "$a, $b, $c [, $useC] attrs : type(a) * type(b) -> type(result)"
-    a = operand()
-    b = operand()
-    c = operand()
+    asynchronous = True
     useC = optional()
-    inputPrecision = enum_attr(InputPrecision, InputPrecision.IEEE)
-    maxNumImpreciseAcc = i32_attr(0)
     isAsync = bool_attr(False)
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,8 +53,26 @@ def check_product(
         )
 
 
-class DotOp(Op):
-    """`a @ b + c` for tiles (M, K), (K, N) and (M, N), with an optional batch axis in front.
+class MatrixProduct(Op):
+    """`a @ b + c` for tiles (M, K), (K, N) and (M, N), with an optional batch axis in front."""
+
+    a = operand()
+    b = operand()
+    c = operand()
+    inputPrecision = enum_attr(InputPrecision, InputPrecision.IEEE)
+    maxNumImpreciseAcc = i32_attr(0)
+
+    asynchronous: ClassVar[bool] = False
+    """Whether matrix units read operands from shared memory while threads go on."""
+
+    @property
+    def k(self) -> int:
+        """The extent of the axis that is summed over."""
+        return self.a.type.get_shape()[-1]
+
+
+class DotOp(MatrixProduct):
+    """The product that programs write.
 
     `evaluate` multiplies and sums in float64 (int32, wrapping, for integers) and rounds once to
     the type of `c`; operands are taken exactly, whatever `inputPrecision` would allow.
@@ -65,11 +83,6 @@ class DotOp(Op):
         "$a, $b, $c [, 'inputPrecision' = $inputPrecision] attrs "
         ": type(a) * type(b) -> type(result)"
     )
-    a = operand()
-    b = operand()
-    c = operand()
-    inputPrecision = enum_attr(InputPrecision, InputPrecision.IEEE)
-    maxNumImpreciseAcc = i32_attr(0)
 
     @classmethod
     def infer(cls, a: ir.Type, b: ir.Type, c: ir.Type, **attrs: Any) -> ir.Type:
@@ -141,6 +154,9 @@ class DotScaledOp(Op):
     fastMath = bool_attr()
     lhs_k_pack = bool_attr(True)
     rhs_k_pack = bool_attr(True)
+
+    unscaled: ClassVar[type[MatrixProduct]] = DotOp
+    """The product that is left once operands are multiplied by their scales."""
 
     @classmethod
     def infer(

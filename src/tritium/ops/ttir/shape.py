@@ -340,6 +340,8 @@ class GatherOp(Op):
     """Elements of `src` at positions along an axis: `src[indices[i, j], j]` for axis 0."""
 
     name = "tt.gather"
+    whole_operands = ("src",)
+    placed_by = "indices"
     memory_operands = ("src",)
     syntax = "$src ~ '[' $indices ']' attrs : functional"
     src = operand()
@@ -374,6 +376,7 @@ class HistogramOp(Op):
     values are ignored."""
 
     name = "tt.histogram"
+    whole_operands = ("src", "mask")
     syntax = "$src [, $mask] attrs : type(src) -> type(result)"
     src = operand()
     mask = optional()

@@ -18,6 +18,7 @@ depth, only those of one tile, which are then added precisely; below it, mma.syn
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -40,7 +41,7 @@ from tritium.ops.ttgir import (
     WarpGroupDotOp,
     memdesc_of,
 )
-from tritium.ops.ttir.dot import InputPrecision
+from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.clusters import (
@@ -79,7 +80,7 @@ class AccelerateMatmul(Pass):
         num_ctas = num_ctas_of(module)
         changed = False
         for function in functions(module):
-            for op in [op for op in function.walk() if isinstance(op, ttir.DotOp)]:
+            for op in list(_products(function)):
                 cluster = split_product(ir.shape_of(op.results[0].type), num_ctas)
                 if self.wgmma and capability // 10 == 9 and _fits_wgmma(op, num_warps, cluster):
                     _to_wgmma(op, num_warps, cluster)
@@ -91,6 +92,12 @@ class AccelerateMatmul(Pass):
         return changed
 
 
+def _products(function: Operation) -> Iterator[MatrixProduct]:
+    for op in function.walk():
+        if isinstance(op, MatrixProduct) and not op.asynchronous:
+            yield op
+
+
 def source_of(value: SSAValue) -> SSAValue:
     """The value before conversions of its layout."""
     while isinstance(value.owner, ConvertLayoutOp):
@@ -98,13 +105,13 @@ def source_of(value: SSAValue) -> SSAValue:
     return value
 
 
-def _fits_wgmma(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> bool:
+def _fits_wgmma(op: MatrixProduct, num_warps: int, cluster: Cluster) -> bool:
     element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
     shape = ir.shape_of(op.results[0].type)
     m, n = part_of(cluster, shape)[-2:]
-    if len(shape) != 2 or num_warps % 4 or m % 64 or n % 8 or _depth(op) * _bits(op) < 256:
+    if len(shape) != 2 or num_warps % 4 or m % 64 or n % 8 or op.k * _bits(op) < 256:
         return False
-    if element in _BYTE_FLOATS and 0 < op.maxNumImpreciseAcc < _depth(op):
+    if element in _BYTE_FLOATS and 0 < op.maxNumImpreciseAcc < op.k:
         return False  # mma.sync sums all products precisely
     if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
         return out == ir.f32 and (_bits(op) == ir.bit_width(op.b.type))
@@ -113,28 +120,24 @@ def _fits_wgmma(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> bool:
     return element == ir.i8 and out == ir.i32
 
 
-def _fits_mma_sync(op: ttir.DotOp, capability: int, cluster: Cluster) -> bool:
+def _fits_mma_sync(op: MatrixProduct, capability: int, cluster: Cluster) -> bool:
     element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
     shape = ir.shape_of(op.results[0].type)
     m, n = part_of(cluster, shape)[-2:]
-    if len(shape) != 2 or m < 16 or n < 8 or _depth(op) * _bits(op) < 256:
+    if len(shape) != 2 or m < 16 or n < 8 or op.k * _bits(op) < 256:
         return False
     if element in (ir.f16, ir.bf16):
         return out == ir.f32 or (element == ir.f16 and out == ir.f16)
     if element in _BYTE_FLOATS:
         return out == ir.f32 and capability >= 89
     if element == ir.f64:
-        return _depth(op) >= 8
+        return op.k >= 8
     if element == ir.f32:
         return op.inputPrecision is InputPrecision.TF32
     return element == ir.i8 and out == ir.i32
 
 
-def _depth(op: ttir.DotOp) -> int:
-    return ir.shape_of(op.a.type)[-1]
-
-
-def _bits(op: ttir.DotOp) -> int:
+def _bits(op: MatrixProduct) -> int:
     return ir.bit_width(op.a.type)
 
 
@@ -181,14 +184,14 @@ def _computed_from_product(value: SSAValue) -> bool:
         if not isinstance(owner, Operation) or id(owner) in seen:
             continue
         seen.add(id(owner))
-        if isinstance(owner, (ttir.DotOp, WarpGroupDotOp)):
+        if isinstance(owner, MatrixProduct):
             return True
         if is_elementwise(owner) or isinstance(owner, ConvertLayoutOp):
             pending += [v for v in owner.operands if is_tile(v)]
     return False
 
 
-def _add_apart(op: ttir.DotOp) -> None:
+def _add_apart(op: MatrixProduct) -> None:
     """Take the addition out of a product of 8-bit floats, whose sums wgmma rounds."""
     block, total = op.parent, op.c
     assert block is not None
@@ -201,8 +204,8 @@ def _add_apart(op: ttir.DotOp) -> None:
     result.replace_uses_with_if(added.results[0], lambda use: use.operation is not added)
 
 
-def _to_wgmma(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> None:
-    if ir.element_type(op.a.type) in _BYTE_FLOATS and op.maxNumImpreciseAcc == _depth(op):
+def _to_wgmma(op: MatrixProduct, num_warps: int, cluster: Cluster) -> None:
+    if ir.element_type(op.a.type) in _BYTE_FLOATS and op.maxNumImpreciseAcc == op.k:
         _add_apart(op)
     shape, bits = ir.shape_of(op.results[0].type), _bits(op)
     encoding = wgmma_encoding(shape, num_warps, bits, cluster)
@@ -252,7 +255,7 @@ def _fastest(value: SSAValue) -> int:
     return order_of(encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
-def _to_mma_sync(op: ttir.DotOp, num_warps: int, cluster: Cluster) -> None:
+def _to_mma_sync(op: MatrixProduct, num_warps: int, cluster: Cluster) -> None:
     shape = ir.shape_of(op.results[0].type)
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
     encoding = mma_sync_encoding(shape, num_warps, chained, cluster)
@@ -271,7 +274,7 @@ def _feeds_product(value: SSAValue) -> bool:
         current = pending.pop()
         for use in current.uses:
             user = use.operation
-            if isinstance(user, ttir.DotOp) and use.index == 0:
+            if isinstance(user, MatrixProduct) and not user.asynchronous and use.index == 0:
                 return True
             known = is_elementwise(user) or isinstance(user, ConvertLayoutOp)
             if known and id(user) not in seen:
@@ -280,7 +283,7 @@ def _feeds_product(value: SSAValue) -> bool:
     return False
 
 
-def _replace(op: ttir.DotOp, dot: WarpGroupDotOp) -> None:
+def _replace(op: MatrixProduct, dot: WarpGroupDotOp) -> None:
     block = op.parent
     assert block is not None
     block.insert_op_before(dot, op)

@@ -32,14 +32,15 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
+from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
     LocalStoreOp,
-    WarpGroupDotOp,
     WarpGroupDotWaitOp,
 )
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions, is_removable
 from tritium.passes.ttgir.accelerate_matmul import source_of
@@ -171,9 +172,10 @@ class _Homes:
             for result in tiles:
                 home = SliceEncoding.make(dim=op.axis, parent=parent)
                 self._set(result, home, max(level, LOADED))
-        elif _gathers_freely(op):
-            level, home = self.of(op.operands[1])
-            self._set(tiles[0], home, max(level, LOADED))
+        elif (place := _place_of(op)) is not None:
+            level, home = self.of(place)
+            for result in tiles:
+                self._set(result, home, max(level, LOADED))
         elif isinstance(op, WarpGroupDotWaitOp):
             for result in tiles:
                 level, home = self.of(op.operands[result.index])
@@ -182,7 +184,7 @@ class _Homes:
             self._follower(op)
         else:
             level = SOFT if is_source(op) else LOADED
-            if isinstance(op, (ttir.DotOp, WarpGroupDotOp)):
+            if isinstance(op, MatrixProduct):
                 level = PRODUCT
             for result in tiles:
                 home = self._demand(result) if level == SOFT else encoding_of(result.type)
@@ -298,18 +300,21 @@ def required(op: Operation, index: int) -> Encoding | None:
     that may have any, and for ops that are no anchors."""
     passes = (ConvertLayoutOp, ForOp, WhileOp, IfOp, YieldOp, ConditionOp, *_ANY_ENCODING)
     value = op.operands[index]
-    if not is_tile(value) or isinstance(op, passes) or is_follower(op) or _gathers_freely(op):
+    if not is_tile(value) or isinstance(op, passes) or is_follower(op) or _place_of(op) is not None:
         return None
     return encoding_of(value.type)
 
 
-def _gathers_freely(op: Operation) -> bool:
-    """Whether a gather takes its source as it is, and gives results where the indices are: in a
-    cluster each block must have the whole source."""
-    if not isinstance(op, ttir.GatherOp):
-        return False
-    source = op.src.type
-    return linear(encoding_of(source), ir.shape_of(source)).in_bits(BLOCK) == 0
+def _place_of(op: Operation) -> SSAValue | None:
+    """The operand whose encoding the results get, for an op that takes the others as they are; in a
+    cluster each block must have its whole operands, which ties their encodings."""
+    if not isinstance(op, Op) or op.placed_by is None:
+        return None
+    whole = [v.type for name in op.whole_operands for v in op.operand_values(name)]
+    if any(linear(encoding_of(t), ir.shape_of(t)).in_bits(BLOCK) for t in whole):
+        return None
+    (place,) = op.operand_values(op.placed_by)
+    return place
 
 
 class _Rewrite:
@@ -345,8 +350,8 @@ class _Rewrite:
             return operand_encodings(op, homes[op.results[0]])
         if isinstance(op, ttir.ReduceOp):
             return [self.homes.best(op.operands)[1]] * len(op.operands)
-        if _gathers_freely(op):
-            return [None, homes[op.results[0]]]
+        if (place := _place_of(op)) is not None:
+            return [homes[op.results[0]] if v is place else None for v in op.operands]
         if isinstance(op, ForOp):
             return [*[None] * 3, *[homes.get(a) for a in op.body.args[1:]]]
         if isinstance(op, WhileOp):

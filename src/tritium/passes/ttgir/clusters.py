@@ -18,10 +18,11 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
+from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.ops.ttir.dot import MatrixProduct
 
-_COMPUTING = ("arith.", "math.", "tt.fp_to_fp")
 _STORES = (ttir.StoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 
 
@@ -81,7 +82,7 @@ def product_accesses(function: Operation, num_ctas: int) -> dict[int, Cluster]:
     is left out."""
     wishes: dict[int, set[Cluster]] = {}
     for op in function.walk():
-        if not isinstance(op, ttir.DotOp):
+        if not isinstance(op, MatrixProduct):
             continue
         shape = ir.shape_of(op.results[0].type)
         cluster, rank = split_product(shape, num_ctas), len(shape)
@@ -89,6 +90,10 @@ def product_accesses(function: Operation, num_ctas: int) -> dict[int, Cluster]:
             _follow(value, operand_cluster(cluster, k_axis), wishes)
         _follow_results(op.results[0], cluster, wishes)
     return {key: next(iter(found)) for key, found in wishes.items() if len(found) == 1}
+
+
+def _computes(op: Operation) -> bool:
+    return isinstance(op, Op) and op.is_elementwise
 
 
 def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) -> None:
@@ -105,7 +110,7 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
             order = tuple(owner.order)
             inverse = [order.index(i) for i in range(len(order))]
             pending.append((owner.src, permuted(cluster, inverse)))
-        elif isinstance(owner, ConvertLayoutOp) or owner.name.startswith(_COMPUTING):
+        elif isinstance(owner, ConvertLayoutOp) or _computes(owner):
             shape = ir.shape_of(value.type)
             pending += [(v, cluster) for v in owner.operands if ir.shape_of(v.type) == shape]
 
@@ -124,7 +129,7 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
             elif isinstance(user, YieldOp) and isinstance(user.parent_op(), ForOp):
                 loop: Any = user.parent_op()
                 pending.append(loop.results[use.index])
-            elif isinstance(user, ConvertLayoutOp) or user.name.startswith(_COMPUTING):
+            elif isinstance(user, ConvertLayoutOp) or _computes(user):
                 pending += user.results
 
 

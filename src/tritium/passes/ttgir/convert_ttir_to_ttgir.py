@@ -36,7 +36,9 @@ from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
 from tritium.ops.attributes import NUM_CTAS, NUM_WARPS, TARGET, THREADS_PER_WARP
+from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_product, split_rows
@@ -112,7 +114,9 @@ class ConvertTTIRToTTGIR(Pass):
         """Put conversions around an op whose encodings must belong together."""
         if not any(is_tile(v) for v in op.operands):
             return
-        if isinstance(op, ttir.ExpandDimsOp):
+        if isinstance(op, Op) and (op.whole_operands or op.placed_by):
+            self._fix_by_traits(op)
+        elif isinstance(op, ttir.ExpandDimsOp):
             parent = encoding_of(op.results[0].type)
             convert_operand(op, 0, SliceEncoding.make(dim=op.axis, parent=parent))
         elif isinstance(op, ttir.BroadcastOp):
@@ -137,13 +141,7 @@ class ConvertTTIRToTTGIR(Pass):
             self._fix_split(op)
         elif isinstance(op, ttir.CatOp):
             _fix_cat(op)
-        elif isinstance(op, ttir.GatherOp):
-            self._whole(op, 0)
-            _fix_gather(op)
-        elif isinstance(op, ttir.HistogramOp):
-            for index in range(len(op.operands)):
-                self._whole(op, index)
-        elif isinstance(op, ttir.DotOp):
+        elif isinstance(op, MatrixProduct):
             self._fix_dot(op)
         elif isinstance(op, ttir.ScanOp):
             shape = ir.shape_of(op.inputs[0].type)
@@ -154,12 +152,18 @@ class ConvertTTIRToTTGIR(Pass):
             cluster = self._between_packs(shape, op.pack)
             self._fix_all(op, packed_encoding(shape, op.pack, self._threads, cluster))
 
-    def _whole(self, op: Operation, index: int) -> None:
-        """Every block of a cluster needs all of an operand."""
-        shape = ir.shape_of(op.operands[index].type)
-        if self.num_ctas > 1:
-            encoding = default_encoding(shape, self._threads, copies(len(shape), self.num_ctas))
-            convert_operand(op, index, encoding)
+    def _fix_by_traits(self, op: Op) -> None:
+        """Every block of a cluster has all of a whole operand; results are as `placed_by` says."""
+        whole = [v for name in op.whole_operands for v in op.operand_values(name)]
+        for index, value in enumerate(op.operands):
+            if value in whole and self.num_ctas > 1:
+                shape = ir.shape_of(value.type)
+                encoding = default_encoding(shape, self._threads, copies(len(shape), self.num_ctas))
+                convert_operand(op, index, encoding)
+        if op.placed_by is not None:
+            (place,) = op.operand_values(op.placed_by)
+            for result in op.results:
+                convert_result(result, encoding_of(place.type))
 
     def _between_packs(self, shape: tuple[int, ...], pack: int) -> Cluster:
         """Blocks split the outermost axis, if that cuts no group of `pack` neighbours."""
@@ -181,7 +185,7 @@ class ConvertTTIRToTTGIR(Pass):
         for result in op.results:
             convert_result(result, half)
 
-    def _fix_dot(self, op: ttir.DotOp) -> None:
+    def _fix_dot(self, op: MatrixProduct) -> None:
         shape = ir.shape_of(op.results[0].type)
         cluster = split_product(shape, self.num_ctas)
         parent = product_encoding(shape, self._threads, cluster)
@@ -278,11 +282,6 @@ def _fix_cat(op: ttir.CatOp) -> None:
         op.results[0],
         LinearEncoding.from_layout(layout * LinearLayout.identity(2, "register", dim(0))),
     )
-
-
-def _fix_gather(op: ttir.GatherOp) -> None:
-    """The result is where the indices are."""
-    convert_result(op.results[0], encoding_of(op.operands[1].type))
 
 
 def convert(value: SSAValue, encoding: Attribute, before: Operation) -> SSAValue:

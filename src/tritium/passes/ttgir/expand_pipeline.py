@@ -47,6 +47,7 @@ from tritium.ops.ttgir import (
     bytes_of,
     memdesc_of,
 )
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.rewriting import copy_names, copy_op, erase, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.clusters import in_block
@@ -249,7 +250,7 @@ class _Expansion:
     def _fly(self, body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
         """Let the loop's only product end in the next iteration, if nothing needs it before but one
         branch, which then waits; returns the index of the value that carries it, if so."""
-        dots = [op for op in body.walk() if isinstance(op, (WarpGroupDotOp, ttir.DotOp))]
+        dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
         if len(dots) != 1 or not isinstance(dots[0], WarpGroupDotOp) or dots[0].parent is not body:
             return []
         dot = dots[0]

@@ -48,7 +48,8 @@ from tritium.ops.attributes import FLATTEN, NUM_STAGES
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
-from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
+from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
@@ -153,7 +154,7 @@ def _feeds_product(load: Operation) -> bool:
             if id(user) in seen or user.parent is not load.parent:
                 continue
             seen.add(id(user))
-            if isinstance(user, (ttir.DotOp, WarpGroupDotOp)):
+            if isinstance(user, MatrixProduct):
                 return True
             pending += user.results
     return False

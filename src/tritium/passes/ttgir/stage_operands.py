@@ -24,8 +24,8 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
-from tritium.ops import ttir
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder
@@ -45,7 +45,7 @@ class StageOperands(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         for function in functions(module):
-            for op in [op for op in function.walk() if isinstance(op, ttir.DotOp)]:
+            for op in [op for op in function.walk() if isinstance(op, MatrixProduct)]:
                 if _is_large(op):
                     changed |= _stage(op)
         return changed

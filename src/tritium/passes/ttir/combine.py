@@ -30,7 +30,7 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.arith.floating import AddFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.dot import DotOp, InputPrecision
+from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
@@ -55,15 +55,18 @@ class Combine(Pass):
 def add_to_dot(op: Op, rewriter: Rewriter) -> bool:
     """dot(a, b, 0) + c, c + dot(a, b, 0) -> dot(a, b, c)"""
     left, right = op.operands
-    for dot, added in ((owner_of(left, DotOp), right), (owner_of(right, DotOp), left)):
-        if dot is None or dot.parent is not op.parent or not dot.results[0].has_one_use():
+    for value, added in ((left, right), (right, left)):
+        dot = value.owner
+        if not isinstance(dot, MatrixProduct) or dot.asynchronous:
+            continue
+        if dot.parent is not op.parent or not value.has_one_use():
             continue
         # Hardware that accumulates imprecisely adds the sum precisely afterwards.
         if dot.maxNumImpreciseAcc or not is_zero(rewriter.known(dot.operands[2])):
             continue
         a, b, _ = dot.operands
         new = rewriter.insert(
-            DotOp, a, b, added, before=op, attributes=dot.attributes, **given_attrs(dot)
+            type(dot), a, b, added, before=op, attributes=dot.attributes, **given_attrs(dot)
         )
         new.results[0].name_hint = op.results[0].name_hint or dot.results[0].name_hint
         return rewriter.replace(op, new.results[0])

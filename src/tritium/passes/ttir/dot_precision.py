@@ -41,7 +41,7 @@ from tritium.ops.arith import (
 )
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttir import numeric
-from tritium.ops.ttir.dot import DotOp, InputPrecision
+from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, rebuild
 
@@ -68,7 +68,7 @@ class DotPrecision(Pass):
     def run(self, module: ModuleOp) -> bool:
         changed = False
         rounded: list[TruncFOp] = []
-        for op in [op for op in module.walk() if isinstance(op, DotOp)]:
+        for op in [op for op in module.walk() if isinstance(op, MatrixProduct)]:
             rewrite = _Rewrite(op)
             if ir.element_type(op.a.type) in _BYTE_FLOATS and self.capability < 89:
                 rewrite.widen_operands()
@@ -84,13 +84,13 @@ class DotPrecision(Pass):
         return changed
 
 
-def _fits(op: DotOp) -> bool:
+def _fits(op: MatrixProduct) -> bool:
     """Whether tensor cores take products of this shape; others are computed without rounding."""
-    shape, depth = ir.shape_of(op.c.type), ir.shape_of(op.a.type)[-1]
+    shape = ir.shape_of(op.c.type)
     if ir.element_type(op.a.type) != ir.f32 or len(shape) != 2:
         return False
     least = 8 if op.inputPrecision is InputPrecision.TF32X3 else 16
-    return shape[0] >= 16 and shape[1] >= 8 and depth >= least
+    return shape[0] >= 16 and shape[1] >= 8 and op.k >= least
 
 
 def _round_later(narrow: TruncFOp) -> None:
@@ -140,7 +140,7 @@ def _carry_wide(loop: ForOp, index: int, start: ExtFOp, narrow: TruncFOp) -> Non
 class _Rewrite:
     """One product."""
 
-    def __init__(self, op: DotOp):
+    def __init__(self, op: MatrixProduct):
         self.op = op
 
     def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
@@ -180,7 +180,7 @@ class _Rewrite:
         narrow = op.results[0].type
         wide = ir.tensor_of(ir.shape_of(narrow), ir.f32)
         total = self.add(
-            DotOp, op.a, op.b, self.add(ExtFOp, op.c, result=wide),
+            type(op), op.a, op.b, self.add(ExtFOp, op.c, result=wide),
             inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
         )  # fmt: skip
         result = self.add(TruncFOp, total, result=narrow)
@@ -189,7 +189,7 @@ class _Rewrite:
 
     def split(self) -> None:
         """The sum of the products of the operands' parts, but for the smallest of these."""
-        op, type = self.op, self.op.c.type
+        op, sums = self.op, self.op.c.type
         count = _PARTS[op.inputPrecision]
         tf32 = op.inputPrecision is InputPrecision.TF32X3
         split: Callable[[SSAValue, int], list[SSAValue]]
@@ -197,13 +197,13 @@ class _Rewrite:
         left, right = split(op.a, count), split(op.b, count)
         kept = InputPrecision.TF32 if tf32 else InputPrecision.IEEE
         pairs = [(i, j) for i in range(count) for j in range(count) if i + j < count]
-        total = self.constant(0.0, type)
+        total = self.constant(0.0, sums)
         # From the smallest to the largest, which is the product of the first parts.
         for i, j in sorted(pairs, key=lambda pair: (-sum(pair), -pair[0])):
             if (i, j) == (0, 0):
                 absent = self.add(CmpFOp, total, total, predicate=CmpFPredicate.UNO)
-                total = self.add(SelectOp, absent, self.constant(0.0, type), total)
-            total = self.add(DotOp, left[i], right[j], total, inputPrecision=kept)
+                total = self.add(SelectOp, absent, self.constant(0.0, sums), total)
+            total = self.add(type(op), left[i], right[j], total, inputPrecision=kept)
         self.replace(self.add(AddFOp, op.c, total))
 
     def bf16_parts(self, value: SSAValue, count: int) -> list[SSAValue]:

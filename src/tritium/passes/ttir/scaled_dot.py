@@ -37,7 +37,7 @@ from tritium.ops.arith import (
     ShRUIOp,
 )
 from tritium.ops.ttir import numeric
-from tritium.ops.ttir.dot import DotOp, DotScaledOp, InputPrecision, ScaleFormat
+from tritium.ops.ttir.dot import DotScaledOp, InputPrecision, ScaleFormat
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
 from tritium.passes.base import Pass
 
@@ -120,7 +120,7 @@ class _Rewrite:
             flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), self.type)
             factors = self.factors(op.b_scale, flipped)
             b = self.add(MulFOp, b, self.add(TransOp, factors, order=order))
-        result = self.add(DotOp, a, b, op.c, inputPrecision=self.precision)
+        result = self.add(op.unscaled, a, b, op.c, inputPrecision=self.precision)
         result.name_hint = op.result.name_hint
         op.result.replace_all_uses_with(result)
         op.detach()

@@ -13,14 +13,12 @@ from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ops import ttgir, ttir
+from tritium.ops import ttgir
+from tritium.ops.base import Op
+from tritium.ops.ttir.dot import MatrixProduct
 
 PRODUCTS = 2048
 """Of a thread in one iteration of the loop, about. Fewer iterations than two are no loop."""
-
-_HARMLESS = ("arith.", "math.", "ttg.memdesc_", "ttg.local_load", "tt.splat", "tt.broadcast",
-             "tt.expand_dims")  # fmt: skip
-"""Ops allowed between the loads and the product: those that do not write shared memory."""
 
 
 def slab_depth(c: Context, dot: Any) -> int:
@@ -56,8 +54,14 @@ def outer_bits(layout: LinearLayout, axis: int, slab: int) -> list[int]:
 def feeds_slabs(c: Context, load: Any) -> bool:
     """Whether what a `local_load` reads is read by a product instead."""
     use = load.results[0].first_use
-    return use is not None and isinstance(use.operation, ttir.DotOp) and \
+    return use is not None and isinstance(use.operation, MatrixProduct) and \
         slab_depth(c, use.operation) > 0  # fmt: skip
+
+
+def _is_harmless(c: Context, op: Operation) -> bool:
+    """Whether the op may stand between the loads and the product: it writes no memory, and has no
+    scratch, which may lie where the operands do."""
+    return isinstance(op, Op) and not op.regions and op.only_reads and op not in c.offsets
 
 
 def _loaded_before(c: Context, dot: Any) -> bool:
@@ -73,6 +77,6 @@ def _loaded_before(c: Context, dot: Any) -> bool:
             return False
         op = op.prev_op
         waiting.discard(op)  # pyright: ignore[reportArgumentType]
-        if op is not None and waiting and not op.name.startswith(_HARMLESS):
+        if op is not None and waiting and not _is_harmless(c, op):
             return False
     return not waiting

@@ -16,15 +16,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp
+from tritium.ops.base import Op
+from tritium.ops.scf import ForOp
+from tritium.ops.ttir.function import CallOp
 from tritium.ops.ttir.memory import AdvanceOp, MakeTensorPtrOp
 from tritium.passes.ttir.descriptors.flow import flow
 from tritium.passes.ttir.descriptors.parts import Splitter
-
-_MIXING = frozenset({"scf.while", "scf.if", "arith.select", "tt.call", "cf.br", "cf.cond_br"})
 
 
 def split_block_pointers(module: ModuleOp) -> None:
@@ -35,6 +36,12 @@ def split_block_pointers(module: ModuleOp) -> None:
 def is_block_pointer(value: SSAValue) -> bool:
     """Whether a value is a block pointer."""
     return isinstance(value.type, ir.PointerType) and isinstance(value.type.pointee, ir.TensorType)
+
+
+def _passes_on(op: Operation) -> bool:
+    """Whether the op hands values on unchanged: all branches, calls and choices but `for`."""
+    moves = isinstance(op, CallOp) or (isinstance(op, Op) and any(op.forwarded_values()))
+    return moves and not isinstance(op, ForOp)
 
 
 class _BlockPointers(Splitter):
@@ -49,7 +56,7 @@ class _BlockPointers(Splitter):
                 self.groups.join(op.ptr, op.result)
             elif isinstance(op, MakeTensorPtrOp):
                 made.append(op.result)
-            elif op.name in _MIXING:
+            elif _passes_on(op):
                 mixed += filter(is_block_pointer, (*op.operands, *op.results))
         makers = Counter(map(self.groups.find, made))
         self._split = {self.groups.find(value) for value in mixed}
