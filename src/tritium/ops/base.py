@@ -67,6 +67,14 @@ class Op(DeclaredOp):
     """Whether each element of the results is computed from the elements of the operands at the same
     place (and from scalars) alone; see `op.is_elementwise`, which knows attributes."""
 
+    piecewise: ClassVar[bool] = False
+    """Whether aligned groups of neighbours may be equal or consecutive in the result where an
+    operand's are, though all of the tile is not: quotients, remainders, bits, choices."""
+
+    weights: ClassVar[tuple[int, ...]] = ()
+    """The result of a linear op is the sum of its operands, each times the number here (pointers
+    and offsets count elements). Empty for other ops."""
+
     tile_source: ClassVar[bool] = False
     """Whether the op makes a tile of nothing, or of scalars."""
 
@@ -175,6 +183,12 @@ class Op(DeclaredOp):
         for name in self.memory_operands:
             for source in self.operand_values(name):
                 yield from ((source, result) for result in self.results)
+
+    def source_axes(self) -> Sequence[int | None] | None:
+        """For each axis of the result, the axis of the first operand along which its elements run;
+        None for an axis along which elements repeat. None for an op that does not just repeat an
+        operand along axes and permute them."""
+        return None
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         """The facts about the op's only result along each axis, by those about its operands."""

@@ -31,6 +31,7 @@ class ExtSIOp(CastOp):
 
     name = "arith.extsi"
     widens = True
+    weights = (1,)
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
@@ -251,6 +252,7 @@ class IndexCastOp(CastOp):
     """Between `index` and an integer type, copying the sign."""
 
     name = "arith.index_cast"
+    weights = (1,)
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))

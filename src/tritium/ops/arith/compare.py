@@ -102,6 +102,7 @@ class SelectOp(Op):
 
     name = "arith.select"
     elementwise = True
+    piecewise = True
     condition = operand()
     true_value = operand()
     false_value = operand()

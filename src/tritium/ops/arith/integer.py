@@ -6,11 +6,12 @@ what its docstring says, so that it never raises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
@@ -46,6 +47,7 @@ class IntegerBinaryOp(BinaryOp):
     numbers and may return any integers congruent to the result."""
 
     is_unsigned: ClassVar[bool] = False
+    piecewise = True
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
         view = unsigned if self.is_unsigned else signed
@@ -61,6 +63,7 @@ class WrappingOp(IntegerBinaryOp):
     """An operation that may carry a promise not to overflow."""
 
     is_unsigned = True
+    piecewise = False
     syntax = "$lhs, $rhs flags(overflowFlags) attrs : type(result)"
     overflowFlags = flags_attr(OverflowAttr)
 
@@ -69,6 +72,7 @@ class AddIOp(WrappingOp):
     """`a + b`, wrapping."""
 
     name = "arith.addi"
+    weights = (1, 1)
     commutative = True
     neutral = 0
     compute = function(np.add)
@@ -81,6 +85,7 @@ class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
 
     name = "arith.subi"
+    weights = (1, -1)
     compute = function(np.subtract)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -164,27 +169,36 @@ class XOrIOp(IntegerBinaryOp):
     compute = function(np.bitwise_xor)
 
 
-class MinSIOp(IntegerBinaryOp):
+class ExtremeOp(IntegerBinaryOp):
+    """The smaller or the larger of two numbers."""
+
+    commutative = True
+
+    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+        yield self.lhs, self.result
+        yield self.rhs, self.result
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        a, b = operands
+        both = a.non_negative and b.non_negative
+        return facts.extreme(self.results[0].type, a, b, both)
+
+
+class MinSIOp(ExtremeOp):
     """The smaller, as signed numbers."""
 
     name = "arith.minsi"
-    commutative = True
     compute = function(np.minimum)
 
     @classmethod
     def identity_of(cls, type: ir.Type) -> int:
         return ~MaxSIOp.identity_of(type)
 
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        a, b = operands
-        return facts.extreme(self.results[0].type, a, b, a.non_negative and b.non_negative)
 
-
-class MaxSIOp(IntegerBinaryOp):
+class MaxSIOp(ExtremeOp):
     """The larger, as signed numbers."""
 
     name = "arith.maxsi"
-    commutative = True
     compute = function(np.maximum)
 
     @classmethod
@@ -196,32 +210,22 @@ class MaxSIOp(IntegerBinaryOp):
         return facts.extreme(self.results[0].type, a, b, a.non_negative or b.non_negative)
 
 
-class MinUIOp(IntegerBinaryOp):
+class MinUIOp(ExtremeOp):
     """The smaller, as unsigned numbers."""
 
     name = "arith.minui"
-    commutative = True
     neutral = -1
     is_unsigned = True
     compute = function(np.minimum)
 
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        a, b = operands
-        return facts.extreme(self.results[0].type, a, b, a.non_negative and b.non_negative)
 
-
-class MaxUIOp(IntegerBinaryOp):
+class MaxUIOp(ExtremeOp):
     """The larger, as unsigned numbers."""
 
     name = "arith.maxui"
-    commutative = True
     neutral = 0
     is_unsigned = True
     compute = function(np.maximum)
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        a, b = operands
-        return facts.extreme(self.results[0].type, a, b, a.non_negative and b.non_negative)
 
 
 class DivisionOp(IntegerBinaryOp):

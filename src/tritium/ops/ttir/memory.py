@@ -172,6 +172,7 @@ class AddPtrOp(Op):
 
     name = "tt.addptr"
     elementwise = True
+    weights = (1, 1)
     memory_operands = ("ptr",)
     syntax = "$ptr, $offset attrs : type(ptr), type(offset)"
     ptr = operand()

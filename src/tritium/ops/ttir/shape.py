@@ -88,6 +88,9 @@ class SplatOp(Op):
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
 
+    def source_axes(self) -> Sequence[int | None]:
+        return [None] * len(ir.shape_of(self.result.type))
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.splat(self.results[0].type, operands[0])
 
@@ -145,6 +148,10 @@ class BroadcastOp(Op):
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
 
+    def source_axes(self) -> Sequence[int | None]:
+        before, after = ir.shape_of(self.src.type), ir.shape_of(self.result.type)
+        return [axis if before[axis] == size else None for axis, size in enumerate(after)]
+
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         before, after = ir.shape_of(self.src.type), ir.shape_of(self.results[0].type)
         return facts.broadcast(operands[0], before, after)
@@ -173,6 +180,10 @@ class ExpandDimsOp(Op):
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.expand_dims(src, self.axis)
+
+    def source_axes(self) -> Sequence[int | None]:
+        rank, new = len(ir.shape_of(self.src.type)), self.axis
+        return [*range(new), None, *range(new, rank)]
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.expand_dims(operands[0], self.axis)
@@ -260,6 +271,9 @@ class TransOp(Op):
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.transpose(src, self.order)
+
+    def source_axes(self) -> Sequence[int | None]:
+        return self.order
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.permute(operands[0], self.order)

@@ -20,6 +20,8 @@ from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Spec
 from tritium.codegen.llvm.writer import Phi, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
+from tritium.ops.cf import BranchOp, CondBranchOp
+from tritium.ops.ttir.function import ReturnOp
 
 
 def lower_function(c: Context) -> None:
@@ -189,11 +191,11 @@ class _Cfg:
     def leave(self, op: Any) -> None:
         """Write a terminator."""
         f = self.c.f
-        if op.name == "tt.return":
+        if isinstance(op, ReturnOp):
             _return(self.c, list(op.operands))
-        elif op.name == "cf.br":
+        elif isinstance(op, BranchOp):
             f.branch(self._arrive(op.successors[0], op.values))
-        elif op.name == "cf.cond_br":
+        elif isinstance(op, CondBranchOp):
             then, other = op.successors
             first = self._arrive(then, op.then_values)
             second = self._arrive(other, op.else_values)

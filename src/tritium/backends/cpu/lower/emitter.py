@@ -52,14 +52,6 @@ from tritium.ops.ttir.memory import AddPtrOp
 
 _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
 
-# Ops on numbers that do not keep progressions, but may where the tile's alignment is known.
-ALIGNABLE = frozenset({
-    "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.andi", "arith.ori",
-    "arith.xori", "arith.shrsi", "arith.shrui", "arith.minsi", "arith.minui", "arith.maxsi",
-    "arith.maxui", "arith.select", "arith.floordivsi", "arith.ceildivsi",
-})  # fmt: skip
-
-
 _WIDENING = (ExtSIOp, ExtUIOp, IndexCastOp, AddPtrOp)
 
 
@@ -272,7 +264,7 @@ class Emitter:
             result = None if keep is None else keep(self, op, arguments)
             if result is not None:
                 return result
-        if not uniform and (op.name in ALIGNABLE or isinstance(op, _WIDENING)):
+        if not uniform and (op.piecewise or isinstance(op, _WIDENING)):
             aligned = self._by_alignment(value, at)
             if aligned is not None:
                 return aligned

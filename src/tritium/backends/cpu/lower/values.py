@@ -15,12 +15,16 @@ computed outside of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from xdsl.ir import SSAValue
 
 from tritium.codegen.llvm.writer import Value
+from tritium.ir import types as ir
+
+T = TypeVar("T")
 
 
 class Kind(IntEnum):
@@ -53,6 +57,16 @@ At = tuple[Index, ...]
 def differs_by_lane(at: At) -> bool:
     """Whether a position has a number of its own for each lane: no other chunk's will do."""
     return any(index.kind == Kind.VECTOR for index in at)
+
+
+def source_places(op: Any, places: Sequence[T], repeated: T) -> tuple[T, ...]:
+    """For each axis of the operand that an op repeats or permutes, the item of `places` (one for
+    each axis of the result) that belongs to it; `repeated` along axes that grow."""
+    inner = [repeated] * len(ir.shape_of(op.operands[0].type))
+    for axis, place in zip(op.source_axes(), places, strict=True):
+        if axis is not None:
+            inner[axis] = place
+    return tuple(inner)
 
 
 class Uniform(NamedTuple):

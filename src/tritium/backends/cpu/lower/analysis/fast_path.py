@@ -18,6 +18,7 @@ from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp
+from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import SplatOp
 
 
@@ -45,7 +46,7 @@ def _masks(c: Context, nest: Nest) -> list[SSAValue]:
         if root.kind == "store" and op.mask is not None:
             masks[op.mask] = None
     for _, owner in computed(c, nest):
-        if owner.name == "tt.load" and owner.mask is not None:
+        if isinstance(owner, LoadOp) and owner.mask is not None:
             masks[owner.mask] = None
     return list(masks)
 

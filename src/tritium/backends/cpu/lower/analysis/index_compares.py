@@ -7,14 +7,15 @@ the smaller one, and the comparison need not be computed.
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, cast
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import CmpIOp
+from tritium.ops.arith import CmpIOp, ExtSIOp
 from tritium.ops.arith.compare import CmpIPredicate
+from tritium.ops.base import Op
+from tritium.ops.ttir.shape import MakeRangeOp, ReshapeOp
 
 _OF_SMALLER = {
     CmpIPredicate.SLT: True, CmpIPredicate.SLE: True, CmpIPredicate.NE: True,
@@ -25,9 +26,6 @@ _SWAPPED = {
     CmpIPredicate.SLT: CmpIPredicate.SGT, CmpIPredicate.SLE: CmpIPredicate.SGE,
     CmpIPredicate.SGT: CmpIPredicate.SLT, CmpIPredicate.SGE: CmpIPredicate.SLE,
 }  # fmt: skip
-
-_CHOOSING = {"arith.select": 1, "arith.minsi": 0, "arith.maxsi": 0}
-"""Ops that give one of their operands, from this one on."""
 
 
 def known_in_order(op: Any) -> dict[SSAValue, bool]:
@@ -58,30 +56,23 @@ def known_in_order(op: Any) -> dict[SSAValue, bool]:
 def _increases(value: SSAValue, axis: int) -> bool:
     """Whether each element of a tile is, as a signed number, larger than the one before it along an
     axis. Sums are not looked into: they may wrap."""
-    op: Any = value.owner
-    name = getattr(op, "name", "")
-    if name == "tt.make_range":
-        return True
-    if name == "arith.extsi":
-        return _increases(op.operands[0], axis)
-    if name not in ("tt.expand_dims", "tt.broadcast", "tt.reshape"):
-        return False
-    source = op.operands[0]
-    before, after = ir.shape_of(source.type), ir.shape_of(value.type)
-    if name == "tt.expand_dims":
-        new = op.axis
-        return axis != new and _increases(source, axis - (axis > new))
-    if name == "tt.broadcast":
-        return before[axis] == after[axis] and _increases(source, axis)
-    if op.allow_reorder:
-        return False
-    return len(before) == 1 and prod(before) == after[axis] and _increases(source, 0)
+    op = value.owner
+    if isinstance(op, (Block, MakeRangeOp)):
+        return isinstance(op, MakeRangeOp)
+    if isinstance(op, ExtSIOp):
+        return _increases(op.operand, axis)
+    if isinstance(op, ReshapeOp):
+        one = ir.shape_of(op.src.type) == (ir.shape_of(value.type)[axis],)
+        return one and not op.allow_reorder and _increases(op.src, 0)
+    axes = op.source_axes()
+    inner = None if axes is None else axes[axis]
+    return inner is not None and _increases(op.operands[0], inner)
 
 
 def _is_one_of(value: SSAValue, arguments: tuple[SSAValue, SSAValue]) -> bool:
     """Whether a region's result is always one of two arguments."""
     if value in arguments:
         return True
-    op: Any = value.owner
-    first = _CHOOSING.get(getattr(op, "name", ""))
-    return first is not None and all(_is_one_of(v, arguments) for v in op.operands[first:])
+    op = value.owner
+    sources = [s for s, t in op.forwarded_values() if t is value] if isinstance(op, Op) else []
+    return bool(sources) and all(_is_one_of(source, arguments) for source in sources)

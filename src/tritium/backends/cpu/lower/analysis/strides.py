@@ -6,7 +6,7 @@ elements, for an integer as it is. It is what makes a tile of addresses a stride
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
@@ -18,12 +18,10 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.alias import retypes_pointers
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.ops.arith import constant_value
-from tritium.ops.ttir.memory import AddPtrOp
-
-_ADD = frozenset({"arith.addi", "arith.subi", "tt.addptr"})
-_KEEP = frozenset({"arith.extsi", "arith.index_cast"})
-
+from tritium.ops.arith import AddIOp, ConstantOp, MulIOp, constant_value
+from tritium.ops.base import Op
+from tritium.ops.effects import only_read
+from tritium.ops.ttir.shape import MakeRangeOp
 
 _Key = tuple[SSAValue, int | None]
 _Rule = Generator[_Key, Step | None, Step | None]
@@ -55,21 +53,16 @@ class Steps:
             return self._argument(value, owner, dim)
         if dim is None and not self._inside(owner):
             return 0
-        name = owner.name
-        if name == "arith.constant":
+        if isinstance(owner, ConstantOp):
             held = constant_value(value)
             return 0 if held is not None and (held == held.flat[0]).all() else None
-        if name == "tt.make_range":
+        if isinstance(owner, MakeRangeOp):
             return 0 if dim is None else 1
-        if name == "tt.splat":
-            return 0 if dim is not None else (yield owner.src, None)
-        if name == "tt.broadcast":
-            return (yield owner.src, dim)
-        if name == "tt.expand_dims":
-            inner = dim if dim is None or dim < owner.axis else dim - 1
-            return 0 if dim == owner.axis else (yield owner.src, inner)
-        if name == "tt.trans":
-            return (yield owner.src, dim if dim is None else owner.order[dim])
+        axes = owner.source_axes()
+        if axes is not None:
+            inner = None if dim is None else axes[dim]
+            repeats = dim is not None and inner is None
+            return 0 if repeats else (yield owner.operands[0], inner)
         return (yield from self._arithmetic(owner, dim))
 
     def _arithmetic(self, op: Any, dim: int | None) -> _Rule:
@@ -81,28 +74,27 @@ class Steps:
             steps.append((yield operand, dim))
         if any(s is None for s in steps):
             return None
-        narrow = int(isinstance(op, AddPtrOp))
-        widens = narrow or op.name in _KEEP
-        if widens and not self._keeps(op.operands[narrow], steps[narrow]):
-            return None
-        if op.name in _ADD:
-            left, right = steps
-            assert left is not None and right is not None
-            if op.name == "arith.subi":
-                right = self._negative(right)
-            return add(self.f, left, right)
-        if op.name in _KEEP or retypes_pointers(op):
+        if op.weights:
+            return self._sum(op, steps)
+        if retypes_pointers(op):
             return steps[0]
-        if op.name == "arith.muli":
+        if isinstance(op, MulIOp):
             return self._product(op, steps, dim)
-        pure = not op.memory_effects() or (op.name == "tt.load" and dim is not None)
-        return 0 if pure and not op.regions and all(static(s) == 0 for s in steps) else None  # pyright: ignore
+        # Along an axis, equal addresses hold equal elements; an iteration may change them.
+        effects = op.memory_effects()
+        same = only_read(effects) and (dim is not None or not effects)
+        return 0 if same and not op.regions and all(static(s) == 0 for s in steps) else None  # pyright: ignore
 
-    def _keeps(self, value: SSAValue, step: Step | None) -> bool:
-        """Whether an integer that is widened changes by as much as before."""
-        if static(step) == 0 or ir.bit_width(ir.element_type(value.type)) >= 64:  # pyright: ignore
-            return True
-        return value in self.c.assumed.trusted
+    def _sum(self, op: Op, steps: Sequence[Any]) -> Step | None:
+        width = ir.bit_width(op.results[0].type)
+        total: Step = 0
+        trusted = self.c.assumed.trusted
+        for value, step, weight in zip(op.operands, steps, op.weights, strict=True):
+            # A number that wraps around changes by another amount where it is widened.
+            if static(step) != 0 and ir.bit_width(value.type) < width and value not in trusted:
+                return None
+            total = add(self.f, total, step if weight == 1 else self._negative(step))
+        return total
 
     def _negative(self, step: Step) -> Step:
         known = static(step)
@@ -135,12 +127,9 @@ class Steps:
             return int(held.flat[0]) if (held == held.flat[0]).all() else None
         if isinstance(value.type, ir.TensorType):
             owner: Any = value.owner
-            name = getattr(owner, "name", "")
-            if name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans"):
-                return self.uniform(owner.operands[0])
-            if name in ("arith.extsi", "arith.index_cast"):
-                return self.uniform(owner.operands[0])
-            return None
+            if isinstance(owner, Block) or (owner.source_axes() is None and owner.weights != (1,)):
+                return None
+            return self.uniform(owner.operands[0])
         scalar = self.c.scalars.get(value)
         if scalar is None or value_type(value.type) == "ptr":
             return None
@@ -166,7 +155,7 @@ class Steps:
         op: Any = following.owner
         if following is value:
             return 0
-        if getattr(op, "name", "") != "arith.addi" or op.parent is not block:
+        if not isinstance(op, AddIOp) or op.parent is not block:
             return None
         first, second = op.operands
         if second is value:

@@ -138,14 +138,13 @@ def _no_flag(result: Linear | None) -> Linear | None:
 @lowers("cpu.linear", ExtSIOp, ExtUIOp, IndexCastOp)
 def extend(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     (a,) = arguments
-    opcode = {"arith.extsi": "sext", "arith.extui": "zext"}.get(op.name)
     from_type, to = _cast_types(op)
-    if opcode is None:
-        opcode = "sext" if int(to[1:]) >= int(from_type[1:]) else "trunc"
     if not isinstance(a, Linear) or from_type == "i1":
         return None
-    if int(to[1:]) > int(from_type[1:]) and op.operands[0] not in e.context.assumed.trusted:
+    before, after = int(from_type[1:]), int(to[1:])
+    if after > before and op.operands[0] not in e.context.assumed.trusted:
         return None
+    opcode = "trunc" if after < before else "zext" if isinstance(op, ExtUIOp) else "sext"
     return widened(e, a, to, opcode)
 
 

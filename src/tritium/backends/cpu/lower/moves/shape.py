@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Block
 
 from tritium.backends.cpu.lower.access import load
 from tritium.backends.cpu.lower.elementwise.progressions import known
@@ -21,6 +20,7 @@ from tritium.backends.cpu.lower.values import (
     Uniform,
     Vec,
     differs_by_lane,
+    source_places,
 )
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, vector
@@ -31,6 +31,7 @@ from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import (
     BroadcastOp,
     ExpandDimsOp,
+    JoinOp,
     MakeRangeOp,
     ReshapeOp,
     SplatOp,
@@ -108,36 +109,15 @@ def make_range(e: Emitter, op: MakeRangeOp, number: int, at: At) -> Lanes:
     return Vec(e.f.op("add", position.value, const(position.value.type, start)), e.depth)
 
 
-@lowers("cpu.tile", SplatOp)
-def splat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
-    return e.emit(op.operands[0], ())
-
-
 @lowers("cpu.tile", UnsplatOp)
 def unsplat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
     source = op.operands[0]
     return e.emit(source, (ZERO,) * len(ir.shape_of(source.type)))
 
 
-@lowers("cpu.tile", BroadcastOp)
-def broadcast(e: Emitter, op: Any, number: int, at: At) -> Lanes:
-    source = op.operands[0]
-    shape = ir.shape_of(source.type)
-    return e.emit(source, tuple(ZERO if s == 1 else i for s, i in zip(shape, at, strict=False)))
-
-
-@lowers("cpu.tile", ExpandDimsOp)
-def expand_dims(e: Emitter, op: Any, number: int, at: At) -> Lanes:
-    axis = op.axis
-    return e.emit(op.operands[0], (*at[:axis], *at[axis + 1 :]))
-
-
-@lowers("cpu.tile", TransOp)
-def transpose(e: Emitter, op: Any, number: int, at: At) -> Lanes:
-    inner: list[Index] = [ZERO] * len(at)
-    for position, axis in enumerate(op.order):
-        inner[axis] = at[position]
-    return e.emit(op.operands[0], tuple(inner))
+@lowers("cpu.tile", BroadcastOp, ExpandDimsOp, SplatOp, TransOp)
+def along_axes(e: Emitter, op: Any, number: int, at: At) -> Lanes:
+    return e.emit(op.operands[0], source_places(op, at, ZERO))
 
 
 @lowers("cpu.tile", ReshapeOp)
@@ -159,7 +139,7 @@ def interleaved(
     """A chunk of a join whose last two axes become one: half of a chunk of either operand, lanes
     alternating. Which half must not depend on the iteration of a loop."""
     width, index = e.width, at[-1] if at else ZERO
-    if isinstance(source.owner, Block) or source.owner.name != "tt.join":
+    if not isinstance(source.owner, JoinOp):
         return None
     # What has a buffer is read from there: the operands' own may hold something else by now.
     if source in e.context.buffers and source not in e.inline:

@@ -15,10 +15,11 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
-from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane
+from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane, source_places
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Function, Value
 from tritium.ir import types as ir
+from tritium.ops.ttir.memory import LoadOp
 
 Dims = tuple[int | None, ...]
 """For each axis of a value the dimension of the nest that it runs along."""
@@ -69,27 +70,19 @@ def _reads(context: Context, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]
             yield dims, (*(1 for _ in shape[:-1]), shape[-1])
         elif isinstance(owner, Block):
             continue
-        elif owner.name == "tt.load":
+        elif isinstance(owner, LoadOp):
             yield dims, context.address_info(owner.operands[0]).contiguity
         else:
             stack.extend(_operands(owner, dims))
 
 
 def _operands(op: Any, dims: Dims) -> Iterator[tuple[SSAValue, Dims]]:
-    if op.name == "tt.trans":
-        inner: list[int | None] = [None] * len(dims)
-        for position, axis in enumerate(op.order):
-            inner[axis] = dims[position]
-        yield op.operands[0], tuple(inner)
-    elif op.name == "tt.broadcast":
-        shape = ir.shape_of(op.operands[0].type)
-        yield op.operands[0], tuple(d if s > 1 else None for s, d in zip(shape, dims, strict=True))
-    elif op.name == "tt.expand_dims":
-        yield op.operands[0], (*dims[: op.axis], *dims[op.axis + 1 :])
-    elif op.name not in ("tt.reshape", "tt.gather", "tt.cat", "tt.join", "tt.split"):
-        for operand in op.operands:
-            if isinstance(operand.type, ir.TensorType):
-                yield operand, dims
+    moves = op.source_axes() is not None
+    if not moves and not op.is_elementwise:
+        return
+    for operand in op.operands:
+        if isinstance(operand.type, ir.TensorType):
+            yield operand, source_places(op, dims, None) if moves else dims
 
 
 def blocked(e: Emitter, key: Any, at: At, read: Callable[[At], Lanes | None]) -> Lanes | None:

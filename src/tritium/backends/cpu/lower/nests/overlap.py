@@ -26,6 +26,7 @@ from tritium.backends.cpu.tiles.alias import base_of
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
+from tritium.ops.ttir.memory import LoadOp
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Extent:
 def loads_of(c: Context, nest: Nest) -> list[Any]:
     """The loads that a nest does, in no order."""
     return [op for value, op in computed(c, nest)
-            if op.name == "tt.load" and isinstance(value.type, ir.TensorType)]  # fmt: skip
+            if isinstance(op, LoadOp) and isinstance(value.type, ir.TensorType)]  # fmt: skip
 
 
 def apart(c: Context, nest: Nest, in_order: bool) -> Value | None:

@@ -11,6 +11,7 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.moves.transpose import block_dimension, store_dimension
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
+from tritium.ops.ttir.memory import LoadOp
 
 _HEAVY = 24
 """From so many ops on, a chunk has enough parallelism of its own: unroll less."""
@@ -49,7 +50,7 @@ def choose(context: Context, nest: Nest, in_order: bool = False) -> Shape:
         seen.add(value)
         owner: Any = value.owner
         leaf = isinstance(owner, Block) or value in context.buffers
-        loaded = getattr(owner, "name", "") == "tt.load"
+        loaded = isinstance(owner, LoadOp)
         data = leaf or value in values or loaded or ir.is_float(value.type)
         if data and not ir.is_pointer(value.type):
             bits = max(bits, _lane_bits(value.type))

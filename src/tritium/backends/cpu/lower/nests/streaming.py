@@ -16,7 +16,7 @@ from tritium.backends.cpu.lower.analysis.backward_slice import computed
 from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
-from tritium.backends.cpu.lower.emitter import ALIGNABLE, Emitter
+from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.values import Index, Kind
 from tritium.backends.cpu.tiles.alias import REARRANGES
@@ -67,7 +67,7 @@ def _needs_alignment(c: Context, nest: Nest, width: int) -> bool:
             continue
         if op.name in _MOVING:
             return True
-        if op.name in ALIGNABLE and value.type.element_type != ir.i1:
+        if op.piecewise and value.type.element_type != ir.i1:
             constant = c.axis_info(value).constancy[0]
             if constant % width == 0 or c.address_info(value).contiguity[0] % width == 0:
                 return True
