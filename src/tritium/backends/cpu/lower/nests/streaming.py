@@ -25,8 +25,7 @@ from tritium.backends.cpu.tiles.ir import Step as TileStep
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ir import types as ir
-
-_MOVING = REARRANGES | {"tt.reshape"}
+from tritium.ops.ttir.shape import ReshapeOp
 
 LINE = 64
 """Bytes of a line of the caches; a store of part of one must not pass its end."""
@@ -65,7 +64,7 @@ def _needs_alignment(c: Context, nest: Nest, width: int) -> bool:
     for value, op in computed(c, nest):
         if not isinstance(value.type, ir.TensorType):
             continue
-        if op.name in _MOVING:
+        if op.name in REARRANGES or isinstance(op, ReshapeOp):
             return True
         if op.piecewise and value.type.element_type != ir.i1:
             constant = c.axis_info(value).constancy[0]
