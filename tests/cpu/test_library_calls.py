@@ -20,8 +20,8 @@ from tests.support.frontend import compile_kernel
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.native import elf
-from tritium.native.host import Host, host
-from tritium.native.loader import triple
+from tritium.native.host import Processor, host
+from tritium.native.loader import compile_ir
 from tritium.passes import pipelines
 from tritium.passes.base import PassManager
 
@@ -165,14 +165,14 @@ def _all_features() -> tuple[str, ...]:
     return tuple(llvm.get_host_cpu_features())
 
 
-def machine(features: tuple[str, ...]) -> Host:
+def machine(features: tuple[str, ...]) -> Processor:
     """A processor with these features and no others."""
     off = [name for name in _all_features() if name not in features]
     text = ",".join([*(f"+{f}" for f in features), *(f"-{f}" for f in off)])
     return replace(host(), cpu="x86-64", features=tuple(sorted(features)), feature_string=text)
 
 
-def lowered(name: str, dtype: str, to: Host) -> tuple[str, Any]:
+def lowered(name: str, dtype: str, to: Processor) -> tuple[str, Any]:
     """LLVM IR of a program of the corpus."""
     array = np.zeros(4, DTYPES[dtype])
     module = compile_kernel(
@@ -190,15 +190,9 @@ def undefined(name: str, dtype: str, features: tuple[str, ...]) -> set[str]:
     return {name for name, section, _ in parts.symbols if section == 0 and name} - PROVIDED
 
 
-def compiled(text: str, to: Host) -> bytes:
+def compiled(text: str, to: Processor) -> bytes:
     """The object for a processor."""
-    triple()  # sees to it that LLVM knows the target
-    target = llvm.Target.from_default_triple().create_target_machine(
-        cpu=to.cpu, features=to.feature_string, opt=3, reloc="pic", codemodel="small", jit=True
-    )
-    module = llvm.parse_assembly(text, context=llvm.create_context())
-    module.triple, module.data_layout = target.triple, str(target.target_data)
-    return target.emit_object(module)
+    return compile_ir(text, processor=to)
 
 
 SMALL = ("float16", "bfloat16")

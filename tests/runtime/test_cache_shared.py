@@ -15,7 +15,7 @@ from tests.support.launching import add_kernel
 from tritium import knobs
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu import compiler as cpu
-from tritium.backends.cpu import driver
+from tritium.backends.cpu import driver, processors
 from tritium.compiler import ASTSource, key
 from tritium.compiler.compile import prepare
 from tritium.native.host import host
@@ -34,17 +34,17 @@ def other_version(patch: pytest.MonkeyPatch) -> None:
 
 def other_cpu(patch: pytest.MonkeyPatch) -> None:
     generic = dataclasses.replace(host(), cpu="generic")
-    for module in (cpu, driver):
+    for module in (processors, driver):
         patch.setattr(module, "host", lambda: generic)
 
 
 def other_features(patch: pytest.MonkeyPatch) -> None:
     without = host().feature_string + ",-avx2"
-    patch.setattr(cpu, "host", lambda: dataclasses.replace(host(), feature_string=without))
+    patch.setattr(processors, "host", lambda: dataclasses.replace(host(), feature_string=without))
 
 
 def other_caches(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cpu, "host", lambda: dataclasses.replace(host(), l2=host().l2 // 2))
+    patch.setattr(processors, "host", lambda: dataclasses.replace(host(), l2=host().l2 // 2))
 
 
 def other_llvm(patch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ class BaseBackend(ABC):
         stage whose text holds none."""
         return None
 
-    def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+    def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         """Further texts that `kernel.asm` has: name -> function of the stages' results."""
         return {}
 
@@ -276,6 +276,15 @@ class DriverBase(ABC):
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
         """Zeroed device memory for a profiled launch, where the program has set no allocator."""
         raise NotImplementedError(f"{type(self).__name__}: memory for profiled launches")
+
+    def check_runs(self, metadata: Any) -> None:
+        """Raise `RuntimeError` if a kernel was compiled for another kind of device."""
+        wanted, own = metadata.target, self.get_current_target()
+        if wanted.backend != own.backend:
+            raise RuntimeError(
+                f"kernel {metadata.name!r} is compiled for {wanted}, which the current device, "
+                f"{own}, cannot run"
+            )
 
     def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
         """Launches a compiled kernel; called with the grid's three sizes, the stream, the

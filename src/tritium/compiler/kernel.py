@@ -146,7 +146,7 @@ class CompiledKernel:
             for name, content in contents.items()
             if not name.endswith(".json")
         }
-        self.asm = AsmDict(files, backend.binary_ext, backend.asm_views())
+        self.asm = AsmDict(files, backend.binary_ext, backend.asm_views(self.metadata))
         self.metadata_group = metadata_group
         self.module: Any = None
         self.function: Any = None
@@ -163,6 +163,8 @@ class CompiledKernel:
             return
         active = driver.active
         device = active.get_current_device()
+        if (check := getattr(active, "check_runs", None)) is not None:  # as `make_launcher` below
+            check(self.metadata)
         self._check_shared_memory(active.utils, device)
         self._tell(knobs.runtime.kernel_load_start_hook)
         loaded = active.utils.load_binary(

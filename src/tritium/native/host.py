@@ -1,4 +1,4 @@
-"""The host's processor: its name and features in LLVM's terms, and its caches."""
+"""Processors in LLVM's terms: name, features, caches; and the one of this machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ DEFAULT_L2, DEFAULT_L3 = 512 << 10, 4 << 20
 
 
 @dataclass(frozen=True)
-class Host:
-    """The processor that code is compiled for.
+class Processor:
+    """A processor that code is compiled for.
 
     Attributes:
+        triple: LLVM's target triple, the operating system's object format included.
         cpu: LLVM's name of it (`znver4`, `skylake-avx512`, `apple-m1`).
         features: what it has, by LLVM's names (`avx512f`, `neon`), sorted.
-        feature_string: features it has and has not (`+avx2,-sse4a,...`), as LLVM takes them.
+        feature_string: features it has and has not (`+avx2,-sse4a,...`), as LLVM takes them; empty
+            where the name alone implies them.
         l2, l3: bytes of cache that one core reaches; `l3` may be shared.
     """
 
+    triple: str
     cpu: str
     features: tuple[str, ...]
     feature_string: str
@@ -43,8 +46,27 @@ class Host:
     @property
     def vector_registers(self) -> int:
         """How many vector registers there are."""
-        wide = self.has("avx512f") or platform.machine().lower() in ("aarch64", "arm64")
-        return 32 if wide else 16
+        return 32 if self.has("avx512f") or self.architecture == "aarch64" else 16
+
+    @property
+    def architecture(self) -> str:
+        """The instruction set: `x86_64`, `aarch64`, or what else the triple begins with."""
+        return architecture_of(self.triple)
+
+    @property
+    def key(self) -> str:
+        """All of it that code depends on, as part of a cache's key."""
+        return f"{self.triple}-{self.cpu}-{self.feature_string}-{self.l2}-{self.l3}"
+
+    def runs_code_of(self, other: Processor) -> bool:
+        """Whether this processor, under its operating system, runs code compiled for another."""
+        return self.triple == other.triple and set(other.features) <= set(self.features)
+
+
+def architecture_of(name: str) -> str:
+    """The instruction set that a triple, or `platform.machine()`, begins with, by LLVM's name."""
+    first = name.lower().partition("-")[0]
+    return {"arm64": "aarch64", "amd64": "x86_64"}.get(first, first)
 
 
 def _caches(cpu: int = 0) -> dict[int, int]:
@@ -76,7 +98,7 @@ def _first_line(path: str) -> str:
 
 
 @functools.cache
-def host() -> Host:
+def host() -> Processor:
     """The processor this process runs on."""
     import llvmlite.binding as llvm  # which takes long, and the rest of this module does not need
 
@@ -85,7 +107,8 @@ def host() -> Host:
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
     caches = _caches()
-    return Host(
+    return Processor(
+        triple=llvm.get_process_triple(),
         cpu=llvm.get_host_cpu_name(),
         features=tuple(sorted(name for name, has in features.items() if has)),
         feature_string=",".join(f"{'+' if has else '-'}{n}" for n, has in sorted(features.items())),
@@ -96,7 +119,7 @@ def host() -> Host:
 
 def is_x86() -> bool:
     """Whether the processor is a 64-bit x86."""
-    return platform.machine().lower() in ("x86_64", "amd64")
+    return architecture_of(platform.machine()) == "x86_64"
 
 
 def is_linux() -> bool:

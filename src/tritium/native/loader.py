@@ -1,4 +1,4 @@
-"""LLVM IR text to object code to callable addresses, on the host.
+"""LLVM IR text to object code, for any processor, to callable addresses, on the host.
 
 Objects for x86-64 in ELF are linked by `elf`; all others by one LLJIT that lives as long as the
 process, in which each is a library of its own. When an `Image` is collected, its memory is
@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 
 from tritium import forking
 from tritium.native import elf
-from tritium.native.host import host
+from tritium.native.host import Processor, host
 
 
 class ObjectStore(Protocol):
@@ -51,10 +51,23 @@ def _initialize() -> None:
 
 
 @functools.cache
-def _machine() -> Any:
-    _initialize()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=host().cpu, features=host().feature_string, opt=3, reloc="pic",
+def _initialize_all() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@functools.cache
+def _machine(processor: Processor | None = None) -> Any:
+    """LLVM's target machine; the host's by default."""
+    own = host()
+    if processor is None:
+        processor = own
+    if processor.triple == own.triple:
+        _initialize()
+    else:
+        _initialize_all()
+    return llvm.Target.from_triple(processor.triple).create_target_machine(
+        cpu=processor.cpu, features=processor.feature_string, opt=3, reloc="pic",
         codemodel="small", jit=True,  # far symbols (libm) get stubs from the linker
     )  # fmt: skip
 
@@ -98,13 +111,13 @@ def _parse(text: str) -> Any:
     return module
 
 
-def _optimize(module: Any, level: Opt) -> None:
+def _optimize(module: Any, level: Opt, machine: Any) -> None:
     if level not in ("light", 0, 1, 2, 3):
         raise ValueError(f"compile_ir: opt is {level!r}; expected None, 'light' or 0 to 3")
     tuning = llvm.create_pipeline_tuning_options(0 if level == "light" else level)
     # Vectors are explicit in what we generate, and so is unrolling.
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
-    builder = llvm.create_pass_builder(_machine(), tuning)
+    builder = llvm.create_pass_builder(machine, tuning)
     if level == "light":
         passes = llvm.create_new_module_pass_manager()
         passes.add_sroa_pass()
@@ -115,19 +128,21 @@ def _optimize(module: Any, level: Opt) -> None:
     passes.run(module, builder)
 
 
-def _prepare(ir_text: str, opt: Opt) -> Any:
+def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
     module = _parse(ir_text)
-    module.triple, module.data_layout = triple(), data_layout()
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
     if opt is not None:
-        _optimize(module, opt)
+        _optimize(module, opt, machine)
     return module
 
 
-def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
-    """Compile a module for the host.
+def compile_ir(
+    ir_text: str, *, opt: Opt = None, processor: Processor | None = None
+) -> bytes:
+    """Compile a module for a processor, by default the host.
 
     Args:
-        ir_text: LLVM IR; triple and data layout are set to the host's.
+        ir_text: LLVM IR; triple and data layout are set to the processor's.
         opt: None runs no IR passes (for text without allocas that could be registers), "light"
             only makes registers of stack slots and tidies up, 0 to 3 run LLVM's pipeline of that
             level. Instruction selection is always at its highest level.
@@ -139,13 +154,15 @@ def compile_ir(ir_text: str, *, opt: Opt = None) -> bytes:
         RuntimeError: the text is not valid IR; the message is LLVM's.
     """
     with _lock:
-        return _machine().emit_object(_prepare(ir_text, opt))
+        machine = _machine(processor)
+        return machine.emit_object(_prepare(ir_text, opt, machine))
 
 
-def assembly(ir_text: str, *, opt: Opt = None) -> str:
+def assembly(ir_text: str, *, opt: Opt = None, processor: Processor | None = None) -> str:
     """The assembly text of what `compile_ir` generates."""
     with _lock:
-        return _machine().emit_assembly(_prepare(ir_text, opt))
+        machine = _machine(processor)
+        return machine.emit_assembly(_prepare(ir_text, opt, machine))
 
 
 def object_key(ir_text: str, opt: Opt = None) -> str:

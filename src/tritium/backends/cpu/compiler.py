@@ -5,21 +5,21 @@ The stages themselves are in `stages`.
     ttir   the frontend's IR, inlined and simplified
     tile   fused loop nests over tiles (`tiles/`), printed for reading
     llir   LLVM IR with explicit vectors (`lower/`)
-    obj    object code for the host (`loader`)
+    obj    object code for the target (`loader`)
 """
 
 from __future__ import annotations
 
 import hashlib
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, cast
 
+from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, Stage, check_counts, option_values
+from tritium.backends.cpu.processors import processor
 from tritium.language.emitter import TargetFeatures
-from tritium.native.host import host
 from tritium.native.loader import assembly, check_object, llvm_version
 from tritium.target import GPUTarget
 
@@ -32,6 +32,8 @@ class CPUOptions:
     have no effect: a program of the grid is one thread's work.
 
     Attributes:
+        arch: the processor to compile for (`processors`), where it is not the target's; the knob
+            `TRITON_OVERRIDE_ARCH` goes before it unless it names a GPU.
         debug: compile in `device_assert`.
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
@@ -73,13 +75,8 @@ def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
     return 1, 1, 1
 
 
-def _assembly(stages: Mapping[str, Any]) -> str:
-    """The host's assembly, which no stage needs."""
-    return assembly(stages["llir"])
-
-
 class CPUBackend(BaseBackend):
-    """Compiles for the processor of this machine."""
+    """Compiles for one processor, this machine's or another."""
 
     binary_ext = "obj"
 
@@ -89,23 +86,22 @@ class CPUBackend(BaseBackend):
 
     def __init__(self, target: GPUTarget):
         super().__init__(target)
-        own = host().cpu
-        # What other programs, and other backends for CPUs, write for the processor at hand.
-        allowed = (own, "native", platform.machine(), "", None, 0)
-        if target.arch not in allowed:
-            raise ValueError(
-                f"{target}: kernels are compiled for this machine's processor, {own!r}; the arch "
-                f"must be one of {', '.join(map(repr, allowed))}"
-            )
+        self.processor = processor(target.arch)
         # The warp size, 32 in torch.compile's targets, says nothing: a program is one thread.
-        self.target = GPUTarget("cpu", own, 1)
+        own = self.processor is processor("native")
+        self.target = GPUTarget("cpu", self.processor.cpu if own else target.arch, 1)
 
     def hash(self) -> str:
-        machine = host()
-        return f"{llvm_version()}-{machine.cpu}-{machine.feature_string}-{machine.l2}-{machine.l3}"
+        return f"{llvm_version()}-{self.processor.key}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
-        return CPUOptions(**option_values(CPUOptions, options))
+        known = option_values(CPUOptions, options)
+        override = knobs.runtime.override_arch
+        if override and override.startswith(("sm", "gfx")):  # a GPU's: for kernels compiled for it
+            override = None
+        known["arch"] = override or known.get("arch") or self.target.arch
+        processor(known["arch"])  # an unknown one is an error here
+        return CPUOptions(**known)
 
     def target_features(self, options: CPUOptions) -> TargetFeatures:
         return TargetFeatures(
@@ -129,10 +125,12 @@ class CPUBackend(BaseBackend):
         # Here, because a process that finds its kernels in the cache never needs the lowering.
         from tritium.backends.cpu import stages as cpu
 
+        chosen = processor(options.arch)
+
         stages["ttir"] = cpu.make_ttir
         stages["tile"] = lambda module, metadata: cpu.make_tiles(module, metadata, options)
-        stages["llir"] = cpu.make_llir
-        stages["obj"] = cpu.make_object
+        stages["llir"] = lambda program, metadata: cpu.make_llir(program, metadata, chosen)
+        stages["obj"] = lambda text, metadata: cpu.make_object(text, metadata, chosen)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
         if stage == "ttir":
@@ -155,8 +153,9 @@ class CPUBackend(BaseBackend):
 
         return parse_ops(text)
 
-    def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
-        return {"asm": _assembly}
+    def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+        chosen = processor(metadata.arch)
+        return {"asm": lambda stages: assembly(stages["llir"], processor=chosen)}
 
     def load_dialects(self, context: Any) -> None:
         """The backend has no dialect of its own."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from tritium.backends.base import DriverBase
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
+from tritium.backends.cpu.processors import processor
 from tritium.cache import CachedObjects
 from tritium.launch.ends import End, Link
 from tritium.native.host import free_memory, host
@@ -236,6 +237,17 @@ class CPUDriver(DriverBase):
 
     def get_current_target(self) -> GPUTarget:
         return GPUTarget("cpu", host().cpu, 1)
+
+    def check_runs(self, metadata: Any) -> None:
+        super().check_runs(metadata)
+        wanted, own = processor(metadata.arch), host()
+        if not own.runs_code_of(wanted):
+            lacks = ", ".join(sorted({*wanted.features} - {*own.features}))
+            raise RuntimeError(
+                f"kernel {metadata.name!r} is compiled for {metadata.arch!r} ({wanted.triple}); "
+                f"this machine, {own.cpu!r} ({own.triple}), cannot run it"
+                + (f": it lacks {lacks}" if wanted.triple == own.triple else "")
+            )
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         if ty.startswith("*"):

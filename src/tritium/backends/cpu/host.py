@@ -1,5 +1,5 @@
 """The host's processor, at the path by which programs import it (`tritium.native.host`)."""
 
-from tritium.native.host import Host, host
+from tritium.native.host import Processor, host
 
-__all__ = ["Host", "host"]
+__all__ = ["Processor", "host"]

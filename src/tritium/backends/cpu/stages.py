@@ -12,7 +12,7 @@ from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.backends.pipeline import no_asan, run_pipeline
-from tritium.native.host import host
+from tritium.native.host import Processor
 from tritium.native.loader import compile_ir
 from tritium.passes import pipelines
 
@@ -29,19 +29,19 @@ def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> Tile
     return program
 
 
-def make_llir(program: TileProgram, metadata: dict[str, Any]) -> str:
-    """Write LLVM IR for the host; finds out how much scratch memory a thread needs, and which
+def make_llir(program: TileProgram, metadata: dict[str, Any], processor: Processor) -> str:
+    """Write LLVM IR for a processor; finds out how much scratch memory a thread needs, and which
     pointer arguments are written through."""
     no_asan()
     kernel: Any = program.kernel.op
     metadata["written_args"] = sorted(written_arguments(kernel))
-    text, facts = lower_to_llvm(program, host())
+    text, facts = lower_to_llvm(program, processor)
     # Programs for GPUs divide a device's `max_shared_mem` by it, and take what results.
-    metadata["shared"] = min(max(facts.get("scratch_bytes", 0), 64), host().l2)
+    metadata["shared"] = min(max(facts.get("scratch_bytes", 0), 64), processor.l2)
     metadata.update(facts)
     return text
 
 
-def make_object(text: str, metadata: dict[str, Any]) -> bytes:
-    """Compile for the host."""
-    return compile_ir(text, opt=metadata.get("llvm_opt"))
+def make_object(text: str, metadata: dict[str, Any], processor: Processor) -> bytes:
+    """Compile for a processor."""
+    return compile_ir(text, opt=metadata.get("llvm_opt"), processor=processor)

@@ -104,7 +104,7 @@ class CUDABackend(BaseBackend):
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:
         return metadata.num_warps, metadata.num_ctas, metadata.shared
 
-    def asm_views(self) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
+    def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"sass": _disassembly}
 
     def load_dialects(self, context: Any) -> None:

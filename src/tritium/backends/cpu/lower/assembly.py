@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import platform
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from tritium.codegen.llvm.assembly import assembly_error, quoted
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.native.host import host
+from tritium.native.host import Processor
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _PTX = re.compile(
@@ -30,16 +29,17 @@ _PTX = re.compile(
     r"|\.(?:[bfsu](?:8|16|32|64)|f16x2|bf16x2|bf16|pred)\b"
 )
 # LLVM takes x86 assembly to leave the flags as they are unless it is told; any arithmetic does not.
-_CLOBBERS = {"x86_64": "~{dirflag},~{fpsr},~{flags}", "AMD64": "~{dirflag},~{fpsr},~{flags}"}
+_CLOBBERS = {"x86_64": "~{dirflag},~{fpsr},~{flags}"}
 
 # An error in assembly ends the process that compiles it: LLVM has no other way to report it.
 _TRIAL = """
 import sys, llvmlite.binding as llvm
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
 llvm.initialize_native_asmparser()
-target = llvm.Target.from_default_triple()
-machine = target.create_target_machine(cpu=sys.argv[1], features=sys.argv[2], opt=3, reloc="pic")
+triple, cpu, features = sys.argv[1:]
+target = llvm.Target.from_triple(triple)
+machine = target.create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic")
 try:
     machine.emit_object(llvm.parse_assembly(sys.stdin.read()))
 except RuntimeError as error:
@@ -87,8 +87,8 @@ class _Snippet:
     """One op's assembly. Elements narrower than 32 bits share a word with their neighbours."""
 
     def __init__(self, c: Context, op: Any):
-        self.f, self.op, self.pack = c.f, op, op.packed_element
-        clobbers = _CLOBBERS.get(platform.machine(), "")
+        self.f, self.op, self.pack, self.processor = c.f, op, op.packed_element, c.processor
+        clobbers = _CLOBBERS.get(c.processor.architecture, "")
         self.constraints = ",".join(filter(None, [*op.operand_codes, clobbers]))
         words = [_word(_kind(r.type), self.pack) for r in op.results]
         self.results = [kind for kind, count in words for _ in range(count)]
@@ -122,8 +122,8 @@ class _Snippet:
             raise assembly_error(
                 self.op,
                 f"this is PTX, which a CPU cannot run: {self.op.asm_string!r}; give assembly of "
-                f"this processor ({platform.machine()}, in AT&T syntax), or use the language's own "
-                "functions",
+                f"this processor ({self.processor.architecture}, in AT&T syntax), or use the "
+                "language's own functions",
             )
         kinds = [_kind(v.type) for v in self.op.arguments]
         inputs = [k for kind in kinds for k, n in [_word(kind, self.pack)] for _ in range(n)]
@@ -133,16 +133,16 @@ class _Snippet:
             f"define {self.returned} @trial({arguments}) {{\n"
             f"  %r = {self.callee}({arguments})\n  ret {self.returned} %r\n}}\n"
         )
-        if message := _trial(trial):
+        if message := _trial(trial, self.processor):
             raise assembly_error(self.op, f"not valid on this processor: {message}")
 
 
 @functools.cache
-def _trial(text: str) -> str:
+def _trial(text: str, processor: Processor) -> str:
     """LLVM's error message for assembly that it cannot compile; "" if it can."""
-    machine = host()
+    names = processor.triple, processor.cpu, processor.feature_string
     done = subprocess.run(
-        [sys.executable, "-c", _TRIAL, machine.cpu, machine.feature_string],
+        [sys.executable, "-c", _TRIAL, *names],
         input=text, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return (done.stderr.strip() or "it is refused") if done.returncode else ""

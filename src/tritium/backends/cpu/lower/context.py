@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Section, Value, const
 from tritium.ir import types as ir
+from tritium.native.host import Processor
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
@@ -58,7 +60,7 @@ class Context:
     Args:
         f: the LLVM function being written.
         function: the tile function it comes from.
-        host: the processor, as register sizes; `features` are LLVM's names of what it has.
+        processor: what the code is for.
         scratch: pointer to this function's buffers.
         program: pointers and numbers of the kernel ABI (`pid.x`, `grid.x`, `fault`, ...).
         contract: fast-math flags that let a product and a sum become one operation, or "".
@@ -74,8 +76,7 @@ class Context:
 
     f: Function
     function: TileFunction
-    host: Host
-    features: frozenset[str]
+    processor: Processor
     scratch: Value
     program: dict[str, Value]
     contract: str
@@ -114,10 +115,15 @@ class Context:
         """Known alignments in the code that is being written."""
         return self.address_info(value) if self.assumed.natural else self.axis_info(value)
 
-    @property
-    def dot_host(self) -> Host:
-        """The host as the dot emitters know it."""
-        return self.host
+    @functools.cached_property
+    def features(self) -> frozenset[str]:
+        """LLVM's names of what the processor has."""
+        return frozenset(self.processor.features)
+
+    @functools.cached_property
+    def host(self) -> Host:
+        """The processor as the dot emitters know it: register sizes and instructions."""
+        return Host.of(self.processor.architecture, self.features)
 
     @contextmanager
     def temporary(self) -> Generator[Callable[[int], Value], None, None]:

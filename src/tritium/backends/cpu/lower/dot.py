@@ -116,7 +116,7 @@ def _lower_dot(c: Context, step: Dot, allocate: Any = None) -> None:
             _batched(c, step, shape, scratch)
             return
         a, b = (operand(c, steps, step, is_b) for is_b in (False, True))
-        plan = make_plan(c.dot_host, a, b, result, shape, _precision(op))
+        plan = make_plan(c.host, a, b, result, shape, _precision(op))
         extent = _extent(c, steps, step, shape[2])
         emit_dot(c.f, plan, a, b, acc, shape, scratch_alloc=scratch, zero_init=step.zero,
                  k_extent=None if extent is None else _clamped(c.f, extent, shape[2]))  # fmt: skip
@@ -220,7 +220,7 @@ def _batched(c: Context, step: Dot, shape: tuple[int, int, int], scratch: Any) -
         return views[0], views[1]
 
     sample = operands(c.f, const("i64", 0))
-    plan = make_plan(c.dot_host, *sample, value_type(op.result.type), shape, _precision(op))
+    plan = make_plan(c.host, *sample, value_type(op.result.type), shape, _precision(op))
     emit_batched_dot(
         c.f, plan, operands, c.address(step.buffer), held[0].shape[0], shape,
         scratch_alloc=scratch, zero_init=step.zero,
@@ -389,7 +389,7 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) 
         trips = f.intrinsic("smin", trips, whole)
     with c.temporary() as scratch:
         a, b = (operand(c, steps, found.dot, is_b) for is_b in (False, True))
-        plan = make_plan(c.dot_host, a, b, value_type(op.results[0].type), shape, _precision(op))
+        plan = make_plan(c.host, a, b, value_type(op.results[0].type), shape, _precision(op))
         emit_dot_loop(
             f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
             a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,

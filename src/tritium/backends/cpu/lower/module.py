@@ -10,11 +10,9 @@ that runs one program.
 
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 from tritium.analysis.axis_info import AxisAnalysis
-from tritium.backends.cpu.dot.plan import Host as DotHost
 
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import assembly, calls, debug, scalars, whole_tile
@@ -38,7 +36,7 @@ from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.ir import types as ir
-from tritium.native.host import Host
+from tritium.native.host import Processor
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
@@ -47,7 +45,7 @@ RULE_MODULES = (
 )  # fmt: skip
 
 
-def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]]:
+def lower_to_llvm(program: TileProgram, host: Processor) -> tuple[str, dict[str, Any]]:
     """LLVM IR text for a host, and what running it takes.
 
     Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "exclusive":
@@ -72,8 +70,8 @@ def lower_to_llvm(program: TileProgram, host: Host) -> tuple[str, dict[str, Any]
     return module.text(), facts
 
 
-def _attributes(host: Host) -> str:
-    bits = 512 if host.has("avx512f") else 256 if host.has("avx") else 128
+def _attributes(host: Processor) -> str:
+    bits = host.vector_bits
     return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
 
@@ -81,7 +79,7 @@ class _Functions:
     """Lowers a function after those that it calls."""
 
     def __init__(
-        self, module: Module, program: TileProgram, host: Host, fuse: bool, exclusive: bool
+        self, module: Module, program: TileProgram, host: Processor, fuse: bool, exclusive: bool
     ):
         self.module, self.program, self.host = module, program, host
         self.fuse, self.exclusive = fuse, exclusive
@@ -133,11 +131,10 @@ class _Functions:
         )  # fmt: skip
         names = [n for _, n, _ in (*grid, *rest)]
         values = dict(zip(names, f.arguments[len(arguments) :], strict=False))
-        features, axes = frozenset(self.host.features), AxisAnalysis(function.op, wraps=True)
+        axes = AxisAnalysis(function.op, wraps=True)
         c = Context(
-            f, function, DotHost.of(platform.machine(), features), features, values["scratch"],
-            values, "contract" if self.fuse else "", axes.of,
-            AxisAnalysis(function.op, trust=True, carried=axes).of, f.section(),
+            f, function, self.host, values["scratch"], values, "contract" if self.fuse else "",
+            axes.of, AxisAnalysis(function.op, trust=True, carried=axes).of, f.section(),
             callees, lower_steps, load_buffer, self.exclusive,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
@@ -158,7 +155,7 @@ def _called(function: TileFunction) -> list[str]:
 
 
 def _wrapper(
-    module: Module, kernel: TileFunction, body: Function, host: Host, may_be_exclusive: bool
+    module: Module, kernel: TileFunction, body: Function, host: Processor, may_be_exclusive: bool
 ) -> None:
     f = Function(
         module, kernel.name,
@@ -209,7 +206,7 @@ def _wrapper(
     f.ret()
 
 
-def _streams(f: Function, kernel: TileFunction, host: Host, grid: tuple[Value, ...]) -> Value:
+def _streams(f: Function, kernel: TileFunction, host: Processor, grid: tuple[Value, ...]) -> Value:
     """Whether the whole launch writes so much that, with as much read, it fills the last cache."""
     size = stored_bytes(kernel)
     if not size:

@@ -16,7 +16,6 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const
 from tritium.codegen.registry import lowers
-from tritium.native.host import is_x86
 from tritium.ops.ttir.atomic import AtomicLoadOp, AtomicOp, AtomicPollOp, AtomicStoreOp
 
 _CLOCK_MONOTONIC = 1
@@ -135,7 +134,7 @@ def _poll(
     equal = f.icmp("eq", found, expected)
     f.branch_if(equal, done, wait)
     f.label(wait)
-    if is_x86():
+    if "sse2" in c.features:
         f.call("void", "llvm.x86.sse2.pause")
     iteration.add(stall(c, iteration.value), f.block)
     if limit is None:

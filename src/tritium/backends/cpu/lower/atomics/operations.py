@@ -22,7 +22,6 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import BITS_OF, FLOAT_TYPES, Value, const
 from tritium.codegen.registry import lowers
-from tritium.native.host import is_x86
 from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
 
 ORDER = {
@@ -55,7 +54,7 @@ def combined(c: Context, kind: AtomicKind, old: Value, value: Value) -> Value:
     return c.f.intrinsic(_INTRINSICS[kind], old, value)
 
 
-def settles(op: AtomicRMWOp) -> bool:
+def settles(c: Context, op: AtomicRMWOp) -> bool:
     """Whether elements that would not change are to be looked at only (maxima, mostly): a locked
     instruction takes ten times as long as a load.
 
@@ -63,13 +62,13 @@ def settles(op: AtomicRMWOp) -> bool:
     (H. Boehm, Can seqlocks get along with programming language memory models?, HPL-2012-68), while
     on AArch64 another thread's later accesses may pass the write of its own exchange.
     """
-    return is_x86() and op.atomic_rmw_op in _SETTLING
+    return c.processor.architecture == "x86_64" and op.atomic_rmw_op in _SETTLING
 
 
 def looks_first(c: Context, op: AtomicRMWOp) -> bool:
     """Whether elements are to be looked at. Where no locked instruction is saved, that still saves
     the branches of a mask, which is often as good as random."""
-    return settles(op) and not (private(c, op) and op.mask is None)
+    return settles(c, op) and not (private(c, op) and op.mask is None)
 
 
 def fence(e: Emitter, op: AtomicRMWOp) -> None:

@@ -36,7 +36,6 @@ from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
-from tritium.native.host import is_x86
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16
@@ -46,7 +45,7 @@ _GATHERED = 4
 
 
 def _exchanges_sixteen(c: Context) -> bool:
-    return is_x86() and "cx16" in c.features
+    return "cx16" in c.features
 
 
 def each_shape(c: Context, nest: Nest) -> Shape:
@@ -99,7 +98,7 @@ def _write_plain(
     if root.buffers and root.buffers[0] is not None:
         store_buffer(e, root.buffers[0], at, Vec(old, e.depth))
     done = f.new_label("written")
-    if settles(op):  # a load has to wait for a store that wrote some of its elements
+    if settles(e.context, op):  # a load has to wait for a store that wrote some of its elements
         _leave_unchanged(f, old, new, active, done)
     store(e, pointer, Vec(new, e.depth), type, mask, size)
     f.branch(done)
@@ -152,7 +151,7 @@ class _Chunk:
         ):  # fmt: skip
             self.start = e.moved(pointer)
         places = None if self.start is not None else e.vec(pointer)
-        if settles(self.op):
+        if settles(self.c, self.op):
             fence(e, self.op)
             self._look(_read(e, self.op, pointer, mask), active, done)
         if self.start is not None:
