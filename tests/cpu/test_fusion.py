@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tritium
 import tritium.language as tl
@@ -106,3 +107,26 @@ def test_chunks_are_loaded_before_any_is_stored() -> None:
         order = re.findall(r"^  (?:%\S+ = )?(load|store) <", block, re.M)
         turns += ["".join(word[0] for word in order)]
     assert "llllllllssss" in turns, turns
+
+
+@tritium.jit
+def two_kept(x: Any, y: Any, o: Any, p: Any) -> None:
+    i, j = tl.arange(0, 64), tl.arange(0, 8)
+    a, b = tl.exp(tl.load(x + i)), tl.exp(tl.load(y + i))
+    tl.store(o + i, a + b)
+    tl.store(p + j[:, None] * 8 + j[None, :], tl.reshape(a * b, (8, 8)))
+
+
+def test_places_in_scratch_are_the_same_at_each_compilation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two buffers of one size are first touched by the same root."""
+    x, y = np.ones(64, np.float32), np.ones(64, np.float32)
+    o, p = np.zeros(64, np.float32), np.zeros((8, 8), np.float32)
+    monkeypatch.setattr(tritium.knobs.compilation, "always_compile", True)
+    texts: set[str] = set()
+    for _ in range(16):
+        two_kept.device_caches.clear()
+        texts.add(two_kept[(1,)](x, y, o, p).asm["tile"])
+    assert len(texts) == 1, "\n".join(texts)
+    np.testing.assert_allclose(p, np.e**2)

@@ -68,6 +68,7 @@ class _Lifetimes:
         self.function = function
         self.clock = 0
         self.spans: dict[Buffer, tuple[int, int]] = {}
+        self._number = {buffer: n for n, buffer in enumerate(function.all_buffers)}
         self._memo: dict[SSAValue, frozenset[Buffer]] = {}
 
     def touch(self, buffer: Buffer | None) -> None:
@@ -76,7 +77,7 @@ class _Lifetimes:
             self.spans[buffer] = (min(start, self.clock), max(stop, self.clock))
 
     def reads(self, value: SSAValue, top: bool = True) -> None:
-        for buffer in self._buffers(value):
+        for buffer in sorted(self._buffers(value), key=self._number.__getitem__):
             self.touch(buffer)
         owner: Any = value.owner
         if top and value in self.function.buffers and not isinstance(owner, Block):
