@@ -63,6 +63,10 @@ class Op(DeclaredOp):
 
     commutative: ClassVar[bool] = False
 
+    cost: ClassVar[int] = 1
+    """Estimated cost of one element of the results, the operands given, in simple instructions on
+    vectors: what it takes to compute it again."""
+
     elementwise: ClassVar[bool] = False
     """Whether each element of the results is computed from the elements of the operands at the same
     place (and from scalars) alone; see `op.is_elementwise`, which knows attributes."""

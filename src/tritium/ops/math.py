@@ -24,6 +24,7 @@ from tritium.ops.memory import Context
 class MathOp(UnaryOp):
     """A function of one floating-point number."""
 
+    cost = 20
     syntax = "$operand flags(fastmath) attrs : type(operand)"
     fastmath = flags_attr(FastMathAttr)
     compute: ClassVar[Callable[[Any], Any]]
@@ -115,6 +116,7 @@ class SqrtOp(MathOp):
     """The square root. Lowerings may be off by an ulp or two; `tt.precise_sqrt` may not."""
 
     name = "math.sqrt"
+    cost = 6
     compute = function(np.sqrt)
 
 
@@ -122,6 +124,7 @@ class RsqrtOp(MathOp):
     """1 / sqrt(x)."""
 
     name = "math.rsqrt"
+    cost = 8
 
     @staticmethod
     def compute(value: Any) -> Any:
@@ -142,6 +145,7 @@ class AbsFOp(MathOp):
     """The magnitude: the sign bit cleared, of NaN too."""
 
     name = "math.absf"
+    cost = 1
     compute = function(np.abs)
 
 
@@ -149,6 +153,7 @@ class CeilOp(MathOp):
     """The next integer upward."""
 
     name = "math.ceil"
+    cost = 1
     compute = function(np.ceil)
 
 
@@ -156,6 +161,7 @@ class FloorOp(MathOp):
     """The next integer downward."""
 
     name = "math.floor"
+    cost = 1
     compute = function(np.floor)
 
 
@@ -163,6 +169,7 @@ class TruncOp(MathOp):
     """The next integer toward zero."""
 
     name = "math.trunc"
+    cost = 1
     compute = function(np.trunc)
 
 
@@ -170,6 +177,7 @@ class RoundEvenOp(MathOp):
     """The nearest integer; the even one of two."""
 
     name = "math.roundeven"
+    cost = 1
     compute = function(np.rint)
 
 

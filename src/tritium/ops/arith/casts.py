@@ -94,6 +94,7 @@ class TruncFOp(FloatCastOp):
     """To a narrower type, to nearest even unless `roundingmode` says otherwise."""
 
     name = "arith.truncf"
+    cost = 3
     syntax = "$operand [$roundingmode] flags(fastmath) attrs : type(operand) to type(result)"
     widens = False
     roundingmode: AttrField[RoundingMode] = enum_attr(RoundingMode, RoundingMode.TO_NEAREST_EVEN)
@@ -232,6 +233,7 @@ class BitcastOp(CastOp):
     """The same bits as another type of the same width."""
 
     name = "arith.bitcast"
+    cost = 0
     source = target = "number"
 
     @classmethod

@@ -35,6 +35,7 @@ class ConstantOp(Op):
     """A number, or a tile of numbers. `ConstantOp.of(3, i32)` makes one from Python values."""
 
     name = "arith.constant"
+    cost = 0
     tile_source = True
     value = raw_attr()
 

@@ -56,6 +56,7 @@ class DivFOp(FloatBinaryOp):
     """`a / b`. Lowerings may be off by an ulp or two; `tt.precise_divf` may not."""
 
     name = "arith.divf"
+    cost = 4
     compute = function(np.divide)
 
 
@@ -63,6 +64,7 @@ class RemFOp(FloatBinaryOp):
     """The remainder of the division rounded toward zero, with the sign of `a` (C's fmod)."""
 
     name = "arith.remf"
+    cost = 40
     compute = function(np.fmod)
 
 

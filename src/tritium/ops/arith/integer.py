@@ -232,6 +232,8 @@ class DivisionOp(IntegerBinaryOp):
     """Undefined for a zero divisor, where `evaluate` gives 0; so not to be speculated."""
 
     speculatable = False
+    cost = 3
+    """Mostly of indices, which divide once for several elements."""
 
     @property
     def is_speculatable(self) -> bool:

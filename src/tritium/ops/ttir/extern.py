@@ -27,6 +27,7 @@ class ExternElementwiseOp(Op):
     """
 
     name = "tt.extern_elementwise"
+    cost = 20
     syntax = "$arguments attrs : functional"
     arguments = variadic()
     libname = string_attr()
@@ -62,6 +63,7 @@ class ElementwiseInlineAsmOp(Op):
     """
 
     name = "tt.elementwise_inline_asm"
+    cost = 20
     syntax = "$asm_string attrs [$arguments : type(arguments)] -> type(results)"
     arguments = variadic()
     asm_string = string_attr()

@@ -210,6 +210,7 @@ class LoadOp(CachedOp):
     without touching memory."""
 
     name = "tt.load"
+    cost = 12
     effects = (reads(GLOBAL, "ptr"),)
     syntax = (
         "$ptr [, $mask] [, $other] [cacheModifier = $cache] [evictionPolicy = $evict] attrs "

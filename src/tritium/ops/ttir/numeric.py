@@ -44,6 +44,7 @@ class FpToFpOp(CastOp):
     infinities) become that one, as GPUs convert; rounding is needed where the type narrows."""
 
     name = "tt.fp_to_fp"
+    cost = 6
     syntax = "$operand [, rounding = $rounding] attrs : type(operand) -> type(result)"
     source = target = "float"
     rounding = enum_attr(Rounding, None)
@@ -72,6 +73,7 @@ class BitcastOp(CastOp):
     """The same bits as another type of the same width; pointers have 64 bits."""
 
     name = "tt.bitcast"
+    cost = 0
     memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
 
@@ -155,6 +157,7 @@ class PreciseSqrtOp(UnaryOp):
     """The square root, correctly rounded."""
 
     name = "tt.precise_sqrt"
+    cost = 6
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return np.sqrt(operand)
@@ -164,6 +167,7 @@ class PreciseDivFOp(BinaryOp):
     """`a / b`, correctly rounded."""
 
     name = "tt.precise_divf"
+    cost = 4
     kind = "float"
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
@@ -189,6 +193,7 @@ class MulHiUIOp(BinaryOp):
     """The high half of the product of unsigned integers."""
 
     name = "tt.mulhiui"
+    cost = 3
     commutative = True
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:

@@ -39,6 +39,7 @@ class MakeRangeOp(Op):
     """`[start, ..., end - 1]`, a power of two of i32."""
 
     name = "tt.make_range"
+    cost = 0
     tile_source = True
     syntax = "attrs : type(result)"
     start = i32_attr()
@@ -72,6 +73,7 @@ class SplatOp(Op):
     """A scalar repeated in a tile."""
 
     name = "tt.splat"
+    cost = 0
     tile_source = True
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
@@ -99,6 +101,7 @@ class UnsplatOp(Op):
     """The only element of a tile, as a scalar."""
 
     name = "tt.unsplat"
+    cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src)"
     src = operand()
@@ -119,6 +122,7 @@ class BroadcastOp(Op):
     writes, as long as no element moves to another thread."""
 
     name = "tt.broadcast"
+    cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -161,6 +165,7 @@ class ExpandDimsOp(Op):
     """A new axis of size 1 before `axis`."""
 
     name = "tt.expand_dims"
+    cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -222,6 +227,7 @@ class ReshapeOp(Op):
     """The same elements in another shape, in row-major order unless `allow_reorder`."""
 
     name = "tt.reshape"
+    cost = 0
     memory_operands = ("src",)
     syntax = "$src [$allow_reorder] [$efficient_layout] attrs : type(src) -> type(result)"
     src = operand()
@@ -248,6 +254,7 @@ class TransOp(Op):
     """The axes in another order: result axis i is operand axis `order[i]`."""
 
     name = "tt.trans"
+    cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -302,6 +309,7 @@ class SplitOp(Op):
     """The two halves along a last axis of size 2, without that axis: the inverse of `tt.join`."""
 
     name = "tt.split"
+    cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(outLHS)"
     result_names = ("outLHS", "outRHS")
@@ -356,6 +364,7 @@ class GatherOp(Op):
     name = "tt.gather"
     whole_operands = ("src",)
     placed_by = "indices"
+    cost = 12
     memory_operands = ("src",)
     syntax = "$src ~ '[' $indices ']' attrs : functional"
     src = operand()

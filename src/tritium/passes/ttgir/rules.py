@@ -37,11 +37,6 @@ from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.passes.ttgir.clusters import permuted
 
-_DIVISIONS = frozenset({
-    "arith.divsi", "arith.remsi", "arith.divui", "arith.remui", "arith.floordivsi",
-    "arith.ceildivsi", "arith.ceildivui", "arith.divf", "arith.remf",
-})  # fmt: skip
-
 
 def encoding_of(type: Attribute) -> Any:
     """The encoding of a tile's type; None for other types, and for tiles without one."""
@@ -98,11 +93,7 @@ def is_follower(op: Operation) -> bool:
 
 def weight(op: Operation) -> int:
     """Estimated cost of computing one more element, in simple instructions."""
-    if op.name in ("arith.constant", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans"):
-        return 0
-    if op.name.startswith("math.") or op.name.startswith("tt.e"):
-        return 16
-    return 8 if op.name in _DIVISIONS else 1
+    return op.cost if isinstance(op, Op) else 1
 
 
 def operand_encodings(op: Operation, result: Encoding) -> list[Encoding | None]:

@@ -8,7 +8,6 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.alias import MOVES, VIEWS, changes_memory, in_step
-from tritium.backends.cpu.tiles.cost import cost
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Op
@@ -102,7 +101,7 @@ class Grouping:
     def value(self, op: Op, position: float) -> None:
         """An op whose results are computed where they are used."""
         self.order.append(op)
-        loads, ready, total, depth = NOTHING, 0.0, cost(op), 0
+        loads, ready, total, depth = NOTHING, 0.0, op.cost, 0
         for operand in op.operands:
             summary = self.summary(operand)
             ready = max(ready, summary.ready)

@@ -15,13 +15,15 @@ from tritium.backends.cpu.tiles.alias import (
     in_step,
     writes,
 )
-from tritium.backends.cpu.tiles.cost import HEAVY
 from tritium.backends.cpu.tiles.fusion import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.ttir.shape import GatherOp
 
 User = Nest | Dot
+
+_HEAVY = 12
+"""From this cost on, a value that several nests need is kept instead of computed again."""
 
 _SLIGHTLY = 2.0**-20
 """Between the positions of a nest and of one that is put right before it."""
@@ -160,7 +162,7 @@ class _Keeping:
         is_load = op.name == "tt.load"
         value = op.results[0]
         summary = self.grouping.summaries[value]
-        cheap = summary.cost < HEAVY or _is_address(value, summary.loads)
+        cheap = summary.cost < _HEAVY or _is_address(value, summary.loads)
         if not is_load and cheap and not summary.deep:
             return None
         if op.name in VIEWS:
