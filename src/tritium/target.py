@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,95 @@ def default_target() -> GPUTarget | None:
         return _default[0]() if _default else None
     except RuntimeError:  # no driver, or several
         return None
+
+
+@dataclass(frozen=True)
+class Banks:
+    """The banks of the memory that the threads of a block share."""
+
+    count: int = 32
+    word_bytes: int = 4
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes that all banks together move at once."""
+        return self.count * self.word_bytes
+
+
+class MatrixUnit(Protocol):
+    """A kind of matrix instruction; products are `ops.ttir.dot.MatrixProduct`s."""
+
+    from_shared: bool
+    """Whether groups of warps read operands from shared memory, while they go on."""
+
+    def takes(self, product: Any, num_warps: int, part: tuple[int, ...]) -> bool:
+        """Whether the product can be computed; `part` is what a thread block has of its result."""
+        ...
+
+    def encoding(
+        self, product: Any, num_warps: int, cluster: tuple[tuple[int, ...], ...], chained: bool
+    ) -> Any:
+        """The encoding of the result. `cluster`: its `CGALayout`; `chained`: the result of one
+        product is an operand of another."""
+        ...
+
+    def neighbours(self, bits: int) -> int:
+        """The elements along K, of so many bits, that a register of an operand holds."""
+        ...
+
+    def rounds_sums(self, product: Any) -> bool:
+        """Whether the accumulator is added outside of the product, which would round it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Processor:
+    """The facts about a GPU that passes ask for; its backend states them.
+
+    Attributes:
+        name: in the text of modules: `cuda:90`.
+        lanes: the threads of a warp, a power of two.
+        max_shared: the most bytes of shared memory that a thread block may have.
+        sum_widths: how many neighbours one atomic instruction adds to, by element type; 1 else.
+        smallest_product: the least rows, columns, and bytes along K of a product by matrix units.
+        matrix_units: the best first.
+        float8_products: whether matrix units multiply 8-bit floats.
+        bulk_copies: whether there is an engine that copies blocks of tensors.
+        bulk_rows: whether that engine gathers and scatters rows.
+        access_bytes: the most bytes that a thread loads or stores at once.
+        banks: of shared memory.
+    """
+
+    name: str
+    lanes: int
+    max_shared: int
+    sum_widths: tuple[tuple[str, int], ...] = ()
+    smallest_product: tuple[int, int, int] = (1, 1, 1)
+    matrix_units: tuple[MatrixUnit, ...] = ()
+    float8_products: bool = False
+    bulk_copies: bool = False
+    bulk_rows: bool = False
+    access_bytes: int = 16
+    banks: Banks = Banks()
+
+    def sum_width(self, element: str) -> int:
+        """How many neighbours of a type one atomic instruction adds to."""
+        return dict(self.sum_widths).get(element, 1)
+
+
+_processors: list[Callable[[GPUTarget], Processor]] = []
+
+
+def provide_processors(find: Callable[[GPUTarget], Processor]) -> None:
+    """Say how a target's processor is found (by `backends.base`)."""
+    _processors[:] = [find]
+
+
+def processor_named(name: str) -> Processor:
+    """The processor of a name such as `cuda:90`. Raises `ValueError` where no backend has it."""
+    backend, colon, arch = name.partition(":")
+    if not (backend and colon and arch):
+        raise ValueError(f"target is {name!r}; a name such as 'cuda:90' is required")
+    if not _processors:
+        raise ValueError(f"target {name!r}: no backend is loaded; import tritium.backends")
+    return _processors[0](GPUTarget(backend, int(arch) if arch.isdigit() else arch, 0))

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tritium.backends.nvidia.processor import processor
 from tritium.cli.app import app
 from tritium.ir.printing import print_module
 from tritium.ops.parsing import parse_module
@@ -90,7 +91,7 @@ def test_the_page_of_passes_lists_all():
     later = rows[rows.index("convert-ttir-to-ttgir"):]
     seen: set[str] = set()
     for blocks in (1, 2):
-        used = [item.name for item in pipelines.ttgir(90, 4, 3, blocks)]
+        used = [item.name for item in pipelines.ttgir(processor(90), 4, 3, blocks)]
         assert [n for n in later if n in used] == [name for name in used if name in later]
         seen |= set(used)
     assert set(later) <= seen

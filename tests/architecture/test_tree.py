@@ -131,6 +131,24 @@ def test_code_generation_knows_no_processor():
     assert not wrong, "\n".join(wrong)
 
 
+def test_passes_know_no_processor():
+    """Passes ask a `Processor`, a value: they name no processor, no version of one."""
+    wrong: list[str] = []
+    for folder in ("passes", "analysis", "codegen/gpu"):
+        for file in sorted((PACKAGE / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                name = next(
+                    (getattr(node, f) for f in ("id", "attr", "arg") if hasattr(node, f)), None
+                )
+                text = node.value if isinstance(node, ast.Constant) else None
+                if name in ("capability", "arch", "sm") or (
+                    isinstance(text, str) and re.match(r"(cuda|hip|sm_|gfx)\b|(sm_|gfx)\d", text)
+                ):
+                    line = getattr(node, "lineno", 0)
+                    wrong.append(f"{file.relative_to(ROOT)}:{line}: {name or text}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_module_imports_itself_in_a_circle():
     """Layers cannot show a circle within one of them. Imports inside functions count as well, so
     that every module can be imported first, whatever was loaded before."""

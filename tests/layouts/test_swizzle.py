@@ -14,6 +14,7 @@ from tritium.ir.layouts import gf2
 from tritium.ir.layouts.conversion import through_memory
 from tritium.ir.layouts.encodings import BlockedEncoding, NvidiaMmaEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.target import Banks
 
 BITS = {"register": 3, "lane": 5, "warp": 1, "block": 0}
 TOTAL = sum(BITS.values())
@@ -65,12 +66,13 @@ def pairs() -> list[tuple[BlockedEncoding | NvidiaMmaEncoding, ...]]:
     return list(itertools.permutations((rows, columns, narrow, wgmma, mma), 2))
 
 
+@pytest.mark.parametrize("banks", [32, 64])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_no_conflicts_between_layouts_of_kernels(size: int) -> None:
+def test_no_conflicts_between_layouts_of_kernels(size: int, banks: int) -> None:
     """Blocked layouts by rows and columns, and those of products."""
     for source, result in pairs():
         layouts = linear(source, (128, 128)), linear(result, (128, 128))
-        found = through_memory(*layouts, size, store=True, load=True)
+        found = through_memory(*layouts, size, store=True, load=True, banks=Banks(banks))
         assert found.write is not None and found.read is not None
         assert (found.write.conflicts, found.read.conflicts) == (0, 0), (source, result)
 

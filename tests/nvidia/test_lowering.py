@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.nvidia.support import KERNELS, in_order, kernel_text, lowered, to_ptx
+from tritium.backends.nvidia.processor import processor
 from tritium.ops.parsing import parse_module
 from tritium.passes import pipelines
 
@@ -168,7 +169,7 @@ def test_products_of_doubles(arch: int, depth: int, shape: str, count: int):
       tt.return
     }}"""
     module = parse_module(text)
-    for item in pipelines.ttgir(arch, 4, 1):
+    for item in pipelines.ttgir(processor(arch), 4, 1):
         item.run(module)
     found = to_ptx(str(module), arch)
     assert found.count("mma.sync") == count
@@ -235,7 +236,7 @@ def test_sums_of_neighbours_are_one_instruction(
       tt.return
     }}"""
     module = parse_module(text)
-    for item in pipelines.ttgir(arch, 4, 1):
+    for item in pipelines.ttgir(processor(arch), 4, 1):
         item.run(module)
     found = to_ptx(str(module), arch)
     assert found.count(f"atom.relaxed.gpu.global.{instruction} ") == count

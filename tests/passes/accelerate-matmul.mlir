@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},accelerate-matmul
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},accelerate-matmul
 
 // Half floats on sm_90: both operands through shared memory.
 // CHECK-DAG: #[[MMA:.*]] = #ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 64, 16]}>

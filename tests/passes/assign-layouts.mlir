@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},coalesce,accelerate-matmul,assign-layouts
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},coalesce,accelerate-matmul,assign-layouts
 
 // What is made of ranges and scalars is made in the encoding that it is used in.
 // CHECK-LABEL: @copy

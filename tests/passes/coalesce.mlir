@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},coalesce
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},coalesce
 
 // Sixteen bytes a thread where addresses allow; one element where the mask may end anywhere.
 // CHECK-DAG: #[[WIDE:.*]] = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>

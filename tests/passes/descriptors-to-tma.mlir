@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},assign-layouts,descriptors-to-tma
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},assign-layouts,descriptors-to-tma
 
 // CHECK-DAG: #[[S:shared[0-9]*]] = #ttg.nvmma_shared<{swizzlingByteWidth = 128, transposed = false, elementBitWidth = 16}>
 // CHECK-LABEL: @copy

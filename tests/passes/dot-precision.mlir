@@ -1,4 +1,4 @@
-// RUN: dot-precision
+// RUN: dot-precision{target=cuda:80}
 
 // CHECK-LABEL: @split
 // CHECK: %[[A0:.*]] = arith.truncf %a : tensor<16x32xf32> to tensor<16x32xbf16>

@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 num_ctas=2 capability=90},coalesce,accelerate-matmul,assign-layouts,match-clusters,cse,dce
+// RUN: convert-ttir-to-ttgir{num_warps=4 num_ctas=2 target=cuda:90},coalesce,accelerate-matmul,assign-layouts,match-clusters,cse,dce
 
 // The result's rows are split between the blocks of the cluster, and so are the left operand's. All
 // of the right one is in the memory of both: an argument's rows, which are split, are brought there.

@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},coalesce,accelerate-matmul,assign-layouts,licm,pipeline{num_stages=3},canonicalize,dce
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},coalesce,accelerate-matmul,assign-layouts,licm,pipeline{num_stages=3},canonicalize,dce
 
 // Two copies before the loop, one in it; each turn waits for its own. The right operand was put in
 // shared memory before the loop, not by a copy, so that the product is waited for at once.

@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 capability=90},coalesce,accelerate-matmul,assign-layouts,stage-operands,dce
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},coalesce,accelerate-matmul,assign-layouts,stage-operands,dce
 
 // Both operands are stored before either is loaded; nothing is between the loads and the product.
 // CHECK-LABEL: @mm

@@ -22,6 +22,7 @@ from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.codegen.registry import lowers
 from tritium.ops import arith, math, ttir
 from tritium.ops.ttir import AtomicKind, MemSemantic
+from tritium.target import Banks
 
 SIMT = "simt"
 NO_FEATURES: frozenset[str] = frozenset()
@@ -239,7 +240,7 @@ class Simt(Hardware):
 
     def __init__(self, machine: Any, lanes: int, dropped: frozenset[int] = frozenset()):
         self.triple, self.data_layout = llvm.get_default_triple(), str(machine.target_data)
-        self.lanes, self.grid, self.shuffles = lanes, Grid(), Shuffles()
+        self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()
         self.memory, self.shared, self.matrices = GlobalMemory(), SharedMemory(), NoMatrixMoves()
         self.async_copies, self.barriers = AsyncCopies(), Barriers(dropped)
         self.atomics, self.conversions, self.host = Atomics(), Conversions(), Host()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from tests.ir.test_reference_runs import CASES, REFERENCE
 from tests.simt.hardware import Simt
 from tests.simt.machine import Machine
+from tritium.backends.nvidia.processor import processor
 from tritium.codegen.gpu.memory import shared
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
@@ -46,7 +48,7 @@ class Kernel:
         last_warp_first: bool = False,
     ):  # fmt: skip
         module = parse_module((REFERENCE / f"{name}.source.ttir").read_text(), name)
-        passes = [*pipelines.ttir(), *pipelines.ttgir(80, 4, 3, lanes=lanes)]
+        passes = [*pipelines.ttir(), *pipelines.ttgir(replace(processor(80), lanes=lanes), 4, 3)]
         PassManager([p for p in passes if not isinstance(p, AccelerateMatmul)]).run(module)
         function: Any = next(f for f in module.ops if f.sym_visibility == "public")
         self._types = list(function.function_type.inputs)

@@ -12,6 +12,7 @@ import tritium.language as tl
 from tests.support.frontend import compile_kernel
 from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions
+from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.stages import make_ttgir, make_ttir
 from tritium.codegen.gpu.module import shared_bytes
 from tritium.ir.printing import print_module
@@ -138,7 +139,7 @@ def persistent(
 
 def compiled(kernel: Any, capability: int, stages: int, **arguments: Any) -> Any:
     module = compile_kernel(kernel, **arguments)
-    passes = [*pipelines.ttir(), *pipelines.ttgir(capability, 4, stages)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(capability), 4, stages)]
     PassManager(passes, verify_each=True).run(module)
     return module
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.ir.test_reference_runs import CASES, REFERENCE, Kernel
+from tritium.backends.nvidia.processor import processor
 from tritium.passes import PassManager, pipelines
 
 
@@ -16,7 +17,8 @@ def lowered(
 ) -> Any:
     """The kernel of the corpus, brought to ttgir."""
     kernel = Kernel(REFERENCE / f"{name}.source.ttir")
-    passes = [*pipelines.ttir(), *pipelines.ttgir(capability, num_warps, num_stages, num_ctas)]
+    target = processor(capability)
+    passes = [*pipelines.ttir(), *pipelines.ttgir(target, num_warps, num_stages, num_ctas)]
     PassManager(passes, verify_each=True).run(kernel.module)
     kernel.module.verify()
     return kernel

@@ -8,6 +8,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.frontend import compile_kernel
+from tritium.backends.nvidia.processor import processor
 from tritium.ir.printing import print_module
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import Memory
@@ -44,7 +45,7 @@ def test_a_branch_uses_the_load(how: str, num_stages: int, dtype: str):
     a, b = (rng.integers(-4, 5, s).astype(dtype) for s in ((64, 192), (192, 64)))
     c, d = np.zeros((64, 64), np.float32), np.zeros((64, 64), np.float32)
     module = compile_kernel(multiply, a=a, b=b, c=c, d=d, K=192, M=64, B=64, HOW=how)
-    passes = [*pipelines.ttir(), *pipelines.ttgir(90, 4, num_stages)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), 4, num_stages)]
     PassManager(passes, verify_each=True).run(module)
     assert "ttg.async_copy_global_to_local" in print_module(module)
     memory = Memory([(x.ctypes.data, x.nbytes) for x in (a, b, c, d)])

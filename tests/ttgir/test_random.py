@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 
 from tests.support.random_ir import Sample, modules, run, same_bits
+from tritium.backends.nvidia.processor import processor
 from tritium.ir.printing import print_module
 from tritium.passes import PassManager, pipelines
 
@@ -18,7 +19,7 @@ from tritium.passes import PassManager, pipelines
 @given(sample=modules())
 def test_pipeline_keeps_meaning(num_warps: int, num_ctas: int, sample: Sample) -> None:
     before = [run(sample.module, n) for n in (0, 3)]
-    passes = [*pipelines.ttir(), *pipelines.ttgir(90, num_warps, 3, num_ctas)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), num_warps, 3, num_ctas)]
     PassManager(passes, verify_each=True).run(sample.module)
     note(print_module(sample.module, locations=False))
     after = [run(sample.module, n) for n in (0, 3)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.ir.test_reference import lines
+from tritium.backends.nvidia.processor import processor
 from tritium.ir.printing import print_module
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import Memory
@@ -108,6 +109,6 @@ def test_our_pipeline_computes_the_same(
     name: str, capability: int, num_warps: int, num_stages: int
 ) -> None:
     module = parse_module((REFERENCE / f"{name}_90.ttir").read_text())
-    passes = pipelines.ttgir(capability, num_warps, num_stages)
+    passes = pipelines.ttgir(processor(capability), num_warps, num_stages)
     PassManager(passes, verify_each=True).run(module)
     CHECKS[name](module)

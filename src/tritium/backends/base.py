@@ -29,7 +29,7 @@ from tritium import knobs
 from tritium.cache import CachedObjects
 from tritium.language.emitter import TargetFeatures
 from tritium.ops.attributes import DIVISIBILITY, PADDING
-from tritium.target import GPUTarget
+from tritium.target import GPUTarget, Processor, provide_processors
 
 Stage = Callable[[Any, dict[str, Any]], Any]
 
@@ -81,6 +81,11 @@ class BaseBackend(ABC):
     @abstractmethod
     def load_dialects(self, context: Any) -> None:
         """Register further dialects with an IR context."""
+
+    @staticmethod
+    def processor(target: GPUTarget) -> Processor:
+        """The facts about a GPU that passes over ttgir ask for."""
+        raise NotImplementedError(f"no passes over ttgir are built for {target.backend}")
 
     @abstractmethod
     def get_module_map(self) -> Mapping[str, ModuleType]:
@@ -531,3 +536,6 @@ def make_backend(target: GPUTarget) -> BaseBackend:
             f"{', '.join(backends)}{failed}"
         ) from next(iter(backends.failures.values()), None)
     return found[0](target)
+
+
+provide_processors(lambda target: type(make_backend(target)).processor(target))

@@ -34,6 +34,7 @@ from tritium.passes.ttir import (
     UniformAtomics,
     Unroll,
 )
+from tritium.target import Processor
 
 
 def ttir() -> list[Pass]:
@@ -65,32 +66,31 @@ def tiles() -> list[Pass]:
 
 
 def ttgir(
-    capability: int, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
-    flatten: bool = True, lanes: int = 32,
+    processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
+    flatten: bool = True,
 ) -> list[Pass]:
-    """From ttir to the ttgir that the NVIDIA backend takes.
+    """From ttir to the ttgir that `codegen/gpu` takes.
 
     Args:
-        capability: of the GPU: 90 for sm_90.
+        processor: what the code is for.
         num_warps: how many warps run a block of a program, a power of two.
         num_stages: how many loads of a loop may be in flight; 1 for none ahead.
         num_ctas: how many blocks, a cluster, run a program.
-        wgmma: whether products may use it (sm_90).
+        wgmma: whether products may read operands from shared memory (sm_90).
         flatten: whether loops that ask for it become one with the loop inside.
-        lanes: the threads of a warp, a power of two.
     """
     return [
         ScaledDot(tensor_cores=True),
-        DotPrecision(capability=capability),
+        DotPrecision(target=processor.name),
         CallFacts(),
         TensorPointers(
-            bulk_copies=capability >= 90, rows=100 <= capability < 120 and num_ctas == 1
+            bulk_copies=processor.bulk_copies, rows=processor.bulk_rows and num_ctas == 1
         ),
         Canonicalize(),
         CSE(),
         LICM(),
         ConvertTTIRToTTGIR(
-            num_warps=num_warps, num_ctas=num_ctas, capability=capability, lanes=lanes
+            num_warps=num_warps, num_ctas=num_ctas, target=processor.name, lanes=processor.lanes
         ),
         Coalesce(),
         AccelerateMatmul(wgmma=wgmma),

@@ -58,7 +58,7 @@ def tensor_core(op: Any, context: Any, a: Any, b: Any, c: Any) -> Any:
 def run(x: Any, y: Any, z: Any, operand: str, result: str, precision: str = "") -> None:
     """Store the product plus `z` to `z`."""
     module = parse_module(PRODUCT.format(operand=operand, result=result, precision=precision))
-    DotPrecision(capability=80).run(module)
+    DotPrecision(target="cuda:80").run(module)
     module.verify()
     buffers = [x, y, z]
     memory = Memory([(b.ctypes.data, b.nbytes) for b in buffers])

@@ -10,6 +10,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.support.frontend import compile_kernel
+from tritium.backends.nvidia.processor import processor
 from tritium.ir.printing import print_module
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import Memory
@@ -37,7 +38,7 @@ def test_computed_operands(which: str, num_stages: int):
     c = np.zeros((32, 64), np.float32)
     sizes = {"K": 96, "M": 32, "N": 64, "BK": 32}
     module = compile_kernel(multiply, a=a, b=b, c=c, **sizes, WHICH=which)
-    passes = [*pipelines.ttir(), *pipelines.ttgir(90, 4, num_stages)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), 4, num_stages)]
     PassManager(passes, verify_each=True).run(module)
     operands = re.findall(r"= (\S+) .* -> tensor<\S+ #ttg.dot_op<", print_module(module))
     assert operands == ["ttg.local_load"] * 2
@@ -60,7 +61,8 @@ def test_operands_of_any_layout():
     a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((32, 64), (64, 64)))
     c = np.zeros((32, 64), np.float32)
     module = compile_kernel(multiply_reshaped, a=a, b=b, c=c, M=32, N=64, K=64)
-    PassManager([*pipelines.ttir(), *pipelines.ttgir(90, 4, 3)], verify_each=True).run(module)
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), 4, 3)]
+    PassManager(passes, verify_each=True).run(module)
     memory = Memory([(x.ctypes.data, x.nbytes) for x in (a, b, c)])
     arguments = [np.uint64(x.ctypes.data) for x in (a, b, c)]
     Evaluator(module, memory).launch("multiply_reshaped", arguments, (1,))

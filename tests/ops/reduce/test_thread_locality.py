@@ -12,6 +12,7 @@ import tritium.language as tl
 from tests.nvidia.support import to_ptx
 from tests.support.frontend import compile_kernel
 from tests.ttgir.test_flattened_loops import launch
+from tritium.backends.nvidia.processor import processor
 from tritium.ir.printing import print_module
 from tritium.passes import PassManager, pipelines
 
@@ -49,7 +50,7 @@ def total(x, o, n, B: tl.constexpr):
 
 def compiled(kernel: Any, warps: int = 4, **arguments: Any) -> Any:
     module = compile_kernel(kernel, **arguments)
-    passes = [*pipelines.ttir(), *pipelines.ttgir(90, warps, 3)]
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), warps, 3)]
     PassManager(passes, verify_each=True).run(module)
     return module
 

@@ -21,7 +21,7 @@ from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, Stage
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
 from tritium.language.emitter import TargetFeatures
-from tritium.target import GPUTarget
+from tritium.target import GPUTarget, Processor
 
 
 def min_dot_size(target: GPUTarget) -> Callable[[Any, Any], tuple[int, int, int]]:
@@ -52,6 +52,13 @@ class CUDABackend(BaseBackend):
                 "(80 is Ampere)"
             )
         self.arch: int = target.arch
+
+    @staticmethod
+    def processor(target: GPUTarget) -> Processor:
+        from tritium.backends.nvidia.processor import processor  # as in add_stages
+
+        assert isinstance(target.arch, int)
+        return processor(target.arch)
 
     def hash(self) -> str:
         mock = knobs.nvidia.mock_ptx_version

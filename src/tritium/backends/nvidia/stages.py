@@ -11,6 +11,7 @@ from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.launch_facts import launch_facts
 from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions, assembler
+from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.backends.remarks import remark, wanted
@@ -33,8 +34,8 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     target = hardware(arch)
     for flatten in (True, False):
         passes = pipelines.ttgir(
-            arch, options.num_warps, options.num_stages, options.num_ctas,
-            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, lanes=target.lanes,
+            processor(arch), options.num_warps, options.num_stages, options.num_ctas,
+            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
         if copy is None or shared_bytes(module, target) <= target.max_shared:

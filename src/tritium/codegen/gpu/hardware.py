@@ -22,6 +22,7 @@ from tritium.codegen.registry import Rule, rules, scratch_bytes
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops.base import Op
 from tritium.ops.ttir import AtomicKind, CacheModifier, EvictionPolicy, MemScope, MemSemantic
+from tritium.target import Banks
 
 
 class Unsupported(Exception):
@@ -271,6 +272,8 @@ class Hardware:
     data_layout: ClassVar[str]
     lanes: int
     """The threads of a warp, a power of two."""
+    banks: Banks
+    """Of shared memory."""
     kernel_linkage: ClassVar[str]
     function_attributes: ClassVar[str]
     descriptor_attributes: ClassVar[str]

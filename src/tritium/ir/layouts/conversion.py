@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.swizzle import Access, access, place_of, shared_layout
+from tritium.ir.layouts.swizzle import ANY_BANKS, Access, access, place_of, shared_layout
+from tritium.target import Banks
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ class Conversion:
 @lru_cache(maxsize=256)
 def plan(
     source: LinearLayout, result: LinearLayout, element_bytes: int, *, store: bool = False,
-    load: bool = False,
+    load: bool = False, banks: Banks = ANY_BANKS,
 ) -> Conversion:  # fmt: skip
     """The cheapest way from `source` to `result`, layouts of one tile.
 
     Args:
         store, load: whether the target has `stmatrix` and `ldmatrix`.
+        banks: of shared memory; how much of it is needed does not depend on them.
 
     Raises: `ValueError` if the source does not hold every element of the result.
     """
@@ -71,13 +73,13 @@ def plan(
         return Conversion("none" if same else "registers", found)
     if _keeps(found, source, (WARP, BLOCK)):
         return Conversion("shuffles", found)
-    return through_memory(source, result, element_bytes, store=store, load=load)
+    return through_memory(source, result, element_bytes, store=store, load=load, banks=banks)
 
 
 @lru_cache(maxsize=256)
 def through_memory(
     source: LinearLayout, result: LinearLayout, element_bytes: int, *, store: bool = False,
-    load: bool = False,
+    load: bool = False, banks: Banks = ANY_BANKS,
 ) -> Conversion:  # fmt: skip
     """The way through shared memory, which is always open; as `plan`."""
     found = result.invert_and_compose(source)
@@ -85,11 +87,12 @@ def through_memory(
     shared = _shared_bits(source, result if stays else None)
     source, result = _without_bits(source, shared), _without_bits(result, shared)
     memory = shared_layout(
-        source, result if stays else source, element_bytes, store=store, load=load and stays
-    )
+        source, result if stays else source, element_bytes, store=store, load=load and stays,
+        banks=banks,
+    )  # fmt: skip
     places = [place_of(side, memory) for side in (source, result)]
     write, read = (
-        access(place, element_bytes, matrix)
+        access(place, element_bytes, matrix, banks)
         for place, matrix in zip(places, (store, load and stays), strict=True)
     )
     return Conversion("shared" if stays else "blocks", found, memory, write, read, *places)

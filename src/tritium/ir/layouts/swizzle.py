@@ -1,12 +1,12 @@
 """Layouts of shared memory for writing a tile in one distributed layout and reading it in another,
 free of bank conflicts where there is such a one; and how many conflicts a layout has.
 
-Shared memory has 32 banks of 4 bytes, so that 128 bytes are one *row*. An access of a warp is done
-128 bytes at a time: by 8 lanes that move 16 bytes each, say. It takes one turn if no two lanes want
-different rows of a bank. The differences of the elements that it touches form a subspace over
-GF(2), and so do those of the elements of one bank, which the layout's vectors for rows span: there
-are no conflicts if they meet in 0 alone. After "Linear Layouts: Robust Code Generation of Efficient
-Tensor Computation Using F2" (Zhou et al., 2025).
+Shared memory has banks (`target.Banks`): 32 of 4 bytes, say, so that 128 bytes are one *row*. An
+access of a warp is done a row at a time: by 8 lanes that move 16 bytes each. It takes one cycle if
+no two lanes want different rows of a bank. The differences of the elements that it touches form a
+subspace over GF(2), and so do those of the elements of one bank, which the layout's vectors for
+rows span: there are no conflicts if they meet in 0 alone. After "Linear Layouts: Robust Code
+Generation of Efficient Tensor Computation Using F2" (Zhou et al., 2025).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from tritium.ir.layouts import fragments, gf2
 from tritium.ir.layouts.encodings import LANE, OFFSET, REGISTER
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.target import Banks
 
-ROW_BYTES = 128
-WORD_BYTES = 4
+ANY_BANKS = Banks()
 WIDEST_BYTES = 16
+"""Of an access by one thread."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def run_bits(place: LinearLayout, size: int, most: int = WIDEST_BYTES) -> list[i
     return bits
 
 
-def access(place: LinearLayout, size: int, matrix: bool) -> Access:
+def access(place: LinearLayout, size: int, matrix: bool, banks: Banks = ANY_BANKS) -> Access:
     """How a tile whose elements, of `size` bytes, are at `place` is moved; `matrix`: there are
     instructions for matrices in this direction."""
     found = fragments.find(place, size) if matrix else None
@@ -71,24 +72,24 @@ def access(place: LinearLayout, size: int, matrix: bool) -> Access:
         instructions = count >> len(found.which)
     else:
         width = len(run_bits(place, size))
-        at_once = lanes_at_once(width, size)
-        lanes, instructions = place.columns_of(LANE)[:at_once], 1 << registers - width
-        count = instructions << len(place.columns_of(LANE)) - at_once
-    words = [x * size // WORD_BYTES for x in lanes]
-    words += [1 << i for i in range(max((size << width) // WORD_BYTES, 1).bit_length() - 1)]
-    banks = [w % (ROW_BYTES // WORD_BYTES) for w in words]
-    degree = 1 << gf2.rank(words) - gf2.rank(banks)
+        lanes = lanes_at_once(place.columns_of(LANE), width, size, banks)
+        instructions = 1 << registers - width
+        count = instructions << len(place.columns_of(LANE)) - len(lanes)
+    words = [x * size // banks.word_bytes for x in lanes]
+    words += [1 << i for i in range(max((size << width) // banks.word_bytes, 1).bit_length() - 1)]
+    degree = 1 << gf2.rank(words) - gf2.rank([w % banks.count for w in words])
     return Access(width, found, instructions, count * degree, count * (degree - 1))
 
 
-def lanes_at_once(width: int, size: int) -> int:
-    """log2 of the lanes whose accesses of `size << width` bytes are done together: those that move
-    128 bytes, at most 32."""
-    return min((ROW_BYTES // max(size << width, WORD_BYTES)).bit_length() - 1, 5)
+def lanes_at_once(lanes: Sequence[int], width: int, size: int, banks: Banks) -> Sequence[int]:
+    """The bits of lanes whose accesses of `size << width` bytes are done together: those that move
+    a row."""
+    return lanes[: (banks.row_bytes // max(size << width, banks.word_bytes)).bit_length() - 1]
 
 
 def shared_layout(
-    source: LinearLayout, result: LinearLayout, size: int, *, store: bool, load: bool
+    source: LinearLayout, result: LinearLayout, size: int, *, store: bool, load: bool,
+    banks: Banks = ANY_BANKS,
 ) -> LinearLayout:
     """A layout (offset -> coordinates) of shared memory for writing a tile of elements of `size`
     bytes in `source` and reading it in `result`: the one that takes the fewest instructions and
@@ -96,9 +97,9 @@ def shared_layout(
     result = result.transpose_outs(source.out_names)
     best: tuple[int, LinearLayout] | None = None
     for vector, rows in _candidates(source, result, size, store, load):
-        memory = _memory(source, result, size, vector, rows)
-        parts = (access(place_of(source, memory), size, store),
-                 access(place_of(result, memory), size, load))  # fmt: skip
+        memory = _memory(source, result, size, vector, rows, banks)
+        parts = (access(place_of(source, memory), size, store, banks),
+                 access(place_of(result, memory), size, load, banks))  # fmt: skip
         cost = sum(part.instructions + part.turns for part in parts)
         if best is None or cost < best[0]:
             best = cost, memory
@@ -130,12 +131,12 @@ def _candidates(
 
 def _memory(
     source: LinearLayout, result: LinearLayout, size: int, vector: Sequence[int],
-    matrices: dict[int, tuple[int, ...]],
+    matrices: dict[int, tuple[int, ...]], banks: Banks,
 ) -> LinearLayout:  # fmt: skip
     """The layout with `vector` in the lowest bits of the offset."""
     total = source.total_out_bits
     # A word of a bank has several narrow elements; whichever they are, they do not conflict.
-    word = max(WORD_BYTES // size, 1).bit_length() - 1
+    word = max(banks.word_bytes // size, 1).bit_length() - 1
     sides = (source, result)
     units = [1 << i for i in range(total)]
     loose = [*result.columns_of(REGISTER), *source.columns_of(REGISTER), *units]
@@ -147,13 +148,13 @@ def _memory(
             own, width = side.columns_of(REGISTER), 0
             while width < len(vector) and vector[width] in own:
                 width += 1
-            together = side.columns_of(LANE)[: lanes_at_once(width, size)]
+            together = lanes_at_once(side.columns_of(LANE), width, size, banks)
         lanes.append(_extended(low, together, total))
-    columns = max(ROW_BYTES // size, 1).bit_length() - 1
+    columns = max(banks.row_bytes // size, 1).bit_length() - 1
     rows = _rows(low, lanes, total, max(total - columns, 0))
-    banks = _extended([*low, *rows], [*lanes[0], *lanes[1], *units], total)
-    banks = banks[len(low) + len(rows) :]
-    return LinearLayout(((OFFSET, total),), source.out_dims, (*low, *banks, *rows))
+    across = _extended([*low, *rows], [*lanes[0], *lanes[1], *units], total)
+    across = across[len(low) + len(rows) :]
+    return LinearLayout(((OFFSET, total),), source.out_dims, (*low, *across, *rows))
 
 
 def _extended(basis: Sequence[int], candidates: Sequence[int], size: int) -> list[int]:

@@ -29,7 +29,6 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     Cluster,
     DotOperandEncoding,
-    NvidiaMmaEncoding,
     part_of,
 )
 from tritium.ops import ttir
@@ -41,7 +40,7 @@ from tritium.ops.ttgir import (
     WarpGroupDotOp,
     memdesc_of,
 )
-from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.clusters import (
@@ -52,23 +51,22 @@ from tritium.passes.ttgir.clusters import (
 )
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.rules import (
-    capability_of,
     encoding_of,
     is_elementwise,
     is_tile,
     num_warps_of,
     nvmma_encoding,
     order_of,
+    processor_of,
 )
-
-_BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
+from tritium.target import MatrixUnit
 
 
 @dataclass(frozen=True)
 class AccelerateMatmul(Pass):
-    """Give products to the tensor cores.
+    """Give products to the matrix units of the processor.
 
-    `wgmma`: use it where the GPU has it; else mma.sync.
+    `wgmma`: use units that read operands from shared memory, where the processor has them.
     """
 
     name: ClassVar[str] = "accelerate-matmul"
@@ -76,19 +74,19 @@ class AccelerateMatmul(Pass):
     wgmma: bool = True
 
     def run(self, module: ModuleOp) -> bool:
-        capability, num_warps = capability_of(module), num_warps_of(module)
-        num_ctas = num_ctas_of(module)
+        num_warps, num_ctas = num_warps_of(module), num_ctas_of(module)
+        units = [u for u in processor_of(module).matrix_units if self.wgmma or not u.from_shared]
         changed = False
         for function in functions(module):
             for op in list(_products(function)):
-                cluster = split_product(ir.shape_of(op.results[0].type), num_ctas)
-                if self.wgmma and capability // 10 == 9 and _fits_wgmma(op, num_warps, cluster):
-                    _to_wgmma(op, num_warps, cluster)
-                elif _fits_mma_sync(op, capability, cluster):
-                    _to_mma_sync(op, num_warps, cluster)
-                else:
-                    continue
-                changed = True
+                shape = ir.shape_of(op.results[0].type)
+                cluster = split_product(shape, num_ctas)
+                part = part_of(cluster, shape)
+                unit = next((u for u in units if u.takes(op, num_warps, part)), None)
+                if unit is not None:
+                    use = _from_shared_memory if unit.from_shared else _from_registers
+                    use(op, unit, num_warps, cluster)
+                    changed = True
         return changed
 
 
@@ -103,77 +101,6 @@ def source_of(value: SSAValue) -> SSAValue:
     while isinstance(value.owner, ConvertLayoutOp):
         value = value.owner.src
     return value
-
-
-def _fits_wgmma(op: MatrixProduct, num_warps: int, cluster: Cluster) -> bool:
-    element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
-    shape = ir.shape_of(op.results[0].type)
-    m, n = part_of(cluster, shape)[-2:]
-    if len(shape) != 2 or num_warps % 4 or m % 64 or n % 8 or op.k * _bits(op) < 256:
-        return False
-    if element in _BYTE_FLOATS and 0 < op.maxNumImpreciseAcc < op.k:
-        return False  # mma.sync sums all products precisely
-    if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
-        return out == ir.f32 and (_bits(op) == ir.bit_width(op.b.type))
-    if element == ir.f32:
-        return op.inputPrecision is InputPrecision.TF32
-    return element == ir.i8 and out == ir.i32
-
-
-def _fits_mma_sync(op: MatrixProduct, capability: int, cluster: Cluster) -> bool:
-    element, out = ir.element_type(op.a.type), ir.element_type(op.results[0].type)
-    shape = ir.shape_of(op.results[0].type)
-    m, n = part_of(cluster, shape)[-2:]
-    if len(shape) != 2 or m < 16 or n < 8 or op.k * _bits(op) < 256:
-        return False
-    if element in (ir.f16, ir.bf16):
-        return out == ir.f32 or (element == ir.f16 and out == ir.f16)
-    if element in _BYTE_FLOATS:
-        return out == ir.f32 and capability >= 89
-    if element == ir.f64:
-        return op.k >= 8
-    if element == ir.f32:
-        return op.inputPrecision is InputPrecision.TF32
-    return element == ir.i8 and out == ir.i32
-
-
-def _bits(op: MatrixProduct) -> int:
-    return ir.bit_width(op.a.type)
-
-
-def wgmma_encoding(
-    shape: tuple[int, ...], num_warps: int, bits: int, cluster: Cluster = ()
-) -> NvidiaMmaEncoding:
-    """The accumulator's encoding: warp groups go down the rows first."""
-    rows, columns = part_of(cluster, shape)
-    across = max(num_warps // max(rows // 16, 1), 1)
-    widest = max(columns // across, 8)
-    width = next(n for n in range(256, 0, -8) if columns % n == 0 and n <= widest)
-    warps = [4, 1]
-    while warps[0] * warps[1] < num_warps:
-        axis = 0 if rows > 16 * warps[0] else 1
-        warps[axis] *= 2
-    return NvidiaMmaEncoding.make(
-        versionMajor=3, versionMinor=0, warpsPerCTA=tuple(warps),
-        instrShape=(16, width, 256 // bits), CGALayout=cluster,
-    )  # fmt: skip
-
-
-def mma_sync_encoding(
-    shape: tuple[int, ...], num_warps: int, chained: bool, cluster: Cluster = ()
-) -> NvidiaMmaEncoding:
-    """The accumulator's encoding: about square parts for each warp; `chained` products (the result
-    of one is an operand of another) keep rows in one warp."""
-    part = part_of(cluster, shape)
-    rows, columns = max(part[0] // 16, 1), max(part[1] // 8, 1)
-    warps = [1, 1]
-    while warps[0] * warps[1] < num_warps:
-        tall = chained or rows // warps[0] >= columns // 2 // warps[1]
-        warps[0 if tall and (chained or warps[0] < rows) else 1] *= 2
-    return NvidiaMmaEncoding.make(
-        versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=(16, 8),
-        CGALayout=cluster,
-    )  # fmt: skip
 
 
 def _computed_from_product(value: SSAValue) -> bool:
@@ -192,7 +119,7 @@ def _computed_from_product(value: SSAValue) -> bool:
 
 
 def _add_apart(op: MatrixProduct) -> None:
-    """Take the addition out of a product of 8-bit floats, whose sums wgmma rounds."""
+    """Take the addition out of a product whose sums are rounded."""
     block, total = op.parent, op.c
     assert block is not None
     zero = ConstantOp.of(0.0, total.type, op.location)
@@ -204,14 +131,16 @@ def _add_apart(op: MatrixProduct) -> None:
     result.replace_uses_with_if(added.results[0], lambda use: use.operation is not added)
 
 
-def _to_wgmma(op: MatrixProduct, num_warps: int, cluster: Cluster) -> None:
-    if ir.element_type(op.a.type) in _BYTE_FLOATS and op.maxNumImpreciseAcc == op.k:
+def _from_shared_memory(
+    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
+) -> None:
+    if unit.rounds_sums(op):
         _add_apart(op)
-    shape, bits = ir.shape_of(op.results[0].type), _bits(op)
-    encoding = wgmma_encoding(shape, num_warps, bits, cluster)
+    bits = ir.bit_width(op.a.type)
+    encoding = unit.encoding(op, num_warps, cluster, False)
     a: SSAValue
     if bits == 16 and _computed_from_product(op.a):
-        operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=32 // bits)
+        operand = DotOperandEncoding.make(opIdx=0, parent=encoding, kWidth=unit.neighbours(bits))
         a = convert(source_of(op.a), operand, op)
     else:
         a = _in_shared_memory(op, op.a, 1, bits, operand_cluster(cluster, 1))
@@ -255,12 +184,13 @@ def _fastest(value: SSAValue) -> int:
     return order_of(encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
-def _to_mma_sync(op: MatrixProduct, num_warps: int, cluster: Cluster) -> None:
-    shape = ir.shape_of(op.results[0].type)
+def _from_registers(
+    op: MatrixProduct, unit: MatrixUnit, num_warps: int, cluster: Cluster
+) -> None:
     chained = _computed_from_product(op.a) or _feeds_product(op.results[0])
-    encoding = mma_sync_encoding(shape, num_warps, chained, cluster)
+    encoding = unit.encoding(op, num_warps, cluster, chained)
+    width = unit.neighbours(ir.bit_width(op.a.type))
     for index in (0, 1):
-        width = max(32 // _bits(op), 1)
         operand = DotOperandEncoding.make(opIdx=index, parent=encoding, kWidth=width)
         op.operands[index] = convert(source_of(op.operands[index]), operand, op)
     convert_operand(op, 2, encoding)

@@ -34,17 +34,16 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_
 from tritium.passes.ttgir.rules import (
     Threads,
     blocked_for,
-    capability_of,
     encoding_of,
     is_tile,
+    processor_of,
     product,
     threads_of,
 )
+from tritium.target import Processor
 
 ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)
 BLOCKS = (ttir.DescriptorLoadOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
-WIDEST = 16
-"""Bytes that one thread may access at once."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Coalesce(Pass):
     title: ClassVar[str] = "TritonGPUCoalesce"
 
     def run(self, module: ModuleOp) -> bool:
-        changed, num_ctas = False, num_ctas_of(module)
+        changed, num_ctas, processor = False, num_ctas_of(module), processor_of(module)
         operands: dict[int, Cluster] = {}
         if num_ctas > 1:
             for function in functions(module):
@@ -63,8 +62,7 @@ class Coalesce(Pass):
             share_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)
-            arch = capability_of(module)
-            wishes = {id(op): _wish(op, analysis, arch) for op in _accesses(function)}
+            wishes = {id(op): _wish(op, analysis, processor) for op in _accesses(function)}
             widest: dict[tuple[Any, ...], int] = {}
             for wish in wishes.values():
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
@@ -81,12 +79,12 @@ class Coalesce(Pass):
 
 @dataclass(frozen=True)
 class _Wish:
-    """What one access would like: the axes' order, and how many elements at once; `least` even
-    where threads are left without work then."""
+    """What one access would like: the axes' order, and how many elements at once, of `most`
+    that an instruction takes; `least` even where threads are left without work then."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    bits: int
+    most: int
     width: int
     least: int = 1
 
@@ -109,21 +107,18 @@ def _tile(op: Any) -> Any:
     return op.ptr.type
 
 
-def atomic_width(op: Any, capability: int) -> int:
+def atomic_width(op: Any, processor: Processor) -> int:
     """How many neighbours an instruction for the atomic operation takes at most."""
     if getattr(op, "atomic_rmw_op", None) is not ttir.AtomicKind.FADD:
         return 1
-    element = ir.element_type(op.val.type)
-    if capability >= 90:
-        return {ir.f16: 8, ir.bf16: 8, ir.f32: 4}.get(element, 1)
-    return 2 if element == ir.f16 else 1
+    return processor.sum_width(str(ir.element_type(op.val.type)))
 
 
-def _wish(op: Any, analysis: AxisAnalysis, capability: int) -> _Wish:
-    pointers = _tile(op)
+def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
+    pointers, widest = _tile(op), processor.access_bytes
     if isinstance(op, BLOCKS):
-        shape, bits = ir.shape_of(pointers), ir.bit_width(pointers)
-        return _Wish(shape, tuple(reversed(range(len(shape)))), bits, WIDEST * 8 // bits)
+        shape, most = ir.shape_of(pointers), 8 * widest // ir.bit_width(pointers)
+        return _Wish(shape, tuple(reversed(range(len(shape)))), most, most)
     info = analysis.of(op.ptr)
     shape = ir.shape_of(pointers)
     axes = reversed(range(len(shape)))
@@ -132,7 +127,7 @@ def _wish(op: Any, analysis: AxisAnalysis, capability: int) -> _Wish:
     size = max(ir.bit_width(pointee.pointee) // 8, 1)
     fastest = order[0]
     width = min(
-        info.contiguity[fastest], max(info.divisibility[fastest] // size, 1), WIDEST // size,
+        info.contiguity[fastest], max(info.divisibility[fastest] // size, 1), widest // size,
         shape[fastest],
     )  # fmt: skip
     mask = getattr(op, "mask", None)
@@ -140,15 +135,15 @@ def _wish(op: Any, analysis: AxisAnalysis, capability: int) -> _Wish:
         width = min(width, analysis.of(mask).constancy[fastest])
     least = 1
     if isinstance(op, ttir.AtomicOp):
-        width = min(width, atomic_width(op, capability))
+        width = min(width, atomic_width(op, processor))
         least = min(width, max(4 // size, 1))  # words: halves of them are exchanged in a loop
-    return _Wish(shape, order, 8 * size, max(width, 1), least)
+    return _Wish(shape, order, widest // size, max(width, 1), least)
 
 
 def _apply(op: Any, wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> bool:
     part = part_of(cluster, wish.shape)
     share = max(product(part) // threads.total, wish.least)
-    width = min(width, share, WIDEST * 8 // wish.bits, part[wish.order[0]])
+    width = min(width, share, wish.most, part[wish.order[0]])
     per_thread = [1] * len(wish.shape)
     per_thread[wish.order[0]] = width
     encoding: BlockedEncoding = blocked_for(

@@ -15,6 +15,7 @@ module gets the attributes that say how many threads run it, and for what.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32
@@ -55,6 +56,7 @@ from tritium.passes.ttgir.rules import (
     transposed,
     with_encoding,
 )
+from tritium.target import processor_named
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,15 @@ class ConvertTTIRToTTGIR(Pass):
     """Give every tile the default encoding of its shape.
 
     `num_warps`: how many warps run a block of a program; `num_ctas`: how many blocks do;
-    `capability`: 90 for sm_90; `lanes`: the threads of a warp.
+    `target`: the processor, `cuda:90`; `lanes`: the threads of a warp, 0 for the processor's.
     """
 
     name: ClassVar[str] = "convert-ttir-to-ttgir"
     title: ClassVar[str] = "ConvertTritonToTritonGPU"
     num_warps: int = 4
     num_ctas: int = 1
-    capability: int = 90
-    lanes: int = 32
+    target: str = ""
+    lanes: int = 0
 
     def run(self, module: ModuleOp) -> bool:
         if self.num_warps < 1 or self.num_warps & (self.num_warps - 1):
@@ -79,8 +81,8 @@ class ConvertTTIRToTTGIR(Pass):
             {
                 NUM_CTAS: IntegerAttr(self.num_ctas, i32),
                 NUM_WARPS: IntegerAttr(self.num_warps, i32),
-                TARGET: StringAttr(f"cuda:{self.capability}"),
-                THREADS_PER_WARP: IntegerAttr(self.lanes, i32),
+                TARGET: StringAttr(self.target),
+                THREADS_PER_WARP: IntegerAttr(self._threads.lanes, i32),
             }
         )
         for function in functions(module):
@@ -99,9 +101,9 @@ class ConvertTTIRToTTGIR(Pass):
             _update_signature(function, function.regions[0].blocks[0])
         return True
 
-    @property
+    @cached_property
     def _threads(self) -> Threads:
-        return Threads(self.num_warps, self.lanes)
+        return Threads(self.num_warps, self.lanes or processor_named(self.target).lanes)
 
     def _encoding(self, shape: tuple[int, ...]) -> BlockedEncoding:
         return default_encoding(shape, self._threads, split_rows(shape, self.num_ctas))

@@ -68,7 +68,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
 from tritium.passes.ttgir.pipeline import is_bulk
-from tritium.passes.ttgir.rules import block_encoding, capability_of, with_encoding
+from tritium.passes.ttgir.rules import block_encoding, processor_of, with_encoding
 from tritium.passes.ttir.descriptors.flow import (
     conflicts,
     descriptor_groups,
@@ -87,7 +87,7 @@ class DescriptorsToTMA(Pass):
     title: ClassVar[str] = "TritonNvidiaGPUTMALowering"
 
     def run(self, module: ModuleOp) -> bool:
-        if capability_of(module) < 90:
+        if not processor_of(module).bulk_copies:
             return False
         changed = False
         _take_bits(module)

@@ -36,6 +36,7 @@ from tritium.ops import ttir
 from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.passes.ttgir.clusters import permuted
+from tritium.target import Processor, processor_named
 
 
 def encoding_of(type: Attribute) -> Any:
@@ -280,9 +281,9 @@ def _number_of(module: Any, name: str) -> int:
     return found.value.data
 
 
-def capability_of(module: Any) -> int:
-    """The compute capability, 90 for `ttg.target = "cuda:90"`. Raises `ValueError`."""
+def processor_of(module: Any) -> Processor:
+    """The processor that the module's attribute `ttg.target` names. Raises `ValueError`."""
     found: Any = module.attributes.get(TARGET)
-    if found is None or not found.data.startswith("cuda:"):
-        raise ValueError('the module has no attribute ttg.target = "cuda:..."')
-    return int(found.data.removeprefix("cuda:"))
+    if found is None:
+        raise ValueError(f'the module has no attribute "{TARGET}"; run convert-ttir-to-ttgir')
+    return processor_named(found.data)

@@ -44,6 +44,7 @@ from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, rebuild
+from tritium.target import processor_named
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 _PARTS = {
@@ -58,25 +59,25 @@ _TF32_HALF, _TF32_MASK = 1 << 12, -(1 << 13)
 class DotPrecision(Pass):
     """Write matrix products in terms of those that tensor cores have.
 
-    `capability`: of the GPU.
+    `target`: the processor, `cuda:90`.
     """
 
     name: ClassVar[str] = "dot-precision"
     title: ClassVar[str] = "TritonGPUF32DotTC"
-    capability: int = 80
+    target: str = ""
 
     def run(self, module: ModuleOp) -> bool:
-        changed = False
+        changed, processor = False, processor_named(self.target)
         rounded: list[TruncFOp] = []
         for op in [op for op in module.walk() if isinstance(op, MatrixProduct)]:
             rewrite = _Rewrite(op)
-            if ir.element_type(op.a.type) in _BYTE_FLOATS and self.capability < 89:
+            if ir.element_type(op.a.type) in _BYTE_FLOATS and not processor.float8_products:
                 rewrite.widen_operands()
                 changed = True
             if ir.element_type(op.c.type) == ir.f16:
                 rounded.append(rewrite.sum_in_float32())
                 changed = True
-            if op.inputPrecision in _PARTS and _fits(op):
+            if op.inputPrecision in _PARTS and _fits(op, processor.smallest_product):
                 rewrite.split()
                 changed = True
         for narrow in rounded:
@@ -84,13 +85,13 @@ class DotPrecision(Pass):
         return changed
 
 
-def _fits(op: MatrixProduct) -> bool:
-    """Whether tensor cores take products of this shape; others are computed without rounding."""
+def _fits(op: MatrixProduct, smallest: tuple[int, int, int]) -> bool:
+    """Whether matrix units take products of this shape; others are computed without rounding."""
     shape = ir.shape_of(op.c.type)
     if ir.element_type(op.a.type) != ir.f32 or len(shape) != 2:
         return False
-    least = 8 if op.inputPrecision is InputPrecision.TF32X3 else 16
-    return shape[0] >= 16 and shape[1] >= 8 and op.k >= least
+    size = 4 if op.inputPrecision is InputPrecision.TF32X3 else 2
+    return all(n >= s for n, s in zip((*shape, op.k * size), smallest, strict=True))
 
 
 def _round_later(narrow: TruncFOp) -> None:

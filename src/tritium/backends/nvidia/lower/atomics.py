@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritium.backends.nvidia.lower.memory import braced
+from tritium.backends.nvidia.processor import processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.hardware import Order, Unsupported
 from tritium.codegen.llvm.writer import Value, const
@@ -42,7 +43,7 @@ class PtxAtomics:
         self._arch = arch
 
     def width(self, op: Any) -> int:
-        return atomic_width(op, self._arch)
+        return atomic_width(op, processor(self._arch))
 
     def update(
         self, e: Emitter, kind: AtomicKind, order: Order, pointer: Value, operand: Value,

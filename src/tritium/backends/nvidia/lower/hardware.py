@@ -12,6 +12,7 @@ from tritium.backends.nvidia.lower.host import CudaHost
 from tritium.backends.nvidia.lower.ldmatrix import WarpMatrices
 from tritium.backends.nvidia.lower.memory import PtxGlobalMemory, PtxSharedMemory
 from tritium.backends.nvidia.options import check_cluster
+from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware
@@ -79,7 +80,6 @@ class Nvidia(Hardware):
     title = "NVIDIA"
     triple = TRIPLE
     data_layout = DATA_LAYOUT
-    lanes = 32
     kernel_linkage = "ptx_kernel"
     function_attributes = 'convergent nounwind "denormal-fp-math-f32"="ieee"'
     descriptor_attributes = f'byval([{BYTES} x i8]) align 64 "nvvm.grid_constant"'
@@ -91,15 +91,13 @@ class Nvidia(Hardware):
     `$`."""
 
     def __init__(self, arch: int):
-        self.arch = arch
+        self.arch, facts = arch, processor(arch)
+        self.lanes, self.banks, self.max_shared = facts.lanes, facts.banks, facts.max_shared
         self.grid, self.barriers, self.shuffles = CudaGrid(), CudaBarriers(), Shfl()
         self.memory, self.shared = PtxGlobalMemory(), PtxSharedMemory()
         self.matrices = WarpMatrices(stores=arch >= 90)
         self.async_copies, self.atomics = CpAsync(), PtxAtomics(arch)
         self.conversions, self.host = Cvt(arch), CudaHost()
-        small = arch in (86, 89) or arch >= 120
-        self.max_shared = 1024 * (99 if small else 163 if arch < 90 else 227)
-        """The most bytes of shared memory that a block may have."""
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)

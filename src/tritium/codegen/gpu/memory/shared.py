@@ -27,8 +27,9 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.conversion import Conversion, plan, through_memory
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
-from tritium.ir.layouts.swizzle import place_of, run_bits
+from tritium.ir.layouts.swizzle import ANY_BANKS, place_of, run_bits
 from tritium.ops import ttgir
+from tritium.target import Banks
 
 
 def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
@@ -149,7 +150,9 @@ def convert(c: Context, op: Any) -> None:
     if in_thread(c, op):
         return
     matrices, type = c.hardware.matrices, op.src.type
-    found = conversion_of(op, store=matrices.stores, load=matrices.loads)
+    found = conversion_of(
+        op, store=matrices.stores, load=matrices.loads, banks=c.hardware.banks
+    )
     if found.written is None or found.found is None:
         c.set(op.results[0], shuffled(c, c.tile(op.src), found.source_of, layout_of(type)))
         return
@@ -182,13 +185,15 @@ def _load_from_blocks(
     return [loaded[r & ~free] for r in range(tile.in_size(REGISTER))]
 
 
-def conversion_of(op: Any, *, store: bool = True, load: bool = True) -> Conversion:
+def conversion_of(
+    op: Any, *, store: bool = True, load: bool = True, banks: Banks = ANY_BANKS
+) -> Conversion:
     """How a change of layout is done. Shuffles that would be many are not worth it."""
     size = memory_bytes(op.src.type)
     source, result = layout_of(op.src.type), layout_of(op.results[0].type)
-    found = plan(source, result, size, store=store, load=load)
+    found = plan(source, result, size, store=store, load=load, banks=banks)
     if found.kind == "shuffles" and shuffle_count(found.source_of, source, size) > MOST_SHUFFLES:
-        return through_memory(source, result, size, store=store, load=load)
+        return through_memory(source, result, size, store=store, load=load, banks=banks)
     return found
 
 

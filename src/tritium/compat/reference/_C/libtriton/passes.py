@@ -9,6 +9,7 @@ from typing import Any
 from tritium.passes import ttgir
 from tritium.passes import ttir as tile_passes
 from tritium.passes.base import Pass
+from tritium.target import processor_named
 
 from .ir import pass_manager
 
@@ -16,15 +17,12 @@ _Maker = Callable[..., Pass]
 
 
 def _convert(target: str, num_warps: int, threads_per_warp: int, num_ctas: int) -> Pass:
-    kind, _, capability = target.partition(":")
-    if kind != "cuda" or threads_per_warp != 32:
+    if threads_per_warp != (lanes := processor_named(target).lanes):
         raise NotImplementedError(
             f"add_convert_to_ttgpuir: {target!r} with {threads_per_warp} threads a warp; "
-            "'cuda:CAPABILITY' with 32 is built"
+            f"{lanes} are built"
         )
-    return ttgir.ConvertTTIRToTTGIR(
-        num_warps=num_warps, num_ctas=num_ctas, capability=int(capability)
-    )
+    return ttgir.ConvertTTIRToTTGIR(num_warps=num_warps, num_ctas=num_ctas, target=target)
 
 
 _BUILT: dict[str, dict[str, _Maker]] = {

@@ -1,0 +1,126 @@
+"""NVIDIA GPUs as passes see them: `target.Processor`, by compute capability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import Cluster, NvidiaMmaEncoding, part_of
+from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
+from tritium.target import MatrixUnit, Processor
+
+_BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
+SMALLEST = (16, 8, 32)
+"""The rows and columns of `mma.sync`, and the bytes along K of any matrix instruction."""
+
+
+def _kinds(op: MatrixProduct) -> tuple[ir.Type, ir.Type, int]:
+    """The element types of operands and result, and the bits of the first."""
+    return ir.element_type(op.a.type), ir.element_type(op.results[0].type), ir.bit_width(op.a.type)
+
+
+def _fills_k(op: MatrixProduct) -> bool:
+    return op.k * ir.bit_width(op.a.type) >= 8 * SMALLEST[2]
+
+
+@dataclass(frozen=True)
+class Wgmma:
+    """`wgmma` (sm_90): four warps, 64 rows, the right operand in shared memory."""
+
+    from_shared: bool = True
+
+    def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
+        element, out, bits = _kinds(product)
+        m, n = part[-2:]
+        if len(part) != 2 or num_warps % 4 or m % 64 or n % 8 or not _fills_k(product):
+            return False
+        if element in _BYTE_FLOATS and 0 < product.maxNumImpreciseAcc < product.k:
+            return False  # mma.sync sums all products precisely
+        if element in (ir.f16, ir.bf16, *_BYTE_FLOATS):
+            return out == ir.f32 and bits == ir.bit_width(product.b.type)
+        if element == ir.f32:
+            return product.inputPrecision is InputPrecision.TF32
+        return element == ir.i8 and out == ir.i32
+
+    def encoding(
+        self, product: MatrixProduct, num_warps: int, cluster: Cluster, chained: bool
+    ) -> NvidiaMmaEncoding:
+        """Warp groups go down the rows first."""
+        rows, columns = part_of(cluster, ir.shape_of(product.results[0].type))
+        across = max(num_warps // max(rows // 16, 1), 1)
+        widest = max(columns // across, 8)
+        width = next(n for n in range(256, 0, -8) if columns % n == 0 and n <= widest)
+        warps = [4, 1]
+        while prod(warps) < num_warps:
+            warps[0 if rows > 16 * warps[0] else 1] *= 2
+        return NvidiaMmaEncoding.make(
+            versionMajor=3, versionMinor=0, warpsPerCTA=tuple(warps),
+            instrShape=(16, width, 256 // ir.bit_width(product.a.type)), CGALayout=cluster,
+        )  # fmt: skip
+
+    def neighbours(self, bits: int) -> int:
+        return 32 // bits
+
+    def rounds_sums(self, product: MatrixProduct) -> bool:
+        """Sums of products of 8-bit floats have few bits."""
+        return _kinds(product)[0] in _BYTE_FLOATS and product.maxNumImpreciseAcc == product.k
+
+
+@dataclass(frozen=True)
+class MmaSync:
+    """`mma.sync`: one warp, 16 rows and 8 columns, operands in registers."""
+
+    float8: bool
+    from_shared: bool = False
+
+    def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
+        element, out, _ = _kinds(product)
+        m, n = part[-2:]
+        if len(part) != 2 or m < SMALLEST[0] or n < SMALLEST[1] or not _fills_k(product):
+            return False
+        if element in (ir.f16, ir.bf16):
+            return out == ir.f32 or (element == ir.f16 and out == ir.f16)
+        if element in _BYTE_FLOATS:
+            return out == ir.f32 and self.float8
+        if element == ir.f64:
+            return product.k >= 8
+        if element == ir.f32:
+            return product.inputPrecision is InputPrecision.TF32
+        return element == ir.i8 and out == ir.i32
+
+    def encoding(
+        self, product: MatrixProduct, num_warps: int, cluster: Cluster, chained: bool
+    ) -> NvidiaMmaEncoding:
+        """About square parts for each warp; chained products keep rows in one warp."""
+        part = part_of(cluster, ir.shape_of(product.results[0].type))
+        rows, columns = max(part[0] // SMALLEST[0], 1), max(part[1] // SMALLEST[1], 1)
+        warps = [1, 1]
+        while prod(warps) < num_warps:
+            tall = chained or rows // warps[0] >= columns // 2 // warps[1]
+            warps[0 if tall and (chained or warps[0] < rows) else 1] *= 2
+        return NvidiaMmaEncoding.make(
+            versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=SMALLEST[:2],
+            CGALayout=cluster,
+        )  # fmt: skip
+
+    def neighbours(self, bits: int) -> int:
+        return max(32 // bits, 1)
+
+    def rounds_sums(self, product: MatrixProduct) -> bool:
+        return False
+
+
+@lru_cache
+def processor(arch: int) -> Processor:
+    """The GPUs of a compute capability: 90 for sm_90."""
+    units: list[MatrixUnit] = [Wgmma()] if arch // 10 == 9 else []
+    small = arch in (86, 89) or arch >= 120
+    return Processor(
+        name=f"cuda:{arch}", lanes=32,
+        max_shared=1024 * (99 if small else 163 if arch < 90 else 227),
+        sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
+        smallest_product=SMALLEST, matrix_units=(*units, MmaSync(float8=arch >= 89)),
+        float8_products=arch >= 89, bulk_copies=arch >= 90, bulk_rows=100 <= arch < 120,
+    )  # fmt: skip
