@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.vmath.harness import Kernel
+from tests.ops.math.vector_code import Kernel
 from tritium.codegen.llvm.vmath.arrays import external
 from tritium.codegen.llvm.vmath.libdevice import call_symbol
 from tritium.language.extra.signatures import Overload, signatures

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.vmath.harness import Kernel
+from tests.ops.math.vector_code import Kernel
 from tritium.codegen.llvm.vmath import convert
 from tritium.codegen.llvm.writer import Function, Module, Value
 

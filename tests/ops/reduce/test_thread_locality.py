@@ -10,8 +10,8 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.nvidia.support import to_ptx
+from tests.ops.control_flow.test_flattened_loops import launch
 from tests.support.frontend import compile_kernel
-from tests.ttgir.test_flattened_loops import launch
 from tritium.backends.nvidia.processor import processor
 from tritium.ir.printing import print_module
 from tritium.passes import PassManager, pipelines

@@ -9,7 +9,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.nvidia.descriptor_cases import DTYPES, KINDS, cases
+from tests.ops.descriptors.cases import DTYPES, KINDS, cases
 from tests.support.device import from_gpu, to_gpu
 from tritium.launch.allocation import set_allocator
 from tritium.tools.tensor_descriptor import TensorDescriptor

@@ -15,7 +15,7 @@ from tritium.codegen.llvm.vmath.special import coefficients as special_coefficie
 
 
 def _load_tool(name: str) -> Any:
-    path = Path(__file__).parents[2] / "tools" / f"{name}.py"
+    path = Path(__file__).parents[3] / "tools" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

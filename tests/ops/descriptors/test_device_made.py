@@ -13,8 +13,8 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.nvidia.descriptor_cases import Case, cases, numbers, type_name
 from tests.nvidia.support import KERNELS, in_order
+from tests.ops.descriptors.cases import Case, cases, numbers, type_name
 from tritium import knobs
 from tritium.backends.nvidia import ptx
 from tritium.compiler import ASTSource

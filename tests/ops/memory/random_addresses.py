@@ -1,6 +1,6 @@
 """Random kernels whose masks and addresses are random integer expressions, against NumPy.
 
-    python -m tests.cpu.random_addresses SEED COUNT [avx | sse]
+    python -m tests.ops.memory.random_addresses SEED COUNT [avx | sse]
 
 A kernel is a straight line of statements, each written twice: for `tl`, and for NumPy, which is the
 oracle. Arrays end, or begin, at pages that cannot be accessed. The seed of each program is printed

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.vmath.harness import function_kernel, ulp_errors
+from tests.ops.math.vector_code import function_kernel, ulp_errors
 from tritium.codegen.llvm import vmath
 from tritium.codegen.llvm.writer import Function, Module
 

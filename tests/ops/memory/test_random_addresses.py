@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cpu.random_addresses import WITHOUT
+from tests.ops.memory.random_addresses import WITHOUT
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(seed: int, count: int, features: str, what: str = "random_addresses") -> None:
-    command = [sys.executable, "-m", f"tests.cpu.{what}", str(seed), str(count), features]
+    command = [sys.executable, "-m", f"tests.ops.memory.{what}", str(seed), str(count), features]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=3600)
     wrong = re.findall(r"^WRONG.*(?:\n(?!program).*)*", done.stdout, re.MULTILINE)
     last = done.stdout.splitlines()[-1:]

@@ -1,6 +1,6 @@
 """Random kernels that move, reduce, multiply and carry tiles of floats, against NumPy.
 
-    python -m tests.cpu.random_tiles SEED COUNT [avx | sse]
+    python -m tests.ops.memory.random_tiles SEED COUNT [avx | sse]
 
 The same text runs natively and, with `tl` being `numpy_language`, on NumPy. Arrays begin at the
 first element that a program reads and end after the last one, between pages that cannot be
@@ -24,8 +24,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.cpu import numpy_language
-from tests.cpu.random_addresses import WITHOUT, Guarded, restrict
+from tests.ops.memory.random_addresses import WITHOUT, Guarded, restrict
+from tests.support import numpy_language
 
 SIZE, START = 1 << 15, 1 << 14
 """Elements of an array, and which one a kernel's pointer points to."""
