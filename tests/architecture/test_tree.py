@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -267,6 +268,16 @@ def test_files_stay_short():
         if path.suffix == ".py" and (lines := text.count("\n")) > MAX_LINES
     ]
     assert not long, f"more than {MAX_LINES} lines; split by what they do:\n" + "\n".join(long)
+
+
+MAX_FILES = 20
+
+
+def test_folders_of_the_package_stay_small():
+    """A folder's `__init__` aside: more files are more than one subject."""
+    counts = Counter(f.parent for f in FILES if f.name != "__init__.py")
+    large = [f"{d.relative_to(ROOT)}: {n} files" for d, n in counts.items() if n > MAX_FILES]
+    assert not large, "\n".join(large)
 
 
 def test_no_paths_of_one_machine():

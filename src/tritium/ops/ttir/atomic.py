@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from time import monotonic_ns
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class AtomicOp(Op):
     """
 
     effects = (reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"))
+    updates: ClassVar[bool] = False
+    """Whether what it writes depends on what it reads."""
     ptr = operand()
     sem = enum_attr(MemSemantic, words=SEMANTIC_WORDS)
     scope = enum_attr(MemScope, words=SCOPE_WORDS)
@@ -77,6 +79,7 @@ class AtomicRMWOp(AtomicOp):
     (zero where the mask is false)."""
 
     name = "tt.atomic_rmw"
+    updates = True
     syntax = "$atomic_rmw_op, $sem, $scope, $ptr, $val [, $mask] attrs : functional"
     val = operand()
     mask = optional()
@@ -109,6 +112,7 @@ class AtomicCASOp(AtomicOp):
     """Replace memory by `val` where it holds `cmp`, bit for bit; the result is what it held."""
 
     name = "tt.atomic_cas"
+    updates = True
     syntax = "$sem, $scope, $ptr, $cmp, $val attrs : functional"
     cmp = operand()
     val = operand()

@@ -12,7 +12,7 @@ from tritium.backends.cpu.tiles.ir import Nest
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops import cf, scf
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicOp, AtomicPollOp, AtomicRMWOp, MemScope
+from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _WAITING = (AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp)
@@ -35,9 +35,9 @@ def gains(c: Context, nest: Nest) -> bool:
 
 
 def _gains(op: object) -> bool:
-    if not isinstance(op, (AtomicRMWOp, AtomicCASOp)) or op.scope is not MemScope.GPU:
+    if not isinstance(op, AtomicOp) or op.scope is not MemScope.GPU:
         return False
-    return isinstance(op.val.type, ir.TensorType)
+    return op.updates and isinstance(op.ptr.type, ir.TensorType)
 
 
 def private(c: Context, op: AtomicOp) -> bool:
