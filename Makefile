@@ -12,7 +12,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-gpu fuzz lint format types bench docs clean
+.PHONY: help demo setup test test-all test-gpu test-simt fuzz lint format types bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,10 @@ test-all: $(VENV)/.dev  ## the test suite with the long sweeps
 
 test-gpu: $(VENV)/.dev  ## the tests of GPU code, on a machine with an NVIDIA GPU and torch
 	$(PY) tools/test_gpu.py $(ARGS)
+
+test-simt: $(VENV)/.dev  ## the conformance suite as GPU code, run on the CPU, for warps of 32 and of 64 lanes
+	$(PY) -m pytest -q -n $(JOBS) tests/conformance --device simt --lanes 32 $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) tests/conformance --device simt --lanes 64 $(ARGS)
 
 fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, for MINUTES
 	$(PY) tools/fuzz.py --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)

@@ -27,8 +27,16 @@ def pytest_configure(config: pytest.Config) -> None:
         limit, record = config.getoption("--limit"), config.getoption("--record")
         config.pluginmanager.register(Watchdog(limit, record))
     # Workers of pytest-xdist inherit the folder from the process that starts them, and share it.
-    if hasattr(config, "workerinput"):
-        return
+    if not hasattr(config, "workerinput"):
+        _use_cache(config)
+    if device.device == "simt":
+        # Here, since it loads the GPU's code generation.
+        from tests.simt.backend import use
+
+        use(config.getoption("--lanes"))
+
+
+def _use_cache(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="tritium-test-cache-")
     os.environ[_VARIABLE] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -36,9 +44,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--device", choices=("cpu", "cuda", "ptx"), default="cpu",
-        help="where kernels run; ptx: on the CPU, and they are assembled for GPUs besides",
+        "--device", choices=("cpu", "cuda", "ptx", "simt"), default="cpu",
+        help="where kernels run; ptx: on the CPU, and they are assembled for GPUs besides; "
+        "simt: GPU code of the conformance suite on the CPU",
     )  # fmt: skip
+    parser.addoption(
+        "--lanes", type=int, choices=(32, 64), default=32, help="threads of a warp of simt"
+    )
     parser.addoption(
         "--targets", default="90", help="compute capabilities to assemble for: 80,90,100"
     )
@@ -55,10 +67,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing.append("cpu")
     if knobs.nvidia.ptxas is None:
         missing.append("ptxas")
-    left_out = [item for item in items if any(item.get_closest_marker(m) for m in missing)]
+    left_out = {item for item in items if any(item.get_closest_marker(m) for m in missing)}
+    if device.device == "simt":
+        from tests.simt.not_run import is_run
+
+        left_out |= {item for item in items if not is_run(item)}
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture

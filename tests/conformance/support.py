@@ -39,7 +39,8 @@ SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = (*SIGNED, *UNSIGNED)
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-FP8 = ("float8e5", "float8e4nv", "float8e4b8", "float8e5b16")[: 4 if device == "cpu" else 2]
+NVIDIA = device in ("cuda", "ptx")
+FP8 = ("float8e5", "float8e4nv", "float8e4b8", "float8e5b16")[: 2 if NVIDIA else 4]
 """What the device has; NVIDIA's has not AMD's."""
 NUMBERS = (*INTEGERS, *FLOATS)
 

@@ -295,8 +295,10 @@ def kernel(x, o, r, rows, columns):
     index = tl.load(r + tl.arange(0, 8))
     v = d.gather(index, 4)
     e.scatter(v + 1, index, 4)
+    tl.debug_barrier()  # accesses of different threads have no order of their own
     f = tl.make_tensor_descriptor(o, [rows, columns], [columns, 1], [8, 8])
     f.atomic_add([0, 8], tl.full([8, 8], 3, tl.int32))
+    tl.debug_barrier()
     f.atomic_max([0, 4], tl.full([8, 8], 20, tl.int32))
 """
     rows, columns = 10, 12

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,11 @@ class Kernel:
         self.module = parse_module(file.read_text(), file.name)
         self.printed: list[str] = []
 
-    def __call__(self, *arguments: Any, grid: tuple[int, ...] = (1,)) -> None:
-        arrays = [a for a in arguments if isinstance(a, np.ndarray)]
+    def __call__(
+        self, *arguments: Any, grid: tuple[int, ...] = (1,), reachable: Sequence[Any] = ()
+    ) -> None:
+        """`reachable`: arrays besides the arguments that the kernel may access."""
+        arrays = [a for a in (*arguments, *reachable) if isinstance(a, np.ndarray)]
         memory = Memory([(a.ctypes.data, a.nbytes) for a in arrays])
         evaluator = Evaluator(self.module, memory)
         evaluator.print = self.printed.append  # type: ignore[method-assign]
@@ -361,10 +364,7 @@ def indirect_pointers(kernel: Any) -> None:
     addresses = np.array([row.ctypes.data for row in data], np.int64)
     expected = data.copy()
     expected[:, 0] = data[:, 5]
-    module = kernel.module
-    memory = Memory([(data.ctypes.data, data.nbytes), (addresses.ctypes.data, addresses.nbytes)])
-    evaluator = Evaluator(module, memory)
-    evaluator.launch("indirect_pointers", [np.uint64(addresses.ctypes.data), np.int32(5)], (1,))
+    kernel(addresses, 5, reachable=[data])
     np.testing.assert_array_equal(data, expected)
 
 

@@ -1,34 +1,30 @@
 """A processor that is none: code of `codegen.gpu` for the CPU that the tests run on.
 
 Each thread is one call of the kernel's function. What concerns other threads (barriers, shuffles,
-positions) is a call into `machine`, which decides which thread runs.
+positions) is a call into `scheduler`, which decides which thread runs. Lowering rules: `rules`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import llvmlite.binding as llvm
-
-from tritium.codegen.gpu.elementwise import in_float
+from tests.simt.machine import CLUSTERS, target_machine
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.hardware import Caching, Hardware, Order, Unsupported
-from tritium.codegen.gpu.matmul import fma
-from tritium.codegen.llvm.vmath import call
+from tritium.codegen.llvm.vmath import convert
 from tritium.codegen.llvm.writer import Function, Value, const
-from tritium.codegen.registry import lowers
-from tritium.ops import arith, math, ttir
 from tritium.ops.ttir import AtomicKind, MemSemantic
 from tritium.target import Banks
 
 SIMT = "simt"
-NO_FEATURES: frozenset[str] = frozenset()
 
 
-def guarded(e: Emitter, condition: Value | None, write: Any, otherwise: Sequence[Value]) -> Any:
+def guarded(
+    e: Emitter, condition: Value | None, write: Callable[[], Any], otherwise: Sequence[Value]
+) -> Any:
     """The values that `write` gives where the condition holds, `otherwise` elsewhere."""
     if condition is None:
         return write()
@@ -54,7 +50,20 @@ def neighbours(e: Emitter, pointer: Value, element: str, count: int) -> list[Val
     ]
 
 
+def plain(e: Emitter, pointer: Value) -> Value:
+    """A pointer as the scheduler's functions take it."""
+    return e.f.cast("addrspacecast", pointer, "ptr")
+
+
+def check_alignment(e: Emitter, pointer: Value, element: str, count: int) -> None:
+    """Fail where neighbours that are accessed together are not aligned to their size."""
+    if count > 1:
+        size = count * max(bits_of(element) // 8, 1)
+        e.f.call("void", "simt_aligned", plain(e, pointer), const("i64", size))
+
+
 def write_all(e: Emitter, pointer: Value, parts: Sequence[Value]) -> list[Value]:
+    check_alignment(e, pointer, parts[0].type, len(parts))
     size = max(bits_of(parts[0].type) // 8, 1)
     for place, part in zip(neighbours(e, pointer, parts[0].type, len(parts)), parts, strict=True):
         e.f.store(part, place, size)
@@ -66,7 +75,7 @@ class Grid:
         return f.call("i32", "simt_thread")
 
     def block_in_cluster(self, e: Emitter) -> Value:
-        raise Unsupported("clusters")
+        raise Unsupported(CLUSTERS)
 
     def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
         return e.f.call("i32", "simt_program", e.i32(axis))
@@ -91,6 +100,7 @@ class GlobalMemory:
         size = max(bits_of(element) // 8, 1)
 
         def read() -> list[Value]:
+            check_alignment(e, pointer, element, count)
             return [e.f.load(element, p, size) for p in neighbours(e, pointer, element, count)]
 
         return guarded(e, mask, read, others or [zero(element)] * count)
@@ -117,7 +127,7 @@ class SharedMemory:
     def load_remote(
         self, e: Emitter, place: Value, block: Value, element: str, count: int
     ) -> list[Value]:
-        raise Unsupported("clusters")
+        raise Unsupported(CLUSTERS)
 
 
 class NoMatrixMoves:
@@ -130,7 +140,7 @@ class NoMatrixMoves:
 
 
 class AsyncCopies:
-    """Copies that are done at once."""
+    """Copies that are done when their thread waits for them."""
 
     least_bytes = 4
 
@@ -139,20 +149,21 @@ class AsyncCopies:
         condition: Value | None,
     ) -> None:  # fmt: skip
         def copy() -> list[Value]:
-            places = neighbours(e, source, "i8", size)
-
-            def read() -> list[Value]:
-                return [e.f.load("i8", place, 1) for place in places]
-
-            return write_all(e, to, guarded(e, filled, read, [zero("i8")] * size))
+            for pointer in (to, source):
+                check_alignment(e, pointer, "i8", size)
+            place = plain(e, source)
+            if filled is not None:
+                place = e.f.select(filled, place, Value("ptr", "null"))
+            e.f.call("void", "simt_copy", plain(e, to), place, const("i64", size))
+            return []
 
         guarded(e, condition, copy, [])
 
     def commit(self, e: Emitter) -> None:
-        pass
+        e.f.call("void", "simt_commit")
 
     def wait(self, e: Emitter, pending: int) -> None:
-        pass
+        e.f.call("void", "simt_wait", const("i64", pending))
 
 
 class Barriers:
@@ -167,7 +178,7 @@ class Barriers:
         self.count += 1
 
     def cluster(self, e: Emitter) -> None:
-        raise Unsupported("clusters")
+        raise Unsupported(CLUSTERS)
 
 
 ORDERS = {
@@ -182,6 +193,9 @@ UPDATES = {
 
 
 class Atomics:
+    """LLVM's atomic instructions. Each look at memory counts: a program that looks for ever waits
+    for one that runs after it."""
+
     def width(self, op: Any) -> int:
         return 1
 
@@ -190,6 +204,7 @@ class Atomics:
         condition: Value | None,
     ) -> Value:  # fmt: skip
         def update() -> list[Value]:
+            e.f.call("void", "simt_look")
             text = f"atomicrmw {UPDATES[kind]} {pointer}, {operand} {ORDERS[order.semantic]}"
             return [e.f.emit(operand.type, text)]
 
@@ -203,11 +218,42 @@ class Atomics:
         given, wanted = e.as_type(expected, word), e.as_type(new, word)
 
         def swap() -> list[Value]:
+            e.f.call("void", "simt_look")
             text = f"cmpxchg {pointer}, {given}, {wanted} acq_rel monotonic"
             pair = e.f.emit(f"{{ {word}, i1 }}", text)
             return [e.as_type(e.f.emit(word, f"extractvalue {pair}, 0"), new.type)]
 
         return guarded(e, condition, swap, [zero(new.type)])[0]
+
+    def load(
+        self, e: Emitter, order: Order, type: str, pointer: Value, condition: Value | None
+    ) -> Value:
+        size = bits_of(type) // 8
+
+        def read() -> list[Value]:
+            e.f.call("void", "simt_look")
+            word = f"i{8 * size}"
+            text = f"load atomic {word}, {pointer} {ORDERS[order.semantic]}, align {size}"
+            return [e.as_type(e.f.emit(word, text), type)]
+
+        return guarded(e, condition, read, [zero(type)])[0]
+
+    def store(
+        self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
+    ) -> Value:
+        size = bits_of(value.type) // 8
+
+        def write() -> list[Value]:
+            word = e.as_type(value, f"i{8 * size}")
+            semantic = ORDERS[order.semantic]
+            e.f.line(f"store atomic {word}, {pointer} {semantic}, align {size}")
+            return []
+
+        guarded(e, condition, write, [])
+        return Value("void", "")
+
+    def nanoseconds(self, e: Emitter) -> Value:
+        return e.f.call("i64", "llvm.readcyclecounter")
 
 
 class Conversions:
@@ -217,15 +263,54 @@ class Conversions:
         return None
 
     def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
-        raise Unsupported(f"{a.type} rounded toward zero to {type}")
+        f, names = e.f, {"half": "fp16", "bfloat": "bf16", "float": "fp32", "double": "fp64"}
+        if a.type in names and type != "float":
+            narrow = partial(convert.fp, f, features=frozenset(), rounding="rtz")
+            return narrow(a, names[a.type], names[type])
+        if type != "float":
+            raise Unsupported(f"{a.type} rounded toward zero to {type}")
+        return float_toward_zero(e, a, signed)
+
+
+def float_toward_zero(e: Emitter, a: Value, signed: bool) -> Value:
+    """A double or an integer as a float that is not larger."""
+    f = e.f
+    if a.type == "double":
+        near = f.cast("fptrunc", a, "float")
+        size, back = (f.intrinsic("fabs", v) for v in (a, f.cast("fpext", near, "double")))
+        bits = f.cast("bitcast", near, "i32")
+        smaller = f.op("sub", bits, const("i32", 1))
+        return f.cast("bitcast", f.select(f.fcmp("ogt", back, size), smaller, bits), "float")
+    # The first 24 digits: what a float has room for.
+    zero = const(a.type, 0)
+    negative = f.icmp("slt", a, zero) if signed else const("i1", 0)
+    size = f.select(negative, f.op("sub", zero, a), a)
+    leading = f.call(a.type, f"llvm.ctlz.{a.type}", size, const("i1", 0))
+    dropped = f.op("sub", const(a.type, bits_of(a.type) - 24), leading)
+    dropped = f.intrinsic("smax", dropped, zero)
+    size = f.op("shl", f.op("lshr", size, dropped), dropped)
+    found = f.cast("uitofp", size, "float")
+    return f.select(negative, f.fneg(found), found)
 
 
 class Host:
+    """The process that runs the kernel."""
+
     def print(self, e: Emitter, format: str, values: Sequence[Value]) -> None:
-        raise Unsupported("printing")
+        e.f.module.declarations["printf"] = "declare i32 @printf(ptr, ...)"
+        arguments = ", ".join(map(str, [text_of(e, format), *values]))
+        e.f.emit("i32", f"call i32 (ptr, ...) @printf({arguments})")
+        e.f.call("i32", "fflush", Value("ptr", "null"))
 
     def fail(self, e: Emitter, message: str, file: str, line: int) -> None:
-        raise Unsupported("assertions")
+        e.f.call("void", "simt_fail", text_of(e, message), text_of(e, file), e.i32(line))
+
+
+def text_of(e: Emitter, text: str) -> Value:
+    """A C string in the module."""
+    data = text.encode() + b"\0"
+    body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+    return e.f.module.constant(f"[{len(data)} x i8]", f'c"{body}"', align=1, prefix="text")
 
 
 class Simt(Hardware):
@@ -236,48 +321,22 @@ class Simt(Hardware):
     kernel_linkage = ""
     function_attributes = "convergent nounwind"
     descriptor_attributes = ""
-    reserved_names = re.compile(r"simt_.*|.*\$")
+    reserved_names = re.compile(r"simt_.*|printf|fflush|mem\w+|.*\$")
 
-    def __init__(self, machine: Any, lanes: int, dropped: frozenset[int] = frozenset()):
-        self.triple, self.data_layout = llvm.get_default_triple(), str(machine.target_data)
+    def __init__(self, lanes: int, dropped: frozenset[int] = frozenset()):
+        machine = target_machine()
+        self.triple, self.data_layout = machine.triple, str(machine.target_data)
         self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()
         self.memory, self.shared, self.matrices = GlobalMemory(), SharedMemory(), NoMatrixMoves()
         self.async_copies, self.barriers = AsyncCopies(), Barriers(dropped)
         self.atomics, self.conversions, self.host = Atomics(), Conversions(), Host()
 
     def check_cluster(self, num_ctas: int) -> None:
-        assert num_ctas == 1
+        if num_ctas != 1:
+            raise NotImplementedError(f"the simt backend does not support {CLUSTERS}")
 
     def prepare(self, module: Any, options: Any) -> None:
         pass
 
     def kernel_attributes(self, num_warps: int, num_ctas: int, options: Any) -> str:
         return self.function_attributes
-
-
-@lowers(SIMT, ttir.DotOp)
-def dot(c: Any, op: Any) -> None:
-    fma.multiply(c, op)
-
-
-FUNCTIONS = {
-    math.ExpOp: "exp", math.Exp2Op: "exp2", math.LogOp: "log", math.Log2Op: "log2",
-    math.SinOp: "sin", math.CosOp: "cos", math.ErfOp: "erf", math.TanhOp: "tanh",
-    math.RsqrtOp: "rsqrt",
-}  # fmt: skip
-
-
-@lowers(f"{SIMT}.elementwise", *FUNCTIONS)
-def library_function(c: Any, op: Any, *values: Value) -> Value:
-    name = FUNCTIONS[type(op)]
-    return in_float(c, values, lambda *v: call(c.f, name, *v, features=NO_FEATURES))
-
-
-@lowers(f"{SIMT}.elementwise", math.SqrtOp)
-def square_root(c: Any, op: Any, a: Value) -> Value:
-    return in_float(c, (a,), partial(c.f.intrinsic, "sqrt"))
-
-
-@lowers(f"{SIMT}.elementwise", arith.DivFOp)
-def divide(c: Any, op: Any, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), partial(c.f.op, "fdiv"))

@@ -1,112 +1,154 @@
-"""Runs a kernel of `Simt`: one thread after the other, a warp up to its next barrier.
+"""A processor that is none: it runs kernels of `Simt`, one warp after the other, on the CPU.
 
-A thread stops at a shuffle until all lanes of its warp are there, at a barrier until all warps are.
-So a warp reads what later warps write only if a barrier is between: one that is missing shows.
+Kernels are compiled for the CPU that the tests run on; `scheduler` is the native part.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import platform
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
-SHARED_BYTES = 1 << 18
+from tests.simt import scheduler
+from tests.simt.scheduler import COPIES, COPY, MACHINE, THREAD
+from tests.simt.small_floats import NAMES, small_floats_ir
+from tritium.native.loader import Image, compile_ir, load_object
+from tritium.native.records import allocate
+
+SHARED_BYTES = 227 << 10
+"""Shared memory of a block."""
+STACK_BYTES = 1 << 20
+"""The stack of a thread; memory is taken only as it is used."""
+ENTRY = "simt_entry"
+"""The function that calls the kernel with arguments from 8-byte slots."""
+CLUSTERS = "clusters of thread blocks"
+WARP_BYTES = 1 << 20
+"""Memory through which the lanes of a warp exchange the operands of matrix products."""
+
+_ENDS = {
+    scheduler.LANES_DIFFER: "lanes of a warp are at different barriers or shuffles",
+    scheduler.WARPS_DIFFER: "warps of a block are at different barriers",
+}
 
 
-@dataclass
-class Thread:
-    number: int
-    wake: threading.Lock = field(default_factory=threading.Lock)
-    request: tuple[Any, ...] = ("start",)
-    reply: int = 0
+class KernelFailure(RuntimeError):
+    """An assertion of a kernel has failed, or a check of the machine."""
+
+
+@cache
+def target_machine() -> Any:
+    """LLVM's code generator: for a fixed processor where that is possible, so that all machines
+    compute the same (AVX512_BF16 takes subnormal numbers for zero)."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    host = llvm.get_host_cpu_features()
+    fixed = platform.machine() in ("x86_64", "AMD64") and host.get("avx2") and host.get("f16c")
+    name = "x86-64-v3" if fixed else llvm.get_host_cpu_name()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=name, features="" if fixed else host.flatten(), opt=1, reloc="pic", codemodel="small",
+        jit=True,
+    )  # fmt: skip
+
+
+def compile_kernel(text: str) -> bytes:
+    """Object code of a kernel's LLVM IR."""
+    module = llvm.parse_assembly(text, context=llvm.create_context())
+    module.verify()
+    return target_machine().emit_object(module)
+
+
+@cache
+def native() -> tuple[Image, Image]:
+    """The scheduler, and conversions of floats that LLVM expects to find in a library."""
+    code = compile_ir(scheduler.scheduler_ir(), opt=1)
+    runtime = load_object(code, [*scheduler.SYMBOLS, "run_grid"])
+    return runtime, load_object(compile_kernel(small_floats_ir()), NAMES)
 
 
 class Machine:
-    """Threads take turns; `current` is the one that runs."""
+    """Threads of `warps` warps of `lanes` lanes, which run a kernel's programs in turn."""
 
     def __init__(self, lanes: int, warps: int, *, last_warp_first: bool = False):
-        self.lanes, self.warps, self._reverse = lanes, warps, last_warp_first
-        self.current = Thread(0)
-        self.program, self.programs = (0, 0, 0), (1, 1, 1)
-        self._control = threading.Lock()
-        self._control.acquire()
-        memory = np.zeros(SHARED_BYTES + 1024, np.uint8)
-        self._shared = memory[-memory.ctypes.data % 1024 :][:SHARED_BYTES]
-        self._callbacks = [
-            self._symbol("simt_thread", lambda: self.current.number, ()),
-            self._symbol("simt_program", lambda axis: self.program[axis], (ctypes.c_int32,)),
-            self._symbol("simt_programs", lambda axis: self.programs[axis], (ctypes.c_int32,)),
-            self._symbol("simt_barrier", lambda: self._stop("barrier"), ()),
-            self._symbol(
-                "simt_shuffle", lambda word, lane: self._stop("shuffle", word, lane),
-                (ctypes.c_int32, ctypes.c_int32),
-            ),
-        ]  # fmt: skip
-        llvm.add_symbol("smem$", self._shared.ctypes.data)
+        self._count = lanes * warps
+        self.shared, self._shared = allocate(SHARED_BYTES, 1024)
+        self._address, self._memory = allocate(MACHINE.size)
+        self._threads, self._thread_memory = allocate(THREAD.size * self._count)
+        self._copies = mmap.mmap(-1, COPY.size * COPIES * self._count)
+        self._stacks = mmap.mmap(-1, STACK_BYTES * self._count)
+        warp_memory, self._warp_memory = allocate(WARP_BYTES)
+        copies, stacks = (_start(memory) for memory in (self._copies, self._stacks))
+        for i in range(self._count):
+            stack = stacks + i * STACK_BYTES
+            _guard(stack)
+            THREAD.write(
+                self._threads + i * THREAD.size, number=i, stack=stack,
+                copies=copies + i * COPY.size * COPIES,
+            )  # fmt: skip
+        MACHINE.write(
+            self._address, threads=self._threads, lanes=lanes, warps=warps,
+            backwards=last_warp_first, shared=self.shared, shared_bytes=SHARED_BYTES,
+            stack_bytes=STACK_BYTES, warp_memory=warp_memory,
+        )  # fmt: skip
+        self._lock = threading.Lock()
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(native()[0]["run_grid"])
 
-    def _symbol(self, name: str, function: Callable[..., int], types: tuple[Any, ...]) -> Any:
-        callback = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(function)
-        llvm.add_symbol(name, ctypes.cast(callback, ctypes.c_void_p).value)
-        return callback
+    def load(self, code: bytes) -> Image:
+        """Put a kernel's object code into memory."""
+        runtime, floats = native()
+        imports = {name: runtime[name] for name in scheduler.SYMBOLS}
+        imports |= {name: floats[name] for name in NAMES}
+        return load_object(code, [ENTRY], {**imports, "smem$": self.shared})
 
-    def _stop(self, *request: Any) -> int:
-        thread = self.current
-        thread.request = request
-        self._control.release()
-        thread.wake.acquire()
-        return thread.reply
+    def run(self, kernel: Image, slots: Sequence[int], grid: Sequence[int]) -> None:
+        """Run every program of a grid. Raises `KernelFailure`."""
+        arguments = np.array([*slots, 0], np.uint64)
+        sizes = (*grid, 1, 1)[:3]
+        with _running, self._lock:
+            MACHINE.write(
+                self._address, entry=kernel[ENTRY], arguments=arguments.ctypes.data,
+                sizes_x=sizes[0], sizes_y=sizes[1], sizes_z=sizes[2],
+            )  # fmt: skip
+            status = self._run(self._address)
+            if status != scheduler.OK:
+                self._fail(status)
 
-    def _resume(self, thread: Thread) -> None:
-        self.current = thread
-        thread.wake.release()
-        self._control.acquire()
+    def _fail(self, status: int) -> None:
+        for i in range(self._count):  # their stacks are in the middle of the kernel
+            THREAD.write(self._threads + i * THREAD.size, started=0)
+        program = tuple(MACHINE.read(self._address, axis) for axis in "xyz")
+        if status in _ENDS:
+            raise KernelFailure(f"{_ENDS[status]} [program {program}]")
+        message, file = (
+            (ctypes.c_char_p(MACHINE.read(self._address, name)).value or b"").decode()
+            for name in ("message", "file")
+        )
+        where = f" at {file}:{MACHINE.read(self._address, 'line')}" if file else ""
+        raise KernelFailure(f"device-side assert triggered: {message}{where} [program {program}]")
 
-    def run(self, call: Callable[[], None], grid: Sequence[int]) -> None:
-        """Run every program of a grid."""
-        self.programs = (*grid, 1, 1)[:3]
-        for z in range(self.programs[2]):
-            for y in range(self.programs[1]):
-                for x in range(self.programs[0]):
-                    self.program = x, y, z
-                    self._shared.fill(0xC5)
-                    self._run_block(call)
 
-    def _run_block(self, call: Callable[[], None]) -> None:
-        threads = [Thread(i) for i in range(self.lanes * self.warps)]
+_running = threading.Lock()
+"""One machine runs at a time: the scheduler knows the one that does."""
 
-        def body(thread: Thread) -> None:
-            thread.wake.acquire()
-            call()
-            thread.request = ("end",)
-            self._control.release()
 
-        running = [threading.Thread(target=body, args=(t,)) for t in threads]
-        for thread, system in zip(threads, running, strict=True):
-            thread.wake.acquire()
-            system.start()
-        warps = [threads[i : i + self.lanes] for i in range(0, len(threads), self.lanes)]
-        order = warps[::-1] if self._reverse else warps
-        while any(w[0].request[0] != "end" for w in warps):
-            for warp in order:
-                self._run_warp(warp)
-            assert len({w[0].request[0] for w in warps}) == 1, "warps differ in their barriers"
-        for system in running:
-            system.join()
+def _start(memory: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
-    def _run_warp(self, warp: list[Thread]) -> None:
-        """Run a warp to its next barrier or its end."""
-        while True:
-            for thread in warp:
-                self._resume(thread)
-            kinds = {thread.request[0] for thread in warp}
-            assert len(kinds) == 1, f"lanes of a warp are at {kinds}"
-            if kinds != {"shuffle"}:
-                return
-            words = [thread.request[1] for thread in warp]
-            for thread in warp:
-                thread.reply = words[thread.request[2] % self.lanes]
+
+def _guard(stack: int) -> None:
+    """Forbid accesses to the lowest page of a stack."""
+    libc: Any = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(ctypes.c_void_p(stack), ctypes.c_size_t(mmap.PAGESIZE), 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+
+
+@cache
+def machine(lanes: int, warps: int, *, last_warp_first: bool = False) -> Machine:
+    """The machine of a number of lanes and warps, which kernels share."""
+    return Machine(lanes, warps, last_warp_first=last_warp_first)

@@ -3,41 +3,32 @@ that missing barriers and wrong changes of layout are found."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import llvmlite.binding as llvm
-import numpy as np
 import pytest
 
 from tests.ir.test_reference_runs import CASES, REFERENCE
-from tests.simt.hardware import Simt
-from tests.simt.machine import Machine
-from tritium.backends.nvidia.processor import processor
+from tests.simt.backend import installed
+from tests.simt.backend.compiler import entry, gpu_passes
+from tests.simt.hardware import AsyncCopies, Simt
+from tests.simt.machine import KernelFailure, compile_kernel, machine
 from tritium.codegen.gpu.memory import shared
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ir import types as ir
+from tritium.launch.scalars import extract_scalar
 from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
-from tritium.passes.ttgir import AccelerateMatmul
 
-C_TYPES = {"i1": ctypes.c_bool, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
-           "f32": ctypes.c_float, "f64": ctypes.c_double}  # fmt: skip
 OPTIONS = SimpleNamespace(enable_fp_fusion=True, num_warps=4)
 
 
-def target_machine() -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=1, codemodel="large"
-    )
+@pytest.fixture(autouse=True)
+def _installed() -> Generator[None]:
+    with installed():
+        yield
 
 
 class Kernel:
@@ -48,35 +39,32 @@ class Kernel:
         last_warp_first: bool = False,
     ):  # fmt: skip
         module = parse_module((REFERENCE / f"{name}.source.ttir").read_text(), name)
-        passes = [*pipelines.ttir(), *pipelines.ttgir(replace(processor(80), lanes=lanes), 4, 3)]
-        PassManager([p for p in passes if not isinstance(p, AccelerateMatmul)]).run(module)
+        PassManager([*pipelines.ttir(), *gpu_passes(lanes, 4, 3)]).run(module)
         function: Any = next(f for f in module.ops if f.sym_visibility == "public")
         self._types = list(function.function_type.inputs)
-        machine = target_machine()
-        hardware = Simt(machine, lanes, dropped)
+        hardware = Simt(lanes, dropped)
         self.text, facts = lower_to_llvm(module, hardware, OPTIONS)
         self.barriers: int = hardware.barriers.count
-        self._machine = Machine(lanes, facts["num_warps"], last_warp_first=last_warp_first)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(self.text), machine)
-        self._engine.finalize_object()
-        types = [
-            ctypes.c_uint64 if isinstance(t, ir.PointerType) else C_TYPES[str(t)]
-            for t in self._types
-        ]
-        address = self._engine.get_function_address(hardware.symbol(function.sym_name))
-        self._function = ctypes.CFUNCTYPE(None, *types)(address)
+        self._machine = machine(lanes, facts["num_warps"], last_warp_first=last_warp_first)
+        caller = entry(hardware.symbol(function.sym_name), facts["kernel_signature"])
+        self._image = self._machine.load(compile_kernel(self.text + caller))
 
-    def __call__(self, *arguments: Any, grid: tuple[int, ...] = (1,)) -> None:
-        values = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
-        self._machine.run(partial(self._function, *values), grid)
+    def __call__(
+        self, *arguments: Any, grid: tuple[int, ...] = (1,), reachable: Sequence[Any] = ()
+    ) -> None:
+        slots = [
+            argument.ctypes.data if isinstance(type, ir.PointerType)
+            else extract_scalar(argument, 0, "", str(type).replace("f", "fp"))
+            for argument, type in zip(arguments, self._types, strict=True)
+        ]  # fmt: skip
+        self._machine.run(self._image, slots, grid)
 
 
 NOT_RUN = {
-    "casts": "conversions toward zero", "library": "libdevice", "inline_asm": "assembly",
-    "print_assert": "printing", "dot_scaled": "bfloat, for which LLVM calls functions of libgcc",
-    "indirect_pointers": "pointers that are arguments of the reference semantics' memory",
+    "inline_asm": "assembly of another processor",
+    "print_assert": "what is printed goes to the process's output (conformance tests read it)",
 }  # fmt: skip
-"""Kernels of the corpus, and what they need that this processor lacks."""
+"""Kernels of the corpus, and why they are not run."""
 
 RUN = sorted(CASES.keys() - NOT_RUN.keys())
 
@@ -96,7 +84,7 @@ def wrong(make: Callable[[bool], Kernel], name: str) -> bool:
     for reverse in (False, True):
         try:
             CASES[name](make(reverse))
-        except (AssertionError, IndexError):
+        except (AssertionError, IndexError, KernelFailure):
             return True
     return False
 
@@ -117,3 +105,21 @@ def test_a_wrong_change_of_layout_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     load = shared.load_tile
     monkeypatch.setattr(shared, "load_tile", reversed_registers)
     assert wrong(lambda r: Kernel("attention", 32, last_warp_first=r), "attention")
+
+
+def test_a_missing_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asynchronous copies are done no sooner than they must."""
+    make = partial(Kernel, "attention", 32)
+    assert not wrong(lambda r: make(last_warp_first=r), "attention")
+    monkeypatch.setattr(AsyncCopies, "wait", lambda *_: None)
+    assert wrong(lambda r: make(last_warp_first=r), "attention")
+
+
+@pytest.mark.parametrize(
+    ("name", "feature"), [("inline_asm", r"tt\.elementwise_inline_asm"), ("clusters", "clusters")]
+)
+def test_what_it_lacks_is_named(name: str, feature: str) -> None:
+    with pytest.raises(NotImplementedError, match=feature):
+        if name == "clusters":
+            Simt(32).check_cluster(2)
+        Kernel(name, 32)

@@ -1,0 +1,117 @@
+"""The compiler of `simt`: the stages ttir -> ttgir -> llir -> obj, the last for the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.simt import rules as rules
+from tests.simt.backend import NAME, target
+from tests.simt.hardware import Simt
+from tests.simt.machine import ENTRY, SHARED_BYTES, compile_kernel
+from tritium.analysis.writes import written_arguments
+from tritium.backends.base import BaseBackend, Language, Stage, option_values
+from tritium.backends.cpu.compiler import CPUOptions
+from tritium.backends.nvidia.processor import SMALLEST, MmaSync
+from tritium.backends.pipeline import run_pipeline
+from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.ops.parsing import parse_module
+from tritium.passes import pipelines
+from tritium.passes.base import Pass
+from tritium.target import GPUTarget, Processor
+
+_TYPES = {"*": "ptr addrspace(1)", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+"""Parameters' types in LLVM, where they have other names."""
+@dataclass(frozen=True)
+class SimtOptions(CPUOptions):
+    """Options of a kernel: those of the CPU backend, of which the counts have their effect."""
+
+    backend_name: str = "simt"
+
+
+@cache
+def _sources() -> str:
+    """A digest of this folder and of the one above."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
+
+
+def gpu_passes(lanes: int, num_warps: int, num_stages: int) -> list[Pass]:
+    """From ttir to ttgir."""
+    return pipelines.ttgir(SimtBackend.processor(target(lanes)), num_warps, num_stages)
+
+
+def entry(kernel: str, kinds: list[str]) -> str:
+    """LLVM IR of the function that calls a kernel with arguments from 8-byte slots."""
+    types = [_TYPES.get(kind, kind) for kind in kinds]
+    lines = [f"define void @{ENTRY}(ptr %slots) {{"]
+    for i, type in enumerate(types):
+        lines.append(f"  %p{i} = getelementptr i64, ptr %slots, i64 {i}")
+        lines.append(f"  %a{i} = load {type}, ptr %p{i}, align 8")
+    arguments = ", ".join(f"{type} %a{i}" for i, type in enumerate(types))
+    return "\n".join([*lines, f"  call void @{kernel}({arguments})", "  ret void", "}", ""])
+
+
+class SimtBackend(BaseBackend):
+    """Compiles for the lanes of the target's warp size."""
+
+    binary_ext = "obj"
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return target.backend == NAME
+
+    @staticmethod
+    def processor(target: GPUTarget) -> Processor:
+        """Warps of 32 lanes have a matrix instruction, `mma`; those of 64 have none."""
+        matrices = target.arch == 32
+        return Processor(
+            name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
+            smallest_product=SMALLEST if matrices else (1, 1, 1),
+            matrix_units=(MmaSync(float8=True),) if matrices else (), float8_products=matrices,
+        )  # fmt: skip
+
+    def hash(self) -> str:
+        return f"{_sources()}-{self.target.warp_size}"
+
+    def parse_options(self, options: dict[str, Any]) -> SimtOptions:
+        return SimtOptions(**option_values(SimtOptions, options))
+
+    def add_stages(
+        self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
+    ) -> None:
+        stages["ttir"] = self._ttir
+        stages["ttgir"] = lambda module, facts: self._ttgir(module, options)
+        stages["llir"] = lambda module, facts: self._llir(module, facts, options)
+        stages["obj"] = lambda text, facts: compile_kernel(text)
+
+    def _ttir(self, module: Any, metadata: dict[str, Any]) -> Any:
+        run_pipeline(module, pipelines.ttir(), "make_ttir")
+        kernel = next(f for f in module.ops if f.sym_visibility != "private")
+        metadata["written_args"] = sorted(written_arguments(kernel))
+        return module
+
+    def _ttgir(self, module: Any, options: Any) -> Any:
+        passes = gpu_passes(self.target.warp_size, options.num_warps, options.num_stages)
+        return run_pipeline(module, passes, "make_ttgir")
+
+    def _llir(self, module: Any, metadata: dict[str, Any], options: Any) -> str:
+        hardware = Simt(self.target.warp_size)
+        text, facts = lower_to_llvm(module, hardware, options)
+        assert not facts["global_scratch_size"], "only copy engines use it"
+        metadata.update(facts)
+        return text + entry(hardware.symbol(metadata["name"]), facts["kernel_signature"])
+
+    def parse_stage(self, stage: str, text: str, options: Any) -> Any:
+        return parse_module(text, "<override>") if stage in ("ttir", "ttgir") else text
+
+    def load_dialects(self, context: Any) -> None:
+        """The dialects are known to every context."""
+
+    def get_module_map(self) -> Mapping[str, ModuleType]:
+        return {}

@@ -1,0 +1,120 @@
+"""Lowering rules of `Simt`: functions of floats, divisions, products.
+
+Importing this module registers them. Functions are those of the CPU backend
+(`codegen.llvm.vmath`), on one element.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from tests.simt import mma
+from tests.simt.hardware import SIMT
+from tritium.codegen.gpu.context import Context
+from tritium.codegen.gpu.elementwise import divide_rounded, in_float
+from tritium.codegen.gpu.matmul import fma
+from tritium.codegen.llvm import elementwise as table
+from tritium.codegen.llvm.vmath import call
+from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
+from tritium.ir.layouts.encodings import NvidiaMmaEncoding
+from tritium.ops import arith, math, ttir
+from tritium.ops.ttir.extern import ExternElementwiseOp
+
+ELEMENTWISE = f"{SIMT}.elementwise"
+NO_FEATURES: frozenset[str] = frozenset()
+
+FUNCTIONS = {
+    math.ExpOp: "exp", math.Exp2Op: "exp2", math.ExpM1Op: "expm1", math.LogOp: "log",
+    math.Log2Op: "log2", math.Log10Op: "log10", math.Log1POp: "log1p", math.SinOp: "sin",
+    math.CosOp: "cos", math.TanOp: "tan", math.TanhOp: "tanh", math.ErfOp: "erf",
+    math.RsqrtOp: "rsqrt", arith.RemFOp: "fmod",
+}  # fmt: skip
+
+
+@lowers(ELEMENTWISE, *FUNCTIONS)
+def library_function(c: Context, op: Any, *values: Value) -> Value:
+    name = FUNCTIONS[type(op)]
+    return in_float(c, values, lambda *v: call(c.f, name, *v, features=NO_FEATURES))
+
+
+@lowers(ELEMENTWISE, math.SqrtOp)
+def square_root(c: Context, op: Any, a: Value) -> Value:
+    return in_float(c, (a,), partial(c.f.intrinsic, "sqrt"))
+
+
+@lowers(ELEMENTWISE, arith.DivFOp, ttir.ApproxDivFOp)
+def divide(c: Context, op: Any, a: Value, b: Value) -> Value:
+    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
+
+
+@lowers(ELEMENTWISE, math.FmaOp)
+def fused_multiply_add(c: Context, op: Any, a: Value, b: Value, d: Value) -> Value:
+    """Rounded once: the exact product of 16-bit floats and a sum in double that is rounded to
+    odd."""
+    if a.type not in ("half", "bfloat"):
+        return c.f.fma(a, b, d)
+    f, narrow = c.f, a.type
+    a, b, d = (f.cast("fpext", v, "double") for v in (a, b, d))
+    product = f.op("fmul", a, b)
+    total = f.op("fadd", product, d)
+    added = f.op("fsub", total, product)
+    lost = f.op("fsub", product, f.op("fsub", total, added))
+    lost = f.op("fadd", lost, f.op("fsub", d, added))
+    bits = f.cast("bitcast", total, "i64")
+    away = f.op("xor", f.cast("bitcast", lost, "i64"), bits)
+    step = f.op("or", f.op("ashr", away, const("i64", 63)), const("i64", 1))
+    even = f.icmp("eq", f.op("and", bits, const("i64", 1)), const("i64", 0))
+    adjusts = f.op("and", f.fcmp("one", lost, const("double", 0.0)), even)
+    odd = f.cast("bitcast", f.op("add", bits, step), "double")
+    return f.cast("fptrunc", f.select(adjusts, odd, total), narrow)
+
+
+@lowers(ELEMENTWISE, *table.DIVISIONS)
+def divide_integers(c: Context, op: Any, a: Value, b: Value) -> Value:
+    opcode = table.DIVISIONS[type(op)]
+    return c.f.op(opcode, a, _divisor(c, a, b, signed=opcode.startswith("s")))
+
+
+@lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
+def divide_to_integer(c: Context, op: Any, a: Value, b: Value) -> Value:
+    signed = not isinstance(op, arith.CeilDivUIOp)
+    return divide_rounded(c, op, a, _divisor(c, a, b, signed=signed))
+
+
+def _divisor(c: Context, a: Value, b: Value, *, signed: bool) -> Value:
+    """1 where the processor would trap and GPUs give some number: for 0, and for -1 where the
+    quotient does not fit (it wraps, as with 1)."""
+    f, traps = c.f, c.f.icmp("eq", b, const(b.type, 0))
+    if signed:
+        least = f.icmp("eq", a, const(a.type, -(1 << int(a.type[1:]) - 1)))
+        wraps = f.op("and", least, f.icmp("eq", b, const(b.type, -1)))
+        traps = f.op("or", traps, wraps)
+    return f.select(traps, const(b.type, 1), b)
+
+
+@lowers(ELEMENTWISE, *table.SHIFTS)
+def shift(c: Context, op: Any, a: Value, b: Value) -> Value:
+    """By the width or more: all bits are shifted out, as on GPUs."""
+    opcode, last = table.SHIFTS[type(op)], const(b.type, int(b.type[1:]) - 1)
+    inside = c.f.icmp("ule", b, last)
+    shifted = c.f.op(opcode, a, c.f.select(inside, b, last))
+    return shifted if opcode == "ashr" else c.f.select(inside, shifted, const(a.type, 0))
+
+
+@lowers(ELEMENTWISE, ExternElementwiseOp)
+def external(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
+    if op.symbol not in symbols() or op.libpath:
+        raise c.unsupported(op, f"symbol '{op.symbol}' of {op.libpath or op.libname}")
+    return call_symbol(c.f, op.symbol, *values, features=NO_FEATURES)
+
+
+@lowers(SIMT, ttir.DotOp)
+def dot(c: Context, op: Any) -> None:
+    encoding = op.results[0].type.encoding
+    if isinstance(encoding, NvidiaMmaEncoding):
+        mma.multiply(c, op)
+    else:
+        fma.multiply(c, op)

@@ -1,0 +1,304 @@
+"""The native part of `machine`: coroutines for threads, and the loop that runs them in turn.
+
+A thread runs until it stops: at a shuffle until all lanes of its warp are there, at a barrier until
+all warps are, at the end of the kernel until the next program starts. So a warp reads what later
+warps write only if a barrier is between: one that is missing shows. Copies that a thread starts are
+done when it waits for them, so that a wait that is missing shows as well.
+"""
+
+from __future__ import annotations
+
+from tritium.codegen.llvm.writer import Module, Value
+from tritium.native.records import Record
+from tritium.native.writer import Code, i32, i64
+
+START, SHUFFLE, BARRIER, END, FAILED = range(5)
+"""Why a thread has stopped."""
+OK, LANES_DIFFER, WARPS_DIFFER, FAILURE = range(4)
+"""How a launch has ended."""
+
+JUMP = "bytes 512"  # jmp_buf: 200 bytes on x86-64, 312 on AArch64
+THREAD = Record(
+    ("state", JUMP), ("number", "i32"), ("started", "i32"), ("request", "i32"), ("word", "i32"),
+    ("lane", "i32"), ("reply", "i32"), ("stack", "ptr"), ("copies", "ptr"), ("made", "i64"),
+    ("done", "i64"), ("groups", "i64"), align=16,
+)  # fmt: skip
+COPY = Record(("to", "ptr"), ("source", "ptr"), ("size", "i64"), ("group", "i64"))
+"""A copy under way; zeros are copied where `source` is null."""
+COPIES = 4096
+"""Copies of a thread that may be under way."""
+MACHINE = Record(
+    ("state", JUMP), ("context", "bytes 8192"), ("entry", "ptr"), ("arguments", "ptr"),
+    ("current", "ptr"), ("threads", "ptr"), ("lanes", "i32"), ("warps", "i32"),
+    ("backwards", "i32"), ("looks", "i32"), ("shared", "ptr"), ("shared_bytes", "i64"),
+    ("stack_bytes", "i64"), ("x", "i32"), ("y", "i32"), ("z", "i32"), ("sizes_x", "i32"),
+    ("sizes_y", "i32"), ("sizes_z", "i32"), ("message", "ptr"), ("file", "ptr"), ("line", "i32"),
+    ("warp_memory", "ptr"), align=16,
+)  # fmt: skip
+STACK = Record(
+    ("flags", "i64"), ("link", "ptr"), ("start", "ptr"), ("more", "i64"), ("size", "i64")
+)  # fmt: skip
+"""The head of `ucontext_t` on 64-bit Linux."""
+LOOKS = 1 << 22
+"""Atomic loads of a program after which it is taken to wait for one that runs after it."""
+
+_MACHINE = Value("ptr", "@machine")
+
+
+def _machine(f: Code) -> Value:
+    return f.get("ptr", _MACHINE)
+
+
+def _current(f: Code) -> Value:
+    return f.read(_machine(f), MACHINE, "current")
+
+
+def _set_jump(f: Code, state: Value) -> Value:
+    f.module.declarations["_setjmp"] = "declare i32 @_setjmp(ptr) returns_twice"
+    return f.emit("i32", f"call i32 @_setjmp({state}) returns_twice")
+
+
+def _jump(f: Code, state: Value) -> None:
+    f.call("void", "_longjmp", state, i32(1))
+    f.unreachable()
+    f._open = False
+
+
+def _body(module: Module) -> None:
+    """A thread: the kernel for one program after the other."""
+    f = Code(module, "body", [], cold=True)
+    with f.forever():
+        machine = _machine(f)
+        f.invoke("void", f.read(machine, MACHINE, "entry"), f.read(machine, MACHINE, "arguments"))
+        f.call("void", "stop", i32(END))
+    f.unreachable()
+
+
+def _stop(module: Module) -> None:
+    """Go back to the loop until the thread is resumed."""
+    f = Code(module, "stop", [("i32", "request")], cold=True)
+    thread = _current(f)
+    f.write(thread, THREAD, "request", f.arguments[0])
+    with f.when(f.icmp("eq", _set_jump(f, f.at(thread, THREAD, "state")), i32(0))):
+        _jump(f, f.at(_machine(f), MACHINE, "state"))
+    f.ret()
+
+
+def _resume(module: Module) -> None:
+    """Run a thread until it stops."""
+    f = Code(module, "resume", [("ptr", "thread")], cold=True)
+    machine, (thread,) = _machine(f), f.arguments
+    f.write(machine, MACHINE, "current", thread)
+    with f.when(f.icmp("eq", _set_jump(f, f.at(machine, MACHINE, "state")), i32(0))):
+        with f.when(f.icmp("ne", f.read(thread, THREAD, "started"), i32(0))):
+            _jump(f, f.at(thread, THREAD, "state"))
+        f.write(thread, THREAD, "started", i32(1))
+        context = f.at(machine, MACHINE, "context")
+        f.call("i32", "getcontext", context)
+        f.write(context, STACK, "start", f.read(thread, THREAD, "stack"))
+        f.write(context, STACK, "size", f.read(machine, MACHINE, "stack_bytes"))
+        body = Value("ptr", "@body")
+        f.module.declarations["makecontext"] = "declare void @makecontext(ptr, ptr, i32, ...)"
+        f.line(f"call void (ptr, ptr, i32, ...) @makecontext({context}, {body}, i32 0)")
+        f.call("i32", "setcontext", context)
+        f.unreachable()
+        f._open = False
+    f.ret()
+
+
+def _thread_at(f: Code, index: Value) -> Value:
+    offset = f.op("mul", f.cast("sext", index, "i64"), i64(THREAD.size))
+    return f.gep("i8", f.read(_machine(f), MACHINE, "threads"), offset)
+
+
+def _run_warp(module: Module) -> None:
+    """Run a warp to its next barrier or its end."""
+    f = Code(module, "run_warp", [("i32", "first")], "i32", exported=True)
+    (first,), machine = f.arguments, _machine(f)
+    lanes = f.read(machine, MACHINE, "lanes")
+    differ = f.variable("i32")
+    with f.forever():
+        f.put(differ, i32(0))
+        with f.loop(i32(0), lanes, i32(1)) as loop:
+            thread = _thread_at(f, f.add(first, loop.index))
+            f.call("void", "resume", thread)
+            request = f.read(thread, THREAD, "request")
+            with f.when(f.icmp("eq", request, i32(FAILED))):
+                f.ret(i32(FAILURE))
+            same = f.icmp("eq", request, f.read(_thread_at(f, first), THREAD, "request"))
+            with f.when(f.op("xor", same, Value("i1", "true"))):
+                f.put(differ, i32(1))
+        with f.when(f.icmp("ne", f.get("i32", differ), i32(0))):
+            f.ret(i32(LANES_DIFFER))
+        request = f.read(_thread_at(f, first), THREAD, "request")
+        with f.when(f.icmp("ne", request, i32(SHUFFLE))):
+            f.ret(i32(OK))
+        with f.loop(i32(0), lanes, i32(1)) as loop:
+            thread = _thread_at(f, f.add(first, loop.index))
+            lane = f.op("and", f.read(thread, THREAD, "lane"), f.sub(lanes, i32(1)))
+            word = f.read(_thread_at(f, f.add(first, lane)), THREAD, "word")
+            f.write(thread, THREAD, "reply", word)
+    f.unreachable()
+
+
+def _run_program(module: Module) -> None:
+    """Run all warps of a program to its end."""
+    f = Code(module, "run_program", [], "i32")
+    machine = _machine(f)
+    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
+    shared, size = (f.read(machine, MACHINE, n) for n in ("shared", "shared_bytes"))
+    f.call("ptr", "memset", shared, i32(0xC5), size)
+    f.write(machine, MACHINE, "looks", i32(0))
+    with f.loop(i32(0), f.op("mul", lanes, warps), i32(1)) as loop:
+        thread = _thread_at(f, loop.index)
+        f.write(thread, THREAD, "request", i32(START))
+        for name in ("made", "done", "groups"):
+            f.write(thread, THREAD, name, i64(0))
+    backwards = f.icmp("ne", f.read(machine, MACHINE, "backwards"), i32(0))
+    differ = f.variable("i32")
+    with f.forever():
+        with f.loop(i32(0), warps, i32(1)) as loop:
+            last = f.sub(f.sub(warps, i32(1)), loop.index)
+            warp = f.select(backwards, last, loop.index)
+            status = f.call("i32", "run_warp", f.op("mul", warp, lanes))
+            with f.when(f.icmp("ne", status, i32(OK))):
+                f.ret(status)
+        f.put(differ, i32(0))
+        request = f.read(_thread_at(f, i32(0)), THREAD, "request")
+        with f.loop(i32(0), warps, i32(1)) as loop:
+            other = f.read(_thread_at(f, f.op("mul", loop.index, lanes)), THREAD, "request")
+            with f.when(f.icmp("ne", other, request)):
+                f.put(differ, i32(1))
+        with f.when(f.icmp("ne", f.get("i32", differ), i32(0))):
+            f.ret(i32(WARPS_DIFFER))
+        with f.when(f.icmp("eq", request, i32(END))):
+            f.ret(i32(OK))
+    f.unreachable()
+
+
+def _run_grid(module: Module) -> None:
+    """Run every program of a grid of a machine; returns how it ended."""
+    f = Code(module, "run_grid", [("ptr", "of")], "i32", exported=True)
+    machine = f.arguments[0]
+    f.put(_MACHINE, machine)
+    sizes = {axis: f.read(machine, MACHINE, f"sizes_{axis}") for axis in "xyz"}
+    with f.loop(i32(0), sizes["z"], i32(1)) as z:
+        f.write(machine, MACHINE, "z", z.index)
+        with f.loop(i32(0), sizes["y"], i32(1)) as y:
+            f.write(machine, MACHINE, "y", y.index)
+            with f.loop(i32(0), sizes["x"], i32(1)) as x:
+                f.write(machine, MACHINE, "x", x.index)
+                status = f.call("i32", "run_program")
+                with f.when(f.icmp("ne", status, i32(OK))):
+                    f.ret(status)
+    f.ret(i32(OK))
+
+
+def _positions(module: Module) -> None:
+    """The thread, the program and the size of the grid, and memory of the warp that runs."""
+    f = Code(module, "simt_thread", [], "i32", exported=True)
+    f.ret(f.read(_current(f), THREAD, "number"))
+    for name, first in (("simt_program", "x"), ("simt_programs", "sizes_x")):
+        f = Code(module, name, [("i32", "axis")], "i32", exported=True)
+        f.ret(f.get("i32", f.gep("i32", f.at(_machine(f), MACHINE, first), f.arguments[0])))
+    f = Code(module, "simt_warp_memory", [], "ptr", exported=True)
+    f.ret(f.read(_machine(f), MACHINE, "warp_memory"))
+
+
+def _stops(module: Module) -> None:
+    f = Code(module, "simt_barrier", [], exported=True)
+    f.call("void", "stop", i32(BARRIER))
+    f.ret()
+    f = Code(module, "simt_shuffle", [("i32", "word"), ("i32", "lane")], "i32", exported=True)
+    thread = _current(f)
+    for name, value in zip(("word", "lane"), f.arguments, strict=True):
+        f.write(thread, THREAD, name, value)
+    f.call("void", "stop", i32(SHUFFLE))
+    f.ret(f.read(_current(f), THREAD, "reply"))
+    arguments = [("ptr", "message"), ("ptr", "file"), ("i32", "line")]
+    f = Code(module, "simt_fail", arguments, exported=True)
+    for (_, name), value in zip(arguments, f.arguments, strict=True):
+        f.write(_machine(f), MACHINE, name, value)
+    f.call("void", "stop", i32(FAILED))
+    f.ret()
+
+
+def _fail(f: Code, text: str) -> None:
+    data = text.encode() + b"\0"
+    message = f.module.constant(f"[{len(data)} x i8]", f'c"{text}\\00"', align=1)
+    f.call("void", "simt_fail", message, Value("ptr", "null"), i32(0))
+
+
+def _checks(module: Module) -> None:
+    f = Code(module, "simt_aligned", [("ptr", "pointer"), ("i64", "size")], exported=True)
+    pointer, size = f.arguments
+    rest = f.op("and", f.cast("ptrtoint", pointer, "i64"), f.sub(size, i64(1)))
+    with f.when(f.icmp("ne", rest, i64(0))):
+        _fail(f, "misaligned address")
+    f.ret()
+    f = Code(module, "simt_look", [], exported=True)
+    machine = _machine(f)
+    looks = f.add(f.read(machine, MACHINE, "looks"), i32(1))
+    f.write(machine, MACHINE, "looks", looks)
+    with f.when(f.icmp("eq", looks, i32(LOOKS))):
+        _fail(f, "the program waits for one that runs after it")
+    f.ret()
+
+
+def _copies(module: Module) -> None:
+    arguments = [("ptr", "to"), ("ptr", "source"), ("i64", "size")]
+    f = Code(module, "simt_copy", arguments, exported=True)
+    thread = _current(f)
+    made, done = (f.read(thread, THREAD, n) for n in ("made", "done"))
+    with f.when(f.icmp("eq", f.sub(made, done), i64(COPIES))):
+        _fail(f, "too many copies under way")
+    entry = _copy_at(f, thread, made)
+    for (_, name), value in zip(arguments, f.arguments, strict=True):
+        f.write(entry, COPY, name, value)
+    f.write(entry, COPY, "group", f.read(thread, THREAD, "groups"))
+    f.write(thread, THREAD, "made", f.add(made, i64(1)))
+    f.ret()
+    f = Code(module, "simt_commit", [], exported=True)
+    thread = _current(f)
+    f.write(thread, THREAD, "groups", f.add(f.read(thread, THREAD, "groups"), i64(1)))
+    f.ret()
+    f = Code(module, "simt_wait", [("i64", "pending")], exported=True)
+    thread = _current(f)
+    last = f.sub(f.read(thread, THREAD, "groups"), f.arguments[0])
+    with f.forever() as loop:
+        done = f.read(thread, THREAD, "done")
+        with f.when(f.icmp("eq", done, f.read(thread, THREAD, "made"))):
+            loop.leave()
+        entry = _copy_at(f, thread, done)
+        with f.when(f.icmp("sge", f.read(entry, COPY, "group"), last)):
+            loop.leave()
+        to, source, size = (f.read(entry, COPY, n) for n in ("to", "source", "size"))
+        f.write(thread, THREAD, "done", f.add(done, i64(1)))
+        with f.when(f.icmp("eq", source, Value("ptr", "null"))):
+            f.call("ptr", "memset", to, i32(0), size)
+            loop.restart()
+        f.call("ptr", "memcpy", to, source, size)
+    f.ret()
+
+
+def _copy_at(f: Code, thread: Value, number: Value) -> Value:
+    index = f.op("mul", f.op("and", number, i64(COPIES - 1)), i64(COPY.size))
+    return f.gep("i8", f.read(thread, THREAD, "copies"), index)
+
+
+def scheduler_ir() -> str:
+    """The LLVM IR of the machine."""
+    module = Module()
+    module.globals["machine"] = "internal global ptr null"
+    for write in (_body, _stop, _resume, _run_warp, _run_program, _run_grid, _positions, _stops,
+                  _checks, _copies):  # fmt: skip
+        write(module)
+    return module.text()
+
+
+SYMBOLS = (
+    "simt_thread", "simt_program", "simt_programs", "simt_warp_memory", "simt_barrier",
+    "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_copy", "simt_commit",
+    "simt_wait",
+)  # fmt: skip
+"""The functions that kernels call."""
