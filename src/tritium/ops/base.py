@@ -12,7 +12,8 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import OpTraits
@@ -31,6 +32,24 @@ if TYPE_CHECKING:
     from xdsl.printer import Printer
 
     from tritium.ops.memory import Context
+
+class Movement(Enum):
+    """How an op whose results are elements of its operands places them."""
+
+    IN_ORDER = "in row-major order, each once or repeated along axes"
+    REORDERED = "in another order"
+
+
+class ControlEdge(NamedTuple):
+    """A way that control takes into, between or out of the regions of an op, or to a block, and
+    the values that it takes along."""
+
+    source: Operation
+    """The op itself, or a terminator in its regions."""
+    values: Sequence[SSAValue]
+    targets: Sequence[SSAValue]
+    """Arguments of a block, or results of the op."""
+
 
 REGISTRY: dict[str, type[Op]] = {}
 """Every op class by name. Filled as dialect modules are imported."""
@@ -78,6 +97,12 @@ class Op(DeclaredOp):
     weights: ClassVar[tuple[int, ...]] = ()
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
+
+    movement: ClassVar[Movement | None] = None
+    """How the op places elements that it takes from its operands; None for one that computes."""
+
+    is_loop: ClassVar[bool] = False
+    """Whether control may come back to the op's regions."""
 
     tile_source: ClassVar[bool] = False
     """Whether the op makes a tile of nothing, or of scalars."""
@@ -176,8 +201,13 @@ class Op(DeclaredOp):
         )
 
     def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        """(source, target) for each value that the op hands on unchanged: loops and branches pair
-        what enters and leaves their regions, a choice its alternatives with the result."""
+        """(source, target) for each value that the op hands on unchanged: along `control_edges`,
+        or as a choice gives one of its alternatives."""
+        for edge in self.control_edges():
+            yield from zip(edge.values, edge.targets, strict=True)
+
+    def control_edges(self) -> Iterator[ControlEdge]:
+        """The ways of control into, between and out of the op's regions, or to other blocks."""
         return iter(())
 
     def memory_edges(self) -> Iterator[tuple[SSAValue, SSAValue]]:

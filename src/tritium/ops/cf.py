@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ops.base import Op
+from tritium.ops.base import ControlEdge, Op
 from tritium.ops.effects import opaque
 from tritium.ops.evaluation import Jump
 from tritium.ops.fields import operand, string_attr, variadic
@@ -67,8 +67,8 @@ class BranchOp(Op, traits=[IsTerminator()]):
     def infer(cls, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
         return ()
 
-    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        return zip(self.values, self.successors[0].args, strict=True)
+    def control_edges(self) -> Iterator[ControlEdge]:
+        yield ControlEdge(self, self.values, self.successors[0].args)
 
     def evaluate(self, context: Context, values: tuple[Any, ...]) -> Jump:
         return Jump(self.successors[0], values)
@@ -107,11 +107,10 @@ class CondBranchOp(Op, traits=[IsTerminator()]):
             raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
         return ()
 
-    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        for block, values in zip(
-            self.successors, (self.then_values, self.else_values), strict=True
-        ):
-            yield from zip(values, block.args, strict=True)
+    def control_edges(self) -> Iterator[ControlEdge]:
+        then, other = self.successors
+        yield ControlEdge(self, self.then_values, then.args)
+        yield ControlEdge(self, self.else_values, other.args)
 
     def evaluate(
         self,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import IndexType, UnitAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Region
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.arith.integer import signed, unsigned
-from tritium.ops.base import Op
+from tritium.ops.base import ControlEdge, Op
 from tritium.ops.elementwise import check_kind, check_same, describe
 from tritium.ops.evaluation import Return
 from tritium.ops.fields import operand, unit_attr, variadic
@@ -157,6 +157,7 @@ class ForOp(Op):
     """
 
     name = "scf.for"
+    is_loop = True
     recursive_effects = True
     lower = operand()
     upper = operand()
@@ -183,14 +184,12 @@ class ForOp(Op):
         """The block that runs once an iteration."""
         return self.regions[0].block
 
-    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
-        assert self.body.last_op is not None
-        for sources in (self.inits, self.body.last_op.operands):
-            for source, argument, result in zip(
-                sources, self.body.args[1:], self.results, strict=True
-            ):
-                yield source, argument
-                yield source, result
+    def control_edges(self) -> Iterator[ControlEdge]:
+        end = self.body.last_op
+        assert end is not None
+        for source, values in ((self, self.inits), (end, end.operands)):
+            yield ControlEdge(source, values, self.body.args[1:])
+            yield ControlEdge(source, values, self.results)
 
     def evaluate(
         self, context: Context, lower: Any, upper: Any, step: Any, inits: tuple[Any, ...]
@@ -278,11 +277,12 @@ class IfOp(Op):
             raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
         return (result,) if isinstance(result, Attribute) else tuple(result or ())
 
-    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+    def control_edges(self) -> Iterator[ControlEdge]:
         for region in self.regions:
             if region.blocks:
-                assert region.block.last_op is not None
-                yield from zip(region.block.last_op.operands, self.results, strict=True)
+                end = region.block.last_op
+                assert end is not None
+                yield ControlEdge(end, end.operands, self.results)
 
     def evaluate(self, context: Context, condition: Any) -> tuple[Any, ...] | Any:
         region = self.regions[0 if condition else 1]
@@ -331,6 +331,7 @@ class WhileOp(Op):
     """
 
     name = "scf.while"
+    is_loop = True
     recursive_effects = True
     inits = variadic()
 
@@ -338,14 +339,14 @@ class WhileOp(Op):
     def infer(cls, inits: Sequence[ir.Type], *, result: Any) -> Sequence[ir.Type]:
         return (result,) if isinstance(result, Attribute) else tuple(result or ())
 
-    def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
+    def control_edges(self) -> Iterator[ControlEdge]:
         before, after = (region.block for region in self.regions)
-        assert before.last_op is not None and after.last_op is not None
-        for carried in (self.inits, after.last_op.operands):
-            yield from zip(carried, before.args, strict=True)
-        passed = before.last_op.operands[1:]
-        yield from zip(passed, after.args, strict=True)
-        yield from zip(passed, self.results, strict=True)
+        condition, end = before.last_op, after.last_op
+        assert condition is not None and end is not None
+        yield ControlEdge(self, self.inits, before.args)
+        yield ControlEdge(end, end.operands, before.args)
+        yield ControlEdge(condition, condition.operands[1:], after.args)
+        yield ControlEdge(condition, condition.operands[1:], self.results)
 
     def evaluate(self, context: Context, inits: tuple[Any, ...]) -> tuple[Any, ...] | Any:
         carried = inits

@@ -15,7 +15,7 @@ from tritium.ir.layouts.encodings import SliceEncoding
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op
+from tritium.ops.base import Movement, Op
 from tritium.ops.elementwise import check_same, describe
 from tritium.ops.fields import i32_array_attr, i32_attr, operand, optional, unit_attr
 from tritium.ops.memory import Context
@@ -73,6 +73,7 @@ class SplatOp(Op):
     """A scalar repeated in a tile."""
 
     name = "tt.splat"
+    movement = Movement.IN_ORDER
     cost = 0
     tile_source = True
     memory_operands = ("src",)
@@ -101,6 +102,7 @@ class UnsplatOp(Op):
     """The only element of a tile, as a scalar."""
 
     name = "tt.unsplat"
+    movement = Movement.IN_ORDER
     cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src)"
@@ -122,6 +124,7 @@ class BroadcastOp(Op):
     writes, as long as no element moves to another thread."""
 
     name = "tt.broadcast"
+    movement = Movement.IN_ORDER
     cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
@@ -165,6 +168,7 @@ class ExpandDimsOp(Op):
     """A new axis of size 1 before `axis`."""
 
     name = "tt.expand_dims"
+    movement = Movement.IN_ORDER
     cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
@@ -227,6 +231,7 @@ class ReshapeOp(Op):
     """The same elements in another shape, in row-major order unless `allow_reorder`."""
 
     name = "tt.reshape"
+    movement = Movement.IN_ORDER
     cost = 0
     memory_operands = ("src",)
     syntax = "$src [$allow_reorder] [$efficient_layout] attrs : type(src) -> type(result)"
@@ -254,6 +259,7 @@ class TransOp(Op):
     """The axes in another order: result axis i is operand axis `order[i]`."""
 
     name = "tt.trans"
+    movement = Movement.REORDERED
     cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
@@ -290,6 +296,7 @@ class JoinOp(Op):
     """Two tiles side by side in a new last axis of size 2."""
 
     name = "tt.join"
+    movement = Movement.REORDERED
     memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
@@ -309,6 +316,7 @@ class SplitOp(Op):
     """The two halves along a last axis of size 2, without that axis: the inverse of `tt.join`."""
 
     name = "tt.split"
+    movement = Movement.REORDERED
     cost = 0
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(outLHS)"
@@ -337,6 +345,7 @@ class CatOp(Op):
     concatenates."""
 
     name = "tt.cat"
+    movement = Movement.REORDERED
     memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
@@ -362,6 +371,7 @@ class GatherOp(Op):
     """Elements of `src` at positions along an axis: `src[indices[i, j], j]` for axis 0."""
 
     name = "tt.gather"
+    movement = Movement.REORDERED
     whole_operands = ("src",)
     placed_by = "indices"
     cost = 12

@@ -35,6 +35,7 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.codegen.llvm.writer import Function, Module, Value, const
+from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.native.host import Processor
 from tritium.ops.ttir.function import CallOp
@@ -43,6 +44,9 @@ RULE_MODULES = (
     accesses, arithmetic, assembly, calls, debug, join_split, libdevice, numeric, operations,
     pointers, progressions, scalars, shape, sort, sums, whole_tile,
 )  # fmt: skip
+
+WHOLE, EACH = rules("cpu.special"), rules("cpu.each")
+"""The ops that are done on whole tiles in memory, and those that are done element by element."""
 
 
 def lower_to_llvm(program: TileProgram, host: Processor) -> tuple[str, dict[str, Any]]:

@@ -8,40 +8,26 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
+from tritium.ops.arith import MulIOp
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL
-
-_THROUGH = frozenset({
-    "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.reshape",
-    "tt.bitcast",
-})  # fmt: skip
-_REGULAR = frozenset({
-    "tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.trans", "tt.make_range",
-    "arith.addi", "arith.subi", "arith.muli", "arith.extsi", "arith.index_cast", "arith.constant",
-})  # fmt: skip
-REARRANGES = frozenset({"tt.trans", "tt.gather", "tt.cat", "tt.join", "tt.split"})
-"""Ops whose result has an operand's elements in another order."""
-MOVES = REARRANGES | {
-    "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.unsplat",
-}  # fmt: skip
-"""Ops whose result's elements are an operand's at other positions."""
-VIEWS = frozenset({"tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.split"})
-"""Ops that are never materialized themselves, only the values that they view."""
+from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.numeric import BitcastOp
 
 
 def base_of(pointer: SSAValue) -> SSAValue:
     """The scalar pointer that a pointer (or tile of pointers) was computed from."""
     while True:
-        owner: Any = pointer.owner
-        if isinstance(owner, Block) or owner.name not in _THROUGH:
+        owner = pointer.owner
+        if not isinstance(owner, Op) or len(owner.memory_operands) != 1:
             return pointer
-        pointer = owner.operands[0]
+        (pointer,) = owner.operand_values(owner.memory_operands[0])
 
 
 def _is_argument(value: SSAValue) -> bool:
     owner = value.owner
     parent = owner.parent_op() if isinstance(owner, Block) else None
-    return parent is not None and parent.name == "tt.func"
+    return isinstance(parent, FuncOp)
 
 
 def in_step(load: Any, store: Any, rearranged: bool = False) -> bool:
@@ -76,7 +62,8 @@ def is_regular(pointer: SSAValue) -> bool:
         seen.add(value)
         if not isinstance(value.type, ir.TensorType):
             continue
-        if owner.name not in _REGULAR and not retypes_pointers(owner):
+        regular = owner.tile_source or owner.weights or owner.source_axes() is not None
+        if not (regular or isinstance(owner, MulIOp) or retypes_pointers(owner)):
             return False
         stack.extend(owner.operands)
     return True
@@ -85,7 +72,7 @@ def is_regular(pointer: SSAValue) -> bool:
 def retypes_pointers(op: Any) -> bool:
     """Whether the op gives pointers another type of elements of the same size, as it takes to
     store booleans: the same tile of memory."""
-    if op.name != "tt.bitcast":
+    if not isinstance(op, BitcastOp):
         return False
     before, after = ir.element_type(op.operands[0].type), ir.element_type(op.results[0].type)
     if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):

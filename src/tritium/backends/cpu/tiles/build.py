@@ -17,6 +17,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
+from tritium.backends.cpu.lower.module import EACH, WHOLE
 from tritium.backends.cpu.tiles import loop_carried, materialization
 from tritium.backends.cpu.tiles.allocate import allocate
 from tritium.backends.cpu.tiles.fusion import Grouping
@@ -37,20 +38,16 @@ from tritium.backends.cpu.tiles.views import peel, prefix_mask
 from tritium.backends.pipeline import run_pipeline
 from tritium.ir import types as ir
 from tritium.ops import scf
+from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
-from tritium.ops.ttir.atomic import AtomicOp
-from tritium.ops.ttir.debug import AssertOp
+from tritium.ops.terminators import is_terminator
+from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import DotOp
 from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.memory import LoadOp, StoreOp
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.shape import UnsplatOp
 from tritium.passes import pipelines
-
-_LEAVES = frozenset({
-    "scf.yield", "scf.condition", "tt.return", "cf.br", "cf.cond_br", "tt.map_elementwise.return",
-    "tt.reduce.return", "tt.scan.return",
-})  # fmt: skip
-_WHOLE = frozenset({
-    "tt.call", "tt.histogram", "tt.map_elementwise", "tt.sort", "tt.elementwise_inline_asm",
-})  # fmt: skip
 
 
 def lower_to_tiles(module: ModuleOp, options: Any = None) -> TileProgram:
@@ -130,41 +127,31 @@ class Builder:
         return body
 
     def _op(self, body: Body, op: Any) -> None:
-        name = op.name
         position = self.positions[op]
         tiles = any(map(is_tile, op.operands)) or any(map(is_tile, op.results))
-        if name == "scf.for":
+        if isinstance(op, scf.ForOp):
             self._for(body, op, position)
-        elif name == "scf.if":
+        elif isinstance(op, scf.IfOp):
             self._if(body, op, position)
-        elif name == "scf.while":
+        elif isinstance(op, scf.WhileOp):
             self._while(body, op, position)
-        elif name in _LEAVES:
+        elif is_terminator(op):
             self._leave(op, position)
         elif not tiles:
             body.steps.append(Scalar(position, op))
             self.grouping.effect(op, position)
-        elif name == "tt.store":
+        elif isinstance(op, StoreOp):
             values = tuple(op.operands)
             self._root("store", op, values, ir.shape_of(op.ptr.type), position)
-        elif name in ("tt.reduce", "tt.scan"):
+        elif isinstance(op, (ReduceOp, ScanOp)):
             self._combine(op, position)
-        elif name == "tt.dot":
+        elif isinstance(op, DotOp):
             self._dot(body, op, position)
-        elif name == "tt.unsplat":
+        elif isinstance(op, UnsplatOp):
             self._root("extract", op, tuple(op.operands), (), position)
-        elif name == "tt.print":
-            for number, value in enumerate(op.operands):
-                shape = ir.shape_of(value.type)
-                self.grouping.alone(
-                    Root("each", op, (value,), shape, position + number / 1024, number=number)
-                )
-        elif isinstance(op, (AtomicOp, AssertOp)):
-            shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
-            buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
-            values = tuple(filter(is_tile, op.operands))
-            self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
-        elif name in _WHOLE:
+        elif type(op) in EACH:
+            self._each(op, position)
+        elif type(op) in WHOLE:
             self._whole(body, op, position)
         else:
             self.grouping.value(op, position)
@@ -179,14 +166,28 @@ class Builder:
         buffers = tuple(self.buffer(r) if is_tile(r) and r.uses else None for r in op.results)
         values = tuple(op.operands)
         domain = ir.shape_of(values[0].type)
-        root = Root(op.name.removeprefix("tt."), op, values, domain, position, op.axis, buffers)
+        kind = "scan" if isinstance(op, ScanOp) else "reduce"
+        root = Root(kind, op, values, domain, position, op.axis, buffers)
         block = op.regions[0].blocks[0]
         if any(inner.regions or inner.memory_effects() for inner in block.ops):
             root.body = self.body(block)
-        if root.kind == "scan" or root.body is not None:
+        if isinstance(op, ScanOp) or root.body is not None:
             self.grouping.alone(root)
         else:
             self.grouping.root(root)
+
+    def _each(self, op: Any, position: float) -> None:
+        """An op that is done element by element; of what is printed one operand after another."""
+        if isinstance(op, PrintOp):
+            for number, value in enumerate(op.operands):
+                shape = ir.shape_of(value.type)
+                at = position + number / 1024
+                self.grouping.alone(Root("each", op, (value,), shape, at, number=number))
+            return
+        shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
+        buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
+        values = tuple(filter(is_tile, op.operands))
+        self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
 
     def copy(self, value: SSAValue, buffer: Buffer, position: float) -> None:
         """Fill `buffer` with a tile, in the current block."""
@@ -262,7 +263,7 @@ class Builder:
             return None
         value, _ = peel(value, self.function.buffers)
         load: Any = value.owner
-        if value in self.function.buffers or getattr(load, "name", "") != "tt.load":
+        if value in self.function.buffers or not isinstance(load, LoadOp):
             return None
         if load.isVolatile or load.parent is not op.parent:
             return None
@@ -272,8 +273,7 @@ class Builder:
     def _accumulator(self, op: DotOp, position: float) -> tuple[Buffer, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""
         constant: Any = op.c.owner
-        is_constant = getattr(constant, "name", "") == "arith.constant"
-        if is_constant and not any(bytes(constant.value.data.data)):
+        if isinstance(constant, ConstantOp) and not any(bytes(constant.value.data.data)):
             return self.grouping.new_buffer(op.result), True
         held = self.function.buffers.get(op.c)
         if held is not None and len(list(op.c.uses)) == 1 and self._owned(op.c, op):
@@ -289,13 +289,13 @@ class Builder:
         owner: Any = value.owner
         if isinstance(owner, Block):
             return owner is op.parent and owner.parent_op() is not self.op
-        return owner.parent is op.parent and owner.name in ("tt.dot", "scf.for", "scf.if")
+        return owner.parent is op.parent and isinstance(owner, (DotOp, scf.ForOp, scf.IfOp))
 
     def _carried_slot(self, op: DotOp) -> Buffer | None:
         """The carried buffer that the result of `acc = f(acc); acc = dot(a, b, acc)` goes back
         to, if `f` is elementwise and the old value is not used otherwise."""
         uses = list(op.result.uses)
-        if len(uses) != 1 or uses[0].operation.name != "scf.yield":
+        if len(uses) != 1 or not isinstance(uses[0].operation, scf.YieldOp):
             return None
         block = op.parent
         value = op.c
@@ -368,29 +368,14 @@ class Builder:
 
     def _leave(self, op: Any, position: float) -> None:
         """Tiles that a terminator passes on go to the buffers of where they arrive."""
-        for value, target in targets(op):
-            if is_tile(value):
-                self.copy(value, self.function.buffers[target], position)
-        if op.name == "tt.return":
-            for value, buffer in zip(op.operands, self.function.results, strict=False):
-                if buffer is not None:
-                    self.copy(value, buffer, position)
-
-
-def targets(op: Any) -> list[tuple[SSAValue, SSAValue]]:
-    """The replacement of each operand of a terminator."""
-    parent: Any = op.parent.parent_op()
-    if op.name == "scf.condition":
-        return list(zip(op.values, parent.regions[1].blocks[0].args, strict=False))
-    if op.name == "scf.yield":
-        if parent.name == "scf.for":
-            return list(zip(op.operands, op.parent.args[1:], strict=False))
-        if parent.name == "scf.while":
-            return list(zip(op.operands, parent.regions[0].blocks[0].args, strict=False))
-        return list(zip(op.operands, parent.results, strict=False))
-    if op.name == "cf.br":
-        return list(zip(op.values, op.successors[0].args, strict=False))
-    if op.name == "cf.cond_br":
-        pairs = zip((op.then_values, op.else_values), op.successors, strict=False)
-        return [pair for values, block in pairs for pair in zip(values, block.args, strict=False)]
-    return []
+        owner: Any = op if op.successors else op.parent_op()
+        passed = (
+            (value, self.function.buffers[target])
+            for edge in owner.control_edges() if edge.source is op
+            for value, target in zip(edge.values, edge.targets, strict=True) if is_tile(value)
+        )  # fmt: skip
+        if owner is self.op:
+            pairs = zip(op.operands, self.function.results, strict=True)
+            passed = ((value, buffer) for value, buffer in pairs if buffer is not None)
+        for value, buffer in dict.fromkeys(passed):
+            self.copy(value, buffer, position)

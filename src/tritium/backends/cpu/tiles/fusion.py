@@ -7,10 +7,10 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import MOVES, VIEWS, changes_memory, in_step
+from tritium.backends.cpu.tiles.alias import changes_memory, in_step
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
 from tritium.ir import types as ir
-from tritium.ops.base import Op
+from tritium.ops.base import Movement, Op
 from tritium.ops.ttir.memory import LoadOp
 
 
@@ -109,9 +109,11 @@ class Grouping:
                 loads = loads | summary.loads
             total += summary.cost
             depth = max(depth, summary.depth)
-        depth += op.name in MOVES or isinstance(op, LoadOp)
-        deep = depth >= _DEPTH and len(op.results) == 1 and op.name not in VIEWS
-        if op.name == "tt.load":
+        is_load = isinstance(op, LoadOp)
+        depth += op.movement is not None or is_load
+        views = op.movement is Movement.IN_ORDER
+        deep = depth >= _DEPTH and len(op.results) == 1 and not views
+        if is_load:
             loads = loads | {op}
             self.effect(op, position)
         elif op.memory_effects():

@@ -9,9 +9,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.tiles.fusion import Grouping
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, TileFunction
 from tritium.ir import types as ir
-
-_ELEMENTWISE = ("arith.", "math.")
-_ALSO = frozenset({"tt.addptr", "tt.fp_to_fp", "tt.clampf", "tt.load", "tt.bitcast"})
+from tritium.ops.ttir.memory import LoadOp
 
 
 def protect(function: TileFunction, grouping: Grouping) -> None:
@@ -77,4 +75,4 @@ def _reads(function: TileFunction, value: SSAValue) -> dict[Buffer, bool]:
 
 def keeps_places(op: Any) -> bool:
     """Whether each element of an op's result depends on those at the same position only."""
-    return op.name.startswith(_ELEMENTWISE) or op.name in _ALSO
+    return op.is_elementwise or isinstance(op, LoadOp)

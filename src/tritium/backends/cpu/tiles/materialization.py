@@ -7,18 +7,13 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import (
-    MOVES,
-    REARRANGES,
-    VIEWS,
-    changes_memory,
-    in_step,
-    writes,
-)
+from tritium.backends.cpu.tiles.alias import changes_memory, in_step, writes
 from tritium.backends.cpu.tiles.fusion import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
-from tritium.ops.ttir.shape import GatherOp
+from tritium.ops.base import Movement, Op
+from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.shape import GatherOp, JoinOp, TransOp
 
 User = Nest | Dot
 
@@ -96,23 +91,24 @@ class _Keeping:
                 users[user] = users.get(user, False) or identity
         if not users:
             return
+        is_load = isinstance(op, LoadOp)
         if op.results[0] not in self.function.buffers and len(op.results) == 1:
             home = self._home(op, users)
             if home is not None:
                 self._keep(op, home)
                 users = {home: True}
                 self.ways[op.results[0], home] = _HERE
-        elif op.name == "tt.load" and op.results[0] in self.filler and self._pinned(op, users):
+        elif is_load and op.results[0] in self.filler and self._pinned(op, users):
             users = {self._refill(op, users): True}
             self.ways[op.results[0], next(iter(users))] = _HERE
-        if op.name == "tt.join":
+        if isinstance(op, JoinOp):
             self.joined.update(op.operands)
-        keeps_place = op.name not in MOVES
+        keeps_place = op.movement is None
         for user, identity in users.items():
-            if op.name in REARRANGES or user in self._rearranging(op):
+            if op.movement is Movement.REORDERED or user in self._rearranging(op):
                 for operand in op.operands:
                     self.rearranged.setdefault(operand, set()).add(user)
-            viewed = isinstance(user, Dot) and op.name == "tt.load"
+            viewed = isinstance(user, Dot) and is_load
             here, there = self._positions(op, user)
             for number, operand in enumerate(op.operands):
                 same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)
@@ -159,14 +155,14 @@ class _Keeping:
 
     def _home(self, op: Any, users: dict[User, bool]) -> Nest | None:
         """The nest that fills a buffer for the op's result; None to compute it where needed."""
-        is_load = op.name == "tt.load"
+        is_load = isinstance(op, LoadOp)
         value = op.results[0]
         summary = self.grouping.summaries[value]
         cheap = summary.cost < _HEAVY or _is_address(value, summary.loads)
         if not is_load and cheap and not summary.deep:
             return None
-        if op.name in VIEWS:
-            return None
+        if op.movement is Movement.IN_ORDER:
+            return None  # only what it views is kept
         block = op.parent
         first = min(users, key=lambda u: u.position)
         pinned = is_load and self._pinned(op, users)
@@ -206,7 +202,7 @@ class _Keeping:
             self.grouping.nest_block[user], op.parent
         ):
             return True
-        if op.name == "tt.load":
+        if isinstance(op, LoadOp):
             return False
         if value in self.joined:
             return True  # every element of a join computes both, and uses one
@@ -274,7 +270,7 @@ def _views(dot: Dot) -> list[SSAValue]:
     op: Any = dot.op
     found: list[SSAValue] = []
     for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
-        while view and value.owner.name == "tt.trans":
+        while view and isinstance(value.owner, TransOp):
             found.append(value)
             value = value.owner.operands[0]
         if view:
@@ -285,10 +281,8 @@ def _views(dot: Dot) -> list[SSAValue]:
 def _in_loop(inner: Block | None, outer: Any) -> bool:
     """Whether a loop lies between a block and one around it."""
     while inner is not None and inner is not outer:
-        parent: Any = inner.parent_op()
-        if parent is None:
-            return False
-        if parent.name in ("scf.for", "scf.while"):
+        parent = inner.parent_op()
+        if isinstance(parent, Op) and parent.is_loop:
             return True
-        inner = parent.parent
+        inner = None if parent is None else parent.parent
     return False

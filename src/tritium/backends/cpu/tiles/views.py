@@ -10,11 +10,13 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from tritium.analysis.recursion import resolve
 from tritium.ir import types as ir
-from tritium.ops.arith import CmpIOp, CmpIPredicate, constant_value
+from tritium.ops.arith import CmpIOp, CmpIPredicate, ConstantOp, MulIOp, constant_value
+from tritium.ops.base import Op
+from tritium.ops.ttir.shape import MakeRangeOp, TransOp
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,7 @@ class Prefix:
 def peel(value: SSAValue, buffers: Any) -> tuple[SSAValue, bool]:
     """The tile under transpositions of two axes, and whether it is transposed."""
     swapped = False
-    while value not in buffers and getattr(value.owner, "name", "") == "tt.trans":
-        owner: Any = value.owner
+    while value not in buffers and isinstance(owner := value.owner, TransOp):
         if len(owner.order) != 2:
             break
         swapped ^= tuple(owner.order) == (1, 0)
@@ -43,15 +44,12 @@ def prefix_mask(load: Any, axis: int) -> Prefix | None:
         other = constant_value(load.other)
         if other is None or other.astype("float64").any():
             return None
-    mask = load.mask
-    while getattr(mask.owner, "name", "") in ("tt.broadcast", "tt.expand_dims"):
-        owner: Any = mask.owner
-        if owner.name == "tt.expand_dims":
-            if owner.axis == axis:
-                return None
-            axis -= owner.axis < axis
-        mask = owner.operands[0]
-    compare: Any = mask.owner
+    mask, along = load.mask, axis
+    while isinstance(mask.owner, Op) and (axes := mask.owner.source_axes()) is not None:
+        if (along := axes[along]) is None:
+            return None
+        mask = mask.owner.operands[0]
+    compare = mask.owner
     if not isinstance(compare, CmpIOp):
         return None
     index, bound = compare.lhs, compare.rhs
@@ -60,7 +58,7 @@ def prefix_mask(load: Any, axis: int) -> Prefix | None:
     elif compare.predicate is not CmpIPredicate.SLT:
         return None
     for other_axis in range(len(ir.shape_of(index.type))):
-        if slope(index, other_axis) != int(other_axis == axis) or slope(bound, other_axis) != 0:
+        if slope(index, other_axis) != int(other_axis == along) or slope(bound, other_axis) != 0:
             return None
     return Prefix(index, bound)
 
@@ -77,28 +75,27 @@ def _slope(
     shape = ir.shape_of(value.type)
     if not shape or shape[axis] == 1:
         return 0
-    owner: Any = value.owner
-    if isinstance(owner, Block):
-        return None
-    if owner.name == "tt.splat":
-        return 0
-    if owner.name == "tt.make_range":
+    owner = value.owner
+    if isinstance(owner, MakeRangeOp):
         return 1
-    if owner.name == "arith.constant":
+    if isinstance(owner, ConstantOp):
         held = constant_value(value)
         return 0 if held is not None and (held == held.flat[0]).all() else None
-    if owner.name == "tt.expand_dims":
-        return 0 if axis == owner.axis else (yield owner.src, axis - (owner.axis < axis))
-    if owner.name in ("tt.broadcast", "arith.extsi"):
-        return (yield owner.operands[0], axis)
-    if owner.name in ("arith.addi", "arith.subi"):
-        first = yield owner.operands[0], axis
-        second = yield owner.operands[1], axis
-        if first is None or second is None or (owner.name == "arith.subi" and second):
+    if not isinstance(owner, Op):
+        return None
+    axes = owner.source_axes()
+    if axes is not None:
+        inner = axes[axis]
+        return 0 if inner is None else (yield owner.operands[0], inner)
+    if not owner.weights and not isinstance(owner, MulIOp):
+        return None
+    changes: list[int] = []
+    for operand in owner.operands:
+        change = yield operand, axis
+        if change is None:
             return None
-        return first + second if first + second <= 1 else None
-    if owner.name == "arith.muli":
-        first = yield owner.operands[0], axis
-        second = yield owner.operands[1], axis
-        return 0 if first == 0 and second == 0 else None
-    return None
+        changes.append(change)
+    if not owner.weights:
+        return None if any(changes) else 0
+    total = sum(w * c for w, c in zip(owner.weights, changes, strict=True))
+    return total if total in (0, 1) else None

@@ -8,16 +8,17 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.tiles.alias import REARRANGES
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
+from tritium.ops.base import Movement
 
 
 def rearranged(c: Context, nest: Nest) -> set[SSAValue]:
     """Those of the values that are put into another order before they get to where the nest stores
     them or what they become."""
     ops = dict(computed(c, nest))
-    stack = [v for op in ops.values() if op.name in REARRANGES for v in op.operands]
+    stack = [v for op in ops.values() if op.movement is Movement.REORDERED
+             for v in op.operands]  # fmt: skip
     found: set[SSAValue] = set()
     while stack:
         value = stack.pop()

@@ -19,12 +19,12 @@ from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.values import Index, Kind
-from tritium.backends.cpu.tiles.alias import REARRANGES
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ir import types as ir
+from tritium.ops.base import Movement
 from tritium.ops.ttir.shape import ReshapeOp
 
 LINE = 64
@@ -64,7 +64,7 @@ def _needs_alignment(c: Context, nest: Nest, width: int) -> bool:
     for value, op in computed(c, nest):
         if not isinstance(value.type, ir.TensorType):
             continue
-        if op.name in REARRANGES or isinstance(op, ReshapeOp):
+        if op.movement is Movement.REORDERED or isinstance(op, ReshapeOp):
             return True
         if op.piecewise and value.type.element_type != ir.i1:
             constant = c.axis_info(value).constancy[0]
