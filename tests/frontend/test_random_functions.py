@@ -4,7 +4,7 @@ import pytest
 
 from tests.frontend.judging import TooLong, complaint, divergence, limited, parses
 from tests.frontend.random_functions import PARAMETERS, Writer
-from tritium.frontend import calls
+from tritium.frontend import expressions
 from tritium.language.builtins import arithmetic
 
 
@@ -62,8 +62,8 @@ def test_what_is_complained_of(monkeypatch):
     monkeypatch.setattr(arithmetic, "binary_operands", None)
     fault = complaint(start + "tl.store(x, i + 1)\n")
     assert "TypeError in language/builtins/arithmetic.py" in fault
-    monkeypatch.setattr(calls, "call_python", None)
-    assert "TypeError in frontend/calls.py" in complaint(start + "tl.arange(0, 4)\n")
+    monkeypatch.setattr(expressions, "call_python", None)
+    assert "TypeError in frontend/expressions.py" in complaint(start + "tl.arange(0, 4)\n")
 
 
 def test_what_diverges():

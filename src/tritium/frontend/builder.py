@@ -70,9 +70,9 @@ class IRBuilder:
             self.block, self.location, self.name_hint, self.source_position = saved
 
     @contextmanager
-    def naming(self, name: str) -> Generator[None]:
-        """Name the results of ops after the Python variable that they are assigned to."""
-        saved, self.name_hint = self.name_hint, value_name(name)
+    def naming(self, name: str | None) -> Generator[None]:
+        """Name the results of ops after the Python variable that they are assigned to, if any."""
+        saved, self.name_hint = self.name_hint, value_name(name) if name else self.name_hint
         try:
             yield
         finally:

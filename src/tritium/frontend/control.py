@@ -13,17 +13,19 @@ the branch (or branches) that reach them, so that each branch computes the funct
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, LocationAttr, UnitAttr, i32
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr, i32
 from xdsl.ir import Attribute, Block, Region
 
 from tritium import language as tl
 from tritium.frontend.builder import value_name
+from tritium.frontend.expressions import emit_if, run_time_condition
 from tritium.frontend.scope import SHARED, Undefined
-from tritium.frontend.statements import Statements, is_constexpr_annotation
+from tritium.frontend.statements import is_constexpr_annotation
+from tritium.frontend.targets import bind, named
 from tritium.frontend.values import (
     carriable,
     flatten,
@@ -36,13 +38,15 @@ from tritium.frontend.values import (
     unflatten,
     wrap,
 )
+from tritium.frontend.visitor import Part, Visitor
 from tritium.language.builtins.casts import to_tensor
 from tritium.language.builtins.iterators import common_integer_type
 from tritium.language.values.aggregate import is_mutable
 from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.ops import attributes as names
 from tritium.ops.arith import SubIOp
-from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.base import Op
+from tritium.ops.scf import ConditionOp, ForOp, WhileOp, YieldOp
 from tritium.ops.ub import PoisonOp
 
 _MAX_COPIES = 64
@@ -55,27 +59,48 @@ def is_valued(value: Any) -> bool:
     return is_dynamic(value) or is_number(value)
 
 
-class ControlFlow(Statements):
+@dataclass
+class _Loop:
+    """A loop that is being generated: the names that it carries, their values before it, and what
+    its end restores."""
+
+    node: ast.For | ast.While
+    names: list[str]
+    inits: list[Any]
+    shared: list[tuple[str, str]]
+    fixed: dict[int, Any]
+    before: dict[str, Any]
+
+    @property
+    def types(self) -> list[Any]:
+        """The types of the carried values."""
+        return [value.type for value in self.inits]
+
+
+class ControlFlow(Part):
     """Visits statements that choose what runs next."""
 
-    copies = 0
-    """How often the rest of the function had to be generated once more."""
-    last_return: ast.Return | None = None
-    """The `return` that was visited last."""
-
-    @cached_property
-    def _without_return(self) -> set[ast.stmt]:
+    def __init__(self, visitor: Visitor):
+        super().__init__(visitor)
+        self.copies = 0
+        """How often the rest of the function had to be generated once more."""
+        self.last_return: ast.Return | None = None
+        """The `return` that was visited last."""
+        self._without_return: set[ast.stmt] = set()
         """Statements that are known to have no `return` inside."""
-        return set()
 
-    def visit_block(self, statements: Sequence[ast.stmt]) -> None:
+    def _block(self, statements: Sequence[ast.stmt]) -> None:
         """Visit statements, none of which returns."""
         for statement in statements:
             self.visit(statement)
 
+    def _line(self, node: ast.stmt) -> int:
+        """The line of a statement in its file."""
+        return self.visitor.function.first_line + node.lineno - 1
+
     # Functions' bodies and returns
 
-    def visit_tail(self, statements: Sequence[ast.stmt]) -> Any:
+    def tail(self, statements: Sequence[ast.stmt]) -> Any:
         """Visit statements to the end of the function; returns the function's value."""
         for index, statement in enumerate(statements):
             if isinstance(statement, ast.Return):
@@ -87,8 +112,7 @@ class ControlFlow(Statements):
 
     def returned(self, node: ast.Return) -> Any:
         """The value of a `return` statement."""
-        self.node = node
-        self.place(node)
+        self.visitor.enter(node)
         value = constexpr(None) if node.value is None else wrap(self.visit(node.value))
         self.last_return = node
         return value
@@ -101,13 +125,12 @@ class ControlFlow(Statements):
         )
 
     def _tail_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> Any:
-        self.node = node
-        self.place(node)
+        self.visitor.enter(node)
         condition = self.visit(node.test)
         if not is_dynamic(condition):
             chosen = node.body if unwrap(condition) else node.orelse
-            return self.visit_tail([*chosen, *rest])
-        condition = self.condition(condition, node.test)
+            return self.tail([*chosen, *rest])
+        condition = run_time_condition(self.visitor, condition, node.test)
         if rest and not always_returns(node.body) and not always_returns(node.orelse):
             self.copies += 1
             if self.copies > _MAX_COPIES:
@@ -116,20 +139,38 @@ class ControlFlow(Statements):
                     f"more than {_MAX_COPIES} nested conditional returns; what follows each of "
                     "them is generated twice. Set a variable and return once, at the end",
                 )
-        before, position = self.scope.locals, self.builder.location
-        blocks = (Block(), Block())
+        blocks, _, values = self._branches(node, lambda branch: self.tail([*branch, *rest]))
+        values = self._unify_returns(values, blocks)
+        if values[0] is values[1] is _NOTHING:
+            emit_if(self.builder, condition, blocks, [[], []])
+            return _NOTHING
+        results = emit_if(self.builder, condition, blocks, [[v] for v in values])
+        return unflatten([values[0].type], results)[0]
+
+    def _branches(
+        self, node: ast.If, visit: Callable[[list[ast.stmt]], Any]
+    ) -> tuple[tuple[Block, Block], list[dict[str, Any]], list[Any]]:
+        """Visit both branches of an `if`; returns their blocks, the variables at their ends, and
+        what `visit` returned."""
+        before, blocks = self.scope.locals, (Block(), Block())
+        scopes: list[dict[str, Any]] = []
         values: list[Any] = []
         for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
             self.scope.locals = before
             self.scope.locals = self.scope.snapshot()
             with self.builder.inserting_into(block):
-                values.append(self.visit_tail([*branch, *rest]))
-        values = self._unify_returns(values, blocks)
-        if values[0] is values[1] is _NOTHING:
-            self._emit_if(condition, blocks, [[], []], position)
-            return _NOTHING
-        results = self._emit_if(condition, blocks, [[v] for v in values], position)
-        return unflatten([values[0].type], results)[0]
+                values.append(visit(branch))
+            scopes.append(self.scope.locals)
+        self.scope.locals = before
+        return blocks, scopes, values
+
+    def _make_dynamic(
+        self, values: list[Any], likes: Sequence[Any], blocks: Sequence[Block]
+    ) -> None:
+        """Make the values of both branches dynamic, each at the end of its block."""
+        for i, block in enumerate(blocks):
+            with self.builder.inserting_into(block):
+                values[i] = make_dynamic(values[i], likes[i])
 
     def _unify_returns(self, values: list[Any], blocks: Sequence[Block]) -> list[Any]:
         """The values of both paths, of one type. A path that ends without a `return` gives an
@@ -146,12 +187,10 @@ class ControlFlow(Statements):
             return values
         likes = [getattr(v, "type", None) for v in reversed(values)]
         if any(map(is_dynamic, values)) or not same(values[0], values[1]):
-            for i, block in enumerate(blocks):
-                with self.builder.inserting_into(block):
-                    values[i] = make_dynamic(values[i], likes[i])
+            self._make_dynamic(values, likes, blocks)
         if values[0].type != values[1].type:
             raise self.error(
-                self.last_return or self.node,
+                self.last_return or self.visitor.node,
                 f"Return type mismatch: one path returns {values[0].type} "
                 f"and another {values[1].type}; all paths must return the same type",
             )
@@ -162,37 +201,26 @@ class ControlFlow(Statements):
     def visit_If(self, node: ast.If) -> None:
         condition = self.visit(node.test)
         if not is_dynamic(condition):
-            self.visit_block(node.body if unwrap(condition) else node.orelse)
+            self._block(node.body if unwrap(condition) else node.orelse)
             return
         if node not in self._without_return:
             for statement in returns([node]):
                 self.visit_Return(statement)
         self._without_return.update((*node.body, *node.orelse))
-        condition = self.condition(condition, node.test)
-        before, position = self.scope.locals, self.builder.location
-        blocks = (Block(), Block())
-        scopes: list[dict[str, Any]] = []
-        for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
-            self.scope.locals = before
-            self.scope.locals = self.scope.snapshot()
-            with self.builder.inserting_into(block):
-                self.visit_block(branch)
-            scopes.append(self.scope.locals)
-        self.scope.locals = before
+        condition = run_time_condition(self.visitor, condition, node.test)
+        blocks, scopes, _ = self._branches(node, self._block)
         names, merged, same_as = self._merge_branches(node, blocks, scopes)
         shared = [self._conflicts(scope, [*names, *same_as], same_as) for scope in scopes]
-        results = self._emit_if(condition, blocks, merged, position)
+        results = emit_if(self.builder, condition, blocks, merged)
         values = unflatten([v.type for v in merged[0]], results)
         for name, value in zip(names, values, strict=True):
-            self.scope.locals[name] = self.named(name, value)
+            self.scope.locals[name] = named(name, value)
         for name, first in same_as.items():
             self.scope.locals[name] = self.scope.locals[first]
         for name, other in [pair for conflicts in shared for pair in conflicts]:
-            line = self.function.first_line + node.lineno - 1
+            why = SHARED.format(name, other, f"since the `if` at line {self._line(node)}")
             for one in (name, other):
-                self.scope.fix(self.scope.locals.get(one), SHARED.format(
-                    name, other, f"since the `if` at line {line}"
-                ))  # fmt: skip
+                self.scope.fix(self.scope.locals.get(one), why)
 
     def _conflicts(
         self, scope: dict[str, Any], names: Sequence[str], same_as: dict[str, str]
@@ -207,25 +235,6 @@ class ControlFlow(Statements):
         root = {name: same_as.get(name, name) for name in scope}
         return [(name, other) for name, other in shared if root[name] != root[other]]
 
-    def _emit_if(
-        self,
-        condition: tl.tensor,
-        blocks: Sequence[Block],
-        values: Sequence[Sequence[Any]],
-        location: LocationAttr,
-    ) -> tuple[Any, ...]:
-        for block, yielded in zip(blocks, values, strict=True):
-            with self.builder.inserting_into(block):
-                self.builder.location = location
-                self.builder.emit(YieldOp, tuple(flatten(yielded)))
-        self.builder.location = location
-        return self.builder.emit(
-            IfOp,
-            condition.handle,
-            result=ir_types([v.type for v in values[0]]),
-            regions=[Region(block) for block in blocks],
-        )
-
     def _merge_branches(
         self, node: ast.If, blocks: Sequence[Block], scopes: list[dict[str, Any]]
     ) -> tuple[list[str], list[list[Any]], dict[str, str]]:
@@ -235,11 +244,10 @@ class ControlFlow(Statements):
         first: dict[tuple[int, int], str] = {}
         same_as: dict[str, str] = {}
         merged: list[list[Any]] = [[], []]
-        line = self.function.first_line + node.lineno - 1
         for name in dict.fromkeys([*scopes[0], *scopes[1]]):
             if any(isinstance(s.get(name, Undefined("")), Undefined) for s in scopes):
                 self.scope.locals[name] = Undefined(
-                    f"only one branch of the `if` at line {line} assigns it"
+                    f"only one branch of the `if` at line {self._line(node)} assigns it"
                 )
                 continue
             pair = [scope[name] for scope in scopes]
@@ -263,15 +271,13 @@ class ControlFlow(Statements):
         self, node: ast.If, name: str, pair: list[Any], blocks: Sequence[Block]
     ) -> list[Any] | None:
         if not all(carriable(v) for v in pair):
-            line = self.function.first_line + node.lineno - 1
             self.scope.locals[name] = Undefined(
-                f"the branches of the `if` at line {line} give it different compile-time values"
+                f"the branches of the `if` at line {self._line(node)} give it different "
+                "compile-time values"
             )
             return None
         likes = [None if is_number(v) else v.type for v in reversed(pair)]
-        for i, block in enumerate(blocks):
-            with self.builder.inserting_into(block):
-                pair[i] = make_dynamic(pair[i], likes[i])
+        self._make_dynamic(pair, likes, blocks)
         if pair[0].type != pair[1].type:
             raise self.error(node, mismatch(name, pair[0].type, pair[1].type))
         return pair
@@ -290,50 +296,59 @@ class ControlFlow(Statements):
             names.append(name)
         return names
 
-    def _rebind(
-        self, names: Sequence[str], types: Sequence[Any], handles: Sequence[Any],
-        shared: Sequence[tuple[str, str]] = (),
-    ) -> None:  # fmt: skip
-        for name, value in zip(names, unflatten(types, handles), strict=True):
-            self.scope.locals[name] = self.named(name, value)
-        for name, other in shared:
+    def _enter(self, node: ast.For | ast.While, names: list[str]) -> _Loop:
+        """Begin a loop that carries some names."""
+        shared, fixed = self.scope.sharing(names), self._fix_outside(node)
+        before = dict(self.scope.locals)
+        return _Loop(node, names, [before[name] for name in names], shared, fixed, before)
+
+    def _leave(self, loop: _Loop, op: Op) -> None:
+        """Append a loop; what it carries are its results from now on."""
+        self.builder.insert(op)
+        self._after_loop(loop.node, loop.before)
+        self.scope.fixed = loop.fixed
+        self._rebind(loop, op.results)
+
+    def _rebind(self, loop: _Loop, handles: Sequence[Any]) -> None:
+        """Have the carried names stand for these handles."""
+        for name, value in zip(loop.names, unflatten(loop.types, handles), strict=True):
+            self.scope.locals[name] = named(name, value)
+        for name, other in loop.shared:
+            why = SHARED.format(name, other, "before the loop")
             for one in (name, other):
-                self.scope.fix(
-                    self.scope.locals.get(one), SHARED.format(name, other, "before the loop")
-                )
+                self.scope.fix(self.scope.locals.get(one), why)
 
     def _fix_outside(self, node: ast.For | ast.While) -> dict[int, Any]:
         """Have fields of aggregates from outside a loop be assigned only through names that the
         loop carries (which it gives new ones); returns what to go back to after it."""
         before = dict(self.scope.fixed)
-        line = self.function.first_line + node.lineno - 1
+        where = f"outside the loop at line {self._line(node)}"
         for name, value in self.scope.locals.items():
-            where = f"outside the loop at line {line}"
             self.scope.fix(value, SHARED.format("this value", name, where))
         return before
 
-    def _next_values(
-        self, node: ast.For | ast.While, names: Sequence[str], types: Sequence[Any]
-    ) -> list[Any]:
-        """The handles that the loop's body leaves for the next iteration, their types checked."""
+    def _iterate(self, loop: _Loop) -> None:
+        """Visit the body, and yield what it leaves for the next iteration, the types checked."""
+        for statement in loop.node.body:
+            self.visit(statement)
         values: list[Any] = []
-        for name, type_ in zip(names, types, strict=True):
+        for name, type_ in zip(loop.names, loop.types, strict=True):
             value = self.scope.lookup(name)
             if carriable(value):
                 value = make_dynamic(value, type_)
             if getattr(value, "type", None) != type_:
                 found = value.type if isinstance(value, tl.tensor) else repr(value)
                 raise self.error(
-                    node,
+                    loop.node,
                     f"Loop-carried variable {name} has initial type {type_} but is re-assigned "
                     f"to {found} in loop! Please make sure that the type stays consistent.",
                 )
             values.append(value)
-        return flatten(values)
+        self.builder.emit(YieldOp, tuple(flatten(values)))
 
     def _after_loop(self, node: ast.For | ast.While, before: dict[str, Any]) -> None:
         """Forget the names that only exist inside the loop's body."""
-        line = self.function.first_line + node.lineno - 1
+        line = self._line(node)
         inside = self.scope.locals
         self.scope.locals = dict(before)
         for name, value in inside.items():
@@ -347,40 +362,30 @@ class ControlFlow(Statements):
     def visit_While(self, node: ast.While) -> None:
         if node.orelse:
             raise self.unsupported(node, "`else` after a loop is not supported")
-        names = self._carried(node)
-        shared, fixed = self.scope.sharing(names), self._fix_outside(node)
-        before, position = dict(self.scope.locals), self.builder.location
-        inits = [before[name] for name in names]
-        types = [v.type for v in inits]
-        test_block, body = (Block(arg_types=ir_types(types)) for _ in range(2))
-        with self.in_loop("while", node):
-            with self.builder.inserting_into(test_block):
-                self._rebind(names, types, test_block.args, shared)
-                test = self.visit(node.test)
-                disable_licm = isinstance(test, tl.condition) and bool(unwrap(test.disable_licm))
-                test = test.condition if isinstance(test, tl.condition) else test
-                if not is_dynamic(test):
-                    return self._constant_while(node, test, before)
-                self.builder.emit(
-                    ConditionOp, self.condition(test, node.test).handle, tuple(test_block.args)
-                )
-            with self.builder.inserting_into(body):
-                self._rebind(names, types, body.args, shared)
-                self.visit_block(node.body)
-                self.builder.emit(YieldOp, tuple(self._next_values(node, names, types)))
-        self.builder.location = position
+        loop = self._enter(node, self._carried(node))
+        types = ir_types(loop.types)
+        test_block, body = Block(arg_types=types), Block(arg_types=types)
+        with self.builder.inserting_into(test_block):
+            self._rebind(loop, test_block.args)
+            test = self.visit(node.test)
+            disable_licm = isinstance(test, tl.condition) and bool(unwrap(test.disable_licm))
+            test = test.condition if isinstance(test, tl.condition) else test
+            if not is_dynamic(test):
+                return self._constant_while(node, test, loop.before)
+            condition = run_time_condition(self.visitor, test, node.test)
+            self.builder.emit(ConditionOp, condition.handle, tuple(test_block.args))
+        with self.builder.inserting_into(body):
+            self._rebind(loop, body.args)
+            self._iterate(loop)
         op = WhileOp.build(
-            flatten(inits),
-            result=ir_types(types),
+            flatten(loop.inits),
+            result=types,
             regions=[Region(test_block), Region(body)],
-            location=position,
+            location=self.builder.location,
         )
         if disable_licm:
             op.attributes[names.DISABLE_LICM] = UnitAttr()
-        self.builder.insert(op)
-        self._after_loop(node, before)
-        self.scope.fixed = fixed
-        self._rebind(names, types, op.results, shared)
+        self._leave(loop, op)
 
     def _constant_while(self, node: ast.While, test: Any, before: dict[str, Any]) -> None:
         if unwrap(test):
@@ -409,8 +414,8 @@ class ControlFlow(Statements):
                 node.iter, f"the bounds of `static_range` must be compile-time ints; got {bounds}"
             )
         for i in range(*bounds):
-            self.bind(node.target, constexpr(i))
-            self.visit_block(node.body)
+            bind(self.visitor, node.target, constexpr(i))
+            self._block(node.body)
 
     def _dynamic_for(self, node: ast.For, iterator: Any) -> None:
         if not isinstance(node.target, ast.Name):
@@ -420,38 +425,29 @@ class ControlFlow(Statements):
         if isinstance(step_value, int) and step_value == 0:
             raise self.error(node.iter, "the step of a loop cannot be 0")
         lower, upper, step = self._bounds(node, iterator, backwards)
-        names = self._carried(node)
-        names = [n for n in names if n != node.target.id]
-        shared, fixed = self.scope.sharing(names), self._fix_outside(node)
-        before, position = dict(self.scope.locals), self.builder.location
-        inits = [before[name] for name in names]
-        types = [v.type for v in inits]
-        body = Block(arg_types=[lower.handle.type, *ir_types(types)])
-        with self.in_loop("for", node), self.builder.inserting_into(body):
-            self._rebind(names, types, body.args[1:], shared)
+        loop = self._enter(node, [n for n in self._carried(node) if n != node.target.id])
+        body = Block(arg_types=[lower.handle.type, *ir_types(loop.types)])
+        with self.builder.inserting_into(body):
+            self._rebind(loop, body.args[1:])
             index = body.args[0]
             index.name_hint = value_name(node.target.id)
             if backwards:
                 # scf.for counts up from the lower bound; the loop's variable counts down.
                 (gone,) = self.builder.emit(SubIOp, index, lower.handle)
                 (index,) = self.builder.emit(SubIOp, upper.handle, gone)
-            self.bind(node.target, tl.tensor(index, lower.type))
-            self.visit_block(node.body)
-            self.builder.emit(YieldOp, tuple(self._next_values(node, names, types)))
-        self.builder.location = position
+            bind(self.visitor, node.target, tl.tensor(index, lower.type))
+            self._iterate(loop)
         op = ForOp.build(
             *(v.handle for v in (lower, upper, step)),
-            flatten(inits),
+            flatten(loop.inits),
             regions=[Region(body)],
-            location=position,
+            location=self.builder.location,
             unsignedCmp=not lower.dtype.is_int_signed(),
             attributes=loop_attributes(iterator),
         )
-        self.builder.insert(op)
-        before.setdefault(node.target.id, Undefined("it is the variable of a loop that has ended"))
-        self._after_loop(node, before)
-        self.scope.fixed = fixed
-        self._rebind(names, types, op.results, shared)
+        ended = Undefined("it is the variable of a loop that has ended")
+        loop.before.setdefault(node.target.id, ended)
+        self._leave(loop, op)
 
     def _bounds(
         self, node: ast.For, iterator: Any, backwards: bool

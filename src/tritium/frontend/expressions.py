@@ -1,4 +1,4 @@
-"""Expressions."""
+"""Expressions, and calls in them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from typing import Any
 from xdsl.ir import Block, Region
 
 from tritium import language as tl
+from tritium.frontend.builder import IRBuilder
+from tritium.frontend.python_calls import call_python
+from tritium.frontend.targets import bind
 from tritium.frontend.values import (
     contains,
+    flatten,
     formatted,
     identical,
+    ir_types,
     is_dynamic,
     is_number,
     owner_of,
@@ -23,7 +28,7 @@ from tritium.frontend.values import (
     unflatten,
     wrap,
 )
-from tritium.frontend.visitor import Visitor
+from tritium.frontend.visitor import Part, Visitor
 from tritium.language.builtins.casts import to_tensor
 from tritium.language.builtins.operators import both_hold
 from tritium.language.jit.function import JITCallable
@@ -61,7 +66,7 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 
 
-class Expressions(Visitor):
+class Expressions(Part):
     """Visits expressions; each visit returns a language value or a compile-time object."""
 
     def visit_Constant(self, node: ast.Constant) -> Any:
@@ -72,11 +77,10 @@ class Expressions(Visitor):
     def visit_Name(self, node: ast.Name) -> Any:
         return self.scope.lookup(node.id)
 
-    def visit_Tuple(self, node: ast.Tuple) -> Any:
+    def visit_Tuple(self, node: ast.Tuple | ast.List) -> Any:
         return tl.tuple(self._elements(node.elts))
 
-    def visit_List(self, node: ast.List) -> Any:
-        return tl.tuple(self._elements(node.elts))
+    visit_List = visit_Tuple
 
     def _elements(self, nodes: list[ast.expr]) -> list[Any]:
         values: list[Any] = []
@@ -97,7 +101,7 @@ class Expressions(Visitor):
         saved = dict(self.scope.locals)
         values: list[Any] = []
         for item in self._compile_time_items(generator.iter):
-            self.bind(generator.target, item)
+            bind(self.visitor, generator.target, item)
             if all(self.truth(self.visit(test), test) for test in generator.ifs):
                 values.append(self.visit(node.elt))
         self.scope.locals = saved
@@ -113,10 +117,6 @@ class Expressions(Visitor):
             return [wrap(v) for v in value]
         raise self.error(node, "a comprehension can only run over a tuple or a constant range")
 
-    def bind(self, target: ast.AST, value: Any) -> None:
-        """Assign to a name or a (nested) tuple of names."""
-        raise NotImplementedError
-
     def truth(self, value: Any, node: ast.AST) -> bool:
         """The truth of a compile-time condition. An error if it is only known at run time."""
         if is_dynamic(value):
@@ -130,16 +130,12 @@ class Expressions(Visitor):
         while isinstance(chain[-1].left, ast.BinOp):
             chain.append(chain[-1].left)
         result = self.visit(chain[-1].left)
-        for self.node in reversed(chain):
-            right = self.visit(self.node.right)
-            self.place(self.node)
-            result = self.binary(self.node.op, result, right, self.node)
+        for inner in reversed(chain):
+            self.visitor.node = inner
+            right = self.visit(inner.right)
+            self.place(inner)
+            result = binary(inner.op, result, right)
         return result
-
-    def binary(self, op: ast.operator, left: Any, right: Any, node: ast.AST) -> Any:
-        """Apply a binary operator to two values, at compile time if both are known."""
-        function = _BINARY[type(op)]
-        return wrap(function(left, right))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.visit(node.operand)
@@ -190,7 +186,7 @@ class Expressions(Visitor):
         condition = self.visit(node.test)
         if not is_dynamic(condition):
             return self.visit(node.body if unwrap(condition) else node.orelse)
-        condition = self.condition(condition, node.test)
+        condition = run_time_condition(self.visitor, condition, node.test)
         blocks = (Block(), Block())
         values: list[Any] = []
         for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
@@ -198,7 +194,7 @@ class Expressions(Visitor):
                 values.append(self.visit(branch))
         if same(values[0], values[1]) and not is_number(values[0]):
             # Of calls that return nothing, say.
-            self._emit_choice(condition, blocks, ([], []), [])
+            emit_if(self.builder, condition, blocks, ([], []))
             return values[0]
         for i, block in enumerate(blocks):
             with self.builder.inserting_into(block):
@@ -209,38 +205,14 @@ class Expressions(Visitor):
                 "ternary expression with dynamic condition has inconsistent types "
                 f"{values[0].type} and {values[1].type}",
             )
-        handles = [value.flatten() for value in values]
-        results = self._emit_choice(
-            condition, blocks, handles, values[0].type.flatten_types()
-        )
+        results = emit_if(self.builder, condition, blocks, [[value] for value in values])
         chosen = unflatten([values[0].type], results)[0]
         self.scope.fix_either(values, chosen)
         return chosen
 
-    def _emit_choice(
-        self,
-        condition: tl.tensor,
-        blocks: Sequence[Block],
-        yielded: Sequence[Sequence[Any]],
-        types: Sequence[Any],
-    ) -> Sequence[Any]:
-        for block, handles in zip(blocks, yielded, strict=True):
-            with self.builder.inserting_into(block):
-                self.builder.emit(YieldOp, tuple(handles))
-        return self.builder.emit(
-            IfOp, condition.handle, result=types, regions=[Region(block) for block in blocks]
-        )
-
-    def condition(self, value: Any, node: ast.AST) -> tl.tensor:
-        """A run-time condition as a scalar i1."""
-        try:
-            return scalar_condition(value)
-        except (TypeError, ValueError) as error:
-            raise self.error(node, str(error)) from error
-
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         value = self.visit(node.value)
-        self.bind(node.target, value)
+        bind(self.visitor, node.target, value)
         return value
 
     # Access
@@ -297,4 +269,53 @@ class Expressions(Visitor):
             node, "lambda is not supported in a kernel; define a function with @triton.jit"
         )
 
+    # Calls
 
+    def visit_Call(self, node: ast.Call) -> Any:
+        function = self.visit(node.func)
+        if isinstance(function, constexpr):
+            function = function.value
+        args = self._elements(node.args)
+        kwargs = self._keywords(node.keywords)
+        self.visitor.enter(node)
+        if isinstance(function, JITCallable):
+            return function(*args, **kwargs)
+        return call_python(function, args, kwargs)
+
+    def _keywords(self, keywords: Sequence[ast.keyword]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for keyword in keywords:
+            if keyword.arg is None:
+                raise self.unsupported(
+                    keyword.value, "`**kwargs` is not supported in a kernel; name the arguments"
+                )
+            values[keyword.arg] = self.visit(keyword.value)
+        return values
+
+
+def binary(op: ast.operator, left: Any, right: Any) -> Any:
+    """Apply a binary operator to two values, at compile time if both are known."""
+    return wrap(_BINARY[type(op)](left, right))
+
+
+def run_time_condition(visitor: Visitor, value: Any, node: ast.AST) -> tl.tensor:
+    """A run-time condition as a scalar i1."""
+    try:
+        return scalar_condition(value)
+    except (TypeError, ValueError) as error:
+        raise visitor.error(node, str(error)) from error
+
+
+def emit_if(
+    builder: IRBuilder,
+    condition: tl.tensor,
+    blocks: Sequence[Block],
+    values: Sequence[Sequence[Any]],
+) -> tuple[Any, ...]:
+    """An `scf.if` of two blocks, which yield these values; returns the handles of its results."""
+    for block, yielded in zip(blocks, values, strict=True):
+        with builder.inserting_into(block):
+            builder.emit(YieldOp, tuple(flatten(yielded)))
+    types = ir_types([value.type for value in values[0]])
+    regions = [Region(block) for block in blocks]
+    return builder.emit(IfOp, condition.handle, result=types, regions=regions)

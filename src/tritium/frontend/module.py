@@ -19,7 +19,8 @@ from xdsl.ir import Attribute, Block, Region
 
 from tritium.errors import CompilationError
 from tritium.frontend.builder import IRBuilder
-from tritium.frontend.calls import CodeGenerator
+from tritium.frontend.function import FunctionGenerator
+from tritium.frontend.targets import named
 from tritium.frontend.values import assigned, ir_types, unflatten, wrap
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import locations
@@ -123,27 +124,27 @@ class ModuleGenerator:
         assert isinstance(tree, ast.FunctionDef)
         inputs = ir_types(list(types.values()))
         block = Block(arg_types=inputs)
-        generator = CodeGenerator(self, function)
+        generator = FunctionGenerator(self, function)
         saved, builder.handle_call = builder.handle_call, generator.call_function
         try:
             with builder.inserting_into(block):
                 builder.name_hint = None
-                generator.place(tree)
+                generator.visitor.place(tree)
                 start = builder.location
                 values = unflatten(list(types.values()), block.args)
                 arguments = dict(zip(types, values, strict=True))
                 for name, value in arguments.items():
-                    generator.named(name, value)
+                    named(name, value)
                 for argument in block.args:
                     argument.location = locations.named(argument.name_hint or "", start)
-                result = wrap(generator.visit_function(tree, arguments))
+                result = wrap(generator.generate(tree, arguments))
                 if not isinstance(result, base_value):  # a function, say
                     result = constexpr(result)
                 builder.emit(ReturnOp, tuple(result.flatten()))
         finally:
             builder.handle_call = saved
         return_type: base_type = result.type
-        self._last_return = generator.last_return
+        self._last_return = generator.control.last_return
         op = FuncOp.build(
             sym_name=symbol,
             function_type=FunctionType.from_lists(inputs, return_type.flatten_types()),

@@ -66,7 +66,6 @@ class Scope:
         self._globals = function.__globals__
         self._captured = function.get_capture_scope()
         self._allow_any_global = allow_any_global
-        self.used_globals: dict[str, Any] = {}
         self.fixed: dict[int, tuple[Any, str]] = {}
         """Aggregates (by `id`) whose fields cannot be assigned, and why."""
 

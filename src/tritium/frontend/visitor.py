@@ -1,18 +1,45 @@
-"""The base of the code generator: state, dispatch over AST nodes, positions, errors."""
+"""Visiting the AST of one function: state, dispatch over nodes, positions, errors."""
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tritium.errors import CompilationError, UnsupportedLanguageConstruct
 from tritium.frontend.builder import IRBuilder
 from tritium.frontend.scope import Scope
 from tritium.language.jit.function import JITCallable
+
+HINTS = {
+    "With": "`with` has no meaning in a kernel",
+    "AsyncWith": "`with` has no meaning in a kernel",
+    "Try": "exceptions do not exist on the device; test the condition with `if` or `tl.where`",
+    "TryStar": "exceptions do not exist on the device; test the condition with `if` or `tl.where`",
+    "Raise": "exceptions do not exist on the device; use `tl.device_assert` or `tl.static_assert`",
+    "Import": "import modules outside of the kernel",
+    "ImportFrom": "import modules outside of the kernel",
+    "FunctionDef": "nested function definition is not supported; define it outside, with @jit",
+    "AsyncFunctionDef": "a kernel cannot be asynchronous",
+    "ClassDef": "define classes outside of the kernel",
+    "Global": "a kernel cannot change global variables; return the value instead",
+    "Nonlocal": "a kernel cannot change outer variables; return the value instead",
+    "Delete": "`del` has no meaning in a kernel",
+    "Match": "`match` is not supported; use `if`/`elif`",
+    "Break": "`break` is not supported; use a `while` loop with a condition",
+    "Continue": "`continue` is not supported; put the rest of the body under an `if`",
+    "Yield": "a kernel cannot be a generator",
+    "YieldFrom": "a kernel cannot be a generator",
+    "Await": "a kernel cannot be asynchronous",
+    "Dict": "dictionaries are not supported in a kernel; use a tuple or a namedtuple",
+    "DictComp": "dictionaries are not supported in a kernel; use a tuple or a namedtuple",
+    "Set": "sets are not supported in a kernel; use a tuple",
+    "SetComp": "sets are not supported in a kernel; use a tuple",
+    "GeneratorExp": "generators are not supported in a kernel; use a list comprehension",
+}
+"""Why a construct is refused, and what to write instead, by the name of its AST node."""
 
 
 @dataclass(frozen=True)
@@ -29,14 +56,6 @@ class FrontendOptions:
     debugging: bool = False
 
 
-@dataclass
-class LoopContext:
-    """The loop around the statement being visited; `kind` is "for" or "while"."""
-
-    kind: str
-    node: ast.AST = field(default_factory=ast.Pass)
-
-
 class ModuleUnderConstruction(Protocol):
     """The module that a visited function belongs to."""
 
@@ -49,7 +68,7 @@ class ModuleUnderConstruction(Protocol):
 
 
 class Visitor:
-    """Visits the AST of one function. Subclasses add `visit_<Node>` methods."""
+    """Visits the AST of one function: the state, and the handlers of its parts by name of node."""
 
     def __init__(self, module: ModuleUnderConstruction, function: JITCallable):
         self.module = module
@@ -58,13 +77,15 @@ class Visitor:
         allow = module.options.allow_non_constexpr_globals
         self.scope = Scope(function, allow, self.builder.features.modules)
         self.node: ast.AST = ast.Pass()
-        self.loops: list[LoopContext] = []
+        self.handlers: dict[str, Callable[[Any], Any]] = {}
 
     def visit(self, node: ast.AST) -> Any:
         """Visit a node; errors from below are wrapped once with this function's source."""
-        method = getattr(self, "visit_" + type(node).__name__, None)
+        kind = type(node).__name__
+        method = self.handlers.get(kind)
         if method is None:
-            raise self.unsupported(node, f"unsupported AST node type: {type(node).__name__}")
+            hint = f": {HINTS[kind]}" if kind in HINTS else ""
+            raise self.unsupported(node, f"unsupported AST node type: {kind}{hint}")
         if not hasattr(node, "lineno"):
             return method(node)
         previous, self.node = self.node, node
@@ -77,6 +98,11 @@ class Visitor:
         if hasattr(previous, "lineno"):
             self.place(previous)
         return result
+
+    def enter(self, node: ast.AST) -> None:
+        """Ops and errors from here on are the node's."""
+        self.node = node
+        self.place(node)
 
     def place(self, node: ast.AST) -> None:
         """New ops come from this node."""
@@ -116,11 +142,16 @@ class Visitor:
         """An error for Python that kernels cannot use; the message says what to write instead."""
         return UnsupportedLanguageConstruct(self.function.src, node, message)
 
-    @contextmanager
-    def in_loop(self, kind: str, node: ast.AST) -> Generator[None]:
-        """Statements visited inside are in the body of a loop that runs on the device."""
-        self.loops.append(LoopContext(kind, node))
-        try:
-            yield
-        finally:
-            self.loops.pop()
+
+class Part:
+    """A part of a visitor: a method `visit_<Node>` for each kind of AST node that it visits."""
+
+    def __init__(self, visitor: Visitor):
+        self.visitor, self.builder, self.scope = visitor, visitor.builder, visitor.scope
+        self.visit, self.place = visitor.visit, visitor.place
+        self.error, self.unsupported = visitor.error, visitor.unsupported
+
+    def handlers(self) -> dict[str, Callable[[Any], Any]]:
+        """The methods that visit AST nodes, by name of node."""
+        names = (name for name in vars(type(self)) if name.startswith("visit_"))
+        return {name.removeprefix("visit_"): getattr(self, name) for name in names}

@@ -24,8 +24,9 @@ from weakref import WeakKeyDictionary
 
 from tritium.backends.interpreter.semantics import Semantics
 from tritium.frontend.control import assigned_names, contains_return
-from tritium.frontend.statements import HINTS, is_constexpr_annotation, is_placeholder
+from tritium.frontend.statements import is_constexpr_annotation, is_placeholder
 from tritium.frontend.values import TENSOR_ATTRIBUTES
+from tritium.frontend.visitor import HINTS
 from tritium.language.jit.function import JITCallable
 
 _K = "_tritium"

@@ -1,4 +1,4 @@
-"""Calls: of kernel functions, language builtins, methods, and Python functions at compile time."""
+"""One function: its body, and its calls of other kernel functions."""
 
 from __future__ import annotations
 
@@ -8,43 +8,24 @@ from typing import Any
 
 from tritium.errors import CompilationError
 from tritium.frontend.control import ControlFlow
-from tritium.frontend.python_calls import call_python
+from tritium.frontend.expressions import Expressions
+from tritium.frontend.statements import Statements
 from tritium.frontend.values import wrap
+from tritium.frontend.visitor import ModuleUnderConstruction, Visitor
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr
 
 
-class CodeGenerator(ControlFlow):
-    """Generates the IR of one function: all visitors together, and calls."""
+class FunctionGenerator:
+    """Generates the IR of one function: a visitor made of its parts, and what calls need."""
 
-    def visit_Call(self, node: ast.Call) -> Any:
-        function = self.visit(node.func)
-        if isinstance(function, constexpr):
-            function = function.value
-        args = self._elements(node.args)
-        kwargs = self._keywords(node.keywords)
-        self.node = node
-        self.place(node)
-        return self.apply(function, args, kwargs, node)
-
-    def _keywords(self, keywords: Sequence[ast.keyword]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for keyword in keywords:
-            if keyword.arg is None:
-                raise self.unsupported(
-                    keyword.value, "`**kwargs` is not supported in a kernel; name the arguments"
-                )
-            values[keyword.arg] = self.visit(keyword.value)
-        return values
-
-    def apply(
-        self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], node: ast.Call
-    ) -> Any:
-        """Call `function` with language values; returns a language value."""
-        if isinstance(function, JITCallable):
-            return function(*args, **kwargs)
-        return call_python(function, args, kwargs)
+    def __init__(self, module: ModuleUnderConstruction, function: JITCallable):
+        self.module, self.function = module, function
+        self.visitor = Visitor(module, function)
+        self.control = ControlFlow(self.visitor)
+        for part in (Expressions(self.visitor), Statements(self.visitor), self.control):
+            self.visitor.handlers.update(part.handlers())
 
     # Calls of kernel functions
 
@@ -63,7 +44,7 @@ class CodeGenerator(ControlFlow):
             innermost = not isinstance(error.__cause__, CompilationError)
             if innermost and not message.startswith(f"{name}: "):
                 message = f"{name}: {message}"
-            raise CompilationError(self.function.src, self.node, message) from error
+            raise self.visitor.error(self.visitor.node, message) from error
 
     @staticmethod
     def bind_arguments(
@@ -98,19 +79,18 @@ class CodeGenerator(ControlFlow):
                 arguments = tree.args
                 every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
                 node = next((a for a in every if a.arg == param.name), tree)
-                raise self.error(
+                raise self.visitor.error(
                     node,
                     f"{param.name} marked as constexpr and listed in do_not_specialize/"
                     "do_not_specialize_on_alignment; remove one of both",
                 )
 
-    def visit_function(self, tree: ast.FunctionDef, arguments: Mapping[str, Any]) -> Any:
+    def generate(self, tree: ast.FunctionDef, arguments: Mapping[str, Any]) -> Any:
         """Visit the whole body with the given arguments; returns the function's value."""
-        self.node = tree
+        self.visitor.node = tree
         self._check_parameters(tree)
-        for name, value in arguments.items():
-            self.scope.locals[name] = value
+        self.visitor.scope.locals.update(arguments)
         try:
-            return self.visit_tail(tree.body)
+            return self.control.tail(tree.body)
         except Exception as error:
-            raise self.located(error)  # noqa: B904  (`located` sets the cause)
+            raise self.visitor.located(error)  # noqa: B904  (`located` sets the cause)
