@@ -40,7 +40,7 @@ class FunctionGenerator:
         except CompilationError as error:
             if self.module.options.debugging:
                 raise
-            message, name = error.error_message, function.__name__
+            message, name = str(error.error_message), function.__name__
             innermost = not isinstance(error.__cause__, CompilationError)
             if innermost and not message.startswith(f"{name}: "):
                 message = f"{name}: {message}"

@@ -57,9 +57,7 @@ class Statements(Part):
     # Assignment
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        first = node.targets[0]
-        single = len(node.targets) == 1 and isinstance(first, ast.Name)
-        with self.builder.naming(first.id if single else None):
+        with self.builder.naming(name_of(*node.targets)):
             value = assigned(self.visit(node.value))
         for target in node.targets:
             bind(self.visitor, target, value)
@@ -88,8 +86,7 @@ class Statements(Part):
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Subscript):
             raise no_item_assignment(self.visitor, node)
-        name = node.target.id if isinstance(node.target, ast.Name) else None
-        with self.builder.naming(name):
+        with self.builder.naming(name_of(node.target)):
             value = binary(node.op, self.visit(node.target), self.visit(node.value))
         bind(self.visitor, node.target, assigned(value))
 
@@ -100,6 +97,12 @@ class Statements(Part):
             tl.device_assert(test, message)
         else:
             tl.static_assert(test, message)
+
+
+def name_of(*targets: ast.expr) -> str | None:
+    """The variable that an assignment is to, if it is to one."""
+    first = targets[0]
+    return first.id if len(targets) == 1 and isinstance(first, ast.Name) else None
 
 
 def is_placeholder(node: ast.Expr) -> bool:

@@ -56,7 +56,7 @@ def known_in_order(op: Any) -> dict[SSAValue, bool]:
 def _increases(value: SSAValue, axis: int) -> bool:
     """Whether each element of a tile is, as a signed number, larger than the one before it along an
     axis. Sums are not looked into: they may wrap."""
-    op = value.owner
+    op: Any = value.owner
     if isinstance(op, (Block, MakeRangeOp)):
         return isinstance(op, MakeRangeOp)
     if isinstance(op, ExtSIOp):
