@@ -14,11 +14,11 @@ from tritium.codegen.gpu.context import UNUSED, Context, Lowered
 from tritium.codegen.gpu.elementwise import emit
 from tritium.codegen.gpu.hardware import Unsupported
 from tritium.codegen.gpu.types import GPU, value_type
-from tritium.codegen.llvm.writer import Phi, Value
+from tritium.codegen.llvm.branches import Branches
+from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttir
-from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.terminators import is_terminator
 
 
@@ -143,56 +143,17 @@ def while_loop(c: Context, op: Any) -> None:
 
 def lower_function(c: Context, blocks: Sequence[Block]) -> None:
     """Write all blocks of a function, whose arguments are defined."""
-    cfg = _Cfg(c, blocks)
+    branches = Branches(c.f, blocks, lambda values: [c.scalar(v) for v in values])
     for number, block in enumerate(blocks):
         if number:
-            cfg.start(block)
+            if any(isinstance(a.type, ir.TensorType) for a in block.args):
+                raise NotImplementedError("GPUs take no tiles as arguments of basic blocks")
+            values = branches.start(block, [value_type(a.type) for a in block.args])
+            for argument, value in zip(block.args, values, strict=True):
+                c.set(argument, value)
         lower_block(c, block)
-        cfg.leave(block.last_op)
-
-
-class _Cfg:
-    """The blocks of a function: labels, and phis for the (scalar) block arguments."""
-
-    def __init__(self, c: Context, blocks: Sequence[Block]):
-        self.c = c
-        self.labels = {block: c.f.new_label("block") for block in blocks[1:]}
-        self.phis: dict[Block, list[Phi]] = {}
-        self.early: dict[Block, list[tuple[list[Value], str]]] = {}
-
-    def start(self, block: Block) -> None:
-        """Begin a block: a phi for each argument."""
-        self.c.f.label(self.labels[block])
-        if any(isinstance(a.type, ir.TensorType) for a in block.args):
-            raise NotImplementedError("GPUs take no tiles as arguments of basic blocks")
-        phis = [self.c.f.phi(value_type(a.type)) for a in block.args]
-        for argument, phi in zip(block.args, phis, strict=False):
-            self.c.set(argument, phi.value)
-        self.phis[block] = phis
-        for values, label in self.early.get(block, []):
-            for phi, value in zip(phis, values, strict=True):
-                phi.add(value, label)
-
-    def _arrive(self, block: Block, values: Sequence[SSAValue]) -> str:
-        scalars, label = [self.c.scalar(v) for v in values], self.c.f.block
-        if block in self.phis:
-            for phi, value in zip(self.phis[block], scalars, strict=True):
-                phi.add(value, label)
-        else:
-            self.early.setdefault(block, []).append((scalars, label))
-        return self.labels[block]
-
-    def leave(self, op: Any) -> None:
-        """Write a terminator."""
-        f = self.c.f
+        op: Any = block.last_op
         if isinstance(op, ttir.ReturnOp):
-            give_back(self.c, op.operands)
-        elif isinstance(op, BranchOp):
-            f.branch(self._arrive(op.successors[0], op.values))
-        elif isinstance(op, CondBranchOp):
-            then, other = op.successors
-            first = self._arrive(then, op.then_values)
-            second = self._arrive(other, op.else_values)
-            f.branch_if(self.c.scalar(op.condition), first, second)
-        else:
-            raise self.c.unsupported(op)
+            give_back(c, op.operands)
+        elif not branches.leave(op):
+            raise c.unsupported(op)

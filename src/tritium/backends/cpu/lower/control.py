@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from tritium.analysis.loops import constant_int, may_wrap
 from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, polls, stall
@@ -17,22 +17,29 @@ from tritium.backends.cpu.lower.nests.loops import copy_to, lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
-from tritium.codegen.llvm.writer import Phi, Value, const
+from tritium.codegen.llvm.branches import Branches
+from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.ttir.function import ReturnOp
 
 
 def lower_function(c: Context) -> None:
     """Write the body of a function (its arguments are in `c.scalars`)."""
     blocks = c.function.blocks
-    cfg = _Cfg(c)
+    branches = Branches(c.f, [body.block for body in blocks], partial(_read, c))
     for number, body in enumerate(blocks):
         if number:
-            cfg.start(body.block)
+            arguments = _scalars(body.block.args)
+            values = branches.start(body.block, [value_type(a.type) for a in arguments])
+            c.scalars.update(zip(arguments, values, strict=True))
+            _fill(c, body.block.args)
         lower_steps(c, body)
-        cfg.leave(body.terminator)
+        op: Any = body.terminator
+        if isinstance(op, ReturnOp):
+            _return(c, op.operands)
+        elif not branches.leave(op):
+            raise c.unsupported(op)
 
 
 def lower_steps(c: Context, body: Body) -> None:
@@ -71,6 +78,10 @@ def _scalars(values: Sequence[SSAValue]) -> list[SSAValue]:
     return [v for v in values if not isinstance(v.type, ir.TensorType)]
 
 
+def _read(c: Context, values: Sequence[SSAValue]) -> list[Value]:
+    return [c.scalars[v] for v in _scalars(values)]
+
+
 def _check_step(c: Context, step: For) -> None:
     """Report a step that is not positive, if it is known only when the program runs."""
     op: Any = step.op
@@ -86,13 +97,13 @@ def _for(c: Context, step: For) -> None:
     op: Any = step.op
     f = c.f
     lower, upper, by = (c.scalars[v] for v in (op.lower, op.upper, op.step))
-    carried = [c.scalars[v] for v in _scalars(op.inits)]
+    carried = _read(c, op.inits)
     _fill(c, op.body.args)
     with f.loop(lower, upper, by, carried, signed=not op.unsignedCmp, wraps=may_wrap(op)) as loop:
         c.scalars[op.body.args[0]] = loop.index
         c.scalars.update(zip(_scalars(op.body.args[1:]), loop.carried, strict=True))
         lower_steps(c, step.body)
-        loop.next = [c.scalars[v] for v in _scalars(step.body.terminator.operands)]
+        loop.next = _read(c, step.body.terminator.operands)
     c.scalars.update(zip(_scalars(op.results), loop.results, strict=True))
     _fill(c, op.results)
 
@@ -112,7 +123,7 @@ def _if(c: Context, step: If) -> None:
     for label, body in bodies:
         f.label(label)
         lower_steps(c, body)
-        values = [c.scalars[v] for v in _scalars(body.terminator.operands)]
+        values = _read(c, body.terminator.operands)
         arrivals.append((f.block, values))
         f.branch(done)
     f.label(done)
@@ -127,7 +138,7 @@ def _while(c: Context, step: While) -> None:
     f = c.f
     op: Any = step.op
     before, after, done = f.new_label("while"), f.new_label("do"), f.new_label("endwhile")
-    inits = [c.scalars[v] for v in _scalars(op.operands)]
+    inits = _read(c, op.operands)
     entry = f.block
     _fill(c, step.before.block.args)
     _fill(c, step.after.block.args)
@@ -138,7 +149,7 @@ def _while(c: Context, step: While) -> None:
     c.scalars.update(zip(_scalars(step.before.block.args), [p.value for p in phis], strict=True))
     lower_steps(c, step.before)
     condition: Any = step.before.terminator
-    passed = [c.scalars[v] for v in _scalars(condition.values)]
+    passed = _read(c, condition.values)
     f.branch_if(c.scalars[condition.condition], after, done)
     f.label(after)
     iteration = None if iterations is None else stall(c, iterations.value)
@@ -154,57 +165,7 @@ def _while(c: Context, step: While) -> None:
     _fill(c, op.results)
 
 
-class _Cfg:
-    """The blocks of a function: labels, and phis for scalar block arguments."""
-
-    def __init__(self, c: Context):
-        self.c = c
-        self.labels = {
-            body.block: c.f.new_label("block") for body in c.function.blocks[1:]
-        }
-        self.phis: dict[Block, list[Phi]] = {}
-        self.early: dict[Block, list[tuple[list[Value], str]]] = {}
-
-    def start(self, block: Block) -> None:
-        """Begin a block: a phi for each scalar argument."""
-        f = self.c.f
-        f.label(self.labels[block])
-        _fill(self.c, block.args)
-        arguments = _scalars(block.args)
-        phis = [f.phi(value_type(a.type)) for a in arguments]
-        self.c.scalars.update(zip(arguments, [p.value for p in phis], strict=True))
-        self.phis[block] = phis
-        for values, label in self.early.get(block, []):
-            for phi, value in zip(phis, values, strict=True):
-                phi.add(value, label)
-
-    def _arrive(self, block: Block, values: Sequence[SSAValue]) -> str:
-        scalars = [self.c.scalars[v] for v in _scalars(values)]
-        label = self.c.f.block
-        if block in self.phis:
-            for phi, value in zip(self.phis[block], scalars, strict=True):
-                phi.add(value, label)
-        else:
-            self.early.setdefault(block, []).append((scalars, label))
-        return self.labels[block]
-
-    def leave(self, op: Any) -> None:
-        """Write a terminator."""
-        f = self.c.f
-        if isinstance(op, ReturnOp):
-            _return(self.c, list(op.operands))
-        elif isinstance(op, BranchOp):
-            f.branch(self._arrive(op.successors[0], op.values))
-        elif isinstance(op, CondBranchOp):
-            then, other = op.successors
-            first = self._arrive(then, op.then_values)
-            second = self._arrive(other, op.else_values)
-            f.branch_if(self.c.scalars[op.condition], first, second)
-        else:
-            raise self.c.unsupported(op)
-
-
-def _return(c: Context, values: list[SSAValue]) -> None:
+def _return(c: Context, values: Sequence[SSAValue]) -> None:
     """Scalars go out by pointers that the caller passed; tiles are in its buffers already."""
     for number, value in enumerate(values):
         if not isinstance(value.type, ir.TensorType):

@@ -1,0 +1,59 @@
+"""Basic blocks of a function: their labels, phis for their scalar arguments, branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.codegen.llvm.writer import Function, Phi, Value
+from tritium.ops.cf import BranchOp, CondBranchOp
+
+
+class Branches:
+    """The blocks of a function. `scalars` gives the LLVM values of the scalars among ttir values
+    (arguments that are tiles are in memory)."""
+
+    def __init__(
+        self,
+        f: Function,
+        blocks: Sequence[Block],
+        scalars: Callable[[Sequence[SSAValue]], list[Value]],
+    ):
+        self.f, self.scalars = f, scalars
+        self.labels = {block: f.new_label("block") for block in blocks[1:]}
+        self._phis: dict[Block, list[Phi]] = {}
+        self._early: dict[Block, list[tuple[list[Value], str]]] = {}
+
+    def start(self, block: Block, types: Sequence[str]) -> list[Value]:
+        """Begin a block; returns its scalar arguments, of these LLVM types."""
+        self.f.label(self.labels[block])
+        phis = self._phis[block] = [self.f.phi(type) for type in types]
+        for values, label in self._early.get(block, []):
+            _add(phis, values, label)
+        return [phi.value for phi in phis]
+
+    def leave(self, op: Any) -> bool:
+        """Write a terminator; False if it is no branch."""
+        if isinstance(op, BranchOp):
+            self.f.branch(self._arrive(op.successors[0], op.values))
+        elif isinstance(op, CondBranchOp):
+            then, other = op.successors
+            first = self._arrive(then, op.then_values)
+            second = self._arrive(other, op.else_values)
+            self.f.branch_if(self.scalars([op.condition])[0], first, second)
+        return isinstance(op, (BranchOp, CondBranchOp))
+
+    def _arrive(self, block: Block, values: Sequence[SSAValue]) -> str:
+        scalars, label = self.scalars(values), self.f.block
+        if block in self._phis:
+            _add(self._phis[block], scalars, label)
+        else:
+            self._early.setdefault(block, []).append((scalars, label))
+        return self.labels[block]
+
+
+def _add(phis: Sequence[Phi], values: Sequence[Value], label: str) -> None:
+    for phi, value in zip(phis, values, strict=True):
+        phi.add(value, label)
