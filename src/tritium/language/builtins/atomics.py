@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from tritium.language.builtins import arithmetic, casts
@@ -90,7 +91,7 @@ class _Access:
         for part, what in ((value, "Value"), (m, "Mask")):
             if part is not None:
                 check_covered(p, part, what)
-        self.pointer = p
+        self.name, self.pointer = name, p
         self.mask = check_mask(p, m)
         self.value = fit(p, value, "Value")
         self.element = element
@@ -132,58 +133,34 @@ def atomic_add(
     return access.emit(AtomicKind.FADD if access.element.is_floating() else AtomicKind.ADD)
 
 
-def _bitwise(name: str, kind: AtomicKind, *arguments: Any) -> tensor:
-    access = _Access(name, *arguments)
+def _operation(name: str, does: str, write: Callable[[_Access], tensor]) -> Callable[..., tensor]:
+    """The function `atomic_NAME`, which takes what `atomic_add` does."""
+
+    def operation(
+        pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None,
+        scope: Word = None,
+    ) -> tensor:  # fmt: skip
+        return write(_Access(name, pointer, val, mask, sem, scope))
+
+    operation.__name__ = operation.__qualname__ = f"atomic_{name}"
+    operation.__doc__ = f"{does} See `atomic_add`."
+    return tensor_member(builtin(operation))
+
+
+def _bitwise(kind: AtomicKind, access: _Access) -> tensor:
     if not access.element.is_int():
-        raise ValueError(f"atomic_{name} does not support {access.element}")
+        raise ValueError(f"atomic_{access.name} does not support {access.element}")
     return access.emit(kind)
 
 
-@tensor_member
-@builtin
-def atomic_and(
-    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
-) -> tensor:
-    """Bitwise and of integers in memory with `val`. See `atomic_add`."""
-    return _bitwise("and", AtomicKind.AND, pointer, val, mask, sem, scope)
-
-
-@tensor_member
-@builtin
-def atomic_or(
-    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
-) -> tensor:
-    """Bitwise or of integers in memory with `val`. See `atomic_add`."""
-    return _bitwise("or", AtomicKind.OR, pointer, val, mask, sem, scope)
-
-
-@tensor_member
-@builtin
-def atomic_xor(
-    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
-) -> tensor:
-    """Bitwise exclusive or of integers in memory with `val`. See `atomic_add`."""
-    return _bitwise("xor", AtomicKind.XOR, pointer, val, mask, sem, scope)
-
-
-@tensor_member
-@builtin
-def atomic_xchg(
-    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
-) -> tensor:
-    """Replace what is in memory by `val`. See `atomic_add`."""
-    return _Access("xchg", pointer, val, mask, sem, scope).emit(AtomicKind.XCHG)
-
-
-def _extremum(name: str, larger: bool, *arguments: Any) -> tensor:
-    access = _Access(name, *arguments)
+def _extremum(larger: bool, access: _Access) -> tensor:
     signed, unsigned = (
         (AtomicKind.MAX, AtomicKind.UMAX) if larger else (AtomicKind.MIN, AtomicKind.UMIN)
     )
     if access.element.is_int():
         return access.emit(signed if access.element.is_int_signed() else unsigned)
     if access.element not in (float32, float64):
-        raise TypeError(f"atomic_{name} not supported for dtype {access.element}")
+        raise TypeError(f"atomic_{access.name} not supported for dtype {access.element}")
     # Floats of one sign are ordered as their bits are: non-negative ones as signed integers, and
     # negative ones (-0.0 too) the other way round as unsigned integers.
     wide = access.element == float64
@@ -200,24 +177,27 @@ def _extremum(name: str, larger: bool, *arguments: Any) -> tensor:
     return casts.bitcast(arithmetic.where(positive, above, below), access.element)
 
 
-@tensor_member
-@builtin
-def atomic_max(
-    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
-) -> tensor:
-    """The larger of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0. See
-    `atomic_add`."""
-    return _extremum("max", True, pointer, val, mask, sem, scope)
-
-
-@tensor_member
-@builtin
-def atomic_min(
-    pointer: TensorLike, val: TensorLike, mask: Mask = None, sem: Word = None, scope: Word = None
-) -> tensor:
-    """The smaller of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0. See
-    `atomic_add`."""
-    return _extremum("min", False, pointer, val, mask, sem, scope)
+atomic_and = _operation(
+    "and", "Bitwise and of integers in memory with `val`.", partial(_bitwise, AtomicKind.AND)
+)
+atomic_or = _operation(
+    "or", "Bitwise or of integers in memory with `val`.", partial(_bitwise, AtomicKind.OR)
+)
+atomic_xor = _operation(
+    "xor", "Bitwise exclusive or of integers in memory with `val`.",
+    partial(_bitwise, AtomicKind.XOR),
+)  # fmt: skip
+atomic_xchg = _operation(
+    "xchg", "Replace what is in memory by `val`.", lambda access: access.emit(AtomicKind.XCHG)
+)
+atomic_max = _operation(
+    "max", "The larger of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0.",
+    partial(_extremum, True),
+)  # fmt: skip
+atomic_min = _operation(
+    "min", "The smaller of memory and `val` (integers, fp32, fp64), with -0.0 below 0.0.",
+    partial(_extremum, False),
+)  # fmt: skip
 
 
 @tensor_member
