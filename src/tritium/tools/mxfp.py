@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from abc import ABC, abstractmethod
 from typing import Any, cast
 
 import ml_dtypes
@@ -21,7 +22,7 @@ _E8M0_NAN = 255
 _BIAS = 127
 
 
-class _Codes:
+class _Codes(ABC):
     """Codes of a format, a byte each.
 
     Args:
@@ -54,11 +55,13 @@ class _Codes:
         else:
             raise ValueError(f"{type(self).__name__}: data or size is required")
 
+    @abstractmethod
     def _from_float(self, values: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """The codes of some numbers."""
 
+    @abstractmethod
     def _to_float(self, codes: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """The numbers of some codes."""
 
     def _wrap(self, array: np.ndarray) -> Any:
         """As tensors of the kind that this one has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from tritium.ir.layouts.linear import LinearLayout
 
 
 @dataclass(eq=False)
-class Emitter:
+class Emitter(ABC):
     """Writes the instructions of one function.
 
     Args:
@@ -46,9 +47,9 @@ class Emitter:
         return self._entry_values[name]
 
     @property
+    @abstractmethod
     def block(self) -> Value:
         """The index of the thread block in its cluster."""
-        raise NotImplementedError
 
     # Indices
 

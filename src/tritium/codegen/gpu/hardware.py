@@ -9,6 +9,7 @@ registers under its own name.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -258,7 +259,7 @@ class Host(Protocol):
         ...
 
 
-class Hardware:
+class Hardware(ABC):
     """A processor that runs warps of threads; one object a compilation.
 
     Lowering rules that are registered under its `name` (those of single elements under
@@ -315,14 +316,14 @@ class Hardware:
         clean = re.sub(r"\W", "_", name, flags=re.ASCII)
         return f"k_{clean}_{crc32(name.encode()):08x}"
 
+    @abstractmethod
     def check_cluster(self, num_ctas: int) -> None:
         """Raise `ValueError` for numbers of thread blocks that cannot run one program."""
-        raise NotImplementedError
 
+    @abstractmethod
     def prepare(self, module: Module, options: Any) -> None:
         """Write what an LLVM module needs once: flags, say."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kernel_attributes(self, num_warps: int, num_ctas: int, options: Any) -> str:
         """The LLVM attributes of a kernel."""
-        raise NotImplementedError

@@ -6,7 +6,7 @@ what its docstring says, so that it never raises.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -47,16 +47,13 @@ class IntegerBinaryOp(BinaryOp):
     numbers and may return any integers congruent to the result."""
 
     is_unsigned: ClassVar[bool] = False
+    compute: ClassVar[Callable[[Any, Any], Any]]
+    """The operation on NumPy arrays."""
     piecewise = True
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
         view = unsigned if self.is_unsigned else signed
-        return like(self.compute(view(lhs), view(rhs)), lhs)
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        """The operation on NumPy arrays."""
-        raise NotImplementedError
+        return like(type(self).compute(view(lhs), view(rhs)), lhs)
 
 
 class WrappingOp(IntegerBinaryOp):

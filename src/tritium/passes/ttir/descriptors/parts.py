@@ -14,6 +14,7 @@ Then each of them is the result of a `tt.make_tensor_descriptor` in the function
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -38,28 +39,28 @@ def split_descriptors(module: ModuleOp, kept: set[SSAValue]) -> None:
     _Descriptors(module, kept).run(module)
 
 
-class Splitter:
+class Splitter(ABC):
     """Passes some values on in parts. Subclasses say which, what their parts are, and how they are
     made of them."""
 
     def __init__(self) -> None:
         self.groups = Groups()
 
+    @abstractmethod
     def is_split(self, value: SSAValue) -> bool:
         """Whether a value is passed on in parts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def kinds(self, value: SSAValue) -> list[ir.Type]:
         """The types of a value's parts."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, value: SSAValue) -> list[SSAValue]:
         """The parts of a value that was made of them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
         """The op that makes a value of its parts, in place of another."""
-        raise NotImplementedError
 
     def run(self, module: ModuleOp) -> None:
         """Rewrite a module. First all such values that blocks take and ops give are made there of
