@@ -1,5 +1,7 @@
 """Run the tests on a GPU machine in one call: `python tools/test_gpu.py [--jobs 8] [tests/...]`.
 
+Without paths, it runs the files of `tests/` that have something to run on a GPU: tests that are
+marked `gpu`, or kernels for the device that `--device` names (`tests/support/device.py`).
 Every file of tests gets a process of its own, several at a time. A test that hangs, or that costs
 the process the device, is recorded, and a new process goes on with those after it. With
 `--sanitize` a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
@@ -10,30 +12,41 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-DEFAULT = (
-    "tests/nvidia", "tests/tools", "tests/conformance", "tests/e2e", "tests/programs",
-    "tests/tutorials", "tests/runtime/test_launch_cuda.py", "tests/language", "tests/testing",
-)  # fmt: skip
+ON_GPU = re.compile(r"mark\.gpu\b|tests\.support\.device\b|from tests\.support import .*\bdevice\b")
+IMPORT = re.compile(r"^ *from (tests[\w.]*) import (\w*)", re.MULTILINE)
 SAMPLE = ("tests/conformance/test_reductions.py", "tests/conformance/test_shapes.py")
 RETRIES = 40
 """Processes for one file at most: each ends in a test that hangs, or that loses the device."""
 
 
+@cache
+def uses_gpu(path: Path) -> bool:
+    """Whether a module of tests, or one that it imports, has something to run on a GPU."""
+    text = path.read_text()
+    names = [name for pair in IMPORT.findall(text) for name in (pair[0], ".".join(pair))]
+    modules = {ROOT / (name.replace(".", "/") + ".py") for name in names} - {path}
+    return bool(ON_GPU.search(text)) or any(uses_gpu(m) for m in modules if m.exists())
+
+
 def files_of(paths: list[str]) -> list[Path]:
-    """The files of tests below some paths, in the paths' order; of each path the largest first."""
+    """The files of tests below some paths, in the paths' order, of each path the largest first;
+    without paths, all that use a GPU."""
     found: dict[Path, None] = {}
-    for path in (ROOT / p for p in paths):
+    for path in (ROOT / p for p in paths or ["tests"]):
         below = path.rglob("test_*.py") if path.is_dir() else [path]
-        found.update(dict.fromkeys(sorted(below, key=lambda p: (-p.stat().st_size, p))))
+        files = sorted(below, key=lambda p: (-p.stat().st_size, p))
+        found.update(dict.fromkeys(f for f in files if paths or uses_gpu(f)))
     return list(found)
 
 
@@ -88,7 +101,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         jobs = [
             pool.submit(run_file, path, Path(folder), options)
-            for path in files_of(options.paths or list(DEFAULT))
+            for path in files_of(options.paths)
         ]
         for job in jobs:
             results += job.result()

@@ -12,7 +12,7 @@ import pytest
 
 import tritium
 from tests.layouts.test_clusters import elements, simulate
-from tests.nvidia import test_gpu_clusters as kernels
+from tests.nvidia.gpu import test_gpu_clusters as kernels
 from tests.nvidia.support import KERNELS as FILES
 from tests.nvidia.support import in_order, kernel_text, lowered
 from tritium.backends.base import make_backend

@@ -15,7 +15,7 @@ from tritium.runtime import driver
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """These tests launch on the CPU, but for those of what launches on CUDA (needs no GPU)."""
-    if item.path.name != "test_launch_cuda.py":
+    if item.path.name != "test_cuda.py":
         item.add_marker("cpu")
 
 

@@ -603,7 +603,7 @@ DASK = """
     from dask.distributed import Client, LocalCluster
     import numpy as np
     import tritium
-    from tests.runtime.test_tuning import BLOCKS, halve, launch, tuned
+    from tests.runtime.autotuning.test_tuning import BLOCKS, halve, launch, tuned
 
     if __name__ == "__main__":
         with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,

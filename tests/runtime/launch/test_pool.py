@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.runtime.kernels import image
+from tests.runtime.launch.kernels import image
 from tritium import knobs
 from tritium.backends.cpu.launcher import Native, Param, make_launcher, native_ir
 from tritium.native.host import host
@@ -224,7 +224,7 @@ def test_a_forked_child_launches_too(shared: Native):
 
 EXIT = """
 import numpy as np, threading
-from tests.runtime.kernels import image
+from tests.runtime.launch.kernels import image
 from tritium.backends.cpu.launcher import Param, make_launcher
 launch = make_launcher(image()["spin"], [Param("c", "*i32"), Param("n", "i64")], 0)
 count = np.zeros(64, np.int32)
@@ -235,7 +235,7 @@ print("done", flush=True)
 
 
 def test_the_interpreter_exits(shared: Native):
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     environment = knobs.child_environment(PYTHONPATH=os.pathsep.join([root, *sys.path]))
     done = subprocess.run(
         [sys.executable, "-c", EXIT], env=environment, timeout=60, capture_output=True, text=True

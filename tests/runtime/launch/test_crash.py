@@ -36,7 +36,7 @@ FAR = 1 << 44
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     file = Path(os.environ["TRITON_CACHE_DIR"]) / "crash.py"
     file.write_text(KERNEL + textwrap.dedent(program))
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), **environment}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src"), **environment}
     return subprocess.run(
         [sys.executable, str(file)], env=env, capture_output=True, text=True, timeout=100
     )

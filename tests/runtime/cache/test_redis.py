@@ -203,7 +203,7 @@ def test_damage_on_the_server_is_a_miss(server: Server, tmp_path: Path) -> None:
 
 
 def test_autotuning_over_redis(server: Server) -> None:
-    from tests.runtime.test_tuning import double, launch, tuned
+    from tests.runtime.autotuning.test_tuning import double, launch, tuned
 
     launch(tuned(double, incremental=False), dtype="uint8")  # the children store there, too
     assert len(server.client().keys("*:double.obj")) == 5

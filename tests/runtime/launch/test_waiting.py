@@ -67,7 +67,7 @@ def long_programs(x, n):
 
 
 def start(program: str, interpret: bool = False, threads: int = 2) -> subprocess.Popen[str]:
-    src = str(Path(__file__).parents[2] / "src")
+    src = str(Path(__file__).parents[3] / "src")
     env = {
         **os.environ, "PYTHONPATH": src, "TRITON_INTERPRET": str(int(interpret)),
         "TRITIUM_NUM_THREADS": str(threads),

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from tests.runtime.kernels import image
-from tests.runtime.test_pool import SYSTEMS, Launch
+from tests.runtime.launch.kernels import image
+from tests.runtime.launch.test_pool import SYSTEMS, Launch
 from tritium import forking, knobs
 from tritium.backends.cpu.launcher import Native, Param, make_launcher
 from tritium.native.pool import POOL

@@ -1,7 +1,8 @@
-"""`tools/test_gpu.py` gets past tests that hang and tests that end the process."""
+"""`tools/test_gpu.py` finds the files that use a GPU and gets past tests that hang or crash."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ def test_all_tests_are_accounted_for(tmp_path: Path):
     out = tmp_path / "results.jsonl"
     command = [
         sys.executable, "tools/test_gpu.py", "--limit", "2", "--out", str(out),
-        "tests/nvidia/sample_for_runner.py",
+        "tests/tools/sample_for_runner.py",
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     outcomes = {r["id"].split("::")[1]: r["outcome"]
@@ -27,3 +28,13 @@ def test_all_tests_are_accounted_for(tmp_path: Path):
         "test_that_ends_the_process": "crashed", "test_after": "passed",
     }  # fmt: skip
     assert done.returncode == 1 and "2 passed, 1 hung, 1 crashed" in done.stdout
+
+
+def test_files_that_use_no_gpu_are_left_out():
+    spec = importlib.util.spec_from_file_location("runner", ROOT / "tools" / "test_gpu.py")
+    runner = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(runner)
+    found = {str(path.relative_to(ROOT / "tests")) for path in runner.files_of([])}
+    assert found >= {str(p.relative_to(ROOT / "tests")) for p in ROOT.rglob("tests/test_gpu_*.py")}
+    assert "conformance/test_reductions.py" in found, "its kernels run on the device by support.py"
+    assert not found & {"ops/test_infer.py", "runtime/cache/test_cache.py", "nvidia/test_lines.py"}
