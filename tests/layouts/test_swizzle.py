@@ -88,5 +88,5 @@ def test_rows_of_matrices_lie_in_different_banks() -> None:
             if side is not None and side.matrices is not None:
                 found += 1
                 groups = [offset * 2 // 16 % 8 for offset in side.matrices.rows]
-                assert gf2.rank(groups) == 3 and side.turns == 4 * side.instructions
+                assert gf2.rank(groups) == 3 and side.cycles == 4 * side.instructions
     assert found >= 2

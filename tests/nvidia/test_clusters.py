@@ -25,7 +25,7 @@ from tritium.compiler import ASTSource
 from tritium.ir import types as ir
 from tritium.ops.parsing import parse_module
 from tritium.ops.ttgir import ConvertLayoutOp, memdesc_of
-from tritium.passes.ttgir.rules import nvmma_encoding
+from tritium.passes.ttgir.layout_propagation import nvmma_encoding
 from tritium.target import GPUTarget
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard, TypeVar, cast
 
-import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.analysis.cfg import reverse_postorder
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
-from tritium.ops.arith.constant import ConstantOp, attr_value, constant_attr
+from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.terminators import is_terminator
@@ -109,6 +109,19 @@ def copy_names(old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
     for before, after in zip(old, new, strict=False):
         if after.name_hint is None and before.name_hint is not None:
             after.name_hint = before.name_hint
+
+
+def remove_unreachable(region: Region) -> bool:
+    """Drop the blocks that no path from the entry reaches."""
+    if region.first_block is region.last_block:
+        return False
+    reached = set(reverse_postorder(region))
+    dead = [block for block in region.blocks if block not in reached]
+    for block in dead:
+        region.detach_block(block)
+        # Only other dead blocks can use what these define.
+        block.drop_all_references()
+    return bool(dead)
 
 
 def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
@@ -231,19 +244,6 @@ class Constants:
         number = splat_number(op.properties["value"])
         self._known[op] = number
         return number
-
-
-def splat_number(attribute: Attribute) -> Any | None:
-    """The number a constant's attribute repeats, a NumPy scalar; None if elements differ."""
-    if not isinstance(attribute, DenseIntOrFPElementsAttr):
-        return attr_value(attribute)
-    dense = cast(Any, attribute)
-    raw: bytes = dense.data.data
-    dtype = ir.numpy_dtype(dense.type)
-    first = raw[: dtype.itemsize]
-    if not raw or (len(raw) > len(first) and raw != first * (len(raw) // len(first))):
-        return None
-    return np.frombuffer(first, dtype)[0]
 
 
 def compact(op: ConstantOp) -> Attribute:

@@ -43,7 +43,7 @@ def product(between: str = "") -> str:
     return kernel_text(body, "%p: !tt.ptr<f32>", head=HEAD)
 
 
-def test_a_loop_reads_slabs():
+def test_a_loop_reads_blocks_of_k():
     text, _ = lowered(product())
     assert len(re.findall(r"@llvm\.fma\.f32\(", text)) - 1 == 2048  # and the declaration
     in_order(text, r"barrier\.cta", r"loop\d*:", r"phi float", r"load <4 x (i32|float)>, ptr",

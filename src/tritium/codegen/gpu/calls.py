@@ -3,7 +3,8 @@
 Where the program's share of global scratch memory is comes last.
 
 A function's shared memory follows that of all its callers, so that a call needs no stack: the call
-graph has no cycles. Threads meet before a call, because the one before may still read the memory.
+graph has no cycles. Threads synchronize before a call, because the one before may still read the
+memory.
 """
 
 from __future__ import annotations

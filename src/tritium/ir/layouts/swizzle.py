@@ -32,14 +32,14 @@ class Access:
         width: log2 of the elements that a thread moves at once (of the row of a matrix).
         matrices: of `ldmatrix` or `stmatrix`, if they are used.
         instructions: how many there are.
-        turns: how often the banks work for them.
-        conflicts: how many of these turns are because of conflicts.
+        cycles: how often the banks work for them.
+        conflicts: how many of these cycles are because of conflicts.
     """
 
     width: int
     matrices: fragments.Matrices | None
     instructions: int
-    turns: int
+    cycles: int
     conflicts: int
 
 
@@ -93,14 +93,14 @@ def shared_layout(
 ) -> LinearLayout:
     """A layout (offset -> coordinates) of shared memory for writing a tile of elements of `size`
     bytes in `source` and reading it in `result`: the one that takes the fewest instructions and
-    turns of the banks. `store`, `load`: there is `stmatrix`, `ldmatrix`."""
+    cycles of the banks. `store`, `load`: there is `stmatrix`, `ldmatrix`."""
     result = result.transpose_outs(source.out_names)
     best: tuple[int, LinearLayout] | None = None
     for vector, rows in _candidates(source, result, size, store, load):
         memory = _memory(source, result, size, vector, rows, banks)
         parts = (access(place_of(source, memory), size, store, banks),
                  access(place_of(result, memory), size, load, banks))  # fmt: skip
-        cost = sum(part.instructions + part.turns for part in parts)
+        cost = sum(part.instructions + part.cycles for part in parts)
         if best is None or cost < best[0]:
             best = cost, memory
     assert best is not None

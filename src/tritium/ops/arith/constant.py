@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -122,6 +122,19 @@ def _make_attr(value: Any, type: ir.Type) -> Attribute:
     tile: Any = type  # pyright: ignore[reportUnknownVariableType]
     full = np.ascontiguousarray(np.broadcast_to(array, tile.get_shape()))
     return DenseIntOrFPElementsAttr(tile, BytesAttr(full.tobytes()))
+
+
+def splat_number(attribute: Attribute) -> Any | None:
+    """The number a constant's attribute repeats, a NumPy scalar; None if elements differ."""
+    if not isinstance(attribute, DenseIntOrFPElementsAttr):
+        return attr_value(attribute)
+    dense = cast(Any, attribute)
+    raw: bytes = dense.data.data
+    dtype = ir.numpy_dtype(dense.type)
+    first = raw[: dtype.itemsize]
+    if not raw or (len(raw) > len(first) and raw != first * (len(raw) // len(first))):
+        return None
+    return np.frombuffer(first, dtype)[0]
 
 
 def attr_value(attribute: Attribute) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from tritium.analysis.axis_info import is_stated
+from tritium.analysis.ranges import range_of
 from tritium.ir import types as ir
 from tritium.ops import arith as arith_ops
 from tritium.ops import math as math_ops
@@ -49,7 +50,6 @@ from tritium.ops.arith.integer import (
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, CastOp
 from tritium.ops.terminators import is_terminator
-from tritium.passes.ranges import range_of
 from tritium.passes.rewriting import Pattern, Rewriter
 
 NO_CONTEXT: Any = None

@@ -12,8 +12,7 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
-from tritium.passes.cfg import remove_unreachable
-from tritium.passes.rewriting import Pattern, Rewriter, defined_inside, move_ops
+from tritium.passes.rewriting import Pattern, Rewriter, defined_inside, move_ops, remove_unreachable
 
 
 def _yielded(block: Block) -> list[SSAValue]:

@@ -13,7 +13,7 @@ with conversions from and to the former encodings. The left operand of a wgmma s
 when it was computed from another product. Products that neither can do are left to `fma`.
 
 wgmma sums products of 8-bit floats with some 14 bits: where `maxNumImpreciseAcc` is the tile's
-depth, only those of one tile, which are then added precisely; below it, mma.sync is used instead.
+K, only those of one tile, which are then added precisely; below it, mma.sync is used instead.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tritium.passes.ttgir.clusters import (
     split_product,
 )
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
-from tritium.passes.ttgir.rules import (
+from tritium.passes.ttgir.layout_propagation import (
     encoding_of,
     is_elementwise,
     is_tile,

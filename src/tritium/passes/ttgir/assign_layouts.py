@@ -44,7 +44,7 @@ from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions, is_removable
 from tritium.passes.ttgir.accelerate_matmul import source_of
-from tritium.passes.ttgir.rules import (
+from tritium.passes.ttgir.layout_propagation import (
     encoding_of,
     is_follower,
     is_source,

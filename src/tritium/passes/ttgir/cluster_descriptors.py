@@ -17,7 +17,7 @@ from tritium.ir.layouts.encodings import Cluster, part_of
 from tritium.ops import ttir
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_rows
-from tritium.passes.ttgir.rules import block_encoding, with_encoding
+from tritium.passes.ttgir.layout_propagation import block_encoding, with_encoding
 from tritium.passes.ttir.descriptors.flow import Groups, descriptors, flow
 
 LEAST_BYTES = 16

@@ -31,7 +31,7 @@ from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result
-from tritium.passes.ttgir.rules import (
+from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
     encoding_of,

@@ -43,7 +43,7 @@ from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_product, split_rows
-from tritium.passes.ttgir.rules import (
+from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
     default_encoding,

@@ -67,8 +67,8 @@ from tritium.ops.ttgir import (
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
+from tritium.passes.ttgir.layout_propagation import block_encoding, processor_of, with_encoding
 from tritium.passes.ttgir.pipeline import is_bulk
-from tritium.passes.ttgir.rules import block_encoding, processor_of, with_encoding
 from tritium.passes.ttir.descriptors.flow import (
     conflicts,
     descriptor_groups,

@@ -56,7 +56,13 @@ from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import defined_inside, erase, outside_values
 from tritium.passes.ttgir.expand_pipeline import Builder, clone
-from tritium.passes.ttgir.rules import encoding_of, is_follower, is_source, is_tile, weight
+from tritium.passes.ttgir.layout_propagation import (
+    encoding_of,
+    is_follower,
+    is_source,
+    is_tile,
+    weight,
+)
 
 FEW = 8
 """Registers of a thread that a loop may carry for a tile rather than compute it in each

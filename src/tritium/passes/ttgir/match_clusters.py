@@ -23,7 +23,12 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import blocks_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
-from tritium.passes.ttgir.rules import Threads, default_encoding, encoding_of, threads_of
+from tritium.passes.ttgir.layout_propagation import (
+    Threads,
+    default_encoding,
+    encoding_of,
+    threads_of,
+)
 
 
 @dataclass(frozen=True)

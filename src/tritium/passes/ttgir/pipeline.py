@@ -54,7 +54,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
-from tritium.passes.ttgir.rules import block_encoding, encoding_of, is_tile, order_of
+from tritium.passes.ttgir.layout_propagation import block_encoding, encoding_of, is_tile, order_of
 
 
 @dataclass(frozen=True)

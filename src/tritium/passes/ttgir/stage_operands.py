@@ -60,8 +60,8 @@ def _is_large(op: Any) -> bool:
 
 
 def _stage(op: Any) -> bool:
-    """All is stored before anything is loaded, so that threads meet but once, and not in between
-    the loads and the product."""
+    """All is stored before anything is loaded, so that threads synchronize once, and not
+    between the loads and the product."""
     if not any(isinstance(v.owner, ConvertLayoutOp) for v in (op.a, op.b)):
         return False
     at, memories = Builder(op), dict[int, SSAValue]()

@@ -42,7 +42,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Builder
-from tritium.passes.ttgir.rules import encoding_of, reshaped
+from tritium.passes.ttgir.layout_propagation import encoding_of, reshaped
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.analysis.cfg import dominator_tree
 from tritium.ops.base import Op
 from tritium.ops.effects import Effects, only_read
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
-from tritium.passes.cfg import dominator_tree
 from tritium.passes.rewriting import copy_names, functions
 
 Scope = dict[Hashable, Operation]

@@ -30,8 +30,7 @@ from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
-from tritium.passes.cfg import remove_unreachable
-from tritium.passes.rewriting import functions, is_removable, rebuild
+from tritium.passes.rewriting import functions, is_removable, rebuild, remove_unreachable
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from tritium.analysis.cfg import has_cycle, immediate_postdominators, reverse_postorder
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import IfOp, YieldOp
@@ -35,13 +36,7 @@ from tritium.ops.terminators import RegionEnd
 from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.reduction import MapElementwiseOp, ReduceOp, ScanOp
 from tritium.passes.base import Pass
-from tritium.passes.cfg import (
-    has_cycle,
-    immediate_postdominators,
-    remove_unreachable,
-    reverse_postorder,
-)
-from tritium.passes.rewriting import copy_op
+from tritium.passes.rewriting import copy_op, remove_unreachable
 
 MAX_COPIES = 64
 """How many blocks a region may have copied."""

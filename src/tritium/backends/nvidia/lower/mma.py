@@ -49,7 +49,7 @@ def _mma_sync(c: Context, op: Any) -> None:
         for name, t in (("a", a_type), ("b", b_type), ("c", result))
     }
     a, b, out = c.tile(op.a), c.tile(op.b), list(c.tile(op.c))
-    depth = ir.shape_of(a_type)[-1]
+    extent = ir.shape_of(a_type)[-1]
     words: dict[tuple[str, int, int], Value] = {}
 
     def word(name: str, row: int, column: int) -> Value:
@@ -62,8 +62,8 @@ def _mma_sync(c: Context, op: Any) -> None:
         return words[name, row, column]
 
     columns = sorted({n for _, n in registers["c"] if n % 8 == 0})
-    unit, (tall, step) = 4 * pair, _double_shape(c, depth) if bits == 64 else (16, 256 // bits)
-    for k in range(0, depth, step):
+    unit, (tall, step) = 4 * pair, _double_shape(c, extent) if bits == 64 else (16, 256 // bits)
+    for k in range(0, extent, step):
         inner = range(k, k + step, unit)
         for m in sorted({m for m, _ in registers["c"] if m % tall == 0}):
             for n in columns:
@@ -78,9 +78,9 @@ def _mma_sync(c: Context, op: Any) -> None:
     c.set(op.results[0], out)
 
 
-def _double_shape(c: Context, depth: int) -> tuple[int, int]:
-    """The rows and the depth of an instruction for float64."""
-    return (8, 4) if arch_of(c.hardware) < 90 else (16, min(depth, 16))
+def _double_shape(c: Context, extent: int) -> tuple[int, int]:
+    """The rows and K of an instruction for float64."""
+    return (8, 4) if arch_of(c.hardware) < 90 else (16, min(extent, 16))
 
 
 def _instruction(

@@ -95,7 +95,7 @@ def warp_group_dot(c: Context, op: Any) -> None:
         builder.lines.append(f"setp.ne.b32 use, {predicate}, 0;")
     builder.lines.append("wgmma.fence.sync.aligned;")
     for m, n, registers in plan.tiles:
-        for k in range(0, plan.depth, plan.step):
+        for k in range(0, plan.extent, plan.step):
             use = "use" if zeroed and k == 0 else "1"
             plan.instruction(builder, m, n, k, registers, use)
     builder.lines.append("wgmma.commit_group.sync.aligned;")
@@ -167,7 +167,7 @@ class _Plan:
         self.types = [_NAMES[element if t is self.b_type else t.element_type]
                       for t in (self.a_type, self.b_type)]  # fmt: skip
         self.step = 256 // ir.bit_width(element)
-        self.depth = self.b_type.get_shape()[0]
+        self.extent = self.b_type.get_shape()[0]
         self.width = encoding.get("instrShape")[1]
         warps = encoding.get("warpsPerCTA")
         self.b = describe(c, c.memory(op.b), 0)

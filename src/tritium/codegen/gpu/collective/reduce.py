@@ -112,8 +112,8 @@ def _across_warps(
     c: Context, op: Any, layout: LinearLayout, parts: Split, partial: list[list[Value]],
     combine: Any,
 ) -> list[list[Value]]:  # fmt: skip
-    """Each warp writes its part, all meet, and every thread combines all parts of its results,
-    those of its block or those of all blocks along the axis."""
+    """Each warp writes its part, all synchronize, and every thread combines all parts of its
+    results, those of its block or those of all blocks along the axis."""
     warps, rank = 1 << len(parts.warps), len(layout.out_names)
     others = [dim(i) for i in range(rank) if i != op.axis]
     flat = layout.restrict(layout.in_names, others[::-1]).flatten_outs()

@@ -105,7 +105,8 @@ def _over_warps(
     c: Context, op: Any, layout: LinearLayout, parts: Split, rows: dict[int, list[Row]],
     combine: Any,
 ) -> None:  # fmt: skip
-    """Each warp writes its total, all meet, and each combines those of the warps before it."""
+    """Each warp writes its total, all synchronize, and each combines those of the warps
+    before it."""
     f, warps = c.f, 1 << len(parts.warps)
     others = [dim(i) for i in range(len(layout.out_names)) if i != op.axis]
     flat = layout.restrict(layout.in_names, others[::-1]).flatten_outs()

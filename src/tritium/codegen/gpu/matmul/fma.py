@@ -2,8 +2,8 @@
 of the result, and multiplies them one by one.
 
 The operands of a large product do not fit a thread's registers: for a result of 128x128 four warps
-take 1536 elements a thread of operands that are 64 deep. Where both come from shared memory, a loop
-over the depth reads a slab of them at a time. That also keeps the code small: 8192 products of a
+take 1536 elements a thread of operands with a K of 64. Where both come from shared memory, a loop
+over K reads a block of them at a time. That also keeps the code small: 8192 products of a
 thread, one after the other, take an assembler ten seconds and overflow the instruction cache.
 """
 
@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from tritium.codegen.gpu.casts import FORMATS, float_from
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.matmul.k_blocking import outer_bits, slab_depth
+from tritium.codegen.gpu.matmul.k_blocking import k_block, outer_bits
 from tritium.codegen.gpu.memory.access import distinct_registers, grouped
 from tritium.codegen.gpu.memory.shared import memory_layout, read
 from tritium.codegen.gpu.shape import register_coordinates
@@ -37,42 +37,41 @@ def multiply(c: Context, op: Any) -> None:
     kept = distinct_registers(layout)
     coordinates = register_coordinates(layout)
     sums = {coordinates[r]: c.tile(op.c)[r] for r in kept}
-    slab = slab_depth(c, op)
-    if slab:
-        _in_slabs(c, op, sums, slab)
+    block = k_block(c, op)
+    if block:
+        _in_blocks(c, op, sums, block)
     else:
-        depth = ir.shape_of(op.a.type)[-1]
         operands = [
             dict(zip(register_coordinates(layout_of(v.type)), c.tile(v), strict=True))
             for v in (op.a, op.b)
         ]
         _add_products(c, sums, _as_wide(c, op.a, result, operands[0]),
-                      _as_wide(c, op.b, result, operands[1]), depth)  # fmt: skip
+                      _as_wide(c, op.b, result, operands[1]), op.k)  # fmt: skip
     free = layout.free_variables().get(REGISTER, 0)
     c.set(op.results[0], [sums[coordinates[r & ~free]] for r in range(len(coordinates))])
 
 
-def _in_slabs(c: Context, op: Any, sums: Elements, slab: int) -> None:
+def _in_blocks(c: Context, op: Any, sums: Elements, block: int) -> None:
     result, rank = op.results[0].type, len(ir.shape_of(op.a.type))
-    iterations, places = ir.shape_of(op.a.type)[-1] // slab, list(sums)
+    iterations, places = op.k // block, list(sums)
     with c.f.loop(
         c.i32(0), c.i32(iterations), c.i32(1), list(sums.values()), at_least_once=True,
         metadata=_never_unrolled(c.f.module),
     ) as loop:  # fmt: skip
         sums.update(zip(places, loop.carried, strict=True))
-        a = _slab_of(c, op.a, rank - 1, slab, loop.index)
-        b = _slab_of(c, op.b, rank - 2, slab, loop.index)
-        _add_products(c, sums, _as_wide(c, op.a, result, a), _as_wide(c, op.b, result, b), slab)
+        a = _block_of(c, op.a, rank - 1, block, loop.index)
+        b = _block_of(c, op.b, rank - 2, block, loop.index)
+        _add_products(c, sums, _as_wide(c, op.a, result, a), _as_wide(c, op.b, result, b), block)
         loop.next = [sums[p] for p in places]
     sums.update(zip(places, loop.results, strict=True))
 
 
-def _slab_of(c: Context, value: SSAValue, axis: int, slab: int, iteration: Value) -> Elements:
-    """Read an operand's elements from `slab * iteration` on along an axis; by their coordinates in
-    the first slab."""
+def _block_of(c: Context, value: SSAValue, axis: int, block: int, iteration: Value) -> Elements:
+    """Read an operand's elements from `block * iteration` on along an axis; by their coordinates in
+    the first block."""
     memory, type, tile = c.memory(value), value.type, layout_of(value.type)
     place, size = place_of(tile, memory_layout(memory.type)), memory_bytes(type)
-    outer = outer_bits(tile, axis, slab)
+    outer = outer_bits(tile, axis, block)
     later = sum(1 << b for b in outer)
     columns = place.columns_of(REGISTER)
     moved, reached = [columns[b] for b in outer], 0
@@ -91,8 +90,8 @@ def _slab_of(c: Context, value: SSAValue, axis: int, slab: int, iteration: Value
     return found
 
 
-def _add_products(c: Context, sums: Elements, a: Elements, b: Elements, depth: int) -> None:
-    for k in range(depth):
+def _add_products(c: Context, sums: Elements, a: Elements, b: Elements, count: int) -> None:
+    for k in range(count):
         for place, total in sums.items():
             *batch, m, n = place
             sums[place] = _multiply_add(c, a[(*batch, m, k)], b[(*batch, k, n)], total)

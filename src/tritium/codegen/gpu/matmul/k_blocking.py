@@ -1,5 +1,5 @@
-"""Which products of ordinary cores read their operands from shared memory themselves, a slab of the
-depth at a time (`fma`)."""
+"""Blocks of K: products without matrix units that read operands from shared memory themselves, a
+block at a time (`fma`)."""
 
 from __future__ import annotations
 
@@ -21,41 +21,40 @@ PRODUCTS = 2048
 """Of a thread in one iteration of the loop, about. Fewer iterations than two are no loop."""
 
 
-def slab_depth(c: Context, dot: Any) -> int:
-    """How much of the depth one iteration of the product's loop takes; 0 where there is no loop.
+def k_block(c: Context, dot: Any) -> int:
+    """The extent of K that one iteration of the product's loop takes; 0 where there is no loop.
 
     Its operands are then loaded where the product is, instead of where their `local_load` is: no
-    threads may meet in between, and nothing may be written.
+    barrier may stand in between, and nothing may be written.
     """
     result: Any = dot.results[0].type
     if not isinstance(result.encoding, BlockedEncoding):
         return 0
-    depth = ir.shape_of(dot.a.type)[-1]
-    slab = max(PRODUCTS // len(distinct_registers(layout_of(result))), 1)
-    if 2 * slab > depth or not _loaded_before(c, dot):
+    block = max(PRODUCTS // len(distinct_registers(layout_of(result))), 1)
+    if 2 * block > dot.k or not _loaded_before(c, dot):
         return 0
     rank = len(ir.shape_of(result))
     layouts = (layout_of(dot.a.type), rank - 1), (layout_of(dot.b.type), rank - 2)
-    iterations = (depth // slab).bit_length() - 1
-    known = all(len(outer_bits(layout, axis, slab)) == iterations for layout, axis in layouts)
-    return slab if known else 0
+    iterations = (dot.k // block).bit_length() - 1
+    known = all(len(outer_bits(layout, axis, block)) == iterations for layout, axis in layouts)
+    return block if known else 0
 
 
-def outer_bits(layout: LinearLayout, axis: int, slab: int) -> list[int]:
-    """The register bits that are `slab`, 2 `slab`, 4 `slab`, ... further along an axis."""
+def outer_bits(layout: LinearLayout, axis: int, block: int) -> list[int]:
+    """The register bits that are `block`, 2 `block`, 4 `block`, ... further along an axis."""
     bases = layout.bases(REGISTER)
     rank = len(layout.out_names)
     wanted = (
-        tuple(slab << i if a == axis else 0 for a in range(rank)) for i in range(len(bases))
+        tuple(block << i if a == axis else 0 for a in range(rank)) for i in range(len(bases))
     )
     return [bases.index(step) for step in takewhile(bases.__contains__, wanted)]
 
 
-def feeds_slabs(c: Context, load: Any) -> bool:
+def feeds_blocks(c: Context, load: Any) -> bool:
     """Whether what a `local_load` reads is read by a product instead."""
     use = load.results[0].first_use
     return use is not None and isinstance(use.operation, MatrixProduct) and \
-        slab_depth(c, use.operation) > 0  # fmt: skip
+        k_block(c, use.operation) > 0  # fmt: skip
 
 
 def _is_harmless(c: Context, op: Operation) -> bool:

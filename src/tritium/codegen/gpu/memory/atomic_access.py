@@ -1,8 +1,8 @@
 """Atomic loads and stores, and polls: loops that load until memory holds what is expected.
 
 One thread accesses an element; the others that hold copies of it get the result through shared
-memory, so that all see the same. Threads meet behind an access that acquires and before one that
-releases: the order holds for all that the program reads and writes.
+memory, so that all see the same. Threads synchronize behind an access that acquires and before one
+that releases: the order holds for all that the program reads and writes.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def load(c: Context, op: Any) -> None:
 
 def _acquired(c: Context, op: Any) -> None:
     """Other threads of the program read only now what the op has made visible. (Those of one block
-    have met already where they were given the result.)"""
-    met = op in c.offsets and c.num_ctas == 1
-    if op.sem is MemSemantic.ACQUIRE and not met:
+    have synchronized already where they were given the result.)"""
+    synchronized = op in c.offsets and c.num_ctas == 1
+    if op.sem is MemSemantic.ACQUIRE and not synchronized:
         c.synchronize()
 
 

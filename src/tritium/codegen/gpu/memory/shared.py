@@ -11,7 +11,7 @@ from typing import Any
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
 from tritium.codegen.gpu.emitter import bits_of, word_type
-from tritium.codegen.gpu.matmul.k_blocking import feeds_slabs
+from tritium.codegen.gpu.matmul.k_blocking import feeds_blocks
 from tritium.codegen.gpu.memory.access import (
     distinct_registers,
     from_memory,
@@ -106,7 +106,7 @@ def deallocate(c: Context, op: Any) -> None:
 @lowers(GPU, ttgir.LocalLoadOp)
 def local_load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
-    if feeds_slabs(c, op):
+    if feeds_blocks(c, op):
         c.set(op.results[0], memory)
         return
     tile = layout_of(type)

@@ -26,7 +26,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.arith import SelectOp
-from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.arith.constant import ConstantOp, splat_number
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, WhileOp
@@ -41,7 +41,6 @@ from tritium.ops.ttir.descriptor import (
 )
 from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
-from tritium.passes.rewriting import splat_number
 from tritium.passes.ttir.descriptors.memory import Threads
 
 MOST_BYTES = 1 << 17

@@ -1,4 +1,4 @@
-"""Queries on the graph of a region's blocks, and the removal of blocks that nothing reaches."""
+"""The graph of a region's blocks: orders, dominators."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def immediate_postdominators(order: list[Block]) -> dict[Block, Block | None]:
     position = {block: i for i, block in enumerate(order)}
     below: dict[Block, Block | None] = {}
     for block in reversed(order):
-        meet: Block | None = None
+        common: Block | None = None
         for index, following in enumerate(successors(block)):
-            meet = following if index == 0 else _meet(meet, following, below, position)
-        below[block] = meet
+            common = following if index == 0 else _common(common, following, below, position)
+        below[block] = common
     return below
 
 
-def _meet(
+def _common(
     a: Block | None, b: Block | None, below: dict[Block, Block | None], position: dict[Block, int]
 ) -> Block | None:
     while a is not b:
@@ -103,16 +103,3 @@ def _meet(
         else:
             b = below[b]
     return a
-
-
-def remove_unreachable(region: Region) -> bool:
-    """Drop the blocks that no path from the entry reaches."""
-    if region.first_block is region.last_block:
-        return False
-    reached = set(reverse_postorder(region))
-    dead = [block for block in region.blocks if block not in reached]
-    for block in dead:
-        region.detach_block(block)
-        # Only other dead blocks can use what these define.
-        block.drop_all_references()
-    return bool(dead)

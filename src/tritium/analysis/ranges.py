@@ -8,11 +8,10 @@ from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith.casts import ExtSIOp, ExtUIOp
-from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.arith.constant import ConstantOp, splat_number
 from tritium.ops.arith.integer import AddIOp, MulIOp
 from tritium.ops.ttir.program import GetNumProgramsOp, GetProgramIdOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
-from tritium.passes.rewriting import splat_number
 
 Range = tuple[int, int]
 
