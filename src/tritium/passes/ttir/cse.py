@@ -66,8 +66,8 @@ class Interner:
         return number
 
 
-_MOST_VALUES = 200
-"""The largest regions, by the values defined in them, that are compared with others."""
+_DEEPEST = 4
+"""Ops are compared down to regions so deep in them: each op is keyed for so many ops around it."""
 
 
 class _Merger:
@@ -110,7 +110,7 @@ class _Merger:
                 self.merge(op, scopes, self.epoch if effects else -1)
 
     def merge(self, op: Op, scopes: list[Scope], epoch: int) -> None:
-        key = (epoch, self.key(op, {}))
+        key = (epoch, self.key(op, {}, 0))
         for scope in reversed(scopes):
             known = scope.get(key)
             if known is not None:
@@ -123,9 +123,9 @@ class _Merger:
                 return
         scopes[-1][key] = op
 
-    def key(self, op: Operation, local: dict[SSAValue, int]) -> Hashable:
+    def key(self, op: Operation, local: dict[SSAValue, int], depth: int) -> Hashable:
         """A key of the op's computation: equal keys, equal results. `local` numbers the values that
-        are defined in the region of the op the key is for."""
+        are defined in the op that the key is for, `depth` counts its regions around `op`."""
         intern = self.intern
         operands = tuple([local[v] if v in local else id(v) for v in op.operands])
         if len(operands) == 2 and isinstance(op, Op) and op.commutative:
@@ -136,22 +136,20 @@ class _Merger:
             tuple([(n, intern(a)) for n, a in op.properties.items()]) if op.properties else (),
             tuple([(n, intern(a)) for n, a in op.attributes.items()]) if op.attributes else (),
             tuple([intern(r.type) for r in op.results]),
-            tuple([self.region_key(r, local) for r in op.regions]) if op.regions else (),
+            tuple([self.region_key(r, local, depth) for r in op.regions]) if op.regions else (),
         )
 
-    def region_key(self, region: Region, local: dict[SSAValue, int]) -> Hashable:
-        """What a region computes; of a large one, or of one with branches, that it is itself."""
-        keys: list[Hashable] = [len(region.blocks)]
-        if len(region.blocks) > 1:
+    def region_key(self, region: Region, local: dict[SSAValue, int], depth: int) -> Hashable:
+        """What a region computes; of a deep one, or of one with branches, that it is itself."""
+        if depth == _DEEPEST or region.first_block is not region.last_block:
             return id(region)
+        keys = list[Hashable]()
         for block in region.blocks:
             for arg in block.args:
                 local[arg] = -1 - len(local)
                 keys.append(self.intern(arg.type))
             for op in block.ops:
-                if len(local) > _MOST_VALUES:  # asked for again by every op around it
-                    return id(region)
-                keys.append(self.key(op, local))
+                keys.append(self.key(op, local, depth + 1))
                 for result in op.results:
                     local[result] = -1 - len(local)
         return tuple(keys)

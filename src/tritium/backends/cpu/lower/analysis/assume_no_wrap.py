@@ -46,7 +46,7 @@ def assumption(
     for value in exact:
         if not _add(tests, bounds.of(value)):
             return None
-    for op in _ancestors(values, loop):
+    for op in _ancestors(c, values, loop):
         narrow = _widened(op)
         if narrow is not None:
             extended = op.results[0] if isinstance(op, ExtUIOp) else narrow
@@ -81,9 +81,10 @@ def _add(tests: dict[Value, None], found: Interval) -> bool:
     return True
 
 
-def _ancestors(values: Iterable[SSAValue], loop: Any) -> Iterator[Any]:
-    """The ops on tiles that values are computed by, in memory or not, and those on scalars inside
-    of the loop, each once."""
+def _ancestors(c: Context, values: Iterable[SSAValue], loop: Any) -> Iterator[Any]:
+    """The ops on tiles that values are computed by, and those on scalars inside of the loop, each
+    once. Those behind a tile in memory only if assumptions on them say more of it: each nest asks
+    anew, which would go through all that was computed before it."""
     stack, seen = list(values), set[SSAValue]()
     while stack:
         value = stack.pop()
@@ -93,6 +94,8 @@ def _ancestors(values: Iterable[SSAValue], loop: Any) -> Iterator[Any]:
         seen.add(value)
         inside = loop is not None and is_inside(loop, value)
         if not inside and not isinstance(value.type, ir.TensorType):
+            continue
+        if value in c.buffers and c.axis_info(value) == c.address_info(value):
             continue
         yield owner
         if not owner.regions:
