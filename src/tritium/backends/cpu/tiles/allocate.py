@@ -36,21 +36,19 @@ def allocate(function: TileFunction) -> None:
             lifetimes.spans[held] = (0, lifetimes.clock)
     for held in external(function):
         lifetimes.spans.pop(held, None)
-    placed: list[tuple[int, int, Buffer]] = []
+    placed: list[tuple[int, int, int, int]] = []
     order = sorted(lifetimes.spans, key=lambda b: -b.bytes)
     for buffer in order:
         start, stop = lifetimes.spans[buffer]
-        taken = sorted(
-            (b.offset, b.offset + b.bytes) for s, e, b in placed if s <= stop and start <= e
-        )
-        offset = 0
+        taken = sorted((low, high) for s, e, low, high in placed if s <= stop and start <= e)
+        offset, size = 0, buffer.bytes
         for low, high in taken:
-            if offset + buffer.bytes <= low:
+            if offset + size <= low:
                 break
             offset = max(offset, -(-high // ALIGNMENT) * ALIGNMENT)
         buffer.offset = offset
-        placed.append((start, stop, buffer))
-    size = max((b.offset + b.bytes for _, _, b in placed), default=0)
+        placed.append((start, stop, offset, offset + size))
+    size = max((high for *_, high in placed), default=0)
     function.scratch_bytes = -(-size // ALIGNMENT) * ALIGNMENT
 
 

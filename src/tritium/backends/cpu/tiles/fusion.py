@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import changes_memory, in_step
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
+from tritium.ops.effects import Effects
 from tritium.ops.ttir.memory import LoadOp
 
 
@@ -55,6 +56,7 @@ class Grouping:
         self.dots: list[Dot] = []
         self.order: list[Any] = []
         self._scopes: list[_Scope] = []
+        self._effects: dict[Operation, Effects] = {}
 
     def new_buffer(self, value: SSAValue) -> Buffer:
         """An unused buffer that fits a tile."""
@@ -87,7 +89,7 @@ class Grouping:
 
     def effect(self, op: Op, position: float) -> None:
         """Note an op that may read or write memory."""
-        if op.memory_effects():
+        if op.memory_effects(self._effects):
             self._scopes[-1].effects.append((position, op))
 
     def changed_between(self, start: float, stop: float) -> bool:
