@@ -1,4 +1,4 @@
-"""Our own linker of x86-64 objects: each kind of reference, what it refuses, damaged files."""
+"""Our own linker of ELF objects: each kind of reference, what it refuses, damaged files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tritium.native import elf
 from tritium.native.host import is_linux, is_x86
 from tritium.native.loader import compile_ir, load_object
 
-pytestmark = pytest.mark.skipif(not (is_linux() and is_x86()), reason="objects of another kind")
+pytestmark = pytest.mark.skipif(not is_linux(), reason="objects of another kind")
 
 TEXT = """
 @table = private constant [4 x double] [double 1.5, double 2.5, double 3.5, double 4.5]
@@ -134,8 +134,9 @@ def test_what_is_not_known_is_left_to_llvm() -> None:
     )
     module = llvm.parse_assembly(TEXT.replace("@given", "@labs"))
     static = machine.emit_object(module)
-    with pytest.raises(elf.Unsupported, match=r"relocation 1[01]"):
-        elf.link(static, NAMES)
+    if is_x86():  # absolute addresses of 32 bits
+        with pytest.raises(elf.Unsupported, match=r"relocation 1[01]"):
+            elf.link(static, NAMES)
     with pytest.raises(elf.Unsupported, match="thread-local"):
         local = "@t = thread_local global i64 3\ndefine ptr @f() { ret ptr @t }"
         elf.link(compile_ir(local), ["f"])

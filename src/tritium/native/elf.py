@@ -1,9 +1,12 @@
-"""Linking one ELF object for x86-64 in memory: what LLVM's own linker takes 2 ms of a process's
-first launch for, to become ready, and half a millisecond for each object.
+"""Links one ELF object in memory.
 
-Format and relocations: System V ABI, AMD64 supplement 1.0, chapter 4. Our objects are position-
-independent, throw nothing, and have no thread-local data; one that needs more than is known here is
-refused (`Unsupported`), and left to LLVM.
+LLVM's own linker takes 2 ms of a process's first launch to become ready and half a millisecond for
+each object, and on AArch64 it aborts the process where it gets parts of an object more than 4 GiB
+apart.
+
+Format and relocations: `elf_machines`. Our objects are position-independent, throw nothing, and
+have no thread-local data; one that needs more than is known here is refused (`Unsupported`), and
+left to LLVM.
 
 A mapping holds, each part on pages of its own, what is executed or only read (with the jumps to
 functions elsewhere and the table of addresses), and what is written.
@@ -14,30 +17,27 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
+import platform
 import struct
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tritium.native.elf_machines import MACHINES, Unsupported
+from tritium.native.host import architecture_of
+
 _PAGE = mmap.PAGESIZE
 _NOBITS, _RELA, _SYMTAB = 8, 4, 2
 _WRITE, _ALLOC, _TLS = 1, 2, 0x400
-_ABS64, _PC32, _PLT32, _GOTPCREL, _PC64 = 1, 2, 4, 9, 24
-_GOT = {_GOTPCREL, 41, 42}  # and its relaxable forms
 MAGIC = b"\x7fELF"
 _HEADER = MAGIC + b"\x02\x01"
-_RELOCATABLE, _X86_64 = 1, 62
+_RELOCATABLE = 1
 _SECTIONS, _SYMBOLS, _RELOCATIONS = (
     struct.Struct(layout) for layout in ("<IIQQQQIIQQ", "<IBBHQQ", "<QQq")
 )
-_JUMP = b"\x49\xbb%b\x41\xff\xe3\0\0\0"  # movabs r11, address; jmp r11
 _ENTRY = 16
 """Bytes of a jump; an address takes half."""
-
-
-class Unsupported(Exception):
-    """The object needs what is not known here."""
 
 
 @dataclass
@@ -72,9 +72,10 @@ class _Object:
 
     def __init__(self, code: bytes):
         kind = struct.unpack_from("<HH", code, 16) if len(code) >= 64 else ()
-        if code[:6] != _HEADER or kind != (_RELOCATABLE, _X86_64):
-            raise Unsupported("no ELF object for x86-64")
-        self.code = code
+        machine = MACHINES.get(architecture_of(platform.machine()))
+        if machine is None or code[:6] != _HEADER or kind != (_RELOCATABLE, machine.number):
+            raise Unsupported("no ELF object for this processor")
+        self.code, self.machine = code, machine
         start, _, _, _, _, size, count = struct.unpack_from("<QIHHHHH", code, 40)
         table = code[start : start + size * count]
         self.sections: list[tuple[int, ...]] = list(_SECTIONS.iter_unpack(table))
@@ -152,7 +153,7 @@ def _reading() -> Generator[None]:
 
 
 def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int]) -> Linked:
-    places, fixed, size = _lay_out(parts)
+    machine, (places, fixed, size) = parts.machine, _lay_out(parts)
     relocations = parts.relocations(places)
     entries = _entries(parts, relocations)
     jumps = _aligned(fixed, _ENTRY)
@@ -178,25 +179,22 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
         else:
             address = base + offsets[symbol]
         packed = address.to_bytes(8, "little")
-        memory[jumps + _ENTRY * slot : jumps + _ENTRY * (slot + 1)] = _JUMP % packed
+        memory[jumps + _ENTRY * slot : jumps + _ENTRY * (slot + 1)] = machine.jump % packed
         memory[table + 8 * slot : table + 8 * (slot + 1)] = packed
         slots[symbol] = slot
     for section, offset, kind, symbol, addend in relocations:
         at = places[section] + offset
-        if kind in _GOT:
+        if kind in machine.by_table:
             target = table + 8 * slots[symbol]
         elif symbol in offsets:
             target = offsets[symbol]
-        elif kind == _PLT32:
+        elif kind in machine.calls:
             target = jumps + _ENTRY * slots[symbol]
         else:
             raise Unsupported("data that is somewhere else, and not in the table")
-        if kind == _ABS64:
-            struct.pack_into("<Q", memory, at, base + target + addend)
-        elif kind == _PC64:
-            struct.pack_into("<q", memory, at, target + addend - at)
-        else:
-            struct.pack_into("<i", memory, at, target + addend - at)
+        machine.relocate(memory, at, kind, target + addend, base)
+    # On AArch64 the kernel makes written pages visible to instruction fetch as they become
+    # executable.
     if _process().mprotect(ctypes.c_void_p(base), ctypes.c_size_t(writable), 5):
         raise Unsupported("memory that can be executed")
     defined = {
@@ -231,12 +229,11 @@ def _lay_out(parts: _Object) -> tuple[dict[int, int], int, int]:
 def _entries(parts: _Object, relocations: list[tuple[int, int, int, int, int]]) -> list[int]:
     """The symbols that have a jump and a place in the table of addresses: those that are somewhere
     else, and those that are looked up there."""
-    known = {_ABS64, _PC32, _PLT32, _PC64, *_GOT}
-    found: dict[int, None] = {}
+    machine, found = parts.machine, dict[int, None]()
     for _, _, kind, symbol, _ in relocations:
-        if kind not in known:
+        if kind not in machine.known:
             raise Unsupported(f"relocation {kind}")
-        if kind in _GOT or parts.symbols[symbol][1] == 0:
+        if kind in machine.by_table or parts.symbols[symbol][1] == 0:
             found[symbol] = None
     return list(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import platform
@@ -97,6 +98,28 @@ def _first_line(path: str) -> str:
         os.close(descriptor)
 
 
+_HWCAP = {1: "neon", 8: "lse", 10: "fullfp16", 20: "dotprod", 22: "sve", 23: "fp16fml"}
+_HWCAP2 = {1: "sve2", 13: "i8mm", 14: "bf16"}
+"""LLVM's names of features by the bits of the kernel's `asm/hwcap.h` for AArch64."""
+
+
+def _arm_features() -> list[str]:
+    """What Linux says that an AArch64 processor has. LLVM reads `/proc/cpuinfo` instead, which
+    containers and emulators of another processor show as their host's."""
+    if architecture_of(platform.machine()) != "aarch64":
+        return []
+    if not is_linux():
+        return ["neon"]  # of every processor of the architecture
+    getauxval = ctypes.CDLL(None).getauxval
+    getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    return [
+        name
+        for vector, names in ((16, _HWCAP), (26, _HWCAP2))
+        for bit, name in names.items()
+        if getauxval(vector) >> bit & 1
+    ]
+
+
 @functools.cache
 def host() -> Processor:
     """The processor this process runs on."""
@@ -106,6 +129,7 @@ def host() -> Processor:
         features: dict[str, bool] = dict(llvm.get_host_cpu_features())  # pyright: ignore
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
+    features |= dict.fromkeys(_arm_features(), True)
     caches = _caches()
     return Processor(
         triple=llvm.get_process_triple(),

@@ -23,7 +23,7 @@ _ICE_LAKE = f"{_V4} avx512ifma avx512vbmi avx512vbmi2 avx512bitalg avx512vpopcnt
 _SAPPHIRE_RAPIDS = f"{_ICE_LAKE} avx512bf16 avx512fp16 avxvnni amx-tile amx-bf16 amx-int8"
 _ALDER_LAKE = f"{_V3} avxvnni gfni"
 
-_ARM = "neon fp-armv8"
+_ARM = "neon"
 _ARM_8_2 = f"{_ARM} lse fullfp16 dotprod"
 _APPLE_M1 = f"{_ARM_8_2} fp16fml"
 _APPLE_M2 = f"{_APPLE_M1} bf16 i8mm"
