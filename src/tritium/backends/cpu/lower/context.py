@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -189,3 +189,29 @@ class Context:
         where = getattr(op, "location", None)
         place = "" if where is None else f" at {where}"
         return NotImplementedError(f"the CPU backend does not support {op.name}{why}{place}")
+
+
+def either(
+    c: Context,
+    results: Sequence[SSAValue],
+    holds: Value,
+    first: Callable[[], None],
+    second: Callable[[], None],
+    names: tuple[str, str] = ("whole", "general"),
+) -> None:
+    """Code that does `first` if `holds`, else `second`; both define the scalars `results`, unless
+    these have a value already. `names` are those of the blocks."""
+    f, before = c.f, {r: c.scalars[r] for r in results if r in c.scalars}
+    labels, done = [f.new_label(name) for name in names], f.new_label("joined")
+    f.branch_if(holds, labels[0], labels[1])
+    arrivals: list[tuple[str, list[Value]]] = []
+    for label, write in zip(labels, (first, second), strict=True):
+        f.label(label)
+        c.scalars.update(before)
+        write()
+        arrivals.append((f.block, [c.scalars[r] for r in results]))
+        f.branch(done)
+    f.label(done)
+    for number, result in enumerate(results):
+        incoming = [(values[number], label) for label, values in arrivals]
+        c.scalars[result] = f.phi(incoming[0][0].type, incoming).value

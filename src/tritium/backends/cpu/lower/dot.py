@@ -22,10 +22,9 @@ from tritium.backends.cpu.dot import (
 from tritium.backends.cpu.dot.operand import Step, scale, static
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.analysis.strides import Steps
-from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context
+from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
 from tritium.backends.cpu.lower.emitter import Emitter
-from tritium.backends.cpu.lower.nests.alternatives import either
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform

@@ -22,13 +22,7 @@ from tritium.backends.cpu.lower.atomics.exclusive_launch import has_use, may_wai
 from tritium.backends.cpu.lower.atomics.polling import polls
 from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
-from tritium.backends.cpu.lower.elementwise import (
-    arithmetic,
-    libdevice,
-    numeric,
-    pointers,
-    progressions,
-)
+from tritium.backends.cpu.lower.elementwise import arithmetic, numeric, progressions
 from tritium.backends.cpu.lower.moves import join_split, shape, sort
 from tritium.backends.cpu.lower.nests.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
@@ -41,8 +35,8 @@ from tritium.native.host import Processor
 from tritium.ops.ttir.function import CallOp
 
 RULE_MODULES = (
-    accesses, arithmetic, assembly, calls, debug, join_split, libdevice, numeric, operations,
-    pointers, progressions, scalars, shape, sort, sums, whole_tile,
+    accesses, arithmetic, assembly, calls, debug, join_split, numeric, operations, progressions,
+    scalars, shape, sort, sums, whole_tile,
 )  # fmt: skip
 
 WHOLE, EACH = rules("cpu.special"), rules("cpu.each")

@@ -16,10 +16,9 @@ from functools import partial
 from tritium.backends.cpu.lower.atomics.exclusive_launch import gains, private
 from tritium.backends.cpu.lower.atomics.operations import combined, element_operands, rmw, write_rmw
 from tritium.backends.cpu.lower.atomics.runs import each_shape, rmw_chunk
-from tritium.backends.cpu.lower.context import EXCLUSIVE, Context
+from tritium.backends.cpu.lower.context import EXCLUSIVE, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import inlined
-from tritium.backends.cpu.lower.nests.multiversioning import either
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind

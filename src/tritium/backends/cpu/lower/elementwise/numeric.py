@@ -1,4 +1,5 @@
-"""Elementwise ops of the `tt` dialect: conversions, clamping, precise division, high products."""
+"""Elementwise ops of the `tt` dialect: conversions, clamping, precise division, high products,
+pointer arithmetic, functions of libdevice."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops.base import Op
+from tritium.ops.ttir.extern import ExternElementwiseOp
+from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import (
     ApproxDivFOp,
     BitcastOp,
@@ -92,3 +95,23 @@ def high_product(c: Context, op: Op, a: Value, b: Value) -> Value:
     other = f.op("add", f.op("mul", a0, b1), f.op("and", middle, low))
     total = f.op("add", f.op("mul", a1, b1), f.op("lshr", middle, shift))
     return f.op("add", total, f.op("lshr", other, shift))
+
+
+@lowers("cpu", AddPtrOp)
+def addptr(c: Context, op: Op, pointer: Value, offset: Value) -> Value:
+    """Offsets are signed numbers of elements."""
+    size = c.pointee_bytes(op.results[0].type)
+    if scalar(offset.type) != "i64":
+        offset = c.f.cast("sext", offset, vector("i64", lanes(offset.type)))
+    return c.f.gep({1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size], pointer, offset, flags="")
+
+
+@lowers("cpu", ExternElementwiseOp)
+def external(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
+    """Raises NotImplementedError, naming the symbol, for functions that are not known."""
+    # Here, so that kernels without such functions do not load their hundreds of coefficients.
+    from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols
+
+    if op.symbol not in symbols():
+        raise c.unsupported(op, f" (symbol '{op.symbol}')")
+    return call_symbol(c.f, op.symbol, *values, features=c.features)

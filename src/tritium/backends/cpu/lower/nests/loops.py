@@ -17,9 +17,8 @@ from xdsl.ir import SSAValue
 from tritium.backends.cpu.lower.access import store
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.atomics.sums import lower_each
-from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context
+from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.nests.alternatives import either
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
 from tritium.backends.cpu.lower.nests.overlap import apart, loads_of
@@ -27,11 +26,11 @@ from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.scan import lower_scan
 from tritium.backends.cpu.lower.nests.schedule import Shape, choose
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
-from tritium.backends.cpu.lower.scalarized import each
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 
 
@@ -271,7 +270,7 @@ class _Loops:
             if root.kind == "store":
                 _store(e, root, at, only)
             elif root.kind == "each":
-                each(e, root, at)
+                _each(e, root, at)
             elif root.kind == "extract":
                 self._extract(root)
 
@@ -385,3 +384,13 @@ def _store(e: Emitter, root: Root, at: At, only: Value | None) -> None:
         mask = Vec(only, e.depth)  # the store's own mask is true here
     type = ir.element_type(op.operands[1].type)
     store(e, pointer, value, type, mask, memory_bytes(type))
+
+
+def _each(e: Emitter, root: Root, at: At) -> None:
+    """Write an op that is done element by element, in row-major order."""
+    op = root.op
+    assert op is not None
+    rule = rules("cpu.each").get(type(op))
+    if rule is None:
+        raise e.context.unsupported(op)
+    rule(e, op, root, at)

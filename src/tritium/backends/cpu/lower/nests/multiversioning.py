@@ -21,8 +21,7 @@ from typing import Any, Protocol
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.analysis.fast_path import usual
-from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.nests.alternatives import either
+from tritium.backends.cpu.lower.context import Context, either
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.streaming import Lines, can_stream, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
