@@ -42,7 +42,7 @@ from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.debug import PrintOp
-from tritium.ops.ttir.dot import DotOp
+from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.reduction import ReduceOp, ScanOp
@@ -145,7 +145,7 @@ class Builder:
             self._root("store", op, values, ir.shape_of(op.ptr.type), position)
         elif isinstance(op, (ReduceOp, ScanOp)):
             self._combine(op, position)
-        elif isinstance(op, DotOp):
+        elif isinstance(op, MatrixProduct):
             self._dot(body, op, position)
         elif isinstance(op, UnsplatOp):
             self._root("extract", op, tuple(op.operands), (), position)
@@ -225,7 +225,7 @@ class Builder:
 
     # Dot
 
-    def _dot(self, body: Body, op: DotOp, position: float) -> None:
+    def _dot(self, body: Body, op: MatrixProduct, position: float) -> None:
         views = self._views(op)
         for value, view in zip((op.a, op.b), views, strict=False):
             if not view:
@@ -238,7 +238,7 @@ class Builder:
         self.grouping.uses(step)
         body.steps.append(step)
 
-    def _views(self, op: DotOp) -> tuple[bool, bool]:
+    def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
         """Which operands are read where they are: loads in memory that nothing changes in
         between, without masks but for one that cuts off the end of K in both."""
         a, b = self._viewed(op.a, op), self._viewed(op.b, op)
@@ -257,7 +257,7 @@ class Builder:
         swapped = peel(value, self.function.buffers)[1]
         return prefix_mask(load, 1 - axis if swapped else axis) is not None
 
-    def _viewed(self, value: SSAValue, op: DotOp) -> Any:
+    def _viewed(self, value: SSAValue, op: MatrixProduct) -> Any:
         """The load that an operand comes from, if it can be delayed until the dot."""
         if len(ir.shape_of(value.type)) != 2:
             return None
@@ -270,7 +270,7 @@ class Builder:
         changed = self.grouping.changed_between(self.positions[load], self.positions[op])
         return None if changed else load
 
-    def _accumulator(self, op: DotOp, position: float) -> tuple[Buffer, bool]:
+    def _accumulator(self, op: MatrixProduct, position: float) -> tuple[Buffer, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""
         constant: Any = op.c.owner
         if isinstance(constant, ConstantOp) and not any(bytes(constant.value.data.data)):
@@ -289,9 +289,9 @@ class Builder:
         owner: Any = value.owner
         if isinstance(owner, Block):
             return owner is op.parent and owner.parent_op() is not self.op
-        return owner.parent is op.parent and isinstance(owner, (DotOp, scf.ForOp, scf.IfOp))
+        return owner.parent is op.parent and isinstance(owner, (MatrixProduct, scf.ForOp, scf.IfOp))
 
-    def _carried_slot(self, op: DotOp) -> Buffer | None:
+    def _carried_slot(self, op: MatrixProduct) -> Buffer | None:
         """The carried buffer that the result of `acc = f(acc); acc = dot(a, b, acc)` goes back
         to, if `f` is elementwise and the old value is not used otherwise."""
         uses = list(op.result.uses)

@@ -13,7 +13,7 @@ from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
 from tritium.ops.ttir.memory import LoadOp
-from tritium.ops.ttir.shape import GatherOp, JoinOp, TransOp
+from tritium.ops.ttir.shape import JoinOp, TransOp
 
 User = Nest | Dot
 
@@ -256,7 +256,7 @@ class _Keeping:
 
 def _is_index(op: Any, number: int) -> bool:
     """Whether an operand of an op that moves elements is needed at the result's own position."""
-    return isinstance(op, GatherOp) and number == 1
+    return op.placed_by is not None and op.operand_names()[number] == op.placed_by
 
 
 def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:

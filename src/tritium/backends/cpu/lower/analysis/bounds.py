@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.dot.operand import static
-from tritium.backends.cpu.lower.context import Context, class_of
+from tritium.backends.cpu.lower.context import Context
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import (
@@ -43,19 +43,8 @@ from tritium.ops.arith import (
     XOrIOp,
     constant_value,
 )  # fmt: skip
-from tritium.ops.ttir.shape import (
-    BroadcastOp,
-    CatOp,
-    ExpandDimsOp,
-    GatherOp,
-    JoinOp,
-    MakeRangeOp,
-    ReshapeOp,
-    SplatOp,
-    SplitOp,
-    TransOp,
-    UnsplatOp,
-)  # fmt: skip
+from tritium.ops.base import Op
+from tritium.ops.ttir.shape import MakeRangeOp
 
 End = int | Value
 
@@ -124,7 +113,7 @@ class Bounds:
         owner: Any = value.owner
         if not ir.is_integer(value.type) or ir.element_type(value.type) == ir.i1:
             return []
-        if type(owner) not in _RULES or constant_value(value) is not None:
+        if _rule_of(owner) is None or constant_value(value) is not None:
             return []
         if value in self.c.buffers:
             return []
@@ -155,7 +144,7 @@ class Bounds:
             return Interval(end, end, span=0)
         if isinstance(owner, Block):
             return self._argument(value, owner)
-        rule = _RULES.get(class_of(owner))
+        rule = _rule_of(owner)
         # Each nest asks anew, which would go through all that was computed before it.
         if rule is None or value in self.c.buffers:
             return self.unknown(value)
@@ -298,22 +287,21 @@ def _make_range(b: Bounds, op: Any, value: SSAValue) -> Interval:
     return _known(op.start, op.end - 1)
 
 
-@_rule(
-    SplatOp, BroadcastOp, ExpandDimsOp, TransOp, ReshapeOp, UnsplatOp,
-    SplitOp, ExtSIOp,
-)  # fmt: skip
+def _rule_of(owner: object) -> _Rule | None:
+    """The rule of the op that defines a value."""
+    moves = isinstance(owner, Op) and owner.movement is not None
+    return _moved if moves else _RULES.get(type(owner))
+
+
+def _moved(b: Bounds, op: Op, value: SSAValue) -> Interval:
+    """Elements of operands, as they are."""
+    first, *rest = (b.of(v) for name in op.memory_operands for v in op.operand_values(name))
+    return _union(b, value, first, *rest) if rest else first
+
+
+@_rule(ExtSIOp)
 def _same(b: Bounds, op: Any, value: SSAValue) -> Interval:
-    return b.of(op.operands[0]) if ir.is_integer(op.operands[0].type) else b.unknown(value)
-
-
-@_rule(GatherOp)
-def _gather(b: Bounds, op: Any, value: SSAValue) -> Interval:
-    return b.of(op.src)
-
-
-@_rule(JoinOp, CatOp)
-def _either(b: Bounds, op: Any, value: SSAValue) -> Interval:
-    return _union(b, value, b.of(op.operands[0]), b.of(op.operands[1]))
+    return b.of(op.operands[0])
 
 
 @_rule(SelectOp)
