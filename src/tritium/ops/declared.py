@@ -35,9 +35,6 @@ class DeclaredOp(Operation):
     short_result: ClassVar[type[Attribute] | None] = None
     """The class of the result's type where the custom syntax leaves its name out."""
 
-    default_name: ClassVar[str | None] = None
-    """Default name of the only result; may be a property."""
-
     result_names: ClassVar[tuple[str, ...]] = ()
     """Default names of several results, printed `%a, %b = ` rather than `%0:2 = `."""
 
@@ -59,6 +56,11 @@ class DeclaredOp(Operation):
         infer = cls.infer.__func__.__code__  # pyright: ignore[reportAttributeAccessIssue]
         arguments = infer.co_varnames[: infer.co_argcount + infer.co_kwonlyargcount]
         cls.takes_result = "result" in arguments
+
+    @property
+    def default_name(self) -> str | None:
+        """Default name of the only result."""
+        return None
 
     @classmethod
     def infer(cls, *types: Any, **attrs: Any) -> Sequence[Attribute] | Attribute:

@@ -26,7 +26,16 @@ class RoundingMode(IntEnum):
     TO_NEAREST_EVEN, DOWNWARD, UPWARD, TOWARD_ZERO, TO_NEAREST_AWAY = range(5)
 
 
-class ExtSIOp(CastOp):
+class IntegerExtensionOp(CastOp):
+    """An integer as one of another type that holds it (`index` may be narrower)."""
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        if ir.element_type(self.operand.type) == ir.i1:
+            return super().axis_info(operands)
+        return facts.widen(operands[0])
+
+
+class ExtSIOp(IntegerExtensionOp):
     """Widen, copying the sign bit (an i1 becomes 0 or -1)."""
 
     name = "arith.extsi"
@@ -36,13 +45,8 @@ class ExtSIOp(CastOp):
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
 
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        if ir.element_type(self.operand.type) == ir.i1:
-            return super().axis_info(operands)
-        return facts.widen(operands[0])
 
-
-class ExtUIOp(CastOp):
+class ExtUIOp(IntegerExtensionOp):
     """Widen with zeros."""
 
     name = "arith.extui"
@@ -50,11 +54,6 @@ class ExtUIOp(CastOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return unsigned(operand).astype(ir.numpy_dtype(self.result_types[0]))
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        if ir.element_type(self.operand.type) == ir.i1:
-            return super().axis_info(operands)
-        return facts.widen(operands[0])
 
 
 class TruncIOp(CastOp):
@@ -250,7 +249,7 @@ class BitcastOp(CastOp):
         return np.asarray(operand).view(ir.numpy_dtype(self.result_types[0]))
 
 
-class IndexCastOp(CastOp):
+class IndexCastOp(IntegerExtensionOp):
     """Between `index` and an integer type, copying the sign."""
 
     name = "arith.index_cast"
@@ -258,11 +257,6 @@ class IndexCastOp(CastOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        if ir.element_type(self.operand.type) == ir.i1:
-            return super().axis_info(operands)
-        return facts.widen(operands[0])
 
 
 OPS: tuple[type[Op], ...] = (

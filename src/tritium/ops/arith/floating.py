@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf, nan
 from typing import Any, ClassVar
 
@@ -68,7 +69,7 @@ class RemFOp(FloatBinaryOp):
     compute = function(np.fmod)
 
 
-def _ordered(lhs: Any, rhs: Any, pick: Callable[[Any, Any], Any], negative_first: bool) -> Any:
+def _ordered(pick: Callable[[Any, Any], Any], negative_first: bool, lhs: Any, rhs: Any) -> Any:
     """`pick(lhs, rhs)`, with -0 below +0."""
     left_first = np.signbit(lhs) == negative_first
     zeros: Any = np.where(left_first, lhs, rhs).astype(np.asarray(lhs).dtype)  # pyright: ignore[reportUnknownVariableType]
@@ -81,10 +82,7 @@ class MinimumFOp(FloatBinaryOp):
     name = "arith.minimumf"
     commutative = True
     neutral = inf
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        return _ordered(lhs, rhs, np.minimum, True)
+    compute = function(partial(_ordered, np.minimum, True))
 
 
 class MaximumFOp(FloatBinaryOp):
@@ -93,10 +91,7 @@ class MaximumFOp(FloatBinaryOp):
     name = "arith.maximumf"
     commutative = True
     neutral = -inf
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        return _ordered(lhs, rhs, np.maximum, False)
+    compute = function(partial(_ordered, np.maximum, False))
 
 
 class MinNumFOp(FloatBinaryOp):
@@ -105,10 +100,7 @@ class MinNumFOp(FloatBinaryOp):
     name = "arith.minnumf"
     commutative = True
     neutral = nan
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        return _ordered(lhs, rhs, np.fmin, True)
+    compute = function(partial(_ordered, np.fmin, True))
 
 
 class MaxNumFOp(FloatBinaryOp):
@@ -117,10 +109,7 @@ class MaxNumFOp(FloatBinaryOp):
     name = "arith.maxnumf"
     commutative = True
     neutral = nan
-
-    @staticmethod
-    def compute(lhs: Any, rhs: Any) -> Any:
-        return _ordered(lhs, rhs, np.fmax, False)
+    compute = function(partial(_ordered, np.fmax, False))
 
 
 class NegFOp(UnaryOp):

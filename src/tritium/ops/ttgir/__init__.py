@@ -3,96 +3,43 @@
 
 from tritium.ir.layouts.encodings import ENCODINGS
 from tritium.ops.ttgir import async_copy, memory
-from tritium.ops.ttgir.async_copy import (
-    AsyncCommitGroupOp,
-    AsyncCopyGlobalToLocalOp,
-    AsyncWaitOp,
-)
-from tritium.ops.ttgir.hopper import (
-    FenceAsyncSharedOp,
-    WarpGroupDotOp,
-    WarpGroupDotWaitOp,
-)
-from tritium.ops.ttgir.memory import (
-    ConvertLayoutOp,
-    LocalAllocOp,
-    LocalDeallocOp,
-    LocalLoadOp,
-    LocalStoreOp,
-    MemDescIndexOp,
-    MemDescReinterpretOp,
-    MemDescReshapeOp,
-    MemDescSubsliceOp,
-    MemDescTransOp,
-    transposed_encoding,
-)
-from tritium.ops.ttgir.tensormap import (
-    GlobalScratchAllocOp,
-    ReinterpretTensorDescOp,
-    TensormapCreateOp,
-    TensormapFenceproxyAcquireOp,
-)
-from tritium.ops.ttgir.tma import (
-    ArriveBarrierOp,
-    AsyncTMACopyGlobalToLocalOp,
-    AsyncTMACopyLocalToGlobalOp,
-    AsyncTMAReduceOp,
-    AsyncTMAStoreWaitOp,
-    BarrierExpectOp,
-    InitBarrierOp,
-    InvalBarrierOp,
-    WaitBarrierOp,
-)
-from tritium.ops.ttgir.tma_rows import AsyncTMAGatherOp, AsyncTMAScatterOp
-from tritium.ops.ttgir.types import (
-    TOKEN,
-    AsyncTokenType,
-    MemDescType,
-    bytes_of,
-    memdesc_of,
-)
+from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
+from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
+from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
+from tritium.ops.ttgir.hopper import FenceAsyncSharedOp as FenceAsyncSharedOp
+from tritium.ops.ttgir.hopper import WarpGroupDotOp as WarpGroupDotOp
+from tritium.ops.ttgir.hopper import WarpGroupDotWaitOp as WarpGroupDotWaitOp
+from tritium.ops.ttgir.memory import ConvertLayoutOp as ConvertLayoutOp
+from tritium.ops.ttgir.memory import LocalAllocOp as LocalAllocOp
+from tritium.ops.ttgir.memory import LocalDeallocOp as LocalDeallocOp
+from tritium.ops.ttgir.memory import LocalLoadOp as LocalLoadOp
+from tritium.ops.ttgir.memory import LocalStoreOp as LocalStoreOp
+from tritium.ops.ttgir.memory import MemDescIndexOp as MemDescIndexOp
+from tritium.ops.ttgir.memory import MemDescReinterpretOp as MemDescReinterpretOp
+from tritium.ops.ttgir.memory import MemDescReshapeOp as MemDescReshapeOp
+from tritium.ops.ttgir.memory import MemDescSubsliceOp as MemDescSubsliceOp
+from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
+from tritium.ops.ttgir.memory import transposed_encoding as transposed_encoding
+from tritium.ops.ttgir.tensormap import GlobalScratchAllocOp as GlobalScratchAllocOp
+from tritium.ops.ttgir.tensormap import ReinterpretTensorDescOp as ReinterpretTensorDescOp
+from tritium.ops.ttgir.tensormap import TensormapCreateOp as TensormapCreateOp
+from tritium.ops.ttgir.tensormap import TensormapFenceproxyAcquireOp as TensormapFenceproxyAcquireOp
+from tritium.ops.ttgir.tma import ArriveBarrierOp as ArriveBarrierOp
+from tritium.ops.ttgir.tma import AsyncTMACopyGlobalToLocalOp as AsyncTMACopyGlobalToLocalOp
+from tritium.ops.ttgir.tma import AsyncTMACopyLocalToGlobalOp as AsyncTMACopyLocalToGlobalOp
+from tritium.ops.ttgir.tma import AsyncTMAReduceOp as AsyncTMAReduceOp
+from tritium.ops.ttgir.tma import AsyncTMAStoreWaitOp as AsyncTMAStoreWaitOp
+from tritium.ops.ttgir.tma import BarrierExpectOp as BarrierExpectOp
+from tritium.ops.ttgir.tma import InitBarrierOp as InitBarrierOp
+from tritium.ops.ttgir.tma import InvalBarrierOp as InvalBarrierOp
+from tritium.ops.ttgir.tma import WaitBarrierOp as WaitBarrierOp
+from tritium.ops.ttgir.tma_rows import AsyncTMAGatherOp as AsyncTMAGatherOp
+from tritium.ops.ttgir.tma_rows import AsyncTMAScatterOp as AsyncTMAScatterOp
+from tritium.ops.ttgir.types import TOKEN as TOKEN
+from tritium.ops.ttgir.types import AsyncTokenType as AsyncTokenType
+from tritium.ops.ttgir.types import MemDescType as MemDescType
+from tritium.ops.ttgir.types import bytes_of as bytes_of
+from tritium.ops.ttgir.types import memdesc_of as memdesc_of
 
 OPS = (*memory.OPS, *async_copy.OPS, GlobalScratchAllocOp)
 ATTRIBUTES = (MemDescType, AsyncTokenType, *ENCODINGS)
-
-__all__ = [
-    "ATTRIBUTES",
-    "OPS",
-    "TOKEN",
-    "ArriveBarrierOp",
-    "AsyncCommitGroupOp",
-    "AsyncCopyGlobalToLocalOp",
-    "AsyncTMACopyGlobalToLocalOp",
-    "AsyncTMACopyLocalToGlobalOp",
-    "AsyncTMAGatherOp",
-    "AsyncTMAReduceOp",
-    "AsyncTMAScatterOp",
-    "AsyncTMAStoreWaitOp",
-    "AsyncTokenType",
-    "AsyncWaitOp",
-    "BarrierExpectOp",
-    "ConvertLayoutOp",
-    "FenceAsyncSharedOp",
-    "GlobalScratchAllocOp",
-    "InitBarrierOp",
-    "InvalBarrierOp",
-    "LocalAllocOp",
-    "LocalDeallocOp",
-    "LocalLoadOp",
-    "LocalStoreOp",
-    "MemDescIndexOp",
-    "MemDescReinterpretOp",
-    "MemDescReshapeOp",
-    "MemDescSubsliceOp",
-    "MemDescTransOp",
-    "MemDescType",
-    "ReinterpretTensorDescOp",
-    "TensormapCreateOp",
-    "TensormapFenceproxyAcquireOp",
-    "WaitBarrierOp",
-    "WarpGroupDotOp",
-    "WarpGroupDotWaitOp",
-    "bytes_of",
-    "memdesc_of",
-    "transposed_encoding",
-]

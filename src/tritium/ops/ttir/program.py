@@ -23,40 +23,36 @@ class Axis(IntEnum):
     X, Y, Z = range(3)
 
 
-class GetProgramIdOp(Op):
-    """The program's index along an axis of the grid."""
+class GridOp(Op):
+    """A number that is known along each axis of the grid."""
 
-    name = "tt.get_program_id"
     syntax = "$axis attrs : type(result)"
     axis: AttrField[Axis] = enum_attr(Axis)
 
     @classmethod
     def infer(cls, **attrs: Any) -> ir.Type:
         return ir.i32
+
+    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
+        return replace(facts.unknown(self.results[0].type), non_negative=True)
+
+
+class GetProgramIdOp(GridOp):
+    """The program's index along an axis of the grid."""
+
+    name = "tt.get_program_id"
 
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.program_id[self.axis])
 
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return replace(facts.unknown(self.results[0].type), non_negative=True)
 
-
-class GetNumProgramsOp(Op):
+class GetNumProgramsOp(GridOp):
     """The size of the grid along an axis."""
 
     name = "tt.get_num_programs"
-    syntax = "$axis attrs : type(result)"
-    axis: AttrField[Axis] = enum_attr(Axis)
-
-    @classmethod
-    def infer(cls, **attrs: Any) -> ir.Type:
-        return ir.i32
 
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.num_programs[self.axis])
-
-    def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return replace(facts.unknown(self.results[0].type), non_negative=True)
 
 
 OPS: tuple[type[Op], ...] = (GetProgramIdOp, GetNumProgramsOp)

@@ -47,12 +47,12 @@ from tritium.codegen.llvm.writer import (
 )
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp
+from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.ttir.memory import AddPtrOp
 
 _TILE, _LINEAR, _ELEMENTWISE = rules("cpu.tile"), rules("cpu.linear"), rules("cpu")
 
-_WIDENING = (ExtSIOp, ExtUIOp, IndexCastOp, AddPtrOp)
+_WIDENING = (IntegerExtensionOp, AddPtrOp)
 
 
 class Emitter:
