@@ -234,8 +234,8 @@ class NativeKernel:
         size = 8
         while size < 4 * len(self._entries):
             size *= 2
-        address, memory = allocate(8 * (size + 1), 64)
-        table = (ctypes.c_uint64 * (size + 1)).from_address(address)
+        address, memory = allocate(8 * (size + 2), 64)
+        table = (ctypes.c_uint64 * (size + 2)).from_address(address)
         table[0] = size - 1
         before, self._table, self._memories = self._memories, table, (memory, self._entries)
         for entry in self._entries.values():
@@ -247,9 +247,9 @@ class NativeKernel:
     def _insert(self, entry: _Entry) -> None:
         table, mask = self._table, self._table[0]
         at = entry.hash & mask
-        while table[1 + at]:
+        while table[2 + at]:
             at = (at + 1) & mask
-        table[1 + at] = entry.address
+        table[2 + at] = entry.address
 
 
 def _global_guards(used: Watched) -> list[Guard] | None:

@@ -89,8 +89,8 @@ PLAN = Record(
 )  # fmt: skip
 """A kernel's function. `context`: the address of the current context's address; `function`: the
 object itself, whose method named `slow` takes what this code does not know; `hooks`: its list of
-pre-run hooks; `table`: a mask (i64), then entries by hash; `globals`: guards on the globals that
-it reads."""
+pre-run hooks; `table`: a mask (i64), the entry last found, then entries by hash; `globals`: guards
+on the globals that it reads."""
 
 SIZES = Record(("x", "i64"), ("y", "i64"), ("z", "i64"), ("total", "i64"))
 """The grid."""
