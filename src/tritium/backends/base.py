@@ -247,6 +247,20 @@ class Benchmarker(Protocol):
     ) -> list[float]: ...
 
 
+def c_type(ty: str, pointer: str, **names: str) -> str:
+    """The C type of an argument of kernel type `ty`; `names` are a driver's own, by kernel type.
+    Raises `TypeError` for types that are not known."""
+    if ty.startswith("*"):
+        return pointer
+    known = {**dict.fromkeys(("fp16", "bf16", "fp32", "fp64"), "double"),
+             "i1": "int8_t", "u1": "uint8_t", **names}  # fmt: skip
+    sizes = (8, 16, 32, 64)
+    known |= {f"i{n}": f"int{n}_t" for n in sizes} | {f"u{n}": f"uint{n}_t" for n in sizes}
+    if ty not in known:
+        raise TypeError(f"kernel type {ty!r} has no C type; known are *T, {', '.join(known)}")
+    return known[ty]
+
+
 class DriverBase(ABC):
     """A device that kernels can be launched on."""
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from tritium.backends.base import DriverBase
+from tritium.backends.base import DriverBase, c_type
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.processors import processor
 from tritium.cache import CachedObjects
@@ -250,15 +250,7 @@ class CPUDriver(DriverBase):
             )
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        if ty.startswith("*"):
-            return "void*"
-        names = {"fp16": "double", "bf16": "double", "fp32": "float", "fp64": "double",
-                 "i1": "int8_t", "u1": "uint8_t"}  # fmt: skip
-        sizes = (8, 16, 32, 64)
-        names |= {f"i{n}": f"int{n}_t" for n in sizes} | {f"u{n}": f"uint{n}_t" for n in sizes}
-        if ty not in names:
-            raise TypeError(f"kernel type {ty!r} has no C type; known are *T, {', '.join(names)}")
-        return names[ty]
+        return c_type(ty, pointer="void*", fp32="float")
 
     def get_active_torch_device(self) -> Any:
         torch = sys.modules.get("torch")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritium import knobs
-from tritium.backends.base import DriverBase
+from tritium.backends.base import DriverBase, c_type
 from tritium.backends.nvidia.contexts import cuda_torch, ensure_context, enter_device
 from tritium.backends.nvidia.libcuda import check, device_count, has_bindings, library
 from tritium.errors import OutOfResources
@@ -153,17 +153,9 @@ class CudaDriver(DriverBase):
         return GPUTarget("cuda", major * 10 + minor, 32)
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        if ty.startswith("*"):
-            return "CUdeviceptr"
         if ty.startswith("tensordesc"):
             return "CUtensorMap"
-        names = {"fp16": "double", "bf16": "double", "fp32": "double", "fp64": "double",
-                 "i1": "int8_t", "u1": "uint8_t", "nvTmaDesc": "CUtensorMap"}  # fmt: skip
-        sizes = (8, 16, 32, 64)
-        names |= {f"i{n}": f"int{n}_t" for n in sizes} | {f"u{n}": f"uint{n}_t" for n in sizes}
-        if ty not in names:
-            raise TypeError(f"kernel type {ty!r} has no C type; known are *T, {', '.join(names)}")
-        return names[ty]
+        return c_type(ty, pointer="CUdeviceptr", nvTmaDesc="CUtensorMap")
 
     def get_active_torch_device(self) -> Any:
         torch = sys.modules.get("torch")

@@ -38,6 +38,7 @@ from tritium.ops.arith.integer import AddIOp as AddIOp
 from tritium.ops.arith.integer import AndIOp as AndIOp
 from tritium.ops.arith.integer import CeilDivSIOp as CeilDivSIOp
 from tritium.ops.arith.integer import CeilDivUIOp as CeilDivUIOp
+from tritium.ops.arith.integer import DivisionOp as DivisionOp
 from tritium.ops.arith.integer import DivSIOp as DivSIOp
 from tritium.ops.arith.integer import DivUIOp as DivUIOp
 from tritium.ops.arith.integer import FloorDivSIOp as FloorDivSIOp

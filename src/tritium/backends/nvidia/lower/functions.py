@@ -42,11 +42,12 @@ def _approx(c: Context, instruction: str, x: Value) -> Value:
 @lowers(ELEMENTWISE, math.ExpOp, math.Exp2Op)
 def exponential(c: Context, op: Op, a: Value) -> Value:
     """2^(x log2 e) by `ex2.approx` (2 ulp of 2^y; the product adds |x| / 2^24 relatively)."""
+    natural = isinstance(op, math.ExpOp)
     if a.type == "double":
-        return external(c, op.name.removeprefix("math."), a)
+        return external(c, "exp" if natural else "exp2", a)
 
     def compute(x: Value) -> Value:
-        if isinstance(op, math.ExpOp):
+        if natural:
             x = c.f.op("fmul", x, const("float", _LOG2_E))
         return _approx(c, "ex2.approx.f32", x)
 

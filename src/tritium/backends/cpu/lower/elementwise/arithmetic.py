@@ -136,10 +136,9 @@ def _divide_as_float(c: Context, a: Value, b: Value, signed: bool) -> Value:
 
 
 @lowers("cpu", arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
-def divide_rounded(c: Context, op: Op, a: Value, b: Value) -> Value:
+def divide_rounded(c: Context, op: arith.DivisionOp, a: Value, b: Value) -> Value:
     """Division rounded down or up: truncated, then corrected by one where something is left."""
-    f, kind = c.f, op.name.removeprefix("arith.")
-    signed, up = kind.endswith("si"), kind.startswith("ceil")
+    f, signed, up = c.f, not op.is_unsigned, not isinstance(op, arith.FloorDivSIOp)
     zero, one = const(a.type, 0), const(a.type, 1)
     undefined = f.icmp("eq", b, zero)
     safe = f.select(undefined, one, b)
