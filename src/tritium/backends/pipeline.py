@@ -14,23 +14,25 @@ from tritium import knobs
 from tritium.ir.printing import print_module
 from tritium.ir.reproducer import with_reproducer
 from tritium.passes import PassError, PassManager, dump_before, timing_report
-from tritium.passes.base import Pass, pipeline_text
+from tritium.passes.base import IR, Pass, pipeline_text
 
 
-def run_pipeline(module: ModuleOp, passes: Sequence[Pass], stage: str) -> ModuleOp:
+def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
     """Run the passes of a stage over the module, in place, and verify the result.
 
     `knobs.compilation` decides what is written beside: `dump_passes` the module before each pass,
     `pass_timing` a table of times, `reproducer_path` a file `PATH.STAGE.repro.mlir` with the module
     and the pipeline, which `tritium opt` runs again. Inside of `reproducing()` the same goes to
-    standard error where a pass fails.
+    standard error where a pass fails. Forms of a module that `tritium opt` does not read have no
+    such file.
     """
     settings = knobs.compilation
     dump, path = settings.dump_passes, settings.dump_passes_path
     reproducer = ""
-    if settings.reproducer_path or _reproducing.get():  # printing takes as long as some passes
+    readable = isinstance(module, ModuleOp)
+    if readable and (settings.reproducer_path or _reproducing.get()):  # printing takes long
         reproducer = with_reproducer(print_module(module), pipeline_text(passes))
-    if settings.reproducer_path:
+    if reproducer and settings.reproducer_path:
         with _written("TRITON_REPRODUCER_PATH", settings.reproducer_path):
             Path(f"{settings.reproducer_path}.{stage}.repro.mlir").write_text(reproducer)
     wanted = dump and dump.lower() not in knobs.FALSE_WORDS
@@ -43,7 +45,7 @@ def run_pipeline(module: ModuleOp, passes: Sequence[Pass], stage: str) -> Module
         try:
             manager.run(module)
         except PassError as error:
-            if _reproducing.get():
+            if reproducer and _reproducing.get():
                 note = f"pass {error.pass_name} failed; `tritium opt FILE` runs this again:"
                 sys.stderr.write(f"error: {error}\nnote: {note}\n{reproducer}\n")
             raise

@@ -1,5 +1,6 @@
-"""The base class of passes, and the manager that runs a sequence of them over a module.
+"""The base class of passes, and the manager that runs a sequence of them.
 
+What passes transform is a module, or the form of one that a backend has for itself (`Unit`).
 Nothing here reads the environment: who calls says what to verify, dump and time.
 """
 
@@ -9,19 +10,35 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, Generic, Protocol, TextIO
 
+from typing_extensions import TypeVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
 
-Hook = Callable[["Pass", ModuleOp], None]
+
+class Unit(Protocol):
+    """What passes transform, beside modules: it prints itself as text."""
+
+    def verify(self) -> None:
+        """Raise `VerifyException` where an invariant does not hold."""
+
+    @property
+    def module(self) -> ModuleOp:
+        """The ops that it is about."""
+        ...
+
+
+IR = TypeVar("IR", bound="ModuleOp | Unit", default=ModuleOp)
+
+Hook = Callable[["Pass[IR]", IR], None]
 
 
 @dataclass(frozen=True)
-class Pass(ABC):
+class Pass(ABC, Generic[IR]):
     """A transformation of a module. Subclasses are frozen dataclasses; their fields are options.
 
     `name` is how pipelines and the command line call it, `title` what dumps print beside it.
@@ -31,7 +48,7 @@ class Pass(ABC):
     title: ClassVar[str] = ""
 
     @abstractmethod
-    def run(self, module: ModuleOp) -> bool:
+    def run(self, module: IR) -> bool:
         """Transform the module in place; returns whether anything may have changed."""
 
     def text(self) -> str:
@@ -65,7 +82,7 @@ class PassError(TritonError):
         return type(self), (self.pass_name, self.message, self.pipeline)
 
 
-class PassManager:
+class PassManager(Generic[IR]):
     """Runs passes in order.
 
     Args:
@@ -80,16 +97,16 @@ class PassManager:
 
     def __init__(
         self,
-        passes: Sequence[Pass],
+        passes: Sequence[Pass[IR]],
         verify_each: bool = False,
-        before: Hook | None = None,
-        after: Hook | None = None,
+        before: Hook[IR] | None = None,
+        after: Hook[IR] | None = None,
     ):
         self.passes = tuple(passes)
         self.verify_each, self.before, self.after = verify_each, before, after
         self.timings: list[tuple[str, float]] = []
 
-    def run(self, module: ModuleOp) -> bool:
+    def run(self, module: IR) -> bool:
         """Run the passes over the module, in place; returns whether anything may have changed.
 
         Raises:
@@ -120,23 +137,25 @@ class PassManager:
         return changed
 
 
-def pipeline_text(passes: Sequence[Pass]) -> str:
+def pipeline_text(passes: Sequence[Pass[Any]]) -> str:
     """The passes as `parse_pipeline` reads them."""
     return ",".join(p.text() for p in passes)
 
 
-def dump_before(stream: TextIO, kernel: str | None = None) -> Hook:
+def dump_before(stream: TextIO, kernel: str | None = None) -> Hook[Any]:
     """A `before` hook that writes the module under the reference's header to `stream`.
 
     With `kernel`, only modules that define a function of that name are written.
     """
 
-    def hook(item: Pass, module: ModuleOp) -> None:
+    def hook(item: Pass[Any], unit: ModuleOp | Unit) -> None:
+        module = unit if isinstance(unit, ModuleOp) else unit.module
         if kernel is None or kernel in function_names(module):
             title = item.title or item.name
+            text = print_module(module) if unit is module else str(unit)
             stream.write(
                 f"// -----// IR Dump Before {title} ({item.name}) "
-                f"('builtin.module' operation) //----- //\n{print_module(module)}\n\n"
+                f"('builtin.module' operation) //----- //\n{text}\n\n"
             )
 
     return hook

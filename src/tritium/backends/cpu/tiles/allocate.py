@@ -1,9 +1,18 @@
-"""Places of buffers in scratch: buffers that are never needed at the same time may share."""
+"""Allocate places in scratch: buffers that are never needed at the same time may share.
+
+before:
+    buffer a: 64xf32
+    buffer b: 64xf32
+after (if `a` is read for the last time before `b` is filled):
+    buffer a: 64xf32 at 0
+    buffer b: 64xf32 at 0
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xdsl.ir import Block, SSAValue
 
@@ -20,12 +29,27 @@ from tritium.backends.cpu.tiles.ir import (
     TileFunction,
     While,
 )
+from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
+from tritium.passes.base import Pass
 
 ALIGNMENT = 64
 
 
-def allocate(function: TileFunction) -> None:
+@dataclass(frozen=True)
+class Allocate(Pass[TileProgram]):
+    """Give each buffer its place in scratch."""
+
+    name: ClassVar[str] = "tile-allocate"
+    title: ClassVar[str] = "TileAllocate"
+
+    def run(self, module: TileProgram) -> bool:
+        for function in module.functions:
+            _allocate(function)
+        return True
+
+
+def _allocate(function: TileFunction) -> None:
     """Set the offset of every buffer and the function's `scratch_bytes`."""
     lifetimes = _Lifetimes(function)
     for body in function.blocks:

@@ -7,14 +7,17 @@ the ttir ops themselves; this stage says where, when and in which loops.
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, field
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
+from tritium.ops.ttir.function import FuncOp
 
 
 @dataclass(eq=False)
@@ -78,6 +81,9 @@ class Step:
     """A part of a block, executed in the order of `position`."""
 
     position: float
+
+
+_position = attrgetter("position")
 
 
 @dataclass(eq=False)
@@ -153,10 +159,14 @@ class While(Step):
 
 @dataclass(eq=False)
 class Body:
-    """A block: its steps and how it ends."""
+    """A block: its steps, in the order of their positions, and how it ends."""
 
     block: Block
     steps: list[Step] = field(default_factory=list[Step])
+
+    def add(self, step: Step) -> None:
+        """Insert a step after those at its position."""
+        insort(self.steps, step, key=_position)
 
     @property
     def terminator(self) -> Op:
@@ -173,10 +183,11 @@ class TileFunction:
     """
 
     name: str
-    op: Op
-    blocks: list[Body]
-    buffers: dict[SSAValue, Buffer]
+    op: FuncOp
     public: bool = True
+    blocks: list[Body] = field(default_factory=list[Body])
+    """None before `tile-fuse`."""
+    buffers: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     results: list[Buffer | None] = field(default_factory=list[Any])
     """Buffers of the caller that results go to (None for scalars)."""
     all_buffers: list[Buffer] = field(default_factory=list[Buffer])

@@ -1,20 +1,49 @@
-"""Loop-carried tiles: new values must not overwrite old ones that are still to be read."""
+"""Protect loop-carried tiles: new values must not overwrite old ones that are still to be read.
+
+before:
+    for ... in %a, %b {
+      loops [16] { %a <- %b }
+      loops [16] { %b <- %a }
+    }
+after:
+    for ... in %a, %b {
+      loops [16] { %t <- %b }
+      loops [16] { %u <- %a }
+      loops [16] { %a <- %t }
+      loops [16] { %b <- %u }
+    }
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.fusion import Grouping
+from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, TileFunction
+from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops.ttir.memory import LoadOp
+from tritium.passes.base import Pass
 
 
-def protect(function: TileFunction, grouping: Grouping) -> None:
+@dataclass(frozen=True)
+class ProtectCarried(Pass[TileProgram]):
     """Where the new value of a carried tile is computed from carried tiles that may have been
     overwritten by then, compute it into a buffer of its own first, and copy."""
+
+    name: ClassVar[str] = "tile-protect-carried"
+    title: ClassVar[str] = "TileProtectCarried"
+
+    def run(self, module: TileProgram) -> bool:
+        for function, grouping in module.groupings.items():
+            _protect(function, grouping)
+        return True
+
+
+def _protect(function: TileFunction, grouping: Grouping) -> None:
     by_end: dict[tuple[Block, float], list[Nest]] = {}
     for nest, block in list(grouping.nest_block.items()):
         if isinstance(nest, Nest) and nest.roots[0].kind == "copy":

@@ -1,19 +1,33 @@
-"""Which values are kept in buffers: backward over the ops, from who needs them."""
+"""Keep values in buffers: backward over the ops, from who needs them.
+
+before:
+    loops [1024] { store %q, exp(%x) }
+    loops [32x32] { store %r, reshape(exp(%x)) }
+after:
+    loops [1024] { %b <- exp(%x); store %q, exp(%x) }
+    loops [32x32] { store %r, reshape(%b) }
+
+A value that is needed in several nests and is costly, or a load that a later write forbids to
+delay, becomes a buffer, filled in the first nest that needs it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.alias import changes_memory, in_step, writes
-from tritium.backends.cpu.tiles.fusion import Grouping
+from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
+from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import JoinOp, TransOp
+from tritium.passes.base import Pass
 
 User = Nest | Dot
 
@@ -28,12 +42,20 @@ _HERE = frozenset({0})
 """The position that a user itself is at."""
 
 
-def decide(function: TileFunction, grouping: Grouping) -> None:
-    """Add copy roots (and nests) for the values that are to be kept."""
-    _Keeping(function, grouping).run()
+@dataclass(frozen=True)
+class Materialize(Pass[TileProgram]):
+    """Add copies to buffers, and nests where needed, for the values that are to be kept."""
+
+    name: ClassVar[str] = "tile-materialize"
+    title: ClassVar[str] = "TileMaterialize"
+
+    def run(self, module: TileProgram) -> bool:
+        for function, grouping in module.groupings.items():
+            _Materialization(function, grouping).run()
+        return True
 
 
-class _Keeping:
+class _Materialization:
     def __init__(self, function: TileFunction, grouping: Grouping):
         self.function, self.grouping = function, grouping
         self.demand: dict[SSAValue, dict[User, bool]] = {}

@@ -68,7 +68,7 @@ class _Writer:
     def run(self) -> str:
         f = self.function
         kind = "kernel" if f.public else "function"
-        arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in f.blocks[0].block.args)
+        arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in f.op.body.args)
         self.line(0, f"{kind} @{f.name}({arguments}) scratch {f.scratch_bytes} {{")
         for buffer in f.all_buffers:
             if buffer.offset >= 0:

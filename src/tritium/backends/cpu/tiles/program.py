@@ -9,25 +9,48 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
 
-from tritium.backends.cpu.tiles.ir import TileFunction
+from tritium.backends.cpu.tiles.grouping import Grouping
+from tritium.backends.cpu.tiles.ir import Nest, Root, TileFunction
 from tritium.backends.cpu.tiles.printing import format_function
+from tritium.ir import types as ir
 from tritium.ir.printing import print_module
 from tritium.ops.parsing import parse_module
+from tritium.ops.ttir.function import FuncOp
 
 _OPS = "\n// ops (these may be changed; the loops above are found anew), of loops "
 
 
 @dataclass(eq=False)
 class TileProgram:
-    """All functions of a module; the kernel is the only public one. `str(program)` prints it."""
+    """All functions of a module; the kernel is the only public one. `str(program)` prints it.
+
+    The passes of this stage transform it (`build.PASSES`); `groupings` is what `tile-fuse` found
+    out about each function for those after it.
+    """
 
     functions: list[TileFunction]
     options: Any = None
+    groupings: dict[TileFunction, Grouping] = field(default_factory=dict[TileFunction, Grouping])
+
+    @classmethod
+    def of(cls, module: ModuleOp, options: Any = None) -> TileProgram:
+        """The functions of a module, with no loops yet. Raises `ValueError` for several kernels."""
+        functions = [
+            TileFunction(op.sym_name, op, op.sym_visibility == "public")
+            for op in module.body.block.ops if isinstance(op, FuncOp)
+        ]  # fmt: skip
+        if sum(f.public for f in functions) != 1:
+            if len(functions) != 1:
+                names = ", ".join(f.name for f in functions if f.public)
+                raise ValueError(f"a module has one public function, the kernel; found: {names}")
+            functions[0].public = True
+        return cls(functions, options)
 
     @property
     def module(self) -> ModuleOp:
@@ -55,9 +78,30 @@ class TileProgram:
         """The text of the loops."""
         return "\n\n".join(format_function(f) for f in self.functions) + "\n"
 
+    def verify(self) -> None:
+        """Steps are in order, and roots fit the loops and buffers. Raises `VerifyException`."""
+        for body in (b for g in self.groupings.values() for b in g.body_of.values()):
+            at = [step.position for step in body.steps]
+            if at != sorted(at):
+                raise VerifyException(f"steps are not in order: {at}")
+            for step in body.steps:
+                for root in step.roots if isinstance(step, Nest) else ():
+                    _verify_root(step, root)
+
     def __str__(self) -> str:
         loops = self.loops
         return f"{loops}{_OPS}{_digest(loops)}\n{print_module(self.module, locations=False)}"
+
+
+def _verify_root(nest: Nest, root: Root) -> None:
+    shapes = {v.shape for v in (*root.buffers, root.source) if v is not None}
+    if root.domain != nest.domain:
+        problem = f"runs over {root.domain}"
+    elif root.kind == "copy" and shapes != {ir.shape_of(root.values[0].type)}:
+        problem = f"fills buffers of shapes {shapes} with {root.values[0].type}"
+    else:
+        return
+    raise VerifyException(f"{root.kind} in loops over {nest.domain} {problem}")
 
 
 def _digest(loops: str) -> str:

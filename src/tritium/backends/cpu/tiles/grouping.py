@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import changes_memory, in_step
-from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, Step, TileFunction
+from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
 from tritium.ops.effects import Effects
@@ -49,7 +49,6 @@ class Grouping:
     def __init__(self, function: TileFunction, positions: dict[Any, float]):
         self.function, self.positions = function, positions
         self.summaries: dict[SSAValue, Summary] = {}
-        self.bodies: list[list[Step]] = []
         self.body_of: dict[Block, Body] = {}
         self.nest_block: dict[Any, Block] = {}
         self.effects_of: dict[Block, list[tuple[float, Op]]] = {}
@@ -74,7 +73,6 @@ class Grouping:
     def enter(self, body: Body) -> None:
         """Go on with the ops of this block."""
         self._scopes.append(_Scope(body))
-        self.bodies.append(body.steps)
         self.body_of[body.block] = body
         self.effects_of[body.block] = self._scopes[-1].effects
 
@@ -165,7 +163,7 @@ class Grouping:
     def _open(self, scope: _Scope, root: Root) -> Nest:
         nest = Nest(root.position, [root], root.domain, root.axis)
         scope.nests.append(nest)
-        scope.body.steps.append(nest)
+        scope.body.add(nest)
         self.nest_block[nest] = scope.body.block
         return nest
 
@@ -186,7 +184,7 @@ class Grouping:
     def insert(self, root: Root, block: Block) -> Nest:
         """A new nest for `root` at its position in `block`."""
         nest = Nest(root.position, [root], root.domain, root.axis)
-        self.body_of[block].steps.append(nest)
+        self.body_of[block].add(nest)
         self.nest_block[nest] = block
         return nest
 
