@@ -97,6 +97,8 @@ class Processor:
         float8_products: whether matrix units multiply 8-bit floats.
         bulk_copies: whether there is an engine that copies blocks of tensors.
         bulk_rows: whether that engine gathers and scatters rows.
+        copy_bytes: the least and the most bytes of a copy from global to shared memory that a
+            thread starts; empty where there are none.
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
     """
@@ -110,6 +112,7 @@ class Processor:
     float8_products: bool = False
     bulk_copies: bool = False
     bulk_rows: bool = False
+    copy_bytes: tuple[int, ...] = ()
     access_bytes: int = 16
     banks: Banks = Banks()
 

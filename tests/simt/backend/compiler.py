@@ -74,6 +74,7 @@ class SimtBackend(BaseBackend):
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
             smallest_product=SMALLEST if matrices else (1, 1, 1),
             matrix_units=(MmaSync(float8=True),) if matrices else (), float8_products=matrices,
+            copy_bytes=(4, 16),
         )  # fmt: skip
 
     def hash(self) -> str:

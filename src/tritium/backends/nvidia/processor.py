@@ -123,4 +123,5 @@ def processor(arch: int) -> Processor:
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
         smallest_product=SMALLEST, matrix_units=(*units, MmaSync(float8=arch >= 89)),
         float8_products=arch >= 89, bulk_copies=arch >= 90, bulk_rows=100 <= arch < 120,
+        copy_bytes=(4, 16),
     )  # fmt: skip

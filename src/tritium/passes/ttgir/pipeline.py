@@ -54,7 +54,14 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
-from tritium.passes.ttgir.layout_propagation import block_encoding, encoding_of, is_tile, order_of
+from tritium.passes.ttgir.layout_propagation import (
+    block_encoding,
+    encoding_of,
+    is_tile,
+    order_of,
+    processor_of,
+)
+from tritium.target import Processor
 
 
 @dataclass(frozen=True)
@@ -67,21 +74,23 @@ class Pipeline(Pass):
     num_stages: int = 3
 
     def run(self, module: ModuleOp) -> bool:
-        changed = False
+        changed, processor = False, processor_of(module)
         for function in functions(module):
             loops = [op for op in function.walk() if isinstance(op, ForOp)]
             for loop in loops:
                 stages = stages_of(loop, self.num_stages)
                 if stages < 2 or any(isinstance(op, ForOp) for op in loop.body.walk()):
                     continue
-                plan = plan_of(loop, AxisAnalysis(function, trust=True), stages)
+                plan = plan_of(loop, AxisAnalysis(function, trust=True), stages, processor)
                 if plan:
                     expand(loop, plan, stages)
                     changed = True
         return changed
 
 
-def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
+def plan_of(
+    loop: ForOp, analysis: AxisAnalysis, stages: int, processor: Processor
+) -> list[Stage]:
     """The loads to start ahead, each with what computes its operands."""
     told = NUM_STAGES in loop.attributes
     if not told and loop.writes(GLOBAL) and FLATTEN not in loop.attributes:
@@ -93,15 +102,16 @@ def plan_of(loop: ForOp, analysis: AxisAnalysis, stages: int) -> list[Stage]:
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
     found = [Stage(op, block_encoding(op.desc.type), 1, count) for op in bulk]
-    for op in loop.body.ops:
+    for op in loop.body.ops if processor.copy_bytes else ():
         if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or op.isVolatile:
             continue
         if not told and not _feeds_product(op):
             continue
-        width = copy_width(op, analysis)
+        least, most = processor.copy_bytes
+        width = copy_width(op, analysis, most)
         size = ir.bit_width(op.results[0].type) // 8
-        encoding, buffered = _memory_for(op, stages)
-        if size * (width if _along_rows(op, encoding) else 1) < 4:
+        encoding, buffered = _memory_for(op, stages, processor)
+        if size * (width if _along_rows(op, encoding) else 1) < least:
             continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
@@ -160,8 +170,8 @@ def _feeds_product(load: Operation) -> bool:
     return False
 
 
-def copy_width(load: Any, analysis: AxisAnalysis) -> int:
-    """How many elements a thread can copy at once."""
+def copy_width(load: Any, analysis: AxisAnalysis, most: int) -> int:
+    """How many elements a thread can copy at once, in at most so many bytes."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)
     encoding = encoding_of(kind)
@@ -169,7 +179,7 @@ def copy_width(load: Any, analysis: AxisAnalysis) -> int:
     size = max(ir.bit_width(kind) // 8, 1)
     info = analysis.of(load.ptr)
     width = min(
-        info.contiguity[axis], max(info.divisibility[axis] // size, 1), 16 // size, shape[axis]
+        info.contiguity[axis], max(info.divisibility[axis] // size, 1), most // size, shape[axis]
     )
     if load.mask is not None:
         width = min(width, analysis.of(load.mask).constancy[axis])
@@ -186,7 +196,7 @@ def _along_rows(load: Any, encoding: Any) -> bool:
     return first[order_of(encoding_of(kind), shape)[0]] != 0
 
 
-def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
+def _memory_for(load: Any, stages: int, processor: Processor) -> tuple[Any, int]:
     """(encoding of the buffers, how many): as a wgmma reads them, or else for loads."""
     uses = [use.operation for use in load.results[0].uses]
     for user in uses:
@@ -195,10 +205,12 @@ def _memory_for(load: Any, stages: int) -> tuple[Any, int]:
             return kind.encoding, stages
     kind = load.results[0].type
     feeds_dot = any(isinstance(user, ConvertLayoutOp) for user in uses)
-    return operand_encoding(kind, feeds_dot), stages - 1
+    return operand_encoding(kind, processor, feeds_dot), stages - 1
 
 
-def operand_encoding(kind: Any, swizzled: bool = True) -> SwizzledSharedEncoding:
+def operand_encoding(
+    kind: Any, processor: Processor, swizzled: bool = True
+) -> SwizzledSharedEncoding:
     """The encoding of shared memory for a tile, fastest along the same axis; `swizzled`: an
     operand's, of which other parts are read together than are written."""
     shape, encoding = ir.shape_of(kind), encoding_of(kind)
@@ -210,8 +222,10 @@ def operand_encoding(kind: Any, swizzled: bool = True) -> SwizzledSharedEncoding
         )
     size, shape = max(ir.bit_width(kind) // 8, 1), part_of(cluster, shape)
     row = shape[order[0]] * size
-    vec, per_phase = 16 // size, max(1, 128 // row)
-    phases = max(1, min(8, row // 16, shape[order[1]]) // (per_phase if row >= 128 else 1))
+    access, full = processor.access_bytes, processor.banks.row_bytes
+    vec, per_phase = access // size, max(1, full // row)
+    phases = min(full // access, row // access, shape[order[1]])
+    phases = max(1, phases // (per_phase if row >= full else 1))
     return SwizzledSharedEncoding.make(
         vec=min(vec, shape[order[0]]), perPhase=per_phase, maxPhase=phases, order=order,
         CGALayout=cluster,

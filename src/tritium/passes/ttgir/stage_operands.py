@@ -29,7 +29,9 @@ from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.expand_pipeline import Builder
+from tritium.passes.ttgir.layout_propagation import processor_of
 from tritium.passes.ttgir.pipeline import operand_encoding
+from tritium.target import Processor
 
 FITS = 64
 """Elements a thread of both operands together that stay in registers."""
@@ -43,11 +45,11 @@ class StageOperands(Pass):
     title: ClassVar[str] = "TritonGPUStageOperands"
 
     def run(self, module: ModuleOp) -> bool:
-        changed = False
+        changed, processor = False, processor_of(module)
         for function in functions(module):
             for op in [op for op in function.walk() if isinstance(op, MatrixProduct)]:
                 if _is_large(op):
-                    changed |= _stage(op)
+                    changed |= _stage(op, processor)
         return changed
 
 
@@ -59,7 +61,7 @@ def _is_large(op: Any) -> bool:
     return sum(linear(t.encoding, ir.shape_of(t)).in_size(REGISTER) for t in kinds) > FITS
 
 
-def _stage(op: Any) -> bool:
+def _stage(op: Any, processor: Processor) -> bool:
     """All is stored before anything is loaded, so that threads synchronize once, and not
     between the loads and the product."""
     if not any(isinstance(v.owner, ConvertLayoutOp) for v in (op.a, op.b)):
@@ -70,7 +72,7 @@ def _stage(op: Any) -> bool:
         if isinstance(owner, ConvertLayoutOp):
             kind: Any = owner.src.type
             shape, element = ir.shape_of(kind), ir.element_type(kind)
-            type = memdesc_of(shape, element, operand_encoding(kind), False)
+            type = memdesc_of(shape, element, operand_encoding(kind, processor), False)
             memories[number] = at.value(LocalAllocOp, owner.src, result=type)
         elif isinstance(owner, LocalLoadOp) and _can_be_later(owner, op):
             memories[number] = owner.src
