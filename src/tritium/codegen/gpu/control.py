@@ -14,7 +14,7 @@ from tritium.codegen.gpu.context import UNUSED, Context, Lowered
 from tritium.codegen.gpu.elementwise import emit
 from tritium.codegen.gpu.hardware import Unsupported
 from tritium.codegen.gpu.types import GPU, value_type
-from tritium.codegen.llvm.branches import Branches
+from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -78,7 +78,10 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
         for i in range(len(c.flat(init)))
     ]
     first = list(compress(_flat(c, inits), used))
-    with c.f.loop(lower, upper, step, first, signed=not op.unsignedCmp, wraps=may_wrap(op)) as loop:
+    with c.f.loop(
+        lower, upper, step, first, signed=not op.unsignedCmp, wraps=may_wrap(op),
+        metadata=loop_hints(c.f.module, op),
+    ) as loop:  # fmt: skip
         c.set(op.body.args[0], loop.index)
         _define(c, carried, _spread(loop.carried, used), forms)
         lower_block(c, op.body)
@@ -136,7 +139,7 @@ def while_loop(c: Context, op: Any) -> None:
     lower_block(c, after)
     for phi, value in zip(phis, _flat(c, after.last_op.operands), strict=True):
         phi.add(value, f.block)
-    f.branch(start)
+    f.branch(start, loop_hints(f.module, op))
     f.label(done)
     _define(c, op.results, _flat(c, passed), _forms(c, passed))
 

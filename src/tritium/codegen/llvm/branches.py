@@ -1,14 +1,22 @@
-"""Basic blocks of a function: their labels, phis for their scalar arguments, branches."""
+"""Basic blocks of a function: their labels, phis for their scalar arguments, branches; hints about
+loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.codegen.llvm.writer import Function, Phi, Value
+from tritium.codegen.llvm.writer import Function, Module, Phi, Value
+from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.cf import BranchOp, CondBranchOp
+
+
+def loop_hints(module: Module, loop: Operation) -> str:
+    """The metadata of the hints to LLVM that a loop has."""
+    disabled = DISABLE_LICM in loop.attributes
+    return module.loop_metadata("llvm.licm.disable") if disabled else ""
 
 
 class Branches:

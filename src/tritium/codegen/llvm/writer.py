@@ -172,6 +172,12 @@ class Module:
         self.metadata.append(body)
         return f"!{len(self.metadata) - 1}"
 
+    def loop_metadata(self, hint: str) -> str:
+        """The end of a branch back to a loop's start that gives LLVM a hint about the loop."""
+        node = self.add_metadata(f'!{{!"{hint}"}}')
+        itself = f"!{len(self.metadata)}"
+        return f", !llvm.loop {self.add_metadata(f'distinct !{{{itself}, {node}}}')}"
+
     def text(self) -> str:
         """The module as LLVM IR."""
         head: list[str] = []

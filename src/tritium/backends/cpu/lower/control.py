@@ -17,7 +17,7 @@ from tritium.backends.cpu.lower.nests.loops import copy_to, lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
-from tritium.codegen.llvm.branches import Branches
+from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
@@ -99,7 +99,10 @@ def _for(c: Context, step: For) -> None:
     lower, upper, by = (c.scalars[v] for v in (op.lower, op.upper, op.step))
     carried = _read(c, op.inits)
     _fill(c, op.body.args)
-    with f.loop(lower, upper, by, carried, signed=not op.unsignedCmp, wraps=may_wrap(op)) as loop:
+    with f.loop(
+        lower, upper, by, carried, signed=not op.unsignedCmp, wraps=may_wrap(op),
+        metadata=loop_hints(f.module, op),
+    ) as loop:  # fmt: skip
         c.scalars[op.body.args[0]] = loop.index
         c.scalars.update(zip(_scalars(op.body.args[1:]), loop.carried, strict=True))
         lower_steps(c, step.body)
@@ -159,7 +162,7 @@ def _while(c: Context, step: While) -> None:
         phi.add(c.scalars[value], f.block)
     if iterations is not None and iteration is not None:
         iterations.add(iteration, f.block)
-    f.branch(before)
+    f.branch(before, loop_hints(f.module, op))
     f.label(done)
     c.scalars.update(zip(_scalars(op.results), passed, strict=True))
     _fill(c, op.results)

@@ -21,7 +21,7 @@ from tritium.codegen.gpu.memory.shared import memory_layout, read
 from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.gpu.types import memory_type, value_type
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import Module, Value
+from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
 from tritium.ir.layouts.swizzle import place_of, run_bits
@@ -56,7 +56,7 @@ def _in_blocks(c: Context, op: Any, sums: Elements, block: int) -> None:
     iterations, places = op.k // block, list(sums)
     with c.f.loop(
         c.i32(0), c.i32(iterations), c.i32(1), list(sums.values()), at_least_once=True,
-        metadata=_never_unrolled(c.f.module),
+        metadata=c.f.module.loop_metadata("llvm.loop.unroll.disable"),
     ) as loop:  # fmt: skip
         sums.update(zip(places, loop.carried, strict=True))
         a = _block_of(c, op.a, rank - 1, block, loop.index)
@@ -111,10 +111,3 @@ def _multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
     if total.type[0] == "i":
         return c.f.op("add", c.f.op("mul", a, b), total)
     return c.f.fma(a, b, total)
-
-
-def _never_unrolled(module: Module) -> str:
-    """The metadata of a loop that nothing is to unroll."""
-    node = module.add_metadata('!{!"llvm.loop.unroll.disable"}')
-    itself = f"!{len(module.metadata)}"
-    return f", !llvm.loop {module.add_metadata(f'distinct !{{{itself}, {node}}}')}"
