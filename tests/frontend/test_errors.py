@@ -297,3 +297,12 @@ def test_a_constant_is_always_specialized_for(option):
         error = failure(tritium.jit(kernel, **{option: [named]}), x=np.zeros(1), N=3)
         assert "N marked as constexpr and listed in do_not_specialize" in str(error)
         assert str(error).startswith("at 1:14:")
+
+
+def test_a_tensor_is_made_of_a_value_of_the_ir():
+    @jit
+    def of_a_number():
+        tl.tensor(3, tl.int32)
+
+    error = failure(of_a_number)
+    assert "tl.tensor(3, int32): the first argument is a value of the IR; tl.full(" in str(error)

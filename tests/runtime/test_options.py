@@ -197,8 +197,11 @@ def test_instrumentation_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("consan", "fpsan"):
         with pytest.raises(NotImplementedError, match=f"the instrumentation {name} "):
             kernel[(1,)](out, instrumentation_mode=name)
-    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "fpsan,proton")
-    with pytest.raises(NotImplementedError, match="the instrumentation fpsan, proton"):
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "fpsan,mma")
+    with pytest.raises(NotImplementedError, match="the instrumentation fpsan, mma"):
+        kernel[(1,)](out)
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan,fpsna")
+    with pytest.raises(ValueError, match="is 'consan,fpsna'; fpsna is none of consan, fpsan"):
         kernel[(1,)](out)
     monkeypatch.delenv("TRITON_INSTRUMENTATION_MODE")
     kernel[(1,)](out)

@@ -196,12 +196,23 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     return known
 
 
+INSTRUMENTATIONS = ("consan", "fpsan", "gsan", "iisan", "default", "mma")
+"""Instrumentations of the reference: sanitizers, and the profiler's two, which have options."""
+
+
 def check_instrumentation(mode: Any) -> None:
-    """Raises `NotImplementedError` for modes of instrumentation, of which none is built."""
+    """Raises `ValueError` for an unknown mode of instrumentation, `NotImplementedError` for any
+    other: none is built."""
     mode = knobs.compilation.instrumentation_mode if mode is None else mode
     if not isinstance(mode, str):
         raise TypeError(f"instrumentation_mode is {mode!r}; a string is required")
     names = [name.strip() for name in mode.split(",") if name.strip()]
+    unknown = [name for name in names if name.split(":")[0] not in INSTRUMENTATIONS]
+    if unknown and ":" not in mode:
+        raise ValueError(
+            f"TRITON_INSTRUMENTATION_MODE (or a launch's instrumentation_mode) is {mode!r}; "
+            f"{', '.join(unknown)} is none of {', '.join(INSTRUMENTATIONS)}"
+        )
     if names:
         raise NotImplementedError(
             f"the instrumentation {', '.join(names)} (TRITON_INSTRUMENTATION_MODE, or a launch's "

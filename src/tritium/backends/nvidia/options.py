@@ -29,7 +29,7 @@ class CUDAOptions:
         ir_override: a file that replaces a stage's result.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         enable_reflect_ftz: have libdevice's float32 functions flush subnormal numbers to zero,
-            which is faster. (The reference's default is True.)
+            which is faster.
         launch_cooperative_grid: all programs run at the same time and may wait for each other.
         launch_pdl: the kernel may start before the one before it has ended.
         extern_libs: name and path of LLVM bitcode to link; a dict becomes sorted pairs.
@@ -49,7 +49,7 @@ class CUDAOptions:
     ptx_options: str | None = None
     ir_override: str | None = None
     enable_fp_fusion: bool = True
-    enable_reflect_ftz: bool = False
+    enable_reflect_ftz: bool = True
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e4b15")

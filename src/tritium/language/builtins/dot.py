@@ -141,9 +141,14 @@ def dot(
         raise TypeError(f"Both operands must be same dtype. Got {lhs.dtype} and {rhs.dtype}")
     precision = _precision(input_precision, allow_tf32)
     shape = _product_shape(lhs, rhs)
+    given = None if acc is None else casts.to_tensor(acc).dtype
     if out_dtype is None:
-        halves = acc is not None and casts.to_tensor(acc).dtype == float16
-        out_dtype = float16 if halves else float32
+        out_dtype = float16 if given == float16 else float32
+    elif given is not None and given != out_dtype:
+        raise ValueError(
+            f"dot: acc has dtype {given}, out_dtype is {out_dtype}; leave out_dtype out, or pass "
+            f"out_dtype={given}"
+        )
     accumulator = _accumulator(acc, _result_dtype(lhs.dtype, out_dtype), shape)
     if len(shape) > 3:
         batch = prod(shape[:-2])

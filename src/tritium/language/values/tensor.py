@@ -30,6 +30,11 @@ class tensor(base_value):
     """
 
     def __init__(self, handle: Any, type: dtype):
+        if isinstance(handle, (base_value, int)):
+            raise TypeError(
+                f"tl.tensor({handle}, {type}): the first argument is a value of the IR; "
+                f"tl.full((), {handle}, {type}) makes a tensor of a number, tl.cast converts one"
+            )
         self.handle = handle
         self.type: dtype = type
 
