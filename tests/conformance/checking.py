@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from tests.conformance.support import build, copies, is_float
-from tritium.backends.cpu.compiler import CPUBackend
+from tests.support import device
+from tritium.backends.active import driver
+from tritium.backends.base import make_backend
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.frontend.module import compile_function
@@ -166,7 +168,9 @@ class Check:
                     attributes[(i,)] = [["tt.divisibility", 16]]
             else:
                 signature[param.name] = "fp32" if isinstance(value, float) else int_type(value)
-        backend = CPUBackend(GPUTarget("cpu", "", 1))
+        simt = device.device == "simt"
+        target = driver.active.get_current_target() if simt else GPUTarget("cpu", "", 1)
+        backend = make_backend(target)
         features = backend.target_features(backend.parse_options({"enable_fp_fusion": False}))
         module = compile_function(
             kernel, signature, constants, attributes, features, FrontendOptions()
@@ -216,6 +220,10 @@ class Check:
             module = self._guarded("parsing", lambda: parse_module(text))
             if print_module(module) != text:
                 raise Divergence("printed, parsed and printed again: the text differs")
+        if device.device == "simt":
+            found = self._guarded("simt", lambda: self._on_simt(module))
+            self._compare("simt", found, "evaluation", expected)
+            return
         program = self._guarded("tiles", lambda: lower_to_tiles(module, _Strict))
         llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host()))
         done: set[str] = set()
@@ -229,12 +237,21 @@ class Check:
                 found = self._launch(name, code, facts, exclusive)
                 self._compare(f"{name}{', exclusive' * exclusive}", found, "evaluation", expected)
 
-    def _launch(self, name: str, code: bytes, facts: Mapping[str, Any], exclusive: bool) -> Arrays:
-        """Run all programs, one after the other, by the kernel's native interface."""
-        image = load_object(code, [facts["name"]])
-        prototype = ctypes.CFUNCTYPE(
-            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-        )
+    def _on_simt(self, module: Any) -> Arrays:
+        """What code for the lanes of the active device computes."""
+        # Here, since other devices need none of it.
+        from tests.simt.backend.compiler import run_module
+
+        guarded, slots = self._slots()
+        lanes, num_warps = driver.active.get_current_target().warp_size, 1 << len(self.source) % 4
+        run_module(module, lanes, num_warps, slots, (self.grid,))
+        for key, one in guarded.items():
+            if not one.whole():
+                raise Divergence(f"simt: wrote outside of {key}")
+        return {k: v.array for k, v in guarded.items()}
+
+    def _slots(self) -> tuple[dict[str, _Guarded], np.ndarray]:
+        """Copies of the arrays, and the arguments in slots of 8 bytes."""
         guarded = {k: _Guarded(v) for k, v in self.args.items() if isinstance(v, np.ndarray)}
         slots = np.zeros(len(self.names) + 1, np.uint64)
         for i, key in enumerate(self.names):
@@ -247,6 +264,15 @@ class Check:
                 slots[i] = np.float32(value).view(np.uint32)
             else:
                 slots[i] = np.int64(value).view(np.uint64)
+        return guarded, slots
+
+    def _launch(self, name: str, code: bytes, facts: Mapping[str, Any], exclusive: bool) -> Arrays:
+        """Run all programs, one after the other, by the kernel's native interface."""
+        image = load_object(code, [facts["name"]])
+        prototype = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+        )
+        guarded, slots = self._slots()
         scratch = _Guarded(np.zeros(facts["scratch_bytes"] + 64, np.uint8))
         fault = np.zeros(8, np.int64)
         context = np.zeros(CONTEXT.size, np.uint8)

@@ -24,6 +24,7 @@ from tests.conformance.nodes import Assign, Block, Shape, Store, Var
 from tests.conformance.shared import SharedMemory
 from tests.conformance.statements import Statements
 from tests.conformance.support import DTYPES, FLOATS, INTEGERS, SIGNED, promoted, samples
+from tests.support import device
 
 Pick = Callable[[Sequence[Any]], Any]
 MORE = (
@@ -32,6 +33,8 @@ MORE = (
     "call_more", "leave", "over",
 )  # fmt: skip
 """The kinds of statement that `Statements` has."""
+ORDERED = ("over", "atomic", "read_shared", "write_shared", "change_shared", "count_shared")
+"""Those whose accesses to memory have no order on GPUs."""
 MEETING = ("read_shared", "write_shared", "change_shared", "count_shared", "exchange")
 """Those of `SharedMemory`."""
 
@@ -232,6 +235,8 @@ class Generator(Statements, SharedMemory):
         kinds = ["binary"] * 6 + ["unary", "cast", "compare", "where", "minmax", "shape", "reduce"]
         kinds += ["reduce", "scan", "inexact", "call", "weak", *MORE]
         kinds += MEETING * self.meets
+        if device.device == "simt":
+            kinds = [kind for kind in kinds if kind not in ORDERED]
         if depth < 2:
             kinds += ["for", "while", "if", "for", "if"]
         node = getattr(self, "_" + self.pick(kinds))(depth)

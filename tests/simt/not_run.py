@@ -9,7 +9,9 @@ import pytest
 SUITE = Path(__file__).parents[1] / "conformance"
 
 REASONS = {
-    "test_random_programs.py": "its programs run as the CPU backend's native code alone",
+    "test_random_programs.py::test_wrong_native_code_is_found": "code of the CPU backend",
+    "test_random_programs.py::test_the_tool_counts_programs": "the tool runs on the CPU",
+    "test_random_programs.py::test_the_tool_survives_a_crash": "the tool runs on the CPU",
     "test_messages.py::test_inline_assembly_says_what_it_is_for": "a message of the CPU backend",
 }
 """By a file, or a file and a test in it."""

@@ -6,6 +6,7 @@ Importing this module registers them. Functions are those of the CPU backend
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -72,27 +73,29 @@ def fused_multiply_add(c: Context, op: Any, a: Value, b: Value, d: Value) -> Val
     return f.cast("fptrunc", f.select(adjusts, odd, total), narrow)
 
 
-@lowers(ELEMENTWISE, *table.DIVISIONS)
+def _divide_integers(op: Any) -> tuple[bool, Callable[..., Value]]:
+    """Whether a division is of signed numbers, and what writes it."""
+    opcode = table.DIVISIONS.get(type(op))
+    if opcode is None:
+        return not isinstance(op, arith.CeilDivUIOp), divide_rounded
+    return opcode.startswith("s"), lambda c, op, a, b: c.f.op(opcode, a, b)
+
+
+@lowers(
+    ELEMENTWISE, *table.DIVISIONS, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp
+)
 def divide_integers(c: Context, op: Any, a: Value, b: Value) -> Value:
-    opcode = table.DIVISIONS[type(op)]
-    return c.f.op(opcode, a, _divisor(c, a, b, signed=opcode.startswith("s")))
-
-
-@lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
-def divide_to_integer(c: Context, op: Any, a: Value, b: Value) -> Value:
-    signed = not isinstance(op, arith.CeilDivUIOp)
-    return divide_rounded(c, op, a, _divisor(c, a, b, signed=signed))
-
-
-def _divisor(c: Context, a: Value, b: Value, *, signed: bool) -> Value:
-    """1 where the processor would trap and GPUs give some number: for 0, and for -1 where the
-    quotient does not fit (it wraps, as with 1)."""
-    f, traps = c.f, c.f.icmp("eq", b, const(b.type, 0))
+    """As `evaluate` has it where the processor would trap and GPUs give some number: 0 for a
+    division by 0; a quotient that does not fit wraps."""
+    (signed, write), f = _divide_integers(op), c.f
+    zero, one = const(b.type, 0), const(b.type, 1)
+    undefined = f.icmp("eq", b, zero)
+    divisor = f.select(undefined, one, b)
     if signed:
         least = f.icmp("eq", a, const(a.type, -(1 << int(a.type[1:]) - 1)))
         wraps = f.op("and", least, f.icmp("eq", b, const(b.type, -1)))
-        traps = f.op("or", traps, wraps)
-    return f.select(traps, const(b.type, 1), b)
+        divisor = f.select(wraps, one, divisor)
+    return f.select(undefined, zero, write(c, op, a, divisor))
 
 
 @lowers(ELEMENTWISE, *table.SHIFTS)

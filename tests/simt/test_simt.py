@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+import tritium
 from tests.ir.test_reference_runs import CASES, REFERENCE
-from tests.simt.backend import installed
+from tests.simt.backend import installed, target
 from tests.simt.backend.compiler import entry, gpu_passes
 from tests.simt.hardware import AsyncCopies, Simt
 from tests.simt.machine import KernelFailure, compile_kernel, machine
+from tests.support.launching import add_kernel
 from tritium.codegen.gpu.memory import shared
 from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.compiler import ASTSource
 from tritium.ir import types as ir
 from tritium.launch.scalars import extract_scalar
 from tritium.ops.parsing import parse_module
@@ -115,11 +118,10 @@ def test_a_missing_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong(lambda r: make(last_warp_first=r), "attention")
 
 
-@pytest.mark.parametrize(
-    ("name", "feature"), [("inline_asm", r"tt\.elementwise_inline_asm"), ("clusters", "clusters")]
-)
-def test_what_it_lacks_is_named(name: str, feature: str) -> None:
-    with pytest.raises(NotImplementedError, match=feature):
-        if name == "clusters":
-            Simt(32).check_cluster(2)
-        Kernel(name, 32)
+def test_what_it_lacks_is_named() -> None:
+    with pytest.raises(NotImplementedError, match=r"tt\.elementwise_inline_asm"):
+        Kernel("inline_asm", 32)
+    source = ASTSource(add_kernel, dict.fromkeys(("x", "y", "out"), "*fp32") | {"n": "i32"},
+                       {"BLOCK": 64})  # fmt: skip
+    with pytest.raises(NotImplementedError, match="clusters of thread blocks"):
+        tritium.compile(source, target(64), {"num_ctas": 2})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from tests.simt import rules as rules
 from tests.simt.backend import NAME, target
 from tests.simt.hardware import Simt
-from tests.simt.machine import ENTRY, SHARED_BYTES, compile_kernel
+from tests.simt.machine import ENTRY, SHARED_BYTES, compile_kernel, machine
 from tritium.analysis.writes import written_arguments
 from tritium.backends.base import BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.compiler import CPUOptions
@@ -21,7 +21,7 @@ from tritium.backends.nvidia.processor import SMALLEST, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ops.parsing import parse_module
-from tritium.passes import pipelines
+from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
 from tritium.target import GPUTarget, Processor
 
@@ -41,9 +41,9 @@ def _sources() -> str:
     return hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()
 
 
-def gpu_passes(lanes: int, num_warps: int, num_stages: int) -> list[Pass]:
+def gpu_passes(lanes: int, num_warps: int, num_stages: int, num_ctas: int = 1) -> list[Pass]:
     """From ttir to ttgir."""
-    return pipelines.ttgir(SimtBackend.processor(target(lanes)), num_warps, num_stages)
+    return pipelines.ttgir(SimtBackend.processor(target(lanes)), num_warps, num_stages, num_ctas)
 
 
 def entry(kernel: str, kinds: list[str]) -> str:
@@ -55,6 +55,22 @@ def entry(kernel: str, kinds: list[str]) -> str:
         lines.append(f"  %a{i} = load {type}, ptr %p{i}, align 8")
     arguments = ", ".join(f"{type} %a{i}" for i, type in enumerate(types))
     return "\n".join([*lines, f"  call void @{kernel}({arguments})", "  ret void", "}", ""])
+
+
+def run_module(
+    module: Any, lanes: int, num_warps: int, slots: Sequence[int], grid: Sequence[int]
+) -> None:
+    """Compile the kernel of a ttir module, which is changed, without fused multiplication and
+    addition, and run it. Raises `KernelFailure`."""
+    options = SimtOptions(num_warps=num_warps, enable_fp_fusion=False)
+    PassManager(gpu_passes(lanes, options.num_warps, options.num_stages)).run(module)
+    module.verify()
+    hardware = Simt(lanes)
+    text, facts = lower_to_llvm(module, hardware, options)
+    kernel = next(f for f in module.ops if f.sym_visibility != "private")
+    text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
+    runner = machine(lanes, facts["num_warps"], last_warp_first=lanes == 64)
+    runner.run(runner.load(compile_kernel(text)), slots, grid)
 
 
 class SimtBackend(BaseBackend):
@@ -98,7 +114,8 @@ class SimtBackend(BaseBackend):
         return module
 
     def _ttgir(self, module: Any, options: Any) -> Any:
-        passes = gpu_passes(self.target.warp_size, options.num_warps, options.num_stages)
+        counts = options.num_warps, options.num_stages, options.num_ctas
+        passes = gpu_passes(self.target.warp_size, *counts)
         return run_pipeline(module, passes, "make_ttgir")
 
     def _llir(self, module: Any, metadata: dict[str, Any], options: Any) -> str:
