@@ -49,12 +49,13 @@ def compile_unless(ir_text: str, opt: Opt, done: set[str]) -> bytes | None:
     """`loader.compile_ir`, or None where `done` has the IR that instructions would be selected for;
     it is added to it. Many levels leave the same."""
     with loader._lock:
-        module = loader._prepare(ir_text, opt)
+        machine = loader._machine()
+        module = loader._prepare(ir_text, opt, machine)
         text = str(module)
         if text in done:
             return None
         done.add(text)
-        return loader._machine().emit_object(module)
+        return machine.emit_object(module)
 
 
 @dataclass(frozen=True)
