@@ -18,9 +18,10 @@ from tritium.compiler import ASTSource
 from tritium.errors import CompilationError
 from tritium.ir.layouts.encodings import LinearEncoding, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.moves import covers
 from tritium.ir.tensor_maps import box
 from tritium.passes.ttgir.convert_ttir_to_ttgir import packed_encoding, scan_encoding
-from tritium.passes.ttgir.layout_propagation import Threads, covers, nvmma_encoding
+from tritium.passes.ttgir.layout_propagation import Threads, nvmma_encoding
 from tritium.target import GPUTarget
 
 needs_libdevice = pytest.mark.skipif(

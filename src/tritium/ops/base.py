@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import OpTrait
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from xdsl.parser import Parser
     from xdsl.printer import Printer
 
+    from tritium.ir.layouts.encodings import Encoding
     from tritium.ops.memory import Context
+
 
 class Movement(Enum):
     """How an op whose results are elements of its operands places them."""
@@ -109,6 +112,14 @@ class Op(DeclaredOp):
 
     memory_operands: ClassVar[tuple[str, ...]] = ()
     """The operands whose memory the results stand for: results are pointers into it, or views."""
+
+    follows_layout: ClassVar[bool] = False
+    """Whether the layouts of tile operands and results determine each other; those of elementwise
+    ops do as well."""
+
+    layouts_from: ClassVar[Literal["operands", "results"] | None] = None
+    """The layouts that those of results, or of operands, are found from (`result_layout`,
+    `operand_layouts`) if all that is known is the shape of tiles."""
 
     whole_operands: ClassVar[tuple[str, ...]] = ()
     """The operands any element of which an element of the results may depend on."""
@@ -228,6 +239,14 @@ class Op(DeclaredOp):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
+
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        """The layouts that tile operands need for the results to have this one."""
+        return [result if isinstance(v.type, TensorType) else None for v in self.operands]
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        """The layout of the results where tile operands have this one; None if there is none."""
+        return operand
 
     def affected(self, effect: Effect) -> tuple[SSAValue, ...]:
         """The operands or results that an effect of this op names; none where it names none, and

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Encoding, NVMMASharedEncoding, SwizzledSharedEncoding
+from tritium.ir.layouts.moves import permuted
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
@@ -197,16 +198,12 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
         if tuple(order) == tuple(range(len(order))):
             return encoding
         return _changed(encoding, transposed=not encoding.get("transposed"),
-                        CGALayout=_permuted(encoding, order))  # fmt: skip
+                        CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
     if isinstance(encoding, SwizzledSharedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
-                        CGALayout=_permuted(encoding, order))  # fmt: skip
+                        CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
     raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")
-
-
-def _permuted(encoding: Encoding, order: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(basis[i] for i in order) for basis in encoding.get("CGALayout"))
 
 
 def _changed(encoding: Encoding, **values: Any) -> Encoding:

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SliceEncoding
+from tritium.ir.layouts.encodings import Encoding, SliceEncoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, check_same_shape, describe
 from tritium.ops.fields import bool_attr, i32_attr, variadic
@@ -73,6 +73,7 @@ class ReduceOp(Op):
     """
 
     name = "tt.reduce"
+    layouts_from = "operands"
     recursive_effects = True
     inputs = variadic()
     axis = i32_attr()
@@ -108,6 +109,9 @@ class ReduceOp(Op):
 
     def verify_structure(self) -> None:
         verify_combine(self, self.inputs, ReduceReturnOp)
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return SliceEncoding.make(dim=self.axis, parent=operand)
 
 
 class ScanReturnOp(RegionEnd):

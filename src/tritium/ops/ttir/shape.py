@@ -11,7 +11,8 @@ from xdsl.ir import Attribute
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SliceEncoding
+from tritium.ir.layouts import moves
+from tritium.ir.layouts.encodings import Encoding, SliceEncoding
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
@@ -126,6 +127,8 @@ class BroadcastOp(Op):
     name = "tt.broadcast"
     movement = Movement.IN_ORDER
     cost = 0
+    follows_layout = True
+    layouts_from = "results"
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -163,6 +166,9 @@ class BroadcastOp(Op):
         before, after = ir.shape_of(self.src.type), ir.shape_of(self.results[0].type)
         return facts.broadcast(operands[0], before, after)
 
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return operand if moves.covers(operand, ir.shape_of(self.results[0].type)) else None
+
 
 class ExpandDimsOp(Op):
     """A new axis of size 1 before `axis`."""
@@ -170,6 +176,8 @@ class ExpandDimsOp(Op):
     name = "tt.expand_dims"
     movement = Movement.IN_ORDER
     cost = 0
+    follows_layout = True
+    layouts_from = "results"
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -196,6 +204,13 @@ class ExpandDimsOp(Op):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.expand_dims(operands[0], self.axis)
+
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        return [SliceEncoding.make(dim=self.axis, parent=result)]
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        fits = isinstance(operand, SliceEncoding) and operand.get("dim") == self.axis
+        return operand.get("parent") if fits else None
 
 
 def _parent(name: str, source: ir.Type, axis: int) -> Attribute | None:
@@ -233,6 +248,8 @@ class ReshapeOp(Op):
     name = "tt.reshape"
     movement = Movement.IN_ORDER
     cost = 0
+    follows_layout = True
+    layouts_from = "operands"
     memory_operands = ("src",)
     syntax = "$src [$allow_reorder] [$efficient_layout] attrs : type(src) -> type(result)"
     src = operand()
@@ -254,6 +271,12 @@ class ReshapeOp(Op):
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.reshape(src, ir.shape_of(self.result_types[0]))
 
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        return [moves.reshaped(result, *map(ir.shape_of, (self.results[0].type, self.src.type)))]
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return moves.reshaped(operand, *map(ir.shape_of, (self.src.type, self.results[0].type)))
+
 
 class TransOp(Op):
     """The axes in another order: result axis i is operand axis `order[i]`."""
@@ -261,6 +284,8 @@ class TransOp(Op):
     name = "tt.trans"
     movement = Movement.REORDERED
     cost = 0
+    follows_layout = True
+    layouts_from = "operands"
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
     src = operand()
@@ -291,12 +316,20 @@ class TransOp(Op):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.permute(operands[0], self.order)
 
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        inverse = tuple(self.order.index(i) for i in range(len(self.order)))
+        return [moves.transposed(result, inverse, ir.shape_of(self.results[0].type))]
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return moves.transposed(operand, tuple(self.order), ir.shape_of(self.src.type))
+
 
 class JoinOp(Op):
     """Two tiles side by side in a new last axis of size 2."""
 
     name = "tt.join"
     movement = Movement.REORDERED
+    layouts_from = "operands"
     memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
@@ -311,6 +344,9 @@ class JoinOp(Op):
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
         return np.stack([lhs, rhs], axis=-1)
 
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return moves.joined(operand, ir.shape_of(self.lhs.type))
+
 
 class SplitOp(Op):
     """The two halves along a last axis of size 2, without that axis: the inverse of `tt.join`."""
@@ -318,6 +354,7 @@ class SplitOp(Op):
     name = "tt.split"
     movement = Movement.REORDERED
     cost = 0
+    layouts_from = "results"
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(outLHS)"
     result_names = ("outLHS", "outRHS")
@@ -339,6 +376,9 @@ class SplitOp(Op):
     def evaluate(self, context: Context, src: Any) -> Any:
         return src[..., 0], src[..., 1]
 
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        return [moves.joined(result, ir.shape_of(self.results[0].type))]
+
 
 class CatOp(Op):
     """The elements of two tiles of one axis in one tile. The order is unspecified; `evaluate`
@@ -346,6 +386,7 @@ class CatOp(Op):
 
     name = "tt.cat"
     movement = Movement.REORDERED
+    layouts_from = "operands"
     memory_operands = ("lhs", "rhs")
     syntax = "$lhs, $rhs attrs : type(lhs) -> type(result)"
     lhs = operand()
@@ -365,6 +406,9 @@ class CatOp(Op):
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
         return np.concatenate([lhs, rhs])
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return moves.concatenated(operand, ir.shape_of(self.lhs.type))
 
 
 class GatherOp(Op):

@@ -31,6 +31,7 @@ from tritium.ir.layouts.encodings import (
     DotOperandEncoding,
     part_of,
 )
+from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.arith import AddFOp, ConstantOp
 from tritium.ops.ttgir import (
@@ -46,7 +47,6 @@ from tritium.passes.rewriting import erase, functions
 from tritium.passes.ttgir.clusters import (
     num_ctas_of,
     operand_cluster,
-    permuted,
     split_product,
 )
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result

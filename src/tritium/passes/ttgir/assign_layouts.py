@@ -49,9 +49,7 @@ from tritium.passes.ttgir.layout_propagation import (
     is_follower,
     is_source,
     is_tile,
-    operand_encodings,
     product,
-    result_encoding,
     retype,
     retype_constant,
     weight,
@@ -132,7 +130,7 @@ class _Homes:
             pending += [(v, encoding) for v in _same_encoding(value)]
             owner = value.owner
             if isinstance(owner, Operation) and is_follower(owner):
-                wanted = operand_encodings(owner, encoding)
+                wanted = owner.operand_layouts(encoding)
                 pending += [
                     (v, e) for v, e in zip(owner.operands, wanted, strict=True) if e is not None
                 ]
@@ -197,7 +195,7 @@ class _Homes:
                 continue
             theirs, encoding = self.of(value)
             if theirs > level:
-                found = result_encoding(op, encoding)
+                found = op.result_layout(encoding)
                 level, home = (theirs, found) if found is not None else (level, home)
         for result in op.results:
             self._set(result, home or self._demand(result), level)
@@ -347,7 +345,7 @@ class _Rewrite:
         homes = self.homes.home
         none: list[Encoding | None] = [None] * len(op.operands)
         if is_follower(op):
-            return operand_encodings(op, homes[op.results[0]])
+            return op.operand_layouts(homes[op.results[0]])
         if isinstance(op, ttir.ReduceOp):
             return [self.homes.best(op.operands)[1]] * len(op.operands)
         if (place := _place_of(op)) is not None:
@@ -389,7 +387,7 @@ class _Rewrite:
         assert block is not None
         block.insert_op_before(clone, place)
         if is_follower(op):
-            wanted = operand_encodings(op, encoding)
+            wanted = op.operand_layouts(encoding)
             for index, (operand, needed) in enumerate(zip(op.operands, wanted, strict=True)):
                 if needed is not None:
                     clone.operands[index] = self._request(source_of(operand), needed, clone)
@@ -413,7 +411,7 @@ class _Rewrite:
         if not is_follower(op) or len(op.results) != 1:
             return moving
         cost: float = weight(op) * product(ir.shape_of(value.type))
-        for operand, needed in zip(op.operands, operand_encodings(op, encoding), strict=True):
+        for operand, needed in zip(op.operands, op.operand_layouts(encoding), strict=True):
             if needed is not None and cost < moving:
                 cost += self._again(source_of(operand), needed, depth + 1)
         return min(cost, moving)

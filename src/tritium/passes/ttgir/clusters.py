@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
+from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
 from tritium.ops.base import Op
@@ -63,11 +64,6 @@ def split_product(shape: Sequence[int], num_ctas: int) -> Cluster:
 def operand_cluster(cluster: Cluster, k_axis: int) -> Cluster:
     """An operand's split, given that of the product: k is in every block."""
     return tuple(tuple(0 if i == k_axis else x for i, x in enumerate(b)) for b in cluster)
-
-
-def permuted(cluster: Cluster, order: Sequence[int]) -> Cluster:
-    """The split of a tile whose axis i was axis `order[i]`."""
-    return tuple(tuple(basis[i] for i in order) for basis in cluster)
 
 
 @lru_cache(maxsize=4096)

@@ -27,13 +27,8 @@ from tritium.ir.layouts.encodings import (
     Cluster,
     DotOperandEncoding,
     Encoding,
-    LinearEncoding,
-    SliceEncoding,
-    dim,
-    linear,
     part_of,
 )
-from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
 from tritium.ops.attributes import NUM_CTAS, NUM_WARPS, TARGET, THREADS_PER_WARP
@@ -50,10 +45,8 @@ from tritium.passes.ttgir.layout_propagation import (
     encoding_of,
     is_tile,
     product,
-    reshaped,
     retype,
     retype_constant,
-    transposed,
     with_encoding,
 )
 from tritium.target import processor_named
@@ -118,31 +111,16 @@ class ConvertTTIRToTTGIR(Pass):
             return
         if isinstance(op, Op) and (op.whole_operands or op.placed_by):
             self._fix_by_traits(op)
-        elif isinstance(op, ttir.ExpandDimsOp):
-            parent = encoding_of(op.results[0].type)
-            convert_operand(op, 0, SliceEncoding.make(dim=op.axis, parent=parent))
-        elif isinstance(op, ttir.BroadcastOp):
-            convert_operand(op, 0, encoding_of(op.results[0].type))
-        elif isinstance(op, ttir.ReduceOp):
-            parent = encoding_of(op.operands[0].type)
+        elif isinstance(op, Op) and op.layouts_from == "results":
+            wanted = op.operand_layouts(encoding_of(op.results[0].type))
+            for index, encoding in enumerate(wanted):
+                if encoding is not None:
+                    convert_operand(op, index, encoding)
+        elif isinstance(op, Op) and op.layouts_from == "operands":
+            encoding = op.result_layout(encoding_of(op.operands[0].type))
             for result in op.results:
                 if is_tile(result):
-                    convert_result(result, SliceEncoding.make(dim=op.axis, parent=parent))
-        elif isinstance(op, ttir.TransOp):
-            source = op.operands[0].type
-            convert_result(
-                op.results[0], transposed(encoding_of(source), tuple(op.order), ir.shape_of(source))
-            )
-        elif isinstance(op, ttir.ReshapeOp):
-            source, shape = op.operands[0].type, ir.shape_of(op.results[0].type)
-            convert_result(op.results[0], reshaped(encoding_of(source), ir.shape_of(source), shape))
-        elif isinstance(op, ttir.JoinOp):
-            half = op.lhs.type
-            convert_result(op.results[0], joined(encoding_of(half), ir.shape_of(half)))
-        elif isinstance(op, ttir.SplitOp):
-            self._fix_split(op)
-        elif isinstance(op, ttir.CatOp):
-            _fix_cat(op)
+                    convert_result(result, encoding)
         elif isinstance(op, MatrixProduct):
             self._fix_dot(op)
         elif isinstance(op, ttir.ScanOp):
@@ -179,13 +157,6 @@ class ConvertTTIRToTTGIR(Pass):
             convert_operand(op, index, encoding)
         for result in op.results:
             convert_result(result, encoding)
-
-    def _fix_split(self, op: Any) -> None:
-        shape = ir.shape_of(op.results[0].type)
-        half = self._encoding(shape)
-        convert_operand(op, 0, joined(half, shape))
-        for result in op.results:
-            convert_result(result, half)
 
     def _fix_dot(self, op: MatrixProduct) -> None:
         shape = ir.shape_of(op.results[0].type)
@@ -260,30 +231,6 @@ def packed_encoding(
         left //= per_thread[axis]
     order = tuple(reversed(range(len(shape))))
     return blocked_for(shape, tuple(per_thread), order, block, cluster)
-
-
-def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
-    """The encoding of two tiles joined: the new axis is in each thread's lowest register bit."""
-    rank = len(shape)
-    if isinstance(encoding, BlockedEncoding):
-        return BlockedEncoding.make(
-            sizePerThread=(*encoding.get("sizePerThread"), 2),
-            threadsPerWarp=(*encoding.get("threadsPerWarp"), 1),
-            warpsPerCTA=(*encoding.get("warpsPerCTA"), 1), order=(rank, *encoding.get("order")),
-            CGALayout=tuple((*basis, 0) for basis in encoding.get("CGALayout")),
-        )  # fmt: skip
-    layout = LinearLayout.identity(2, "register", dim(rank)) * linear(encoding, shape)
-    return LinearEncoding.from_layout(layout.transpose_outs([dim(i) for i in range(rank + 1)]))
-
-
-def _fix_cat(op: ttir.CatOp) -> None:
-    """The second tile goes to the registers above those of the first."""
-    source = op.operands[0].type
-    layout = linear(encoding_of(source), ir.shape_of(source))
-    convert_result(
-        op.results[0],
-        LinearEncoding.from_layout(layout * LinearLayout.identity(2, "register", dim(0))),
-    )
 
 
 def convert(value: SSAValue, encoding: Attribute, before: Operation) -> SSAValue:

@@ -1,4 +1,4 @@
-"""How encodings of operands and results belong together, op by op, and helpers to change them.
+"""Encodings of tiles: what ops say of those of operands and results, and helpers to change them.
 
 Three kinds of ops matter to layouts:
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -23,19 +23,13 @@ from tritium.ir.layouts.encodings import (
     Cluster,
     DotOperandEncoding,
     Encoding,
-    LinearEncoding,
     NVMMASharedEncoding,
-    SliceEncoding,
     SwizzledSharedEncoding,
-    dim,
     linear,
     part_of,
 )
-from tritium.ir.layouts.linear import LinearLayout
-from tritium.ops import ttir
 from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
-from tritium.passes.ttgir.clusters import permuted
 from tritium.target import Processor, processor_named
 
 
@@ -86,88 +80,15 @@ def is_elementwise(op: Operation) -> bool:
     return isinstance(op, Op) and op.is_elementwise
 
 
-def is_follower(op: Operation) -> bool:
+def is_follower(op: Operation) -> TypeGuard[Op]:
     """Whether the encodings of operands and result determine each other."""
-    shapes = (ttir.ExpandDimsOp, ttir.BroadcastOp, ttir.TransOp, ttir.ReshapeOp)
-    return (isinstance(op, shapes) or is_elementwise(op)) and any(is_tile(r) for r in op.results)
+    follows = isinstance(op, Op) and (op.follows_layout or op.is_elementwise)
+    return follows and any(is_tile(r) for r in op.results)
 
 
 def weight(op: Operation) -> int:
     """Estimated cost of computing one more element, in simple instructions."""
     return op.cost if isinstance(op, Op) else 1
-
-
-def operand_encodings(op: Operation, result: Encoding) -> list[Encoding | None]:
-    """The encoding that a follower's operands need for its result to have this encoding."""
-    if isinstance(op, ttir.ExpandDimsOp):
-        return [SliceEncoding.make(dim=op.axis, parent=result)]
-    if isinstance(op, ttir.TransOp):
-        inverse = tuple(op.order.index(i) for i in range(len(op.order)))
-        return [transposed(result, inverse, ir.shape_of(op.results[0].type))]
-    if isinstance(op, ttir.ReshapeOp):
-        shapes = [ir.shape_of(v.type) for v in (op.results[0], op.operands[0])]
-        return [reshaped(result, *shapes)]
-    return [result if is_tile(v) else None for v in op.operands]
-
-
-def result_encoding(op: Operation, operand: Encoding) -> Encoding | None:
-    """The encoding of a follower's result if a tile operand has this encoding; None if none
-    fits."""
-    if isinstance(op, ttir.ExpandDimsOp):
-        if isinstance(operand, SliceEncoding) and operand.get("dim") == op.axis:
-            return operand.get("parent")
-        return None
-    if isinstance(op, ttir.TransOp):
-        return transposed(operand, tuple(op.order), ir.shape_of(op.operands[0].type))
-    if isinstance(op, ttir.ReshapeOp):
-        shapes = [ir.shape_of(v.type) for v in (op.operands[0], op.results[0])]
-        return reshaped(operand, *shapes)
-    if isinstance(op, ttir.BroadcastOp) and not covers(operand, ir.shape_of(op.results[0].type)):
-        return None
-    return operand
-
-
-@lru_cache(maxsize=1024)
-def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
-    """Whether a tile of this shape can have the encoding: one given by its bases may be too small,
-    others repeat themselves."""
-    return linear(encoding, shape).is_surjective
-
-
-@lru_cache(maxsize=1024)
-def transposed(encoding: Encoding, order: tuple[int, ...], shape: tuple[int, ...]) -> Encoding:
-    """The encoding of a tile whose axis i was axis `order[i]` of a tile of this shape and encoding:
-    all elements stay where they are."""
-    if isinstance(encoding, BlockedEncoding):
-        where = {axis: i for i, axis in enumerate(order)}
-        sizes = {
-            key: tuple(encoding.get(key)[i] for i in order)
-            for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")
-        }
-        return BlockedEncoding.make(
-            **sizes, order=tuple(where[a] for a in encoding.get("order")),
-            CGALayout=permuted(encoding.get("CGALayout"), order),
-        )  # fmt: skip
-    layout = linear(encoding, shape)
-    layout = layout.transpose_outs([dim(i) for i in order])
-    layout = layout.rename_outs({dim(axis): dim(i) for i, axis in enumerate(order)})
-    return LinearEncoding.from_layout(layout)
-
-
-def flat(layout: LinearLayout) -> LinearLayout:
-    """The map to the row-major index."""
-    return layout.transpose_outs(layout.out_names[::-1]).flatten_outs(dim(0))
-
-
-@lru_cache(maxsize=1024)
-def reshaped(
-    encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
-) -> LinearEncoding:
-    """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
-    layout = flat(linear(encoding, shape))
-    sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
-    layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
-    return LinearEncoding.from_layout(layout)
 
 
 def product(numbers: Sequence[int]) -> int:

@@ -32,6 +32,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
+from tritium.ir.layouts.moves import reshaped
 from tritium.ops.arith import ConstantOp
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.scf import ForOp
@@ -42,7 +43,7 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Builder
-from tritium.passes.ttgir.layout_propagation import encoding_of, reshaped
+from tritium.passes.ttgir.layout_propagation import encoding_of
 
 
 @dataclass(frozen=True)
