@@ -122,6 +122,10 @@ class BaseBackend(ABC):
         """Further texts that `kernel.asm` has: name -> function of the stages' results."""
         return {}
 
+    def without_effect(self, options: Any) -> frozenset[str]:
+        """The options that make no difference to code, unless the kernel itself asks for them."""
+        return frozenset()
+
     def pack_metadata(self, metadata: Any) -> Any:
         """The part of the metadata that the launcher takes."""
         return metadata

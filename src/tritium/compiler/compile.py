@@ -46,6 +46,8 @@ class Compilation:
     backend: BaseBackend
     options: Any
     env_vars: Mapping[str, str]
+    changes: str
+    """What a hook and replaced stages add to the key."""
     key: str
 
     @property
@@ -56,6 +58,26 @@ class Compilation:
     def identity(self) -> tuple[str, str]:
         """The compiler's version and the backend's hash, in this process."""
         return __version__, self.backend.hash()
+
+    def code_key(self) -> str:
+        """The key without the options that have no effect: compilations that share it share their
+        code, unless the kernel asks for one of those."""
+        none = self.backend.without_effect(self.options)
+        if not none:
+            return self.key
+        effective = {n: v for n, v in _fields(self.options).items() if n not in none}
+        neutral = type(self.options)(**effective)
+        return get_cache_key(self.src, self.backend, neutral, self.env_vars) + self.changes
+
+    def adopt(self, made: Compiled) -> Compiled | None:
+        """Another compilation's result as this one's, which has the same `code_key`; None if the
+        kernel asked for an option in which they may differ."""
+        if self.backend.without_effect(self.options) & set(made.metadata.get("asked_options", ())):
+            return None
+        return made._replace(
+            metadata={**made.metadata, "hash": self.key, **_fields(self.options)},
+            ir_initialization=0, stages=[],
+        )  # fmt: skip
 
     def find(self) -> Mapping[str, str] | None:
         """The paths of the result's files by name, if the cache has all that a launch needs."""
@@ -140,14 +162,14 @@ def prepare(
         raise TypeError(f"source must be either AST or a filepath; got {src!r}")
     parsed = backend.parse_options({**(options or {}), **src.parse_options()})
     variables = cache_invalidating_env_vars() if env_vars is None else dict(env_vars)
-    text = get_cache_key(src, backend, parsed, variables)
+    changes = replacements(src, parsed)
     inspection = knobs.runtime.add_stages_inspection_hook
     if inspection is not None:
         key_and_hash: Any = inspection()
-        text += key_and_hash[0]
-    text += replacements(src, parsed)
+        changes = key_and_hash[0] + changes
+    text = get_cache_key(src, backend, parsed, variables) + changes
     key = hashlib.sha256(text.encode()).hexdigest()
-    return Compilation(src, backend, parsed, variables, key)
+    return Compilation(src, backend, parsed, variables, changes, key)
 
 
 def compile(

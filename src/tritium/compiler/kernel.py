@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from functools import cache
@@ -156,6 +157,14 @@ class CompiledKernel:
     def kernel(self) -> bytes:
         """The binary."""
         return self.asm[make_backend(self.metadata.target).binary_ext]
+
+    def code_key(self) -> tuple[Any, ...]:
+        """Equal for kernels whose launches do the same: their code, and what launches depend on."""
+        backend = make_backend(self.metadata.target)
+        asked: Any = getattr(self.metadata, "asked_options", ())
+        none = {"hash", *backend.without_effect(self.metadata).difference(asked)}
+        fields = [(n, str(v)) for n, v in self.metadata._asdict().items() if n not in none]
+        return hashlib.sha256(self.kernel).digest(), *fields
 
     def _init_handles(self) -> None:
         """Load the binary on the current device."""

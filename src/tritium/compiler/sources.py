@@ -77,6 +77,8 @@ class ASTSource:
 
     language = Language.TRITON
     ext = "ttir"
+    asked_options: Sequence[str] = ()
+    """The launch's options that the kernel asked for, known once its module is generated."""
 
     def __init__(
         self,
@@ -163,9 +165,11 @@ class ASTSource:
         # What the frontend reads now must be what the digest, under which it is kept, says.
         self.fn.check_globals()
         try:
-            return compile_function(
+            module = compile_function(
                 self.fn, self.signature, self.constants, self.attrs, features, frontend, self.entry
             )
+            self.asked_options = sorted(features.asked)
+            return module
         except CompilationError as error:
             if not frontend.debugging:
                 hide_frontend_frames(error)

@@ -79,6 +79,8 @@ def run_stages(
         module.context = None  # pyright: ignore  # what stages of plug-ins make pass managers for
     timer.finished_ir()
     known = set(metadata)
+    if isinstance(src, ASTSource):
+        metadata["asked_options"] = list(src.asked_options)
     if isinstance(src, IRSource):
         metadata.update(src.facts)
     if knobs.compilation.llvm_debug or knobs.compilation.llvm_debug_only:

@@ -54,7 +54,7 @@ class TargetFeatures:
         max_num_imprecise_acc_default: for fp8 dots; 0 where the target has no such notion.
         debug: whether `device_assert` is compiled in.
         sanitize_overflow: whether integer arithmetic is checked for overflow (with `debug`).
-        num_warps: the launch's option, which kernels can ask for.
+        num_warps: the launch's option, which kernels can ask for (`asked_num_warps`).
         sorts: whether the backend takes `tt.sort`; else sorting is a network of other ops.
         modules: what a backend puts in place of modules of the language, by their names.
     """
@@ -74,6 +74,13 @@ class TargetFeatures:
     num_warps: int = 4
     sorts: bool = False
     modules: Mapping[str, ModuleType] = field(default_factory=dict[str, ModuleType])
+    asked: set[str] = field(default_factory=set[str], compare=False)
+    """The options that the kernel has asked for."""
+
+    def asked_num_warps(self) -> int:
+        """`num_warps`, for the kernel: its code depends on the option from now on."""
+        self.asked.add("num_warps")
+        return self.num_warps
 
 
 class Emitter(Protocol):

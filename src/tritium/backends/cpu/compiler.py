@@ -71,6 +71,9 @@ class CPUOptions:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+_WITHOUT_EFFECT = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims"})
+
+
 def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
     return 1, 1, 1
 
@@ -102,6 +105,9 @@ class CPUBackend(BaseBackend):
         known["arch"] = override or known.get("arch") or self.target.arch
         processor(known["arch"])  # an unknown one is an error here
         return CPUOptions(**known)
+
+    def without_effect(self, options: CPUOptions) -> frozenset[str]:
+        return _WITHOUT_EFFECT
 
     def target_features(self, options: CPUOptions) -> TargetFeatures:
         return TargetFeatures(

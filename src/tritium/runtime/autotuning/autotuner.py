@@ -259,6 +259,8 @@ class Autotuner(KernelInterface[Any]):
     ) -> Timings:
         """The times of all configurations: compiled side by side, measured one at a time."""
         looks: Timings = {}
+        first: dict[Any, Config] = {}
+        same: dict[Config, Config] = {}
         name = self.base_fn.__name__
         with (
             TuningDisplay(name, len(configs)) as display,
@@ -270,15 +272,41 @@ class Autotuner(KernelInterface[Any]):
                     timing = list(_FAILED)
                 else:
                     display.was_compiled(config)
-                    timing = self._bench(*args, config=config, **kwargs)
+                    key = self._launch_key(config, args, kwargs)
+                    same[config] = first.setdefault(key, config)
+                    timing = looks.get(same[config])
+                    if timing is None:
+                        timing = self._bench(*args, config=config, **kwargs)
                 looks[config] = timing
                 if timing[0] < float("inf"):
                     display.was_measured(config, timing[0])
                 else:
                     display.has_failed(config, self.failures.get(config, "not measured"))
-            timings = tuning.race(looks, partial(self._longer, tuning))
+            raced = tuning.race(looks, partial(self._longer, tuning))
+            timings = {config: raced[same.get(config, config)] for config in raced}
             display.is_decided({config: timing[0] for config, timing in timings.items()})
         return {config: timings[config] for config in configs}
+
+    def _launch_key(
+        self, config: Config, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> object:
+        """Equal for configurations whose launches do the same; they are measured once. On a CPU
+        many differ only in options that have no effect there."""
+        alone = object()
+        if config.pre_hook is not None or not self._is_plain:
+            return alone
+        current = with_config(kwargs, config)
+        try:
+            kernel = self.fn.run(*args, **{**current, "warmup": True})
+            grid = current.get("grid")
+            if callable(grid):
+                defaults = {p.name: p.default for p in self.base_fn.params if p.has_default}
+                grid = grid({**defaults, **(self.nargs or {}), **current})
+            key = (*kernel.code_key(), grid if isinstance(grid, int) else tuple(grid or ()))
+            hash(key)
+        except Exception:  # measuring meets it again, and reports it
+            return alone
+        return key
 
     def _longer(self, tuning: Tuning, config: Config, milliseconds: float) -> list[float] | None:
         return self._unless_it_fails(config, partial(tuning.longer, config, milliseconds))
@@ -289,11 +317,11 @@ class Autotuner(KernelInterface[Any]):
     ) -> Generator[Tuning]:
         """While `_bench` is asked for these configurations."""
 
-        def ask(config: Config) -> None:
+        def ask(config: Config) -> Any:
             current = with_config(kwargs, config)
             if config.pre_hook is not None:  # it may set what the kernel is specialized for
                 config.pre_hook({**(self.nargs or {}), **current})
-            self.fn.run(*args, **{**current, "warmup": True})
+            return self.fn.run(*args, **{**current, "warmup": True})
 
         several = len(configs) > 1  # one is compiled where it is used
         ahead = Ahead(configs, ask if several and self._is_plain else lambda config: None)

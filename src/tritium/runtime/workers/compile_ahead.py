@@ -202,6 +202,8 @@ class Ahead:
     def __init__(self, items: Iterable[Any], warmup: Callable[[Any], Any]):
         self._wanted: dict[Any, list[tuple[Compilation, Callable[[Any], None]]]] = {}
         self._ready: list[Any] = []
+        self._same: dict[Any, list[Any]] = {}
+        """Items that need the same code as one that is compiled, by that one."""
         for item in items:
             mode = _Collecting()
             try:
@@ -213,27 +215,42 @@ class Ahead:
                 self._wanted[item] = mode.wanted
             else:
                 self._ready.append(item)
+        first: dict[tuple[str, ...], Any] = {}
+        for item, wanted in self._wanted.items():
+            keys = tuple(compilation.code_key() for compilation, _ in wanted)
+            self._same.setdefault(first.setdefault(keys, item), []).append(item)
         if len(self._wanted) < 2:  # it might as well be compiled where it is used
-            self._ready, self._wanted = [*self._ready, *self._wanted], {}
+            self._ready, self._wanted, self._same = [*self._ready, *self._wanted], {}, {}
 
     def compile(self, workers: Workers) -> Iterator[Outcome]:
         """The items, each as soon as it is ready."""
         workers.start({
-            item: [compilation for compilation, _ in wanted]
-            for item, wanted in self._wanted.items()
+            item: [compilation for compilation, _ in self._wanted[item]] for item in self._same
         })  # fmt: skip
         yield from (Outcome(item, None, []) for item in self._ready)
         while len(workers):
-            item, result = workers.next()
-            kernels: list[CompiledKernel] = []
-            error = None
+            first, result = workers.next()
             try:
-                for (compilation, finish), made in zip(self._wanted[item], result(), strict=True):
-                    kernels.append(compilation.store(made))
-                    finish(kernels[-1])
-            except Exception as raised:
-                error = raised
-            yield Outcome(item, error, [kernel.metadata_group for kernel in kernels])
+                made = result()
+            except Exception as error:
+                yield from (Outcome(item, error, []) for item in self._same[first])
+                continue
+            for item in self._same[first]:
+                yield self._finished(item, made, own=item is first)
+
+    def _finished(self, item: Any, made: list[Compiled], own: bool) -> Outcome:
+        """An item whose code is compiled: for itself, or for another that needs the same."""
+        kernels: list[CompiledKernel] = []
+        try:
+            for (compilation, finish), result in zip(self._wanted[item], made, strict=True):
+                taken = result if own else compilation.adopt(result)
+                if taken is None:  # it is not quite the same: compiled where it is used
+                    break
+                kernels.append(compilation.store(taken))
+                finish(kernels[-1])
+        except Exception as error:
+            return Outcome(item, error, [kernel.metadata_group for kernel in kernels])
+        return Outcome(item, None, [kernel.metadata_group for kernel in kernels])
 
     def adopt(self, item: Any, kernels: list[Mapping[str, str]]) -> None:
         """Make known in a child process what its parent has compiled since it was forked."""

@@ -37,13 +37,13 @@ def smid() -> Any:
 @builtin
 def num_warps() -> constexpr:
     """The launch's `num_warps`, at compile time."""
-    return constexpr(current().features.num_warps)
+    return constexpr(current().features.asked_num_warps())
 
 
 @builtin
 def num_threads() -> constexpr:
     """The threads that run one program, 32 a warp, at compile time."""
-    return constexpr(32 * current().features.num_warps)
+    return constexpr(32 * current().features.asked_num_warps())
 
 
 # Conversions of fp8e4b15, which has float16's bias and 3 bits of mantissa, as GPUs without that
