@@ -13,6 +13,8 @@ from tritium.backends.driver import (
     expand_signature,
     wrap_handle_tensordesc_impl,
 )
+from tritium.backends.nvidia import tensormap
+from tritium.backends.nvidia.driver import make_tensordesc_arg
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 MATRIX, DEEP = "tensordesc<fp16[8,4]>", "tensordesc_im2col<fp32[16],input_rank=3>"
@@ -87,3 +89,19 @@ def test_rounding_to_tf32_is_not_built() -> None:
     wide = aligned(8, 16).view(np.float32)
     with pytest.raises(NotImplementedError, match="round_f32_to_tf32 is not built"):
         TensorDescriptor(wide, [8, 8], [8, 1], [8, 8], round_f32_to_tf32=True)
+
+
+def test_values_that_cuda_kernels_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tensor:
+        shape, dtype = (32, 16), np.dtype(np.float16)
+
+        def data_ptr(self) -> int:
+            return 4096
+
+    base: Any = Tensor()
+    descriptor = TensorDescriptor(base, [32, 16], [16, 1], [8, 8])
+    assert make_tensordesc_arg(descriptor, None) == [base, 32, 16, 16, 1]
+    monkeypatch.setattr(tensormap, "make", lambda *given: given)
+    (address, described, meta), *rest = make_tensordesc_arg(descriptor, {"swizzle": 0}, ("x",))
+    assert (address, described, meta) == (4096, descriptor, {"swizzle": 0})
+    assert rest == [32, 16, 16, 1]

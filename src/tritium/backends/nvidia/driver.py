@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tritium import knobs
@@ -248,3 +248,15 @@ def library_dirs() -> list[str]:
 
     device = libdevice.find()
     return [*([] if device is None else [str(device.parent)]), *libcuda_dirs()]
+
+
+def make_tensordesc_arg(
+    arg: Any, metadata: Mapping[str, Any] | None, others: Sequence[Any] = ()
+) -> list[Any]:
+    """The values that a kernel takes for a host descriptor: its `CUtensorMap` (its tensor, where
+    `metadata` is None), shape and strides. `others` are the launcher's other arguments."""
+    from tritium.backends.nvidia import tensormap  # rarely asked for
+
+    if metadata is None:
+        return [arg.base, *arg.shape, *arg.strides]
+    return [tensormap.make(arg.base.data_ptr(), arg, metadata), *arg.shape, *arg.strides]

@@ -20,9 +20,14 @@ def data_type(number: int) -> int:
 
 
 def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
-    """The 128 bytes of the map of a host descriptor (`.shape`, `.strides` in elements,
-    `.padding`), the fastest axis last; `meta`: see `tritium.ir.tensor_maps.describe`.
-    Raises `RuntimeError` if the driver refuses it."""
+    """The 128 bytes of the map of a host descriptor; see `make`."""
+    return ctypes.string_at(int(make(address, descriptor, meta).getPtr()), BYTES)
+
+
+def make(address: int, descriptor: Any, meta: Mapping[str, Any]) -> Any:
+    """The `CUtensorMap` of a host descriptor (`.shape`, `.strides` in elements, `.padding`), the
+    fastest axis last; `meta`: see `tritium.ir.tensor_maps.describe`. Raises `RuntimeError` if the
+    driver refuses it."""
     driver = library()
     size, rank = meta["elem_size"], len(meta["block_size"])
     if len(descriptor.shape) != rank or len(descriptor.strides) != rank:
@@ -37,7 +42,7 @@ def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
     ones = [driver.cuuint32_t(1)] * rank
     fill = driver.CUtensorMapFloatOOBfill
     nan = getattr(descriptor, "padding", "zero") == "nan"
-    encoded = check(driver.cuTensorMapEncodeTiled(
+    return check(driver.cuTensorMapEncodeTiled(
         driver.CUtensorMapDataType(data_type(meta["elem_type"])), rank, address, dims, strides,
         box, ones,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
@@ -46,4 +51,3 @@ def encode(address: int, descriptor: Any, meta: Mapping[str, Any]) -> bytes:
         fill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA if nan
         else fill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     ))  # fmt: skip
-    return ctypes.string_at(int(encoded.getPtr()), BYTES)
