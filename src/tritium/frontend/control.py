@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ from tritium.frontend.scope import SHARED, Undefined
 from tritium.frontend.statements import is_constexpr_annotation
 from tritium.frontend.targets import bind, named
 from tritium.frontend.values import (
+    assigned,
     carriable,
     flatten,
     ir_types,
@@ -97,6 +99,18 @@ class ControlFlow(Part):
     def _line(self, node: ast.stmt) -> int:
         """The line of a statement in its file."""
         return self.visitor.function.first_line + node.lineno - 1
+
+    def visit_With(self, node: ast.With) -> None:
+        """Context managers that exist while compiling: their enter and exit write ops."""
+        hint = with_hint(node)
+        if hint is not None:
+            raise self.unsupported(node, f"unsupported AST node type: With: {hint}")
+        with ExitStack() as managers:
+            for item in node.items:
+                value = managers.enter_context(unwrap(self.visit(item.context_expr)))
+                if item.optional_vars is not None:
+                    bind(self.visitor, item.optional_vars, assigned(value))
+            self._block(node.body)
 
     # Functions' bodies and returns
 
@@ -500,6 +514,15 @@ def returns(nodes: Sequence[ast.AST]) -> Iterator[ast.Return]:
 def contains_return(nodes: Sequence[ast.AST]) -> bool:
     """Whether any of the statements may return from the function."""
     return next(returns(nodes), None) is not None
+
+
+def with_hint(node: ast.With) -> str | None:
+    """Why a `with` is refused, if it is. Its managers are made in it, as in the reference."""
+    if contains_return(node.body):
+        return "Cannot have `return` statements inside `with` statements in a kernel"
+    if all(isinstance(item.context_expr, ast.Call) for item in node.items):
+        return None
+    return "`with` has no meaning in a kernel except of calls that give context managers"
 
 
 def always_returns(statements: Sequence[ast.stmt]) -> bool:

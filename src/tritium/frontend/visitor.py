@@ -14,7 +14,6 @@ from tritium.frontend.scope import Scope
 from tritium.language.jit.function import JITCallable
 
 HINTS = {
-    "With": "`with` has no meaning in a kernel",
     "AsyncWith": "`with` has no meaning in a kernel",
     "Try": "exceptions do not exist on the device; test the condition with `if` or `tl.where`",
     "TryStar": "exceptions do not exist on the device; test the condition with `if` or `tl.where`",

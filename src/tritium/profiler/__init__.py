@@ -20,6 +20,7 @@ from tritium.profiler.scopes import (
     enter_state,
     exit_scope,
     exit_state,
+    metadata_state,
     scope,
     state,
 )
@@ -33,6 +34,11 @@ from tritium.profiler.sessions import (
 )
 
 __all__ = [
-    "DEFAULT_PROFILE_NAME", "activate", "cpu_timed_scope", "deactivate", "enter_scope",
-    "enter_state", "exit_scope", "exit_state", "finalize", "profile", "scope", "start", "state",
+    "DEFAULT_PROFILE_NAME", "activate", "configure_runtime", "cpu_timed_scope", "deactivate",
+    "enter_scope", "enter_state", "exit_scope", "exit_state", "finalize", "metadata_state",
+    "profile", "scope", "start", "state",
 ]  # fmt: skip
+
+
+def configure_runtime() -> None:
+    """Choose the ROCm libraries that are loaded: this profiler loads none."""

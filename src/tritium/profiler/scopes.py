@@ -85,3 +85,11 @@ class state(scope):
 
     def __init__(self, name: str):
         super().__init__(name)
+
+
+class metadata_state(state):
+    """The state in which a kernel's `launch_metadata` is computed."""
+
+    def __init__(self, kernel_name: str | None = None):
+        super().__init__(f"__proton_launch_metadata:{kernel_name}" if kernel_name else
+                         "__proton_launch_metadata")  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 
 from tritium import knobs
 from tritium.backends.active import driver
+from tritium.profiler.flags import flags
 from tritium.profiler.tree import COUNT, TIME, Node
 
 DEFAULT_PROFILE_NAME = "proton"
@@ -90,7 +91,8 @@ def _first() -> int:
     return next(_numbers)
 
 
-def _chosen(session: int | None, function: str) -> list[int]:
+def chosen(session: int | None, function: str) -> list[int]:
+    """The numbers of a session or of all. Raises `ValueError` for one that there is not."""
     if session is None:
         return list(_sessions)
     if session not in _sessions:
@@ -100,15 +102,18 @@ def _chosen(session: int | None, function: str) -> list[int]:
 
 def activate(session: int | None = None) -> None:
     """Record again, in a session or in all."""
-    for number in _chosen(session, "activate"):
+    for number in chosen(session, "activate"):
         _sessions[number].active = True
     _listen()
 
 
-def deactivate(session: int | None = None) -> None:
-    """Record nothing until `activate`, in a session or in all."""
-    for number in _chosen(session, "deactivate"):
+def deactivate(session: int | None = None, flushing: bool = False) -> None:
+    """Record nothing until `activate`, in a session or in all; with `flushing` wait for the
+    launches that were recorded."""
+    for number in chosen(session, "deactivate"):
         _sessions[number].active = False
+        if flushing:
+            _sessions[number].settle()
     _listen()
 
 
@@ -120,7 +125,7 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
     if output_format not in ("", None, "hatchet"):
         raise NotImplementedError(f"profiler.finalize: output_format={output_format!r} is not "
                                   "built; use 'hatchet'")  # fmt: skip
-    for number in _chosen(session, "finalize"):
+    for number in chosen(session, "finalize"):
         ended = _sessions.pop(number)
         ended.settle()
         Path(f"{ended.name}.hatchet").write_text(
@@ -157,6 +162,7 @@ def record(path: Sequence[str], metrics: Mapping[str, Any]) -> None:
 
 def _listen() -> None:
     """Have launches reported while a session is active."""
+    flags.profiling_on = bool(_sessions)
     wanted = any(session.active for session in _sessions.values())
     for chain, hook in (
         (knobs.runtime.launch_enter_hook, _enter), (knobs.runtime.launch_exit_hook, _exit),

@@ -23,7 +23,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tritium.backends.interpreter.semantics import Semantics
-from tritium.frontend.control import assigned_names, contains_return
+from tritium.frontend.control import assigned_names, contains_return, with_hint
 from tritium.frontend.statements import is_constexpr_annotation, is_placeholder
 from tritium.frontend.values import TENSOR_ATTRIBUTES
 from tritium.frontend.visitor import HINTS
@@ -177,7 +177,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         kind = type(node).__name__
-        hint = HINTS.get(kind)
+        hint = with_hint(node) if isinstance(node, ast.With) else HINTS.get(kind)
         if hint is not None and kind not in ("Import", "ImportFrom"):
             message = f"unsupported AST node type: {kind}: {hint}"
             if isinstance(node, ast.stmt):

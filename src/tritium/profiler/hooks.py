@@ -1,0 +1,146 @@
+"""Hooks that sessions of other profilers attach to loading and launching kernels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, ClassVar, NoReturn
+
+from tritium import knobs
+
+
+class Hook(ABC):
+    """What a profiler does when kernels are loaded and launched; those of a higher `priority` are
+    asked first at a beginning, and last at an end."""
+
+    priority: int = 0
+
+    @abstractmethod
+    def init_handle(
+        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
+    ) -> None:
+        """A kernel was loaded."""
+
+    def destroy_handle(  # noqa: B027
+        self, module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str
+    ) -> None:
+        """A kernel is unloaded."""
+
+    @abstractmethod
+    def enter(self, metadata: Any) -> None:
+        """A launch begins."""
+
+    @abstractmethod
+    def exit(self, metadata: Any) -> None:
+        """A launch was made."""
+
+    @abstractmethod
+    def activate(self) -> None:
+        """The first session that has the hook becomes active."""
+
+    @abstractmethod
+    def deactivate(self) -> None:
+        """The last such session becomes inactive."""
+
+
+class HookManager:
+    """The hooks of all sessions. `session_hooks` tells by session which are active."""
+
+    active_hooks: ClassVar[list[Hook]] = []
+    session_hooks: ClassVar[dict[int, dict[Hook, bool]]] = defaultdict(dict)
+
+    @staticmethod
+    def init_handle(*handle: Any) -> None:
+        for hook in HookManager.active_hooks:
+            hook.init_handle(*handle)
+
+    @staticmethod
+    def destroy_handle(*handle: Any) -> None:
+        for hook in reversed(HookManager.active_hooks):
+            hook.destroy_handle(*handle)
+
+    @staticmethod
+    def enter(metadata: Any) -> None:
+        for hook in HookManager.active_hooks:
+            hook.enter(metadata)
+
+    @staticmethod
+    def exit(metadata: Any) -> None:
+        for hook in reversed(HookManager.active_hooks):
+            hook.exit(metadata)
+
+    @staticmethod
+    def register(hook: Hook, session: int) -> None:
+        """Add a hook to a session, active."""
+        HookManager.session_hooks[session][hook] = True
+        HookManager._update()
+
+    @staticmethod
+    def activate(session: int | None = None) -> None:
+        """Have the hooks of a session, or of all, called again."""
+        HookManager._set(session, True)
+
+    @staticmethod
+    def deactivate(session: int | None = None) -> None:
+        """Have the hooks of a session, or of all, called no more."""
+        HookManager._set(session, False)
+
+    @staticmethod
+    def unregister(session: int | None = None) -> None:
+        """Forget the hooks of a session, or of all."""
+        for number in HookManager._sessions(session):
+            HookManager.session_hooks.pop(number, None)
+        HookManager._update()
+
+    @staticmethod
+    def _sessions(session: int | None) -> Iterable[int]:
+        return list(HookManager.session_hooks) if session is None else [session]
+
+    @staticmethod
+    def _set(session: int | None, active: bool) -> None:
+        for number in HookManager._sessions(session):
+            if number in HookManager.session_hooks:
+                hooks = HookManager.session_hooks[number]
+                hooks.update(dict.fromkeys(hooks, active))
+        HookManager._update()
+
+    @staticmethod
+    def _update() -> None:
+        """Activate and deactivate what has become so; listen while there is any hook."""
+        before, wanted = HookManager.active_hooks, dict[Hook, None]()
+        for hooks in HookManager.session_hooks.values():
+            wanted.update((hook, None) for hook, active in hooks.items() if active)
+        for hook in before:
+            if hook not in wanted:
+                hook.deactivate()
+        for hook in wanted:
+            if hook not in before:
+                hook.activate()
+        HookManager.active_hooks[:] = sorted(wanted, key=lambda hook: -hook.priority)
+        runtime: Any = knobs.runtime
+        for chain, listener in (
+            (runtime.kernel_load_end_hook, HookManager.init_handle),
+            (runtime.kernel_unload_hook, HookManager.destroy_handle),
+            (runtime.launch_enter_hook, HookManager.enter),
+            (runtime.launch_exit_hook, HookManager.exit),
+        ):
+            (chain.add if wanted else chain.remove)(listener)
+
+
+def _not_built(name: str, instead: str) -> NoReturn:
+    raise NotImplementedError(f"profiler.hooks.{name} is not built; {instead}")
+
+
+class LaunchHook:
+    """The reference's recording of `launch_metadata`."""
+
+    def __init__(self) -> None:
+        _not_built("LaunchHook", "profiler.start(hook='triton') records launch_metadata")
+
+
+class InstrumentationHook:
+    """The reference's instrumentation of kernels."""
+
+    def __init__(self, mode_obj: Any = None) -> None:
+        _not_built("InstrumentationHook", "launches as a whole are timed")
