@@ -22,7 +22,8 @@ from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp, TruncIOp, attr_valu
 from tritium.ops.arith.integer import DivisionOp, WrappingOp
 from tritium.ops.attributes import CONSTANCY, CONTIGUITY, DIVISIBILITY
 from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
-from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.base import ControlEdge, Op
+from tritium.ops.scf import ForOp
 from tritium.ops.ttir.memory import AddPtrOp
 
 
@@ -73,14 +74,9 @@ class AxisAnalysis:
 
     def _op(self, op: Any) -> None:
         assert self._info is not None
-        if isinstance(op, ForOp):
-            self._loop(op)
-            return
-        if isinstance(op, IfOp):
-            self._branches(op)
-            return
-        if isinstance(op, WhileOp):
-            self._while(op)
+        edges = list(op.control_edges()) if op.regions else []
+        if edges:
+            self._regions(op, edges)
             return
         for region in op.regions:
             for block in region.blocks:
@@ -98,65 +94,52 @@ class AxisAnalysis:
             one = len(op.results) == 1
             self._info[result] = _hinted(info, op.attributes) if one else info
 
-    def _loop(self, op: Any) -> None:
+    def _regions(self, op: Op, edges: Sequence[ControlEdge]) -> None:
+        """Loops and branches: of what arrives on several ways is known what holds on all."""
         assert self._info is not None
-        lower, step = self._get(op.lower), self._get(op.step)
-        divisor = gcd(lower.divisibility[0], step.divisibility[0])
-        body = op.body
-        self._info[body.args[0]] = replace(
-            unknown(op.lower.type), divisibility=(divisor,), non_negative=lower.non_negative
-        )
-        carried = [self._get(v) for v in op.inits]
+        blocks = [block for region in op.regions for block in region.blocks]
+        if isinstance(op, ForOp):
+            self._info[op.body.args[0]] = self._counter(op)
         if self._carried is not None:
-            self._info.update((v, self._carried.of(v)) for v in (*body.args, *op.results))
-            self._block(body)
-            return
-        while True:
-            self._info.update(zip(body.args[1:], carried, strict=False))
-            self._block(body)
-            following = [self._get(v) for v in body.last_op.operands]
-            merged = [join(c, v) for c, v in zip(carried, following, strict=True)]
-            if merged == carried:
-                break
-            carried = merged
-        self._info.update(zip(op.results, carried, strict=False))
-
-    def _while(self, op: Any) -> None:
-        assert self._info is not None
-        before, after = (region.block for region in op.regions)
-        if self._carried is not None:
-            values = (*before.args, *after.args, *op.results)
-            self._info.update((v, self._carried.of(v)) for v in values)
-            self._block(before)
-            self._block(after)
-            return
-        carried = [self._get(v) for v in op.operands]
-        while True:
-            self._info.update(zip(before.args, carried, strict=True))
-            self._block(before)
-            passed = [self._get(v) for v in before.last_op.operands[1:]]
-            self._info.update(zip(after.args, passed, strict=True))
-            self._block(after)
-            following = [self._get(v) for v in after.last_op.operands]
-            merged = [join(c, v) for c, v in zip(carried, following, strict=True)]
-            if merged == carried:
-                break
-            carried = merged
-        self._info.update(zip(op.results, passed, strict=True))
-
-    def _branches(self, op: Any) -> None:
-        assert self._info is not None
-        ends: list[Sequence[SSAValue]] = []
-        for region in op.regions:
-            for block in region.blocks:
+            passed = (*op.results, *(argument for block in blocks for argument in block.args))
+            self._info.update((v, self._carried.of(v)) for v in passed)
+            for block in blocks:
                 self._block(block)
-                ends.append(block.last_op.operands)  # pyright: ignore
-        if self._carried is not None:
-            self._info.update((v, self._carried.of(v)) for v in op.results)
             return
-        for number, result in enumerate(op.results):
-            infos = [self._get(end[number]) for end in ends]
-            self._info[result] = join(infos[0], infos[-1])
+        found: dict[SSAValue, AxisInfo] = {}
+        self._arrive(op, edges, found)
+        again = True
+        while again:
+            again = False
+            for number, block in enumerate(blocks):
+                self._block(block)
+                for target in self._arrive(block.last_op, edges, found):
+                    again |= target.owner in blocks[: number + 1]
+
+    def _arrive(
+        self, source: Operation | None, edges: Sequence[ControlEdge],
+        found: dict[SSAValue, AxisInfo],
+    ) -> list[SSAValue]:  # fmt: skip
+        """Pass on what is known of the values that an op takes along; returns the targets of which
+        less is known than before."""
+        assert self._info is not None
+        changed: list[SSAValue] = []
+        for edge in edges:
+            if edge.source is not source:
+                continue
+            for value, target in zip(edge.values, edge.targets, strict=True):
+                info, known = self._get(value), found.get(target)
+                merged = info if known is None else join(known, info)
+                if merged != known:
+                    changed.append(target)
+                    found[target] = self._info[target] = merged
+        return changed
+
+    def _counter(self, loop: ForOp) -> AxisInfo:
+        lower, step = self._get(loop.lower), self._get(loop.step)
+        divisor = gcd(lower.divisibility[0], step.divisibility[0])
+        first = unknown(loop.lower.type)
+        return replace(first, divisibility=(divisor,), non_negative=lower.non_negative)
 
 
 _EXTENSIONS = (ExtSIOp, ExtUIOp, IndexCastOp)

@@ -22,7 +22,7 @@ from xdsl.ir import Block, Operation
 from tritium.analysis.shared_memory import Allocation, allocates_memory
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, Effect, Queue, Resource
-from tritium.ops.scf import ForOp, IfOp, WhileOp
+from tritium.ops.scf import IfOp
 
 Bytes: TypeAlias = "tuple[int, int]"
 Sets: TypeAlias = "defaultdict[Queue, set[Bytes]]"
@@ -111,11 +111,12 @@ class Barriers:
 
     def _block(self, block: Block, state: _State) -> None:
         for op in block.ops:
-            if isinstance(op, (ForOp, WhileOp)):
+            assert isinstance(op, Op)
+            if op.is_loop:
                 self._loop(op, state)
             elif isinstance(op, IfOp):
                 self._branch(op, state)
-            elif isinstance(op, Op):
+            else:
                 self._access(op, state)
 
     def _loop(self, op: Operation, state: _State) -> None:

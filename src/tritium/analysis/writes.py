@@ -15,8 +15,6 @@ from xdsl.ir import SSAValue
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, opaque
-from tritium.ops.scf import ForOp, IfOp, WhileOp
-from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir import FuncOp, LoadOp, ReturnOp
 
 
@@ -46,7 +44,7 @@ def _edges(function: FuncOp) -> tuple[dict[SSAValue, list[SSAValue]], set[SSAVal
                 written.update(op.operands)
         for source, target in op.forwarded_values():
             targets[source].append(target)
-        if not (isinstance(op, (LoadOp, ForOp, IfOp, WhileOp)) or is_terminator(op)):
+        if not (isinstance(op, LoadOp) or any(op.control_edges())):
             for operand in op.operands:
                 targets[operand] += op.results
     return targets, written

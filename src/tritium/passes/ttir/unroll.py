@@ -33,7 +33,7 @@ from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.arith.integer import AddIOp, DivUIOp, MulIOp, RemUIOp, SubIOp
 from tritium.ops.attributes import NUM_STAGES, UNROLL_FACTOR
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp, WhileOp, YieldOp
+from tritium.ops.scf import ForOp, YieldOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_op
 
@@ -60,7 +60,7 @@ class Unroll(Pass):
         asked: Any = loop.attributes.pop(UNROLL_FACTOR, None)
         if asked is not None:
             return asked.value.data
-        inner = any(isinstance(op, (ForOp, WhileOp)) for op in loop.body.walk())
+        inner = any(isinstance(op, Op) and op.is_loop for op in loop.body.walk())
         return 1 if inner else self.factor
 
 

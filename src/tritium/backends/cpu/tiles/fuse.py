@@ -163,7 +163,7 @@ class _Builder:
         kind = "scan" if isinstance(op, ScanOp) else "reduce"
         root = Root(kind, op, values, domain, position, op.axis, buffers)
         block = op.regions[0].blocks[0]
-        if any(inner.regions or inner.memory_effects() for inner in block.ops):
+        if any(isinstance(o, Op) and (o.regions or o.memory_effects()) for o in block.ops):
             root.body = self.body(block)
         if isinstance(op, ScanOp) or root.body is not None:
             self.grouping.alone(root)
@@ -180,7 +180,7 @@ class _Builder:
             return
         shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
         buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
-        values = tuple(filter(is_tile, op.operands))
+        values: tuple[SSAValue, ...] = tuple(filter(is_tile, op.operands))
         self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
 
     def copy(self, value: SSAValue, buffer: Buffer, position: float) -> None:

@@ -185,7 +185,7 @@ class _Materialization:
             return None
         if op.movement is Movement.IN_ORDER:
             return None  # only what it views is kept
-        block = op.parent
+        block: Any = op.parent
         first = min(users, key=lambda u: u.position)
         pinned = is_load and self._pinned(op, users)
         several = not is_load and any(len(self.ways[value, u]) > 1 for u in users)

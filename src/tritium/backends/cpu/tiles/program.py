@@ -84,9 +84,9 @@ class TileProgram:
             at = [step.position for step in body.steps]
             if at != sorted(at):
                 raise VerifyException(f"steps are not in order: {at}")
-            for step in body.steps:
-                for root in step.roots if isinstance(step, Nest) else ():
-                    _verify_root(step, root)
+            for nest in (step for step in body.steps if isinstance(step, Nest)):
+                for root in nest.roots:
+                    _verify_root(nest, root)
 
     def __str__(self) -> str:
         loops = self.loops

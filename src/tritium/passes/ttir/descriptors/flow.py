@@ -269,7 +269,7 @@ def _needed_after(value: SSAValue, op: Operation) -> bool:
         assert above is not None
         inner = above
         # In a loop's next iteration all that is in it comes after the op.
-        if isinstance(inner, (ForOp, WhileOp)) and any(
+        if isinstance(inner, Op) and inner.is_loop and any(
             any(_ancestor(use.operation, b) for b in _bodies(inner)) for use in value.uses
         ):
             return True
