@@ -93,7 +93,7 @@ class SplatOp(Op):
         return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
 
     def source_axes(self) -> Sequence[int | None]:
-        return [None] * len(ir.shape_of(self.result.type))
+        return [None] * len(ir.shape_of(self.results[0].type))
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.splat(self.results[0].type, operands[0])
@@ -159,7 +159,7 @@ class BroadcastOp(Op):
         return np.broadcast_to(src, ir.shape_of(self.result_types[0]))
 
     def source_axes(self) -> Sequence[int | None]:
-        before, after = ir.shape_of(self.src.type), ir.shape_of(self.result.type)
+        before, after = (ir.shape_of(v.type) for v in (self.operands[0], self.results[0]))
         return [axis if before[axis] == size else None for axis, size in enumerate(after)]
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -199,7 +199,7 @@ class ExpandDimsOp(Op):
         return np.expand_dims(src, self.axis)
 
     def source_axes(self) -> Sequence[int | None]:
-        rank, new = len(ir.shape_of(self.src.type)), self.axis
+        rank, new = len(ir.shape_of(self.operands[0].type)), self.axis
         return [*range(new), None, *range(new, rank)]
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:

@@ -71,6 +71,7 @@ class Context:
         run: writes the steps of a block (`control.lower_steps`).
         load_buffer: reads elements of a buffer (`access.load_buffer`).
         may_be_exclusive: whether `EXCLUSIVE` may be true.
+        axes: by op what `result_axes` gives.
         external: addresses of buffers that the caller provides, by identity.
     """
 
@@ -87,6 +88,9 @@ class Context:
     run: Callable[[Context, Body], None]
     load_buffer: Callable[..., Lanes]
     may_be_exclusive: bool
+    axes: dict[Any, tuple[int | None, ...]] = field(
+        default_factory=dict[Any, "tuple[int | None, ...]"]
+    )
     external: dict[int, Value] = field(default_factory=dict[int, Value])
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     filled: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])

@@ -15,16 +15,13 @@ computed outside of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from xdsl.ir import SSAValue
 
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
-
-T = TypeVar("T")
 
 
 class Kind(IntEnum):
@@ -59,13 +56,13 @@ def differs_by_lane(at: At) -> bool:
     return any(index.kind == Kind.VECTOR for index in at)
 
 
-def source_places(op: Any, places: Sequence[T], repeated: T) -> tuple[T, ...]:
-    """For each axis of the operand that an op repeats or permutes, the item of `places` (one for
-    each axis of the result) that belongs to it; `repeated` along axes that grow."""
-    inner = [repeated] * len(ir.shape_of(op.operands[0].type))
-    for axis, place in zip(op.source_axes(), places, strict=True):
+def result_axes(op: Any) -> tuple[int | None, ...]:
+    """For each axis of the operand that an op repeats or permutes, the axis of the result that
+    runs along it; None for an axis that grows."""
+    inner: list[int | None] = [None] * len(ir.shape_of(op.operands[0].type))
+    for number, axis in enumerate(op.source_axes()):
         if axis is not None:
-            inner[axis] = place
+            inner[axis] = number
     return tuple(inner)
 
 

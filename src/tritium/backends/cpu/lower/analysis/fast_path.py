@@ -46,7 +46,7 @@ def _masks(c: Context, nest: Nest) -> list[SSAValue]:
         if root.kind == "store" and op.mask is not None:
             masks[op.mask] = None
     for _, owner in computed(c, nest):
-        if isinstance(owner, LoadOp) and owner.mask is not None:
+        if type(owner) is LoadOp and owner.mask is not None:
             masks[owner.mask] = None
     return list(masks)
 

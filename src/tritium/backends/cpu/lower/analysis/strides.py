@@ -53,10 +53,10 @@ class Steps:
             return self._argument(value, owner, dim)
         if dim is None and not self._inside(owner):
             return 0
-        if isinstance(owner, ConstantOp):
+        if type(owner) is ConstantOp:
             held = constant_value(value)
             return 0 if held is not None and (held == held.flat[0]).all() else None
-        if isinstance(owner, MakeRangeOp):
+        if type(owner) is MakeRangeOp:
             return 0 if dim is None else 1
         axes = owner.source_axes()
         if axes is not None:
@@ -78,7 +78,7 @@ class Steps:
             return self._sum(op, steps)
         if retypes_pointers(op):
             return steps[0]
-        if isinstance(op, MulIOp):
+        if type(op) is MulIOp:
             return self._product(op, steps, dim)
         # Along an axis, equal addresses hold equal elements; an iteration may change them.
         effects = op.memory_effects()

@@ -20,7 +20,7 @@ from tritium.backends.cpu.lower.values import (
     Uniform,
     Vec,
     differs_by_lane,
-    source_places,
+    result_axes,
 )
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, vector
@@ -117,7 +117,10 @@ def unsplat(e: Emitter, op: Any, number: int, at: At) -> Lanes:
 
 @lowers("cpu.tile", BroadcastOp, ExpandDimsOp, SplatOp, TransOp)
 def along_axes(e: Emitter, op: Any, number: int, at: At) -> Lanes:
-    return e.emit(op.operands[0], source_places(op, at, ZERO))
+    axes = e.context.axes.get(op)
+    if axes is None:
+        axes = e.context.axes[op] = result_axes(op)
+    return e.emit(op.operands[0], tuple([ZERO if a is None else at[a] for a in axes]))
 
 
 @lowers("cpu.tile", ReshapeOp)

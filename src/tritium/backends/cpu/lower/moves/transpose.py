@@ -15,7 +15,7 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
-from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane, source_places
+from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane, result_axes
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Function, Value
 from tritium.ir import types as ir
@@ -70,7 +70,7 @@ def _reads(context: Context, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]
             yield dims, (*(1 for _ in shape[:-1]), shape[-1])
         elif isinstance(owner, Block):
             continue
-        elif isinstance(owner, LoadOp):
+        elif type(owner) is LoadOp:
             yield dims, context.address_info(owner.operands[0]).contiguity
         else:
             stack.extend(_operands(owner, dims))
@@ -82,7 +82,8 @@ def _operands(op: Any, dims: Dims) -> Iterator[tuple[SSAValue, Dims]]:
         return
     for operand in op.operands:
         if isinstance(operand.type, ir.TensorType):
-            yield operand, source_places(op, dims, None) if moves else dims
+            axes = result_axes(op) if moves else ()
+            yield operand, tuple(None if a is None else dims[a] for a in axes) if moves else dims
 
 
 def blocked(e: Emitter, key: Any, at: At, read: Callable[[At], Lanes | None]) -> Lanes | None:

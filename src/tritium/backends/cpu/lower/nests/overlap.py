@@ -45,7 +45,7 @@ class Extent:
 def loads_of(c: Context, nest: Nest) -> list[Any]:
     """The loads that a nest does, in no order."""
     return [op for value, op in computed(c, nest)
-            if isinstance(op, LoadOp) and isinstance(value.type, ir.TensorType)]  # fmt: skip
+            if type(op) is LoadOp and isinstance(value.type, ir.TensorType)]  # fmt: skip
 
 
 def apart(c: Context, nest: Nest, in_order: bool) -> Value | None:

@@ -50,7 +50,7 @@ def choose(context: Context, nest: Nest, in_order: bool = False) -> Shape:
         seen.add(value)
         owner: Any = value.owner
         leaf = isinstance(owner, Block) or value in context.buffers
-        loaded = isinstance(owner, LoadOp)
+        loaded = type(owner) is LoadOp
         data = leaf or value in values or loaded or ir.is_float(value.type)
         if data and not ir.is_pointer(value.type):
             bits = max(bits, _lane_bits(value.type))
