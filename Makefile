@@ -40,17 +40,17 @@ demo: $(VENV)/.base  ## compile and run four kernels natively; compare them with
 	@$(BIN)/tritium demo $(ARGS)
 
 test: $(VENV)/.dev  ## the test suite, without the long sweeps
-	$(PY) -m pytest -q -n $(JOBS) -m "not slow" $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
 test-all: $(VENV)/.dev  ## the test suite with the long sweeps
-	$(PY) -m pytest -q -n $(JOBS) $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 test-gpu: $(VENV)/.dev  ## the tests of GPU code, on a machine with an NVIDIA GPU and torch
 	$(PY) tools/test_gpu.py $(ARGS)
 
 test-simt: $(VENV)/.dev  ## the conformance suite as GPU code, run on the CPU, for warps of 32 and of 64 lanes
-	$(PY) -m pytest -q -n $(JOBS) tests/conformance --device simt --lanes 32 $(ARGS)
-	$(PY) -m pytest -q -n $(JOBS) tests/conformance --device simt --lanes 64 $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/conformance --device simt --lanes 32 $(ARGS)
+	$(PY) -m pytest -q -n $(JOBS) --dist worksteal tests/conformance --device simt --lanes 64 $(ARGS)
 
 test-arm: $(VENV)/.dev  ## a sample of the tests on AArch64, emulated (installs qemu-user; Debian and Ubuntu)
 	$(PY) tools/test_arm.py --jobs $(JOBS) $(ARGS)

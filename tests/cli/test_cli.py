@@ -199,25 +199,20 @@ def test_run_without_such_a_file():
     assert tritium("run").returncode == 2
 
 
-def test_pytest_runs_tests_that_import_triton(program, tmp_path):
-    file = program("import triton\ndef test(): assert triton.__version__ == '3.9.0'", "test_it.py")
-    done = tritium("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), file)
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
-
-
 SUITE = """
     import pytest, triton
     def test_fixtures(device, fresh_knobs, fresh_triton_cache, with_allocator):
         assert device == "cpu" and fresh_knobs is triton.knobs
+        assert triton.__version__ == "3.9.0"
 """
 
 
 @pytest.mark.parametrize("conftest", [False, True])
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
-def test_pytest_has_options_and_fixtures(program, tmp_path, conftest, workers):
-    pytest.importorskip("xdist")
+def test_pytest_has_options_and_fixtures(program, tmp_path, conftest):
+    """By the plug-in alone; beside a conftest.py of such options, with worker processes too."""
     file = program(SUITE, "test_it.py")
     if conftest:
+        pytest.importorskip("xdist")
         text = """
             import pytest
             def pytest_addoption(parser):
@@ -227,8 +222,9 @@ def test_pytest_has_options_and_fixtures(program, tmp_path, conftest, workers):
                 return request.config.getoption("--device")
         """
         program(text, "conftest.py")
-    options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *workers)
-    done = tritium("pytest", *options, "--device", "cpu", file)
+    workers = ("-n", "1") if conftest else ()
+    options = ("-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
+    done = tritium("pytest", *options, *workers, "--device", "cpu", file)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

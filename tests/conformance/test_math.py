@@ -197,8 +197,11 @@ def philox(seed, offsets, rounds=10):
     return np.array(out, np.uint32).T
 
 
-@pytest.mark.parametrize("seed", [0, 3, 0xFCAFEB0BA, 2**63 + 5])
-@pytest.mark.parametrize("kind", ["int32", "int64", "uint32"])
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [(0, "int32"), (3, "int64"), (0xFCAFEB0BA, "uint32"), (2**63 + 5, "int32"),
+     (2**63 + 5, "int64")],
+)  # fmt: skip
 def test_random_bits(seed, kind):
     offsets = np.arange(64, dtype=DTYPES[kind]) * 977
     if kind == "int64":

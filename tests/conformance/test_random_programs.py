@@ -38,7 +38,7 @@ def check(data, size):
 
 
 @settings(
-    max_examples=40 if device == "cpu" else 12, deadline=None, suppress_health_check=CHECKS,
+    max_examples=20 if device == "cpu" else 12, deadline=None, suppress_health_check=CHECKS,
     derandomize=True,
 )  # fmt: skip
 @given(st.data())
@@ -123,9 +123,9 @@ def fuzz(tmp_path, *options):
 
 
 def test_the_tool_counts_programs(tmp_path):
-    status, summary = fuzz(tmp_path, "--programs", "3", "--jobs", "2", "--seed", "5")
-    assert (status, summary["programs"], summary["diverged"]) == (0, 3, 0)
-    assert summary["statements"]["load"] == 3
+    status, summary = fuzz(tmp_path, "--programs", "2", "--jobs", "2", "--seed", "5")
+    assert (status, summary["programs"], summary["diverged"]) == (0, 2, 0)
+    assert summary["statements"]["load"] == 2
 
 
 def test_the_tool_survives_a_crash(tmp_path, monkeypatch):
@@ -135,14 +135,14 @@ def test_the_tool_survives_a_crash(tmp_path, monkeypatch):
         "begin = random.Random.__init__\n"
         "def dying(self, seed=None):\n"
         "    begin(self, seed)\n"
-        "    if seed == 8 and '--worker' in __import__('sys').argv:\n"
+        "    if seed == 7 and '--worker' in __import__('sys').argv:\n"
         "        os.abort()\n"
         "random.Random.__init__ = dying\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    status, summary = fuzz(tmp_path, "--programs", "3", "--jobs", "1", "--seed", "7")
-    assert (status, summary["programs"]) == (1, 3)
-    assert [d["seed"] for d in summary["divergences"]] == [8]
+    status, summary = fuzz(tmp_path, "--programs", "2", "--jobs", "1", "--seed", "7")
+    assert (status, summary["programs"]) == (1, 2)
+    assert [d["seed"] for d in summary["divergences"]] == [7]
 
 
 def test_unused_statements_go():

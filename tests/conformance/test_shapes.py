@@ -62,14 +62,19 @@ def test_cat_has_both(name):
     batch.run()
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 8), (2, 4, 2, 8), (1, 2, 1, 16), (4, 1, 8, 2, 2)])
-def test_every_permutation(shape):
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [((2, 4, 8), 6), ((2, 4, 2, 8), 24), ((1, 2, 1, 16), 8), ((4, 1, 8, 2, 2), 10)],
+)
+def test_every_permutation(shape, count):
     x = np.random.default_rng(0).integers(-99, 99, shape).astype(np.int16)
     batch = Batch({"x": x})
     orders = list(itertools.permutations(range(len(shape))))
-    for order in orders[:: max(1, len(orders) // 24)]:
-        batch.add(f"tl.permute(x, {order})", "int16", x.transpose(order))
-        batch.add(f"tl.permute(x + 1, {order}) * 2", "int16", (x.transpose(order) + 1) * 2)
+    for i, order in enumerate(orders[:: len(orders) // count]):
+        if i % 2:
+            batch.add(f"tl.permute(x, {order})", "int16", x.transpose(order))
+        else:
+            batch.add(f"tl.permute(x + 1, {order}) * 2", "int16", (x.transpose(order) + 1) * 2)
     batch.run()
 
 

@@ -20,11 +20,11 @@ FLOATS = (ir.f16, ir.bf16, ir.f32, ir.f64, ir.f8e5m2, ir.f8e4m3fn, ir.f8e4m3fnuz
 def reread(value: Any, type: Any) -> Any:
     """`value` as a constant that was printed and parsed."""
     text = f"module {{\n  %0 = arith.constant {text_of(value, type)}\n}}"
-    (op,) = parse_module(text).body.block.ops
+    module = parse_module(text)
+    (op,) = module.body.block.ops
     op.verify()
-    assert print_module(parse_module(print_module(parse_module(text)))) == print_module(
-        parse_module(text)
-    )
+    printed = print_module(module)
+    assert print_module(parse_module(printed)) == printed
     return attr_value(op.properties["value"])
 
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ir.printing import print_module
 from tritium.ops.parsing import parse_module
 
 REFERENCE = Path(__file__).parent / "reference"
 FILES = sorted(REFERENCE.glob("*.ttir"))
+
+
+@cache
+def parsed(file: Path) -> ModuleOp:
+    return parse_module(file.read_text(), file.name)
 
 
 def lines(text: str) -> list[str]:
@@ -27,16 +34,16 @@ def test_the_corpus_is_there() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_prints_as_the_reference_does(file: Path) -> None:
-    text = file.read_text()
-    module = parse_module(text, file.name)
+    module = parsed(file)
     module.verify()
-    difference = difflib.unified_diff(lines(text), lines(print_module(module)), lineterm="", n=0)
+    wanted, found = lines(file.read_text()), lines(print_module(module))
+    difference = difflib.unified_diff(wanted, found, lineterm="", n=0)
     assert not "\n".join(difference)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_round_trip_keeps_ops_names_and_locations(file: Path) -> None:
-    module = parse_module(file.read_text(), file.name)
+    module = parsed(file)
     printed = print_module(module)
     again = parse_module(printed)
     assert module.is_structurally_equivalent(again)
@@ -49,7 +56,7 @@ def test_round_trip_keeps_ops_names_and_locations(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
 def test_prints_without_locations(file: Path) -> None:
-    module = parse_module(file.read_text(), file.name)
+    module = parsed(file)
     printed = print_module(module, locations=False)
     assert "loc(" not in printed
     assert module.is_structurally_equivalent(parse_module(printed))

@@ -33,13 +33,13 @@ def check(module: ModuleOp, manager: PassManager) -> None:
 
 
 @pytest.mark.parametrize("text", PIPELINES)
-@SETTINGS
+@settings(SETTINGS, max_examples=25)
 @given(sample=modules())
 def test_pass_keeps_meaning(text: str, sample: Sample) -> None:
     check(sample.module, PassManager(parse_pipeline(text), verify_each=True))
 
 
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=40)
 @given(sample=modules(statements=20))
 def test_standard_pipeline_keeps_meaning(sample: Sample) -> None:
     check(sample.module, PassManager(pipelines.ttir(), verify_each=True))

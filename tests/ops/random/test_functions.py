@@ -43,7 +43,7 @@ def test_bits(seed, offset):
         assert found[:, i].tolist() == philox4x32(counter, key)
 
 
-SEEDS = [0, 1, 42, 2**31, 2**32 + 7, 0xFCAFEB0BA, 2**63 - 1]
+SEEDS = [0, 1, 2**31, 0xFCAFEB0BA, 2**63 - 1]
 
 
 def words(out, SEED: tl.constexpr, seed, seeds, first, BLOCK: tl.constexpr):

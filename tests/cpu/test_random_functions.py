@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from xdsl.dialects.builtin import ModuleOp
 
@@ -13,7 +14,7 @@ from tritium.ops import arith
 from tritium.ops.ttir.reduction import ReduceOp
 
 SETTINGS = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -42,9 +43,7 @@ def without_float_sums(module: ModuleOp) -> None:
                     inner.erase()
 
 
-@SETTINGS
-@given(sample=modules())
-def test_random_functions(sample: Sample) -> None:
+def check(sample: Sample) -> None:
     without_float_sums(sample.module)
     note(print_module(sample.module, locations=False))
     wanted = [run(sample.module, n) for n in (0, 3)]
@@ -53,3 +52,16 @@ def test_random_functions(sample: Sample) -> None:
     for n, expected in zip((0, 3), wanted, strict=False):
         found = run_native(kernel, n)
         assert same_bits(found, expected), (found, expected)
+
+
+@SETTINGS
+@given(sample=modules())
+def test_random_functions(sample: Sample) -> None:
+    check(sample)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=600)
+@given(sample=modules())
+def test_many_random_functions(sample: Sample) -> None:
+    check(sample)
