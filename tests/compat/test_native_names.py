@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from tritium import knobs
 from tritium._C import libtriton
@@ -199,13 +201,50 @@ def test_what_is_not_built_names_itself():
 
     llvm.init_targets()
     assert llvm.OPTIMIZE_O3 == 3 and not hasattr(llvm, "nothing")
-    with pytest.raises(NotImplementedError, match=r"llvm\.translate_to_asm"):
-        llvm.translate_to_asm("", "", "", "", [], True, False)
+    with pytest.raises(NotImplementedError, match=r"llvm\.translate_to_mir"):
+        llvm.translate_to_mir("", "", "", "", [], True, "")
+    with pytest.raises(NotImplementedError, match="to_module of ModuleOp: LLVM IR text is"):
+        llvm.to_module(ModuleOp([]), llvm.context())
+    with pytest.raises(NotImplementedError, match=r"translate_to_asm: flags \['fast'\]"):
+        llvm.translate_to_asm("", "", "", "", ["fast"], True, False)
     pm = ir.pass_manager(ir.context())
     with pytest.raises(NotImplementedError, match=r"passes\.ttgpuir\.add_warp_specialize"):
         passes.ttgpuir.add_warp_specialize(pm, 3)
     with pytest.raises(NotImplementedError, match="'hip:gfx942' with 64 threads"):
         passes.ttir.add_convert_to_ttgpuir(pm, "hip:gfx942", 4, 64, 1)
+
+
+CALLER = """
+declare i32 @twice(i32)
+define i32 @more(i32 %x) {
+  %y = call i32 @twice(i32 %x)
+  %z = add i32 %y, 1
+  ret i32 %z
+}
+"""
+LIBRARY = "define i32 @twice(i32 %x) {\n  %y = mul i32 %x, 2\n  ret i32 %y\n}"
+
+
+def test_modules_of_llvm(tmp_path: Path) -> None:
+    from tritium._C.libtriton import llvm
+
+    triple, arch, features = "nvptx64-nvidia-cuda", "sm_90a", "+ptx87"
+    mod = llvm.to_module(CALLER, llvm.context())
+    declared = {f.name: f.is_declaration() for f in mod.get_functions()}
+    assert declared == {"twice": True, "more": False}
+    llvm.attach_datalayout(mod, triple, arch, features)
+    assert f'target triple = "{triple}"' in str(mod) and "target datalayout" in str(mod)
+    (tmp_path / "library.bc").write_bytes(llvm.to_bitcode(LIBRARY))
+    llvm.link_extern_libs(mod, [str(tmp_path / "library.bc")])
+    assert {f.name: f.is_external_linkage() for f in mod.get_functions()} == {
+        "twice": False, "more": True,
+    }  # fmt: skip
+    llvm.optimize_module(mod, llvm.OPTIMIZE_O3, arch, features)
+    assert [f.name for f in mod.get_functions()] == ["more"]
+    assembly = llvm.translate_to_asm(str(mod), triple, arch, features, [], True, False)
+    assert ".visible .func" in assembly and "shl.b32" in assembly
+    host = llvm.translate_to_asm(str(CALLER), "x86_64-unknown-linux-gnu", "", "", [], True, True)
+    assert host.startswith(b"\x7fELF")
 
 
 def test_the_host_is_found_where_programs_import_it() -> None:
