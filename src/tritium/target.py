@@ -60,8 +60,10 @@ class Banks:
 class MatrixUnit(Protocol):
     """A kind of matrix instruction; products are `ops.ttir.dot.MatrixProduct`s."""
 
-    from_shared: bool
-    """Whether groups of warps read operands from shared memory, while they go on."""
+    @property
+    def from_shared(self) -> bool:
+        """Whether groups of warps read operands from shared memory, while they go on."""
+        ...
 
     def takes(self, product: Any, num_warps: int, part: tuple[int, ...]) -> bool:
         """Whether the product can be computed; `part` is what a thread block has of its result."""

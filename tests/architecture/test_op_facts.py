@@ -42,6 +42,11 @@ def names() -> dict[Path, frozenset[str]]:
     ("Exp2Op", "math.exp2", "exp2"),
     ("AtomicCASOp", "tt.atomic_cas", "atomic_cas"),
     ("DotOp", "tt.dot", "dot"),
+    ("DotScaledOp", "tt.dot_scaled", "dot_scaled"),
+    ("SortOp", "tt.sort", "sort_whole"),
+    ("CatOp", "tt.cat", "cat"),
+    ("SplitOp", "tt.split", "split"),
+    ("ErfOp", "math.erf", "erf"),
 ])  # fmt: skip
 def test_few_files_name_an_op(op_class: str, op_name: str, function: str) -> None:
     """At most four: the op's class, the function of the language that builds it, and a lowering for

@@ -115,13 +115,15 @@ class MmaSync:
 @lru_cache
 def processor(arch: int) -> Processor:
     """The GPUs of a compute capability: 90 for sm_90."""
-    units: list[MatrixUnit] = [Wgmma()] if arch // 10 == 9 else []
+    units: tuple[MatrixUnit, ...] = (MmaSync(float8=arch >= 89),)
+    if arch // 10 == 9:
+        units = (Wgmma(), *units)
     small = arch in (86, 89) or arch >= 120
     return Processor(
         name=f"cuda:{arch}", lanes=32,
         max_shared=1024 * (99 if small else 163 if arch < 90 else 227),
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
-        smallest_product=SMALLEST, matrix_units=(*units, MmaSync(float8=arch >= 89)),
+        smallest_product=SMALLEST, matrix_units=units,
         float8_products=arch >= 89, bulk_copies=arch >= 90, bulk_rows=100 <= arch < 120,
         copy_bytes=(4, 16),
     )  # fmt: skip

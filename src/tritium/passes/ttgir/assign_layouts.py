@@ -188,7 +188,7 @@ class _Homes:
                 home = self._demand(result) if level == SOFT else encoding_of(result.type)
                 self._set(result, home, level)
 
-    def _follower(self, op: Operation) -> None:
+    def _follower(self, op: Op) -> None:
         level, home = SOFT, None
         for value in op.operands:
             if not is_tile(value):

@@ -118,6 +118,7 @@ class ConvertTTIRToTTGIR(Pass):
                     convert_operand(op, index, encoding)
         elif isinstance(op, Op) and op.layouts_from == "operands":
             encoding = op.result_layout(encoding_of(op.operands[0].type))
+            assert encoding is not None, op.name
             for result in op.results:
                 if is_tile(result):
                     convert_result(result, encoding)

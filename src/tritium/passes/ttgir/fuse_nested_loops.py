@@ -182,9 +182,9 @@ class _Fusion:
             if simple and is_tile(op.results[0]) and computed <= _bits(op.results[0]):
                 cheap |= {op} if weight(op) == 0 or not _is_small(op.results[0]) else set()
             costs.update((r, computed if op in cheap else _bits(r)) for r in op.results)
-        pending = list(needed)
+        pending = list[SSAValue](needed)
         while pending:
-            value = pending.pop()
+            value: SSAValue = pending.pop()  # pyright: ignore
             if value.owner in cheap:
                 if value.owner not in self.repeated:
                     self.repeated.add(value.owner)  # pyright: ignore
@@ -228,9 +228,9 @@ class _Fusion:
         body = Builder(end, outer.location)
         for op in self.prologue:
             clone(op, values, body)
-        values.update(
-            (r, values.get(v, v)) for r, v in zip(self.inner.results, self.inner.inits, strict=True)
-        )
+        inits: Sequence[SSAValue] = self.inner.inits
+        for r, v in zip(self.inner.results, inits, strict=True):
+            values[r] = values.get(v, v)
         for op in self.epilogue:
             clone(op, values, body)
         end.operands = [values.get(v, v) for v in self.outer_yields]

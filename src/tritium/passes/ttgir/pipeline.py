@@ -126,7 +126,9 @@ def _may_write(loop: ForOp, ahead: Sequence[Stage]) -> bool:
     ]  # fmt: skip
     if not writers:
         return False
-    roots = PointerRoots(loop.get_toplevel_object())
+    module = loop.get_toplevel_object()
+    assert isinstance(module, Operation)
+    roots = PointerRoots(module)
     read = [roots.of(stage.load.operands[0]) for stage in ahead]
     written = [roots.of(v) for op, effect in writers for v in op.affected(effect)]
     known = all(read) and all(written) and len(written) >= len(writers)

@@ -102,13 +102,13 @@ def axis_runs(reduce: Any) -> list[tuple[int, bool]]:
         bit for name in layout.in_names if name != REGISTER for base in layout.bases(name)
         for bit in range(64) if base[reduce.axis] >> bit & 1
     }  # fmt: skip
-    alone = {base[reduce.axis] for base in layout.bases(REGISTER)}
-    bits = range(shape[reduce.axis].bit_length() - 1)
+    alone: set[int] = {base[reduce.axis] for base in layout.bases(REGISTER)}
+    bits = range(int(shape[reduce.axis]).bit_length() - 1)  # pyright: ignore
     local = [bit not in shared and 1 << bit in alone for bit in reversed(bits)]
     return [(1 << len(list(run)), is_local) for is_local, run in groupby(local)]
 
 
-def _move_out(loop: ForOp, index: int, reduce: Any, combine: Any) -> None:
+def _move_out(loop: ForOp, index: int, reduce: Any, combine: BinaryOp) -> None:
     axis, runs = reduce.axis, axis_runs(reduce)
     tile: SSAValue = reduce.inputs[0]
     shape, element = ir.shape_of(tile.type), ir.element_type(tile.type)
