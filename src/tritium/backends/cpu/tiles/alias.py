@@ -10,7 +10,6 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.arith import MulIOp
 from tritium.ops.base import Op
-from tritium.ops.effects import GLOBAL
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.numeric import BitcastOp
 
@@ -78,13 +77,3 @@ def retypes_pointers(op: Any) -> bool:
     if not (isinstance(before, ir.PointerType) and isinstance(after, ir.PointerType)):
         return False
     return memory_bytes(before.pointee) == memory_bytes(after.pointee)
-
-
-def writes(op: Op) -> bool:
-    """Whether the op writes memory."""
-    return op.writes(GLOBAL)
-
-
-def changes_memory(op: Op) -> bool:
-    """Whether the op writes, or must keep its place among reads for other reasons."""
-    return not op.only_reads

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.lower.module import EACH, WHOLE
+from tritium.backends.cpu.lower.module import SCALARIZED, WHOLE_TILE
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import (
     Body,
@@ -135,25 +135,20 @@ class _Builder:
             body.add(Scalar(position, op))
             self.grouping.effect(op, position)
         elif isinstance(op, StoreOp):
-            values = tuple(op.operands)
-            self._root("store", op, values, ir.shape_of(op.ptr.type), position)
+            shape = ir.shape_of(op.ptr.type)
+            self.grouping.root(Root("store", op, tuple(op.operands), shape, position))
         elif isinstance(op, (ReduceOp, ScanOp)):
             self._combine(op, position)
         elif isinstance(op, MatrixProduct):
             self._dot(body, op, position)
         elif isinstance(op, UnsplatOp):
-            self._root("extract", op, tuple(op.operands), (), position)
-        elif type(op) in EACH:
+            self.grouping.root(Root("extract", op, tuple(op.operands), (), position))
+        elif type(op) in SCALARIZED:
             self._each(op, position)
-        elif type(op) in WHOLE:
+        elif type(op) in WHOLE_TILE:
             self._whole(body, op, position)
         else:
             self.grouping.value(op, position)
-
-    def _root(
-        self, kind: str, op: Op, values: tuple[SSAValue, ...], shape: tuple[int, ...], at: float
-    ) -> None:
-        self.grouping.root(Root(kind, op, values, shape, at))
 
     def _combine(self, op: Any, position: float) -> None:
         """A reduction or scan: results that are tiles get buffers."""

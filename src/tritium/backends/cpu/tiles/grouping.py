@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tritium.backends.cpu.tiles.alias import changes_memory, in_step
+from tritium.backends.cpu.tiles.alias import in_step
 from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
@@ -93,7 +93,7 @@ class Grouping:
     def changed_between(self, start: float, stop: float) -> bool:
         """Whether something between two positions of this block may write."""
         return any(
-            start < p < stop and changes_memory(op) for p, op in self._scopes[-1].effects
+            start < p < stop and not op.only_reads for p, op in self._scopes[-1].effects
         )
 
     # Values
@@ -215,7 +215,7 @@ class Grouping:
         for position, op in scope.effects:
             if not nest.position < position < root.position or op in mine:
                 continue
-            if changes_memory(op):
+            if not op.only_reads:
                 if root.kind == "store" or any(self.positions[load] > position for load in loads):
                     return False
             elif root.kind == "store" and op not in loads:

@@ -186,7 +186,7 @@ class TileFunction:
     op: FuncOp
     public: bool = True
     blocks: list[Body] = field(default_factory=list[Body])
-    """None before `tile-fuse`."""
+    """Empty before `tile-fuse`."""
     buffers: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
     results: list[Buffer | None] = field(default_factory=list[Any])
     """Buffers of the caller that results go to (None for scalars)."""

@@ -19,12 +19,13 @@ from typing import Any, ClassVar
 
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.alias import changes_memory, in_step, writes
+from tritium.backends.cpu.tiles.alias import in_step
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
+from tritium.ops.effects import GLOBAL
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.shape import JoinOp, TransOp
 from tritium.passes.base import Pass
@@ -248,7 +249,7 @@ class _Materialization:
                 if any(not in_step(load, s, rearranged) for s in stores):
                     return True
                 # Atomics go element by element, also where addresses are equal.
-                if any(r.kind == "each" and r.op is not None and writes(r.op) for r in user.roots):
+                if any(r.kind == "each" and r.op and r.op.writes(GLOBAL) for r in user.roots):
                     return True
             end = user.position
             for position, done, op in self._changes_in(block):
@@ -263,7 +264,7 @@ class _Materialization:
             found = self._changes[block] = [
                 (position, self.stored.get(op, position), op)
                 for position, op in self.grouping.effects_of[block]
-                if changes_memory(op)
+                if not op.only_reads
             ]
         return found
 
