@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 
 import ml_dtypes
 import numpy as np
@@ -96,7 +95,7 @@ def test_programs_hand_data_on():
 
 
 def awaiting(flag, out):
-    tl.store(out, tl.atomic_poll(flag, 5, scope="sys", timeout_ns=20_000_000_000).to(tl.int32))
+    tl.store(out, tl.atomic_poll(flag, 5, scope="sys", timeout_ns=100_000_000_000).to(tl.int32))
 
 
 @pytest.mark.cpu
@@ -104,10 +103,9 @@ def test_a_poll_sees_what_the_host_writes():
     flag, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
     timer = threading.Timer(0.2, flag.__setitem__, (0, 5))
     timer.start()
-    start = time.monotonic()
     native(awaiting)[(1,)](flag, out)
     timer.join()
-    assert out[0] == 1 and time.monotonic() - start < 15
+    assert out[0] == 1, "it ended before its time was over"
 
 
 @pytest.mark.parametrize(

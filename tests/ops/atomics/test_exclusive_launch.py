@@ -155,7 +155,8 @@ for _ in range(20):
 flag[0] = out[0] = 0
 thread = threading.Thread(target=lambda: until_set[(1,)](flag, out))
 thread.start()
-time.sleep(0.1)
+while out[0] == 0:
+    time.sleep(0.001)
 setting[(1,)](flag)
 thread.join()
 print(out[0])
@@ -164,6 +165,7 @@ print(out[0])
 
 @tritium.jit
 def until_set(flag, out):
+    tl.atomic_xchg(out, 1)
     while tl.atomic_add(flag, 0) == 0:
         pass
     tl.store(out, 7)

@@ -4,7 +4,6 @@ after the other, and what they read."""
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -100,12 +99,10 @@ def test_large_tiles_spill_nothing(computed: bool, stages: int):
 
 
 @pytest.mark.ptxas
-def test_the_largest_tiles_compile_in_seconds():
-    """Eleven seconds, or twenty with a computed operand, when all was written out."""
-    start = time.process_time()
+def test_the_largest_tiles_are_loops_over_the_depth():
+    """Written out, they took eleven seconds to compile."""
     found = compiled("fp32", 128, 128, 64, False)
     assert found.metadata.n_spills == 0 and found.asm["ptx"].count("fma.rn.f32") == 2048
-    assert time.process_time() - start < 6  # ptxas runs in a process of its own
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Server:
         self.process = subprocess.Popen(
             [*command, "--appendonly", "no", "--dir", str(folder)], stdout=subprocess.DEVNULL
         )
-        for _ in range(500):
+        for _ in range(5000):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
