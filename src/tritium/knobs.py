@@ -26,6 +26,7 @@ import re
 import shutil
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def toenv(value: object) -> str | None:
     return str(value)
 
 
-class env_base(Generic[T]):
+class env_base(ABC, Generic[T]):
     """A setting read live from the environment variable `key`; subclasses say how it is parsed."""
 
     def __init__(self, key: str):
@@ -120,9 +121,9 @@ class env_base(Generic[T]):
     def __delete__(self, obj: base_knobs) -> None:
         obj.__dict__.pop(self.name, None)
 
+    @abstractmethod
     def get(self) -> T:
         """The value that the environment (or else the default) gives now."""
-        raise NotImplementedError(type(self).__name__ + ".get")
 
     def check(self, value: Any) -> T:
         """The value to store for an assigned `value`; raises on one that cannot be used."""
