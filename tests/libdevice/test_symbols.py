@@ -36,16 +36,23 @@ def exponentials(x):
     tl.store(x + i, tl.extra.libdevice.exp(tl.load(x + i)))
 
 
+@tritium.jit
+def remainders(x):
+    i = tl.arange(0, 128)
+    tl.store(x + i, tl.load(x + i) % 3.0)
+
+
 def test_libdevice_flushes_subnormals_where_it_is_told_to():
     if libdevice.find() is None:
         pytest.skip("libdevice is in a CUDA toolkit or nvidia-nvvm")
 
-    def flushing(**options: Any) -> int:
-        source = ASTSource(exponentials, {"x": "*fp32"})
+    def flushing(kernel: Any = exponentials, **options: Any) -> int:
+        source = ASTSource(kernel, {"x": "*fp32"})
         target = GPUTarget("cuda", 90, 32)
         return tritium.compile(source, target=target, options=options).asm["ptx"].count(".ftz")
 
     assert flushing(enable_reflect_ftz=True) == flushing() > flushing(enable_reflect_ftz=False)
+    assert flushing(remainders) == 0
 
 
 @pytest.mark.parametrize("name", signatures())
