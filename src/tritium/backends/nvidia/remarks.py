@@ -18,6 +18,7 @@ from tritium.ir.layouts.encodings import BlockedEncoding
 from tritium.ops.attributes import NUM_STAGES
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
+from tritium.ops.ttgir.types import MemDescType
 from tritium.ops.ttir import FuncOp, LoadOp, StoreOp
 from tritium.ops.ttir.dot import MatrixProduct
 
@@ -107,9 +108,9 @@ def _loads(value: SSAValue, block: Block, changed: bool = False) -> Iterator[tup
     if isinstance(op, LoadOp):
         yield op, changed
         return
-    changed |= not op.name.startswith("ttg.")
+    changed |= op.is_elementwise
     for operand in op.operands:
-        if ir.shape_of(operand.type) or "memdesc" in str(operand.type):
+        if ir.shape_of(operand.type) or isinstance(operand.type, MemDescType):
             yield from _loads(operand, block, changed)
 
 
