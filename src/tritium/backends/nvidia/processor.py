@@ -14,6 +14,8 @@ from tritium.target import MatrixUnit, Processor
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 SMALLEST = (16, 8, 32)
 """The rows and columns of `mma.sync`, and the bytes along K of any matrix instruction."""
+COPY_BYTES = (4, 16)
+"""The least and the most of `cp.async`."""
 
 
 def _kinds(op: MatrixProduct) -> tuple[ir.Type, ir.Type, int]:
@@ -125,5 +127,5 @@ def processor(arch: int) -> Processor:
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
         smallest_product=SMALLEST, matrix_units=units,
         float8_products=arch >= 89, bulk_copies=arch >= 90, bulk_rows=100 <= arch < 120,
-        copy_bytes=(4, 16),
+        copy_bytes=COPY_BYTES,
     )  # fmt: skip

@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 from tritium import forking, knobs
 from tritium.backends.nvidia import libdevice
 from tritium.backends.nvidia.options import assembler
-from tritium.backends.nvidia.ptx_products import shift_factors
+from tritium.backends.nvidia.ptxas_workarounds import shift_factors
 from tritium.errors import PTXASError
 
 TRIPLE = "nvptx64-nvidia-cuda"

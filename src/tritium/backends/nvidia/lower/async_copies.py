@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tritium.backends.nvidia.processor import COPY_BYTES
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.llvm.writer import Value
 
@@ -9,7 +10,7 @@ from tritium.codegen.llvm.writer import Value
 class CpAsync:
     """Copies of 4 to 16 bytes."""
 
-    least_bytes = 4
+    least_bytes = COPY_BYTES[0]
 
     def copy(
         self, e: Emitter, to: Value, source: Value, size: int, filled: Value | None, keep: bool,

@@ -9,7 +9,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tritium.backends.nvidia.ptx_products import shift_factors
+from tritium.backends.nvidia.ptxas_workarounds import shift_factors
 from tritium.compiler import ASTSource
 from tritium.target import GPUTarget
 

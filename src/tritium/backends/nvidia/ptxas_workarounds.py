@@ -1,4 +1,4 @@
-"""Products that are shifted, written so that ptxas does not mistake one for another.
+"""PTX rewritten around a fault of ptxas: it mistakes one shifted product for another.
 
 ptxas (12.8 to 13.5, from -O2 on) turns (a * b << k) + c into a * (b << k) + c where b << k is
 useful more than once. In doing so it has used b << 4 for a product that is shifted by 2:
@@ -8,7 +8,7 @@ useful more than once. In doing so it has used b << 4 for a product that is shif
     mul.lo.s32 %r42, %r24, %r28;    shl.b32 %r43, %r42, 4;
 
 Here a factor that products with different shifts share is shifted before it is multiplied, which
-leaves nothing to turn round:
+leaves nothing to exchange:
 
     shl.b32 %r32, %r24, 2;    mul.lo.s32 %r33, %r22, %r32;
 """
