@@ -333,7 +333,7 @@ class _Loops:
         first = 0
         peel = size == step or any(r.identity(e.width) is None for r in self.reductions)
         if peel:
-            state = self._turn(None, chunks, place, None)
+            state = self._iteration(None, chunks, place, None)
             first = step
         else:
             for reduction in self.reductions:
@@ -347,12 +347,12 @@ class _Loops:
             e.chunks = loop.index, step
             carried = iter(loop.carried)
             inside = [[[next(carried) for _ in c] for c in per] for per in state]
-            following = self._turn(loop.index, chunks, place, inside)
+            following = self._iteration(loop.index, chunks, place, inside)
             loop.next = [v for per in following for chunk in per for v in chunk]
         results = iter(loop.results)
         return [[[next(results) for _ in c] for c in per] for per in state]
 
-    def _turn(
+    def _iteration(
         self,
         value: Value | None,
         chunks: range,
