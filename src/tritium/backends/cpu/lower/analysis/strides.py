@@ -31,17 +31,17 @@ class Steps:
     """Differences along a dimension of tiles (`dim`), or between iterations of `loop` (an
     `scf.for`).
 
-    Code for them is emitted at the current position, i64. `moved` are values that carry the loop.
+    Code for them is emitted at the current position, i64.
     """
 
     def __init__(self, context: Context, loop: Any = None):
         self.c, self.f, self.loop = context, context.f, loop
-        self._turns: dict[tuple[SSAValue, int | None], Step | None] = {}
+        self._found: dict[tuple[SSAValue, int | None], Step | None] = {}
 
     def along(self, value: SSAValue, dim: int | None) -> Step | None:
         """The difference along axis `dim` (None: from one iteration to the next), or None if there
         is no one such number."""
-        return resolve((value, dim), self._along, self._turns)
+        return resolve((value, dim), self._along, self._found)
 
     def _along(self, key: _Key) -> _Rule:
         value, dim = key
