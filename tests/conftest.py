@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +90,14 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "cache"
     monkeypatch.setenv(_VARIABLE, str(path))
     return path
+
+
+@pytest.fixture
+def no_ptxas(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PTX stands for the machine code that ptxas would make of it."""
+    from tritium.backends.nvidia import ptx
+
+    def assemble(text: str, arch: int, arguments: Any) -> tuple[bytes, str]:
+        return text.encode() + b"\0", ""
+
+    monkeypatch.setattr(ptx, "assemble", assemble)

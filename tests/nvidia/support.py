@@ -6,11 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import tritium
 from tritium.backends.nvidia import ptx
 from tritium.backends.nvidia.lower.registrations import hardware
 from tritium.backends.nvidia.options import CUDAOptions
 from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.compiler import ASTSource
 from tritium.ops.parsing import parse_module
+from tritium.target import GPUTarget
 
 KERNELS = Path(__file__).parent / "kernels"
 """ttgir that Triton 3.6 writes for small kernels, without locations."""
@@ -40,6 +43,17 @@ def lowered(text: str, arch: int = 90, **options: Any) -> tuple[str, dict[str, A
 def to_ptx(text: str, arch: int = 90, **options: Any) -> str:
     """PTX of a ttgir module."""
     return ptx.emit_ptx(lowered(text, arch, **options)[0], arch, 87)
+
+
+def compiled(
+    fn: Any, signature: str, arch: int = 90, *, aligned: bool = False, **options: Any
+) -> Any:
+    """A kernel's stages; `signature` are the types of its arguments; `aligned`: they are multiples
+    of 16."""
+    kinds = dict(zip(fn.arg_names, signature.split(), strict=True))
+    attrs = {(i,): [["tt.divisibility", 16]] for i in range(len(kinds) if aligned else 0)}
+    source = ASTSource(fn, kinds, {}, attrs)
+    return tritium.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
 def in_order(text: str, *patterns: str) -> None:

@@ -1,0 +1,60 @@
+"""A kernel's header, calls and special registers in the PTX, without a GPU and without ptxas."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.nvidia.support import compiled, in_order, kernel_text, to_ptx
+
+pytestmark = pytest.mark.usefixtures("no_ptxas")
+
+
+def test_kernel_header():
+    text = to_ptx(kernel_text("", ""), maxnreg=42)
+    in_order(text, r"\.version 8\.7", r"\.target sm_90a", r"\.address_size 64",
+             r"\.entry k\(", r"\.reqntid 128", r"\.maxnreg 42")  # fmt: skip
+
+
+@tritium.jit(noinline=True)
+def apart(x, i):
+    return tl.sum(x, 0) + i, x * 2
+
+
+@tritium.jit
+def calls(x, o):
+    i = tl.arange(0, 128)
+    s, d = apart(tl.load(x + i), 3)
+    t, e = apart(d, 4)
+    tl.store(o + i, e + s + t)
+
+
+def test_functions_that_stay_functions():
+    kernel = compiled(calls, "*fp32 *fp32")
+    text = kernel.asm["ptx"]
+    assert len(re.findall(r"^\.func ", text, re.M)) + text.count(".visible .func") >= 1
+    calls_ = [m.start() for m in re.finditer(r"call\.uni", text)]
+    assert len(calls_) == 2
+    between = text[calls_[0] : calls_[1]]
+    assert re.search(r"bar(rier)?(\.cta)?\.sync", between), "the first call's memory is used again"
+    assert kernel.metadata.shared >= 4 * 4
+
+
+@tritium.jit
+def asks_the_gpu(o):
+    tl.extra.cuda.gdc_wait()
+    i = tl.arange(0, tl.extra.cuda.num_threads())
+    tl.store(o + i, tl.extra.cuda.globaltimer() + tl.extra.cuda.smid() + i)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.static_assert(tl.extra.cuda.num_warps() == 2)
+
+
+def test_what_only_nvidia_gpus_have():
+    stages = compiled(asks_the_gpu, "*i64", num_warps=2).asm
+    words = ["griddepcontrol.wait;", "%globaltimer;", "%smid;", "griddepcontrol.launch_dependents;"]
+    assert [stages["ptx"].count(word) for word in words] == [1, 1, 1, 1]
+    in_order(stages["ptx"], words[0], "st.global", words[3])
+    assert "tensor<64xi32>" in stages["ttir"]
