@@ -278,9 +278,10 @@ class Expressions(Part):
         args = self._elements(node.args)
         kwargs = self._keywords(node.keywords)
         self.visitor.enter(node)
-        if isinstance(function, JITCallable):
-            return function(*args, **kwargs)
-        return call_python(function, args, kwargs)
+        is_kernel = isinstance(function, JITCallable)
+        result = function(*args, **kwargs) if is_kernel else call_python(function, args, kwargs)
+        self.visitor.called = function
+        return result
 
     def _keywords(self, keywords: Sequence[ast.keyword]) -> dict[str, Any]:
         values: dict[str, Any] = {}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from tritium import language as tl
 from tritium.frontend.expressions import binary
 from tritium.frontend.targets import bind, no_item_assignment
 from tritium.frontend.values import assigned, declared, is_dynamic
 from tritium.frontend.visitor import Part
-from tritium.language.values.constexpr import constexpr, unwrap
+from tritium.language.values.constexpr import constexpr
 
 
 class Statements(Part):
@@ -22,37 +21,20 @@ class Statements(Part):
     def visit_Expr(self, node: ast.Expr) -> None:
         if is_placeholder(node):
             return
-        value = self.visit(node.value)
+        self.visit(node.value)
         if isinstance(node.value, ast.Call):
-            self.check_result_used(node.value, value)
+            self._check_result_used(node.value)
 
-    def check_result_used(self, call: ast.Call, value: Any) -> None:
-        """Raise if the called function is marked `must_use_result`."""
-        function = self.callee(call)
-        message = getattr(function, "must_use_result", None)
-        if message is None or message is False:
+    def _check_result_used(self, call: ast.Call) -> None:
+        """Raise if the called function, which has a name, is marked `must_use_result`."""
+        root = call.func
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        message = getattr(self.visitor.called, "must_use_result", None)
+        if message is None or message is False or not isinstance(root, ast.Name):
             return
-        name = ast.unparse(call.func)
-        text = f"The result of {name} is not being used."
+        text = f"The result of {ast.unparse(call.func)} is not being used."
         raise self.error(call, text if message is True else f"{text} {message}")
-
-    def callee(self, call: ast.Call) -> Any:
-        """The callee of a call, looked up without emitting ops; None if unknown."""
-        try:
-            owner: Any = None
-            names: list[str] = []
-            func: ast.expr = call.func
-            while isinstance(func, ast.Attribute):
-                names.append(func.attr)
-                func = func.value
-            if not isinstance(func, ast.Name):
-                return None
-            owner = self.scope.lookup(func.id)
-            for name in reversed(names):
-                owner = getattr(owner, name)
-            return unwrap(owner) if isinstance(owner, constexpr) else owner
-        except (NameError, AttributeError):
-            return None
 
     # Assignment
 

@@ -76,6 +76,8 @@ class Visitor:
         allow = module.options.allow_non_constexpr_globals
         self.scope = Scope(function, allow, self.builder.features.modules)
         self.node: ast.AST = ast.Pass()
+        self.called: Any = None
+        """The function that was called last."""
         self.handlers: dict[str, Callable[[Any], Any]] = {}
 
     def visit(self, node: ast.AST) -> Any:
