@@ -7,19 +7,18 @@ again. That is some ten times faster on kernels of a few hundred ops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import reverse_postorder
+from tritium.analysis.regions import functions, is_inside, may_go, obstacle, outside_values
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
-from tritium.ops.effects import only_read
-from tritium.ops.terminators import is_terminator
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -29,72 +28,6 @@ Pattern = Callable[[Any, "Rewriter"], bool]
 Patterns = Mapping[type[Op], Sequence[Pattern]]
 
 MAX_VISITS_PER_OP = 64
-
-
-def functions(module: ModuleOp) -> Iterator[Op]:
-    """The functions that the module defines (those with a body)."""
-    for op in module.body.block.ops:
-        if isinstance(op, Op) and op.regions and op.regions[0].blocks:
-            yield op
-
-
-def is_removable(op: Operation) -> bool:
-    """Whether the op may go when nothing uses its results."""
-    return _may_go(op) and is_repeatable(op)
-
-
-def _may_go(op: Operation) -> TypeGuard[Op]:
-    """Whether the op may go, as far as its kind tells."""
-    return isinstance(op, Op) and not is_terminator(op) and "sym_name" not in op.properties
-
-
-def is_repeatable(op: Op) -> bool:
-    """Whether the op neither changes anything nor must run exactly as often as it does."""
-    return obstacle(op) is None
-
-
-def obstacle(op: Op) -> Op | None:
-    """The op that makes an op unrepeatable: itself or one in its regions; None if there is none."""
-    if not only_read(op.own_effects()):
-        return op
-    if not op.recursive_effects:
-        return None
-    nested = (inner for region in op.regions for block in region.blocks for inner in block.ops)
-    found = (obstacle(inner) for inner in nested if isinstance(inner, Op))
-    return next((inner for inner in found if inner is not None), None)
-
-
-def defined_inside(value: SSAValue, op: Operation) -> bool:
-    """Whether the value is defined by an op or a block in the regions of `op`."""
-    owner = value.owner
-    block = owner if isinstance(owner, Block) else owner.parent
-    while block is not None:
-        parent = block.parent_op()
-        if parent is op:
-            return True
-        block = None if parent is None else parent.parent
-    return False
-
-
-def _is_inside(op: Operation, outer: Operation) -> bool:
-    """Whether `op` is `outer` or in its regions."""
-    while op is not outer:
-        parent = op.parent_op()
-        if parent is None:
-            return False
-        op = parent
-    return True
-
-
-def outside_values(op: Operation) -> Iterator[SSAValue]:
-    """The operands of `op` and of the ops in its regions that are defined outside of it."""
-    if not op.regions:
-        yield from op.operands
-        return
-    for nested in op.walk():
-        for value in nested.operands:
-            if nested is op or not defined_inside(value, op):
-                yield value
 
 
 def erase(op: Operation) -> None:
@@ -306,12 +239,12 @@ class Rewriter:
         for result in op.results:
             if result.first_use is not None:
                 return False
-        if not _may_go(op):
+        if not may_go(op):
             return False
         # A large branch without results is asked for whenever an op in it goes: what has kept it
         # before is looked for first.
         known = self._obstacles.get(id(op))
-        if known is not None and _is_inside(known, op):
+        if known is not None and is_inside(known, op):
             return False
         found = obstacle(op)
         if found is not None and found is not op:

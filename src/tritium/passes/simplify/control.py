@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.analysis.loops import trip_count
+from tritium.analysis.regions import defined_inside
 from tritium.ir import types as ir
 from tritium.ops.arith.compare import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
-from tritium.passes.rewriting import Pattern, Rewriter, defined_inside, move_ops, remove_unreachable
+from tritium.passes.rewriting import Pattern, Rewriter, move_ops, remove_unreachable
 
 
 def _yielded(block: Block) -> list[SSAValue]:

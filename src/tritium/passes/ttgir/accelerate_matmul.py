@@ -25,6 +25,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     Cluster,
@@ -43,7 +44,7 @@ from tritium.ops.ttgir import (
 )
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase, functions
+from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.clusters import (
     num_ctas_of,
     operand_cluster,

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
+from tritium.analysis.regions import functions, is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
@@ -42,7 +43,7 @@ from tritium.ops.ttgir import (
 )
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase, functions, is_removable
+from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.accelerate_matmul import source_of
 from tritium.passes.ttgir.layout_propagation import (
     encoding_of,

@@ -12,10 +12,10 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Cluster, part_of
 from tritium.ops import ttir
-from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_rows
 from tritium.passes.ttgir.layout_propagation import block_encoding, with_encoding
 from tritium.passes.ttir.descriptors.flow import Groups, descriptors, flow

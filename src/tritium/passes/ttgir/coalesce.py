@@ -23,11 +23,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding, Cluster, part_of
 from tritium.ops import ttir
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.cluster_descriptors import share_descriptors
 from tritium.passes.ttgir.clusters import num_ctas_of, product_accesses, split_rows
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_result

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import (
     BlockedEncoding,
@@ -36,7 +37,6 @@ from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import copies, split_product, split_rows
 from tritium.passes.ttgir.layout_propagation import (
     Threads,

@@ -37,6 +37,7 @@ from xdsl.dialects.builtin import ModuleOp, Signedness
 from xdsl.ir import Operation, SSAValue
 
 from tritium.analysis.pointer_roots import PointerRoots
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
@@ -65,7 +66,7 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase, functions
+from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
 from tritium.passes.ttgir.layout_propagation import block_encoding, processor_of, with_encoding
 from tritium.passes.ttgir.pipeline import is_bulk

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tritium.analysis.loops import may_wrap
+from tritium.analysis.regions import outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding
 from tritium.ops import ttir
@@ -48,7 +49,7 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.passes.rewriting import copy_names, copy_op, erase, outside_values
+from tritium.passes.rewriting import copy_names, copy_op, erase
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.clusters import in_block
 

@@ -37,6 +37,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.loops import constant_int, trip_count
+from tritium.analysis.regions import defined_inside, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ops.arith import (
@@ -54,7 +55,7 @@ from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import defined_inside, erase, outside_values
+from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.expand_pipeline import Builder, clone
 from tritium.passes.ttgir.layout_propagation import (
     encoding_of,

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ops import ttir
 from tritium.ops.ttgir import LocalAllocOp, LocalStoreOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import functions
 from tritium.passes.ttgir.clusters import blocks_of
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
 from tritium.passes.ttgir.layout_propagation import (

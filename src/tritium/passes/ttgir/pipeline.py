@@ -41,6 +41,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.loops import stages_of
 from tritium.analysis.pointer_roots import PointerRoots
+from tritium.analysis.regions import functions, outside_values
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import SwizzledSharedEncoding, linear, part_of
 from tritium.ops import ttir
@@ -51,7 +52,6 @@ from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import functions, outside_values
 from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (

@@ -22,12 +22,13 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase, functions
+from tritium.passes.rewriting import erase
 from tritium.passes.ttgir.expand_pipeline import Builder
 from tritium.passes.ttgir.layout_propagation import processor_of
 from tritium.passes.ttgir.pipeline import operand_encoding

@@ -27,9 +27,10 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tritium.analysis.regions import functions
 from tritium.ops.base import Op
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Pattern, Rewriter, functions
+from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify import arithmetic, control, tiles
 from tritium.passes.ttir.dce import remove_dead
 

@@ -22,11 +22,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import dominator_tree
+from tritium.analysis.regions import functions
 from tritium.ops.base import Op
 from tritium.ops.effects import Effects, only_read
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import copy_names, functions
+from tritium.passes.rewriting import copy_names
 
 Scope = dict[Hashable, Operation]
 

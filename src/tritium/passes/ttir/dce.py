@@ -25,12 +25,13 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tritium.analysis.regions import functions, is_removable
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import functions, is_removable, rebuild, remove_unreachable
+from tritium.passes.rewriting import rebuild, remove_unreachable
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from tritium.analysis.loops import trip_count
+from tritium.analysis.regions import outside_values
 from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import outside_values
 
 
 @dataclass(frozen=True)
