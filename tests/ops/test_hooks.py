@@ -1,5 +1,5 @@
-"""Facts that op classes state of their elements (`source_axes`, `weights`, `forwarded_values`)
-against the reference semantics."""
+"""Facts that op classes state (`source_axes`, `movement`, `weights`, `forwarded_values`,
+`control_edges`) against the reference semantics."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from xdsl.ir import Block
 
 from tritium.ir import types as ir
 from tritium.ops import arith, dialects, ttir
-from tritium.ops.base import REGISTRY, Op
+from tritium.ops.base import REGISTRY, Movement, Op
 from tritium.ops.evaluation import fold
+from tritium.ops.parsing import parse_module
 
 dialects.default_context()  # all classes are registered
 I32 = ir.tensor_of((2, 1, 4), ir.i32)
@@ -30,6 +31,14 @@ MOVES = [
     built(ttir.BroadcastOp, I32, result=I32),
     *(built(ttir.ExpandDimsOp, I32, axis=axis) for axis in range(4)),
     *(built(ttir.TransOp, I32, order=order) for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0))),
+]
+PLACED = [
+    *MOVES,
+    built(ttir.UnsplatOp, ir.tensor_of((1, 1), ir.i32)),
+    built(ttir.ReshapeOp, I32, result=ir.tensor_of((4, 2), ir.i32)),
+    built(ttir.JoinOp, I32, I32),
+    built(ttir.SplitOp, ir.tensor_of((3, 4, 2), ir.i32)),
+    built(ttir.CatOp, ir.tensor_of((4,), ir.i32), ir.tensor_of((4,), ir.i32)),
 ]
 SUMS = [
     built(arith.AddIOp, I32, I32),
@@ -48,7 +57,9 @@ def numbers(type: Any, seed: int) -> np.ndarray:
 def test_every_op_with_a_hook_is_here() -> None:
     moves = {cls for cls in REGISTRY.values() if cls.source_axes is not Op.source_axes}
     sums = {cls for cls in REGISTRY.values() if cls.weights}
+    placed = {cls for cls in REGISTRY.values() if cls.movement is not None}
     assert moves == {type(op) for op in MOVES}
+    assert placed == {*map(type, PLACED), ttir.GatherOp}  # gather: tests/ops/shape
     assert sums == {type(op) for op in SUMS}
 
 
@@ -83,3 +94,62 @@ def test_an_extreme_hands_on_one_of_its_operands(cls: type[Op]) -> None:
     values = [numbers(I32, seed) for seed in (1, 2)]
     (result,) = fold(op, values) or ()
     assert ((result == values[0]) | (result == values[1])).all()
+
+
+@pytest.mark.parametrize("op", PLACED, ids=lambda op: op.name)
+def test_what_an_op_moves_is_of_its_operands(op: Op) -> None:
+    """In order: what is repeated comes for the first time in the operand's row-major order."""
+    shapes = [ir.shape_of(v.type) for v in op.operands]
+    values = [np.arange(np.prod(s)).reshape(s).astype("i4") + 1000 * n
+              for n, s in enumerate(shapes)]  # fmt: skip
+    for result in fold(op, values) or pytest.fail("not folded"):
+        first = list(dict.fromkeys(np.asarray(result).reshape(-1).tolist()))
+        given = [number for v in values for number in v.reshape(-1).tolist()]
+        assert set(first) <= set(given)
+        if op.movement is Movement.IN_ORDER:
+            assert first == given
+
+
+CONTROL = """
+tt.func @f(%n: i32, %p: i1, %x: f32, %y: f32) -> f32 {
+  %a:2 = scf.for %i = %n to %n step %n iter_args(%s = %x, %t = %y) -> (f32, f32) : i32 {
+    scf.yield %t, %s : f32, f32
+  }
+  %b = scf.if %p -> (f32) {
+    scf.yield %a#0 : f32
+  } else {
+    scf.yield %a#1 : f32
+  }
+  %c = scf.while (%u = %b) : (f32) -> f32 {
+    scf.condition(%p) %u : f32
+  } do {
+  ^bb0(%v: f32):
+    scf.yield %v : f32
+  }
+  cf.cond_br %p, ^one(%c : f32), ^two(%x : f32)
+^one(%d: f32):
+  cf.br ^two(%d : f32)
+^two(%e: f32):
+  tt.return %e : f32
+}
+"""
+
+
+def _name(value: Any) -> str:
+    several = not isinstance(value.owner, Block) and len(value.owner.results) > 1
+    return f"{value.name_hint}{value.index}" if several else value.name_hint
+
+
+def test_all_that_blocks_and_results_hold_arrives_along_control_edges() -> None:
+    arriving: dict[str, set[str]] = {}
+    ops = [op for op in parse_module(CONTROL).walk() if isinstance(op, Op)]
+    for op in ops:
+        for edge in op.control_edges():
+            assert edge.source is op or edge.source.parent_op() is op
+            for value, target in zip(edge.values, edge.targets, strict=True):
+                arriving.setdefault(_name(target), set()).add(_name(value))
+    assert arriving == {
+        "s": {"x", "t"}, "t": {"y", "s"}, "a0": {"x", "t"}, "a1": {"y", "s"}, "b": {"a0", "a1"},
+        "u": {"b", "v"}, "v": {"u"}, "c": {"u"}, "d": {"c"}, "e": {"d", "x"},
+    }  # fmt: skip
+    assert {op.name for op in ops if op.is_loop} == {"scf.for", "scf.while"}
