@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -31,6 +34,18 @@ def file(tmp_path):
 
 def opt(*arguments: str, stdin: str | None = None):
     return CliRunner().invoke(app, ["opt", *arguments], input=stdin)
+
+
+@pytest.mark.parametrize(("target", "status", "text"), [
+    ("{target=cuda:90}", 0, '"ttg.threads-per-warp" = 32 : i32'),
+    ("{target=hip:gfx942}", 1, "0 compatible backends for target (hip)"),
+    ("", 1, "a name such as 'cuda:90' is required"),
+])  # fmt: skip
+def test_passes_for_a_target(file, target, status, text):
+    """In a process that has loaded nothing else."""
+    command = [sys.executable, "-m", "tritium", "opt", file, "-p", f"convert-ttir-to-ttgir{target}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == status and text in done.stdout + done.stderr
 
 
 def test_without_passes_the_module_is_printed(file):
