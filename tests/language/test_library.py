@@ -1,18 +1,14 @@
-"""Functions of the library with their newer arguments: `squeeze`, `unsqueeze`, `cat` along an axis,
-`topk` in both orders, `cumprod` in a dtype, `fdiv`'s kinds of division, `expect_zero`."""
+"""Functions of the library: axes of size 1, `cat` along an axis, bad arguments, `expect_zero`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-import tritium
 import tritium.language as tl
 from tests.language.support import block, eager
 from tests.support.agreement import run_all
-from tritium.compiler import ASTSource
 from tritium.errors import CompileTimeAssertionFailure
-from tritium.target import GPUTarget
 
 RNG = np.random.default_rng(5)
 
@@ -73,84 +69,6 @@ def test_cat_along_an_axis(dim):
     want = np.concatenate([x, y], dim)
     found = run_all(concatenated, x=x, y=y, out=np.zeros_like(want), DIM=dim)["out"]
     np.testing.assert_array_equal(found, want)
-
-
-def first(x, out, K: tl.constexpr, DESCENDING: tl.constexpr):
-    i, j = tl.arange(0, 4)[:, None], tl.arange(0, 16)[None, :]
-    top = tl.topk(tl.load(x + i * 16 + j), K, descending=DESCENDING)
-    tl.store(out + i * K + tl.arange(0, K)[None, :], top)
-
-
-@pytest.mark.parametrize("k", [1, 2, 8, 16])
-@pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.float32])
-def test_topk_in_both_orders(k, descending, dtype):
-    x = (RNG.standard_normal((4, 16)) * 40).astype(np.int32).astype(dtype)
-    want = np.sort(x, 1)
-    want = (want[:, ::-1] if descending else want)[:, :k]
-    out = np.zeros((4, k), np.int32 if dtype == np.int8 else dtype)
-    found = run_all(first, x=x, out=out, K=k, DESCENDING=descending)["out"]
-    np.testing.assert_array_equal(found, want)
-    with eager(sorts=False):  # as a network of exchanges
-        kind = {np.int8: tl.int8, np.uint32: tl.uint32, np.float32: tl.float32}[dtype]
-        network = tl.topk(block(x, kind), k, descending=descending)
-        np.testing.assert_array_equal(network.value.astype(want.dtype), want)
-
-
-def products(x, out, WIDE: tl.constexpr, REVERSE: tl.constexpr):
-    at = tl.arange(0, 16)
-    found = tl.cumprod(tl.load(x + at), reverse=REVERSE, dtype=WIDE)
-    tl.static_assert(found.dtype == WIDE)
-    tl.store(out + at, found)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_products_in_another_dtype(reverse):
-    x = RNG.integers(-3, 9, 16).astype(np.int8)
-    for dtype, kind in ((np.int64, tl.int64), (np.float64, tl.float64)):
-        want = np.cumprod(x[::-1].astype(dtype))[::-1] if reverse else np.cumprod(x.astype(dtype))
-        found = run_all(products, x=x, out=np.zeros(16, dtype), WIDE=kind, REVERSE=reverse)["out"]
-        np.testing.assert_array_equal(found, want)
-
-
-def test_products_of_narrow_integers_have_32_bits():
-    with eager():
-        for given, result in ((tl.int8, tl.int32), (tl.uint16, tl.uint32), (tl.int64, tl.int64)):
-            assert tl.cumprod(block([3, 100], given)).dtype == result
-
-
-def quotients(x, y, out):
-    at = tl.arange(0, 64)
-    a, b = tl.load(x + at), tl.load(y + at)
-    tl.store(out + at, tl.fdiv(a, b))
-    tl.store(out + 64 + at, tl.fdiv(a, b, ieee_rounding=True))
-    tl.store(out + 128 + at, tl.fdiv(a, b, approx=True))
-    tl.store(out + 192 + at, tl.fdiv(3, b, approx=True))
-
-
-def test_divisions():
-    x, y = (RNG.standard_normal(64).astype(np.float32) for _ in range(2))
-    found = run_all(quotients, x=x, y=y, out=np.zeros(256, np.float32))["out"].reshape(4, 64)
-    exact = x.astype(np.float64) / y.astype(np.float64)
-    np.testing.assert_array_equal(found[1], exact.astype(np.float32))
-    for row, want in ((0, exact), (2, exact), (3, 3 / y.astype(np.float64))):
-        ulp = np.spacing(np.abs(want).astype(np.float32))
-        assert np.abs(found[row] - want).max(initial=0, where=True) <= (2.5 * ulp).max()
-        assert (np.abs(found[row] - want) <= 2.5 * ulp).all()
-
-
-def test_divisions_on_a_gpu():
-    kinds = {"x": "*fp32", "y": "*fp32", "out": "*fp32"}
-    source = ASTSource(tritium.jit(quotients), kinds, {})
-    text = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
-    assert "div.full.f32" in text and "div.rn.f32" in text and "div.approx.f32" in text
-
-
-def test_fdiv_of_halves_is_single():
-    with eager():
-        a, b = block([1.0, 3.0], tl.float16), block([3.0, 7.0], tl.float16)
-        assert tl.fdiv(a, b).dtype == tl.float32
-        assert tl.fdiv(a, b, approx=True).value.tolist() == (a.value / np.float32(b.value)).tolist()
 
 
 def underflows(x, out):
