@@ -47,7 +47,9 @@ def test_native_code_agrees_with_the_interpreter(data):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=CHECKS)
+@settings(
+    max_examples=300 if device == "cpu" else 100, deadline=None, suppress_health_check=CHECKS
+)  # fmt: skip
 @given(st.data())
 def test_longer_programs(data):
     check(data, data.draw(st.integers(5, 25)))
