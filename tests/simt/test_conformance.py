@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.test_random_programs import a_program
+from tests.simt.backend import compiler, installed
+from tests.simt.backend.driver import SimtDriver
 from tests.simt.not_run import REASONS, SUITE
+from tests.support import device
+from tritium.backends.active import driver
 
 SAMPLE = (
     "test_reductions.py::test_reductions[float16]", "test_reductions.py::test_sorting[uint8]",
-    "test_shapes.py::test_every_permutation[shape1]", "test_dot.py::test_dtypes[float16-shape0]",
-    "test_dot.py::test_scaled_packed_along_rows_or_columns[e2m1-e2m1]",
+    "test_shapes.py::test_joins_and_splits[float16]", "test_dot.py::test_dtypes[float16-shape0]",
+    "test_dot.py::test_scaled_packed_along_rows_or_columns[e2m1-e4m3]",
     "test_memory.py::test_descriptors[int32-2-True]", "test_memory.py::test_contention",
     "test_programs.py::test_assertions", "test_programs.py::test_printing",
 )  # fmt: skip
@@ -33,3 +38,19 @@ def test_what_is_left_out_is_there() -> None:
     for name in REASONS:
         file, _, function = name.partition("::")
         assert f"def {function}" in Path(SUITE, file).read_text(), name
+
+
+def test_random_programs_find_wrong_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(text: str) -> bytes:
+        return compile_kernel(text.replace("sub i32", "add i32"))
+
+    compile_kernel = compiler.compile_kernel
+    monkeypatch.setattr(device, "device", "simt")
+    with installed():
+        driver.set_active(SimtDriver(64))
+        try:
+            assert not a_program("v1 - v2").divergence()
+            monkeypatch.setattr(compiler, "compile_kernel", wrong)
+            assert a_program("v1 - v2").kind() == "simt against evaluation"
+        finally:
+            driver.reset_active()
