@@ -19,10 +19,10 @@ from tritium.ir.layouts.encodings import BLOCK, Cluster, Encoding, linear
 from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
 from tritium.ops.attributes import NUM_CTAS
-from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
+from tritium.passes.ttgir.layout_propagation import is_elementwise
 
 _STORES = (ttir.StoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 
@@ -88,10 +88,6 @@ def product_accesses(function: Operation, num_ctas: int) -> dict[int, Cluster]:
     return {key: next(iter(found)) for key, found in wishes.items() if len(found) == 1}
 
 
-def _computes(op: Operation) -> bool:
-    return isinstance(op, Op) and op.is_elementwise
-
-
 def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) -> None:
     pending, seen = [(value, cluster)], set[tuple[int, Cluster]]()
     while pending:
@@ -106,7 +102,7 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
             order = tuple(owner.order)
             inverse = [order.index(i) for i in range(len(order))]
             pending.append((owner.src, permuted(cluster, inverse)))
-        elif isinstance(owner, ConvertLayoutOp) or _computes(owner):
+        elif isinstance(owner, ConvertLayoutOp) or is_elementwise(owner):
             shape = ir.shape_of(value.type)
             pending += [(v, cluster) for v in owner.operands if ir.shape_of(v.type) == shape]
 
@@ -125,7 +121,7 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
             elif isinstance(user, YieldOp) and isinstance(user.parent_op(), ForOp):
                 loop: Any = user.parent_op()
                 pending.append(loop.results[use.index])
-            elif isinstance(user, ConvertLayoutOp) or _computes(user):
+            elif isinstance(user, ConvertLayoutOp) or is_elementwise(user):
                 pending += user.results
 
 
