@@ -241,6 +241,8 @@ def test_modules_of_llvm(tmp_path: Path) -> None:
     }  # fmt: skip
     llvm.optimize_module(mod, llvm.OPTIMIZE_O3, arch, features)
     assert [f.name for f in mod.get_functions()] == ["more"]
+    with pytest.raises(NotImplementedError, match="levels of size"):
+        llvm.optimize_module(mod, llvm.OPTIMIZE_Oz, arch, features)
     assembly = llvm.translate_to_asm(str(mod), triple, arch, features, [], True, False)
     assert ".visible .func" in assembly and "shl.b32" in assembly
     host = llvm.translate_to_asm(str(CALLER), "x86_64-unknown-linux-gnu", "", "", [], True, True)

@@ -17,11 +17,20 @@ METRIC_TYPE = _Choice("METRIC_TYPE", {"CYCLE": "cycle"})
 BUFFER_STRATEGY = _Choice("BUFFER_STRATEGY", {"CIRCULAR": "circular", "FLUSH": "flush"})
 BUFFER_TYPE = _Choice("BUFFER_TYPE", {"SHARED": "shared", "GLOBAL": "global"})
 SAMPLING_STRATEGY = _Choice("SAMPLING_STRATEGY", {"NONE": "none", "SELECTIVE": "selective"})
-GRANULARITY = _Choice("GRANULARITY", {
-    name.upper(): name
-    for name in ("cta", "warp", "warp_2", "warp_4", "warp_8", "warp_group", "warp_group_2",
-                 "warp_group_4", "warp_group_8")
-})  # fmt: skip
+
+
+class GRANULARITY(_Choice):
+    """What records together."""
+
+    CTA = "cta"
+    WARP = "warp"
+    WARP_2 = "warp_2"
+    WARP_4 = "warp_4"
+    WARP_8 = "warp_8"
+    WARP_GROUP = "warp_group"
+    WARP_GROUP_2 = "warp_group_2"
+    WARP_GROUP_4 = "warp_group_4"
+    WARP_GROUP_8 = "warp_group_8"
 
 
 class Optimize(_Choice):

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-_RATED_H100_PCIE = 1513e12
-"""fp8 operations a second, with 114 multiprocessors at 1755 MHz."""
+
+def _fixed(rate: float) -> Callable[..., float]:
+    """`rate` operations of 8 bits a second, whatever the device."""
+
+    def flops(width: int, num_sms: int = 0, clock_rate: float = 0) -> float:
+        return rate * 8 / width
+
+    return flops
+
+
+def _each_clock(operations: float) -> Callable[..., float]:
+    """So many operations of 8 bits that a multiprocessor does in a clock."""
+
+    def flops(width: int, num_sms: int, clock_rate: float) -> float:
+        return operations * num_sms * clock_rate * 1e3 * 8 / width
+
+    return flops
+
 
 flops_by_device: dict[str, dict[str, Callable[..., float]]] = {
     "CUDA": {
-        "80": lambda width, **_: 624e12 * 8 / width,
-        "89": lambda width, **_: 330.3e12 * 8 / width,
-        "90": lambda width, num_sms, clock_rate, **_: (
-            _RATED_H100_PCIE * num_sms / 114 * clock_rate / 1755e3 * 8 / width
-        ),
-        "100": lambda width, num_sms, clock_rate, **_: (
-            16384 * num_sms * clock_rate * 1e3 * 8 / width
-        ),
+        "80": _fixed(624e12),
+        "89": _fixed(330.3e12),
+        "90": _each_clock(1513e12 / 114 / 1755e6),  # as an H100 with PCIe is rated
+        "100": _each_clock(16384),
     }
 }
 """By device type and architecture: operations a second of a width (bits), `num_sms`

@@ -38,7 +38,8 @@ class module_flag_behavior(IntEnum):
     MODULE_FLAG_BEHAVIOR_MIN = 8
 
 
-globals().update(optimization_level.__members__, **module_flag_behavior.__members__)
+OPTIMIZE_O0, OPTIMIZE_O1, OPTIMIZE_O2, OPTIMIZE_O3, OPTIMIZE_Os, OPTIMIZE_Oz = optimization_level
+globals().update(module_flag_behavior.__members__)
 
 
 def _missing(name: str) -> Callable[..., Any]:
@@ -154,12 +155,13 @@ def optimize_module(
     """Run a pipeline of LLVM on the module; `arch` is the processor that costs are taken from.
     Products and sums are fused where the text says `contract`."""
     _check_flags("optimize_module", flags)
-    if disable_vector_combine or expand_masked_div_rem:
-        raise NotImplementedError("triton._C.libtriton.llvm.optimize_module: options of passes")
-    level = optimization_level(opt)
-    tuning = llvm.create_pipeline_tuning_options(min(level, 2 if level > 3 else 3))
-    tuning.size_level = max(0, level - 3)
-    tuning.slp_vectorization = level > 1 and not disable_slp_vectorizer
+    if disable_vector_combine or expand_masked_div_rem or opt > OPTIMIZE_O3:
+        raise NotImplementedError(
+            "triton._C.libtriton.llvm.optimize_module: llvmlite has neither levels of size nor "
+            "options of single passes"
+        )
+    tuning = llvm.create_pipeline_tuning_options(opt)
+    tuning.slp_vectorization = opt > 1 and not disable_slp_vectorizer
     machine = _machine(mod.ref.triple or llvm.get_default_triple(), arch, features)
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(mod.ref, builder)
