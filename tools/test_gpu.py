@@ -1,7 +1,8 @@
 """Run the tests on a GPU machine in one call: `python tools/test_gpu.py [--jobs 8] [tests/...]`.
 
 Without paths, it runs the files of `tests/` that have something to run on a GPU: tests that are
-marked `gpu`, or kernels for the device that `--device` names (`tests/support/device.py`).
+marked `gpu`, or kernels for the device that `--device` names (`tests/support/device.py`), and
+are not marked `cpu` as a whole.
 Every file of tests gets a process of its own, several at a time. A test that hangs, or that costs
 the process the device, is recorded, and a new process goes on with those after it. With
 `--sanitize` a sample runs under NVIDIA's compute-sanitizer as well, where it is installed.
@@ -34,6 +35,8 @@ RETRIES = 40
 def uses_gpu(path: Path) -> bool:
     """Whether a module of tests, or one that it imports, has something to run on a GPU."""
     text = path.read_text()
+    if re.search(r"^pytestmark = \[?\s*pytest.mark.cpu\b", text, re.MULTILINE):
+        return False
     names = [name for pair in IMPORT.findall(text) for name in (pair[0], ".".join(pair))]
     modules = {ROOT / (name.replace(".", "/") + ".py") for name in names} - {path}
     return bool(ON_GPU.search(text)) or any(uses_gpu(m) for m in modules if m.exists())

@@ -7,6 +7,8 @@ from tests.support.agreement import run_all
 from tests.support.launching import tl
 from tritium.runtime.jit import JITFunction
 
+pytestmark = pytest.mark.cpu
+
 
 def one_address(x, out, n, OP: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]

@@ -12,6 +12,8 @@ from tests.support.launching import tl
 from tritium.native.host import host, is_x86
 from tritium.runtime.jit import JITFunction
 
+pytestmark = pytest.mark.cpu
+
 WIDE = is_x86() and host().has("cx16")
 
 

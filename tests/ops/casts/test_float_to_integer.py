@@ -11,6 +11,8 @@ import pytest
 import tritium.language as tl
 from tests.support.agreement import run_all
 
+pytestmark = pytest.mark.cpu
+
 VALUES = np.array(
     [0, -0.5, -1, -1.5, 1.5, 127, 128, 255, 256, 300, -129, -300, 65536, 2**31 - 128, 2**31,
      2**31 + 256, -(2**31), -(2**31) - 512, 2**32 - 256, 2**32, 2**32 + 512, 2**62, 2**63,

@@ -12,9 +12,12 @@ import tritium
 from tests.conformance.support import build
 from tritium.errors import CompilationError
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() not in ("x86_64", "AMD64"), reason="the assembly below is of x86-64"
-)
+pytestmark = [
+    pytest.mark.cpu,
+    pytest.mark.skipif(
+        platform.machine() not in ("x86_64", "AMD64"), reason="the assembly below is of x86-64"
+    ),
+]
 X = np.arange(-15, 17, dtype=np.int32)
 
 

@@ -18,6 +18,8 @@ from tritium.language.extra.cuda import libdevice as of_cuda
 from tritium.language.extra.libdevice import asin as inverse_sine
 from tritium.runtime.jit import JITFunction
 
+pytestmark = pytest.mark.cpu
+
 
 def program(symbol: str, source: str, result: str, count: int, size: int) -> str:
     """`o[i] = symbol(x[i], y[i])` for the first `count` of x and y."""

@@ -14,6 +14,8 @@ from tests.support.agreement import run_all
 from tests.support.launching import tl
 from tritium.runtime.jit import JITFunction
 
+pytestmark = pytest.mark.cpu
+
 DTYPES = (np.int8, np.uint8, np.bool_, np.int16, np.uint16, np.float16, ml_dtypes.bfloat16,
           ml_dtypes.float8_e5m2, np.int32, np.float64)  # fmt: skip
 

@@ -8,6 +8,8 @@ from tests.support.agreement import run_all
 from tests.support.launching import tl
 from tritium.runtime.jit import JITFunction
 
+pytestmark = pytest.mark.cpu
+
 DTYPES = (np.int8, np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.checking import Check
 from tritium.passes import PassManager, pipelines
 from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
+
+pytestmark = pytest.mark.cpu
 
 SOURCE = """
 def kernel(x, out, n):
