@@ -85,9 +85,7 @@ class _Builder:
         self._number(self.op.regions[0].blocks)
         blocks = list(self.op.regions[0].blocks)
         for block in blocks:
-            for argument in block.args:
-                if is_tile(argument):
-                    self.buffer(argument)
+            self.buffers(block.args)
         for number, type in enumerate(self.op.function_type.outputs):
             tile = isinstance(type, ir.TensorType)
             shape, element = ir.shape_of(type), ir.element_type(type)
@@ -110,6 +108,15 @@ class _Builder:
         """A new buffer for a tile."""
         held = self.function.buffers[value] = self.grouping.new_buffer(value)
         return held
+
+    def buffers(
+        self, values: Sequence[SSAValue], same: Sequence[SSAValue] = ()
+    ) -> tuple[Buffer | None, ...]:
+        """A new buffer for each tile (None for scalars), in which those of `same` are as well."""
+        found = tuple(self.buffer(v) if is_tile(v) else None for v in values)
+        pairs = zip(same, found, strict=False)
+        self.function.buffers.update((v, held) for v, held in pairs if held is not None)
+        return found
 
     def body(self, block: Block) -> Body:
         """The steps of a block."""
@@ -185,12 +192,20 @@ class _Builder:
         root = Root("copy", None, (value,), ir.shape_of(value.type), position, None, (buffer,))
         self.grouping.root(root)
 
+    def fill(
+        self, buffers: Sequence[Buffer | None], values: Sequence[SSAValue], position: float
+    ) -> None:
+        """Copy the tiles among some values to their buffers."""
+        for value, buffer in zip(values, buffers, strict=True):
+            if buffer is not None:
+                self.copy(value, buffer, position)
+
     def _whole(self, body: Body, op: Any, position: float) -> None:
         """An op on whole tiles: all operands in buffers, results too."""
         for operand in op.operands:
             if is_tile(operand):
                 self.operand(operand, position)
-        buffers = tuple(self.buffer(r) if is_tile(r) else None for r in op.results)
+        buffers = self.buffers(op.results)
         inner = None
         if op.regions:
             if len(op.regions[0].blocks) != 1:
@@ -319,52 +334,35 @@ class _Builder:
     # Control flow
 
     def _for(self, body: Body, op: scf.ForOp, position: float) -> None:
-        buffers: list[Buffer | None] = []
-        for init, argument, result in zip(op.inits, op.body.args[1:], op.results, strict=False):
-            if not is_tile(init):
-                buffers.append(None)
-                continue
-            buffer = self.buffer(argument)
-            self.function.buffers[result] = buffer
-            self.copy(init, buffer, position - 0.5)
-            buffers.append(buffer)
+        buffers = self.buffers(op.body.args[1:], op.results)
+        self.fill(buffers, op.inits, position - 0.5)
         self.grouping.effect(op, position)
-        inner = self.body(op.body)
-        body.add(For(position, op, inner, tuple(buffers)))
+        body.add(For(position, op, self.body(op.body), buffers))
 
     def _if(self, body: Body, op: scf.IfOp, position: float) -> None:
-        buffers = tuple(self.buffer(r) if is_tile(r) else None for r in op.results)
+        buffers = self.buffers(op.results)
         self.grouping.effect(op, position)
         bodies = [self.body(r.blocks[0]) for r in op.regions if r.blocks]
         otherwise = bodies[1] if len(bodies) > 1 else None
         body.add(If(position, op, bodies[0], otherwise, buffers))
 
-    def _while(self, body: Body, op: Any, position: float) -> None:
-        before, after = (r.blocks[0] for r in op.regions)
-        first = [self.buffer(a) if is_tile(a) else None for a in before.args]
-        for init, buffer in zip(op.operands, first, strict=False):
-            if buffer is not None:
-                self.copy(init, buffer, position - 0.5)
-        second: list[Buffer | None] = []
-        for argument, result in zip(after.args, op.results, strict=False):
-            buffer = self.buffer(argument) if is_tile(argument) else None
-            if buffer is not None:
-                self.function.buffers[result] = buffer
-            second.append(buffer)
+    def _while(self, body: Body, op: scf.WhileOp, position: float) -> None:
+        before, after = (region.block for region in op.regions)
+        first = self.buffers(before.args)
+        self.fill(first, op.inits, position - 0.5)
+        second = self.buffers(after.args, op.results)
         self.grouping.effect(op, position)
-        bodies = self.body(before), self.body(after)
-        body.add(While(position, op, *bodies, tuple(first), tuple(second)))
+        body.add(While(position, op, self.body(before), self.body(after), first, second))
 
     def _leave(self, op: Any, position: float) -> None:
         """Tiles that a terminator passes on go to the buffers of where they arrive."""
         owner: Any = op if op.successors else op.parent_op()
+        if owner is self.op:
+            self.fill(self.function.results, op.operands, position)
         passed = (
             (value, self.function.buffers[target])
             for edge in owner.control_edges() if edge.source is op
             for value, target in zip(edge.values, edge.targets, strict=True) if is_tile(value)
         )  # fmt: skip
-        if owner is self.op:
-            pairs = zip(op.operands, self.function.results, strict=True)
-            passed = ((value, buffer) for value, buffer in pairs if buffer is not None)
         for value, buffer in dict.fromkeys(passed):
             self.copy(value, buffer, position)
