@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,27 +56,29 @@ def module_name(file: Path) -> str:
 MODULES = {module_name(f): f for f in FILES}
 
 
-def imports(file: Path) -> Iterator[tuple[int, str]]:
+@cache
+def imports(file: Path) -> list[tuple[int, str]]:
     """(line, absolute module) of each import of our own: at the top, inside functions, under
     `if TYPE_CHECKING:`, and each module that a string names, for `import_module`.
 
     `from . import x` counts as the module x where there is one.
     """
-    tree = ast.parse(file.read_text(), str(file))
+    found: list[tuple[int, str]] = []
     package = module_name(file).split(".")
     if file.name != "__init__.py":
         package = package[:-1]
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
                 inner = f"{origin}.{alias.name}"
-                yield node.lineno, inner if inner in MODULES else origin
+                found.append((node.lineno, inner if inner in MODULES else origin))
         elif isinstance(node, ast.Constant) and node.value in MODULES and node.value != "tritium":
-            yield node.lineno, node.value
+            found.append((node.lineno, node.value))
+    return found
 
 
 def layer(module: str) -> str | None:
