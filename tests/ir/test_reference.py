@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -17,9 +18,13 @@ REFERENCE = Path(__file__).parent / "reference"
 FILES = sorted(REFERENCE.glob("*.ttir"))
 
 
-@cache
-def parsed(file: Path) -> ModuleOp:
-    return parse_module(file.read_text(), file.name)
+Parse = Callable[[Path], ModuleOp]
+
+
+@pytest.fixture(scope="module")
+def parsed() -> Parse:
+    """Parses each file once for the tests of this module."""
+    return cache(lambda file: parse_module(file.read_text(), file.name))
 
 
 def lines(text: str) -> list[str]:
@@ -33,7 +38,7 @@ def test_the_corpus_is_there() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
-def test_prints_as_the_reference_does(file: Path) -> None:
+def test_prints_as_the_reference_does(file: Path, parsed: Parse) -> None:
     module = parsed(file)
     module.verify()
     wanted, found = lines(file.read_text()), lines(print_module(module))
@@ -42,7 +47,7 @@ def test_prints_as_the_reference_does(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
-def test_round_trip_keeps_ops_names_and_locations(file: Path) -> None:
+def test_round_trip_keeps_ops_names_and_locations(file: Path, parsed: Parse) -> None:
     module = parsed(file)
     printed = print_module(module)
     again = parse_module(printed)
@@ -55,7 +60,7 @@ def test_round_trip_keeps_ops_names_and_locations(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
-def test_prints_without_locations(file: Path) -> None:
+def test_prints_without_locations(file: Path, parsed: Parse) -> None:
     module = parsed(file)
     printed = print_module(module, locations=False)
     assert "loc(" not in printed
