@@ -35,6 +35,16 @@ def test_loaded_when_used() -> None:
     assert out.tolist() == [2] * 5 + [0] * 3
 
 
+@pytest.mark.parametrize("target", [GPUTarget("cpu", "haswell", 1), GPUTarget("cuda", 90, 32)])
+def test_code_is_sent_between_processes(target: GPUTarget) -> None:
+    source = ASTSource(add_kernel, SIGNATURE, {"BLOCK": 8})
+    asm = tritium.compile(source, target=target).asm
+    copy = pickle.loads(pickle.dumps(asm))
+    assert list(copy) == list(asm)
+    made = "asm" if target.backend == "cpu" else "ptx"
+    assert copy[made] == asm[made]
+
+
 def test_warps_of_a_target_with_lanes_are_no_threads_of_the_cpu() -> None:
     """torch.compile's targets have 32 lanes on a CPU as well."""
     host = driver.active.get_current_target()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -160,13 +161,16 @@ class CPUBackend(BaseBackend):
         return parse_ops(text)
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
-        chosen = processor(metadata.arch)
-        return {"asm": lambda stages: assembly(stages["llir"], processor=chosen)}
+        return {"asm": partial(_assembly, metadata.arch)}  # kernels are pickled
 
     def load_dialects(self, context: Any) -> None:
         """The backend has no dialect of its own."""
 
     def get_module_map(self) -> Mapping[str, ModuleType]:
         return {}
+
+
+def _assembly(arch: Any, stages: Mapping[str, Any]) -> str:
+    return assembly(stages["llir"], processor=processor(arch))
 
 
