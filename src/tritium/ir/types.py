@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -181,7 +181,7 @@ def encoding_of(type: Type) -> Attribute | None:
     """The encoding of a tile, which says how it is distributed; None without one."""
     if type.__class__ is not TensorType:
         return None
-    encoding: Attribute = type.encoding  # pyright: ignore
+    encoding = cast("Attribute", type.encoding)  # pyright: ignore
     return None if encoding.__class__ is builtin.NoneAttr else encoding
 
 

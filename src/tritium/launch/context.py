@@ -43,7 +43,7 @@ class Context:
     def _refresh(self, drivers: Any, device: Callable[[], int] | None) -> None:
         if self._guards and all(map(holds, self._guards)):
             return
-        state: dict[str, Any] = vars(drivers)
+        state: dict[str, Any] = drivers.__dict__
         guards = [item_guard(state, "_active"), *_knob_guards()]
         # After the guards: what changes meanwhile breaks them.
         active, debug = drivers.active, knobs.runtime.debug

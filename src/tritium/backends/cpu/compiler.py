@@ -90,13 +90,13 @@ class CPUBackend(BaseBackend):
 
     def __init__(self, target: GPUTarget):
         super().__init__(target)
-        self.processor = processor(target.arch)
+        self.machine = processor(target.arch)
         # The warp size, 32 in torch.compile's targets, says nothing: a program is one thread.
-        own = self.processor is processor("native")
-        self.target = GPUTarget("cpu", self.processor.cpu if own else target.arch, 1)
+        own = self.machine is processor("native")
+        self.target = GPUTarget("cpu", self.machine.cpu if own else target.arch, 1)
 
     def hash(self) -> str:
-        return f"{llvm_version()}-{self.processor.key}"
+        return f"{llvm_version()}-{self.machine.key}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
         known = option_values(CPUOptions, options)

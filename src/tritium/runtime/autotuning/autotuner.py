@@ -298,11 +298,11 @@ class Autotuner(KernelInterface[Any]):
         current = with_config(kwargs, config)
         try:
             kernel = self.fn.run(*args, **{**current, "warmup": True})
-            grid = current.get("grid")
+            grid: Any = current.get("grid")
             if callable(grid):
                 defaults = {p.name: p.default for p in self.base_fn.params if p.has_default}
                 grid = grid({**defaults, **(self.nargs or {}), **current})
-            key = (*kernel.code_key(), grid if isinstance(grid, int) else tuple(grid or ()))
+            key: object = (*kernel.code_key(), str(grid))
             hash(key)
         except Exception:  # measuring meets it again, and reports it
             return alone

@@ -29,6 +29,10 @@ def _convert(target: str, num_warps: int, threads_per_warp: int, num_ctas: int) 
     return ttgir.ConvertTTIRToTTGIR(num_warps=num_warps, num_ctas=num_ctas, target=target)
 
 
+def _pipeline(num_stages: int, dump: bool = False) -> Pass:
+    return ttgir.Pipeline(num_stages=num_stages)
+
+
 _BUILT: dict[str, dict[str, _Maker]] = {
     "common": {
         "add_inliner": tile_passes.Inline, "add_canonicalizer": tile_passes.Canonicalize,
@@ -48,7 +52,7 @@ _BUILT: dict[str, dict[str, _Maker]] = {
         "add_remove_layout_conversions": ttgir.AssignLayouts,
         "add_optimize_thread_locality": ttgir.ThreadLocality,
         "add_fuse_nested_loops": ttgir.FuseNestedLoops,
-        "add_pipeline": lambda num_stages, dump=False: ttgir.Pipeline(num_stages=num_stages),
+        "add_pipeline": _pipeline,
     },
 }  # fmt: skip
 _NOT_BUILT = {
