@@ -18,7 +18,6 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tritium import knobs
 from tritium.backends.cpu.processors import NAMES, processor
 from tritium.compiler import ASTSource
 from tritium.native.host import host, is_linux, is_x86
@@ -256,7 +255,7 @@ def test_runs_where_the_machine_has_all_features(arch: str) -> None:
 
 
 def test_the_knob_goes_before_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knobs.runtime, "override_arch", "haswell")
+    monkeypatch.setenv("TRITON_OVERRIDE_ARCH", "haswell")
     kernel = tritium.compile(SOURCES["product"], target=GPUTarget("cpu", "x86-64", 1))
     assert kernel.metadata.arch == "haswell" and "vfmadd" in kernel.asm["asm"]
 

@@ -65,7 +65,7 @@ def cuobjdump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "    if name in (None, part.split()[0]): print('\\t\\tFunction : ' + part, end='')\n"
     )
     program.chmod(0o755)
-    monkeypatch.setattr(knobs.nvidia, "cuobjdump", str(program))
+    monkeypatch.setenv("TRITON_CUOBJDUMP_PATH", str(program))
     disasm.get_sass.cache_clear()
     return program
 
