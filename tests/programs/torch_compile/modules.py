@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -166,16 +167,28 @@ def soft(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.softmax(-1), x.log_softmax(0), x.logsumexp((0, 1)), F.softmin(x, 1), F.glu(x[:, :64])
 
 
-def scans(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return (
-        x.cumsum(-1), x.cumsum(0), (x * 0.1 + 1).cumprod(-1), x.logcumsumexp(-1),
-        torch.cummax(x, -1).values, torch.cummin(x, 0).values, x.flip(-1).cumsum(-1),
-    )  # fmt: skip
+def one_by_one(*functions: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The functions' results, each function compiled by itself: together, torch 2.11 plans their
+    graphs for a GPU without end (scans) or fails (reductions of rows and columns), with any
+    compiler of kernels."""
+
+    @torch.compiler.disable(recursive=False)
+    def results(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(function(x) for function in functions)
+
+    return results
 
 
-def reductions(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return (x.sum(-1), x.mean(0), x.var(-1), x.std(), x.amax(-1), x.amin(0), x.norm(dim=-1),
-            x.prod(-1) * 1e-3, (x * 0.1).exp().sum())  # fmt: skip
+scans = one_by_one(
+    lambda x: x.cumsum(-1), lambda x: x.cumsum(0), lambda x: (x * 0.1 + 1).cumprod(-1),
+    lambda x: x.logcumsumexp(-1), lambda x: torch.cummax(x, -1).values,
+    lambda x: torch.cummin(x, 0).values, lambda x: x.flip(-1).cumsum(-1),
+)  # fmt: skip
+reductions = one_by_one(
+    lambda x: x.sum(-1), lambda x: x.mean(0), lambda x: x.var(-1), lambda x: x.std(),
+    lambda x: x.amax(-1), lambda x: x.amin(0), lambda x: x.norm(dim=-1),
+    lambda x: x.prod(-1) * 1e-3, lambda x: (x * 0.1).exp().sum(),
+)  # fmt: skip
 
 
 def long(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
