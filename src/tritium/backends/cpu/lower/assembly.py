@@ -15,7 +15,7 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.backends.cpu.tiles.ir import Special
+from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.assembly import assembly_error, quoted
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 from tritium.codegen.registry import lowers
@@ -47,8 +47,8 @@ except RuntimeError as error:
 """
 
 
-@lowers("cpu.special", ElementwiseInlineAsmOp)
-def inline_asm(c: Context, step: Special) -> None:
+@lowers("cpu.whole_tile", ElementwiseInlineAsmOp)
+def inline_asm(c: Context, step: WholeTile) -> None:
     """The assembly in a loop over the elements in row-major order."""
     op: Any = step.op
     shape, pack = ir.shape_of(op.results[0].type), op.packed_element

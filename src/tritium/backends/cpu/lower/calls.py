@@ -11,7 +11,7 @@ from typing import Any
 
 from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.tiles.ir import Special
+from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -23,8 +23,8 @@ def call_scalars(c: Context, op: CallOp, *arguments: Value) -> tuple[Value, ...]
     return _call(c, op, list(arguments), {})
 
 
-@lowers("cpu.special", CallOp)
-def call_tiles(c: Context, step: Special) -> None:
+@lowers("cpu.whole_tile", CallOp)
+def call_tiles(c: Context, step: WholeTile) -> None:
     op: Any = step.op
     arguments = [
         c.address(c.filled[v]) if isinstance(v.type, ir.TensorType) else c.scalars[v]

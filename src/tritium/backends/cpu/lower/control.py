@@ -16,7 +16,7 @@ from tritium.backends.cpu.lower.dot import lower_dot, lower_dot_loop
 from tritium.backends.cpu.lower.nests.loops import copy_to, lower_nest
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Special, Step, While
+from tritium.backends.cpu.tiles.ir import Body, Dot, For, If, Nest, Scalar, Step, While, WholeTile
 from tritium.codegen.llvm.branches import Branches, loop_hints
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
@@ -67,8 +67,8 @@ def _step(c: Context, step: Step) -> None:
     elif isinstance(step, While):
         _while(c, step)
     else:
-        assert isinstance(step, Special)
-        rule = rules("cpu.special").get(type(step.op))
+        assert isinstance(step, WholeTile)
+        rule = rules("cpu.whole_tile").get(type(step.op))
         if rule is None:
             raise c.unsupported(step.op)
         rule(c, step)

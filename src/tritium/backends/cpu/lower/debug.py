@@ -73,7 +73,7 @@ def _print(
     _printf(c, format, *_program(c), *places, passed)
 
 
-@lowers("cpu.each", PrintOp)
+@lowers("cpu.scalarized", PrintOp)
 def print_element(e: Emitter, op: PrintOp, root: Root, at: At) -> None:
     source = root.values[0]
     if not ir.shape_of(source.type):
@@ -119,7 +119,7 @@ def check(c: Context, op: Any, condition: Value, message: str) -> None:
     f.label(passed)
 
 
-@lowers("cpu.each", AssertOp)
+@lowers("cpu.scalarized", AssertOp)
 def check_element(e: Emitter, op: AssertOp, root: Root, at: At) -> None:
     found = e.emit(root.values[0], at)
     assert isinstance(found, Uniform)

@@ -39,7 +39,7 @@ RULE_MODULES = (
     scalars, shape, sort, sums, whole_tile,
 )  # fmt: skip
 
-WHOLE_TILE, SCALARIZED = rules("cpu.special"), rules("cpu.each")
+WHOLE_TILE, SCALARIZED = rules("cpu.whole_tile"), rules("cpu.scalarized")
 """The ops that are done on whole tiles in memory, and those that are done element by element."""
 
 

@@ -10,7 +10,7 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import memory_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
-from tritium.backends.cpu.tiles.ir import Special
+from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -21,8 +21,8 @@ from tritium.ops.ttir.shape import HistogramOp
 _ZERO, _ONE = const("i64", 0), const("i64", 1)
 
 
-@lowers("cpu.special", HistogramOp)
-def histogram(c: Context, step: Special) -> None:
+@lowers("cpu.whole_tile", HistogramOp)
+def histogram(c: Context, step: WholeTile) -> None:
     """Count in the result's buffer, one element after the other."""
     op: Any = step.op
     f, target = c.f, step.buffers[0]
@@ -59,8 +59,8 @@ def _scalar(e: Emitter, c: Context, value: Any, at: tuple[Index, ...]) -> Value:
     return found.value
 
 
-@lowers("cpu.special", MapElementwiseOp)
-def map_elementwise(c: Context, step: Special) -> None:
+@lowers("cpu.whole_tile", MapElementwiseOp)
+def map_elementwise(c: Context, step: WholeTile) -> None:
     """Run the region for each element, or group of `pack` neighbours."""
     op: Any = step.op
     f, shape, pack = c.f, ir.shape_of(op.inputs[0].type), op.pack

@@ -24,10 +24,10 @@ from tritium.backends.cpu.tiles.ir import (
     For,
     If,
     Nest,
-    Special,
     Step,
     TileFunction,
     While,
+    WholeTile,
 )
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
@@ -134,12 +134,12 @@ class _Lifetimes:
                     self.touch(buffer)
                 for value in root.values:
                     self.reads(value)
-        elif isinstance(step, (Dot, Special)):
+        elif isinstance(step, (Dot, WholeTile)):
             for buffer in [step.buffer] if isinstance(step, Dot) else step.buffers:
                 self.touch(buffer)
             for value in step.op.operands:
                 self.reads(value)
-            if isinstance(step, Special) and step.body is not None:
+            if isinstance(step, WholeTile) and step.body is not None:
                 self.body(step.body)
         elif isinstance(step, If):
             for held in step.buffers:

@@ -32,10 +32,11 @@ from tritium.backends.cpu.tiles.ir import (
     For,
     If,
     Root,
+    RootKind,
     Scalar,
-    Special,
     TileFunction,
     While,
+    WholeTile,
 )
 from tritium.backends.cpu.tiles.loop_carried import keeps_places
 from tritium.backends.cpu.tiles.program import TileProgram
@@ -143,15 +144,15 @@ class _Builder:
             self.grouping.effect(op, position)
         elif isinstance(op, StoreOp):
             shape = ir.shape_of(op.ptr.type)
-            self.grouping.root(Root("store", op, tuple(op.operands), shape, position))
+            self.grouping.root(Root(RootKind.STORE, op, tuple(op.operands), shape, position))
         elif isinstance(op, (ReduceOp, ScanOp)):
             self._combine(op, position)
         elif isinstance(op, MatrixProduct):
             self._dot(body, op, position)
         elif isinstance(op, UnsplatOp):
-            self.grouping.root(Root("extract", op, tuple(op.operands), (), position))
+            self.grouping.root(Root(RootKind.EXTRACT, op, tuple(op.operands), (), position))
         elif type(op) in SCALARIZED:
-            self._each(op, position)
+            self._scalarized(op, position)
         elif type(op) in WHOLE_TILE:
             self._whole(body, op, position)
         else:
@@ -162,7 +163,7 @@ class _Builder:
         buffers = tuple(self.buffer(r) if is_tile(r) and r.uses else None for r in op.results)
         values = tuple(op.operands)
         domain = ir.shape_of(values[0].type)
-        kind = "scan" if isinstance(op, ScanOp) else "reduce"
+        kind = RootKind.SCAN if isinstance(op, ScanOp) else RootKind.REDUCE
         root = Root(kind, op, values, domain, position, op.axis, buffers)
         block = op.regions[0].blocks[0]
         if any(isinstance(o, Op) and (o.regions or o.memory_effects()) for o in block.ops):
@@ -172,24 +173,25 @@ class _Builder:
         else:
             self.grouping.root(root)
 
-    def _each(self, op: Any, position: float) -> None:
+    def _scalarized(self, op: Any, position: float) -> None:
         """An op that is done element by element; of what is printed one operand after another."""
         if isinstance(op, PrintOp):
             for number, value in enumerate(op.operands):
                 shape = ir.shape_of(value.type)
                 at = position + number / 1024
-                self.grouping.alone(Root("each", op, (value,), shape, at, number=number))
+                root = Root(RootKind.SCALARIZED, op, (value,), shape, at, number=number)
+                self.grouping.alone(root)
             return
         shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
         buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
         values: tuple[SSAValue, ...] = tuple(filter(is_tile, op.operands))
-        self.grouping.alone(Root("each", op, values, shape, position, None, buffers))
+        self.grouping.alone(Root(RootKind.SCALARIZED, op, values, shape, position, None, buffers))
 
     def copy(self, value: SSAValue, buffer: Buffer, position: float) -> None:
         """Fill `buffer` with a tile, in the current block."""
         if self.function.buffers.get(value) is buffer:
             return
-        root = Root("copy", None, (value,), ir.shape_of(value.type), position, None, (buffer,))
+        root = Root.copy(value, ir.shape_of(value.type), position, buffer)
         self.grouping.root(root)
 
     def fill(
@@ -211,7 +213,7 @@ class _Builder:
             if len(op.regions[0].blocks) != 1:
                 raise NotImplementedError(f"{op.name}: a region of several blocks")
             inner = self.body(op.regions[0].block)
-        step = Special(position, op, buffers, inner)
+        step = WholeTile(position, op, buffers, inner)
         body.add(step)
         self.grouping.effect(op, position)
 

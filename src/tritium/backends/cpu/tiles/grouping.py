@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import in_step
-from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, TileFunction
+from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, RootKind, TileFunction
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
 from tritium.ops.effects import Effects
@@ -147,7 +147,7 @@ class Grouping:
         else:
             home.roots.append(root)
             home.axis = home.axis if root.axis is None else root.axis
-        if root.op is not None and root.kind == "store":
+        if root.op is not None and root.kind == RootKind.STORE:
             scope.effects.append((root.position, root.op))
 
     def _find(
@@ -178,7 +178,7 @@ class Grouping:
     def elsewhere(self, value: SSAValue, buffer: Buffer, position: float) -> None:
         """Fill a buffer in the block that defines the value."""
         owner: Any = value.owner
-        root = Root("copy", None, (value,), ir.shape_of(value.type), position, None, (buffer,))
+        root = Root.copy(value, ir.shape_of(value.type), position, buffer)
         self.insert(root, owner.parent)
 
     def insert(self, root: Root, block: Block) -> Nest:
@@ -199,13 +199,13 @@ class Grouping:
             return False
         mine = {r.op for r in nest.roots}
         # A tile that loops carry is overwritten at the end of the iteration, after all reads of it.
-        is_yield = root.kind == "copy" and root.position == int(root.position)
+        is_yield = root.kind == RootKind.COPY and root.position == int(root.position)
         if is_yield and nest.position != root.position:
             return False
-        stores = [r.op for r in nest.roots if r.kind == "store"]
+        stores = [r.op for r in nest.roots if r.kind == RootKind.STORE]
         if any(not self._before(load, store) for load in loads for store in stores):
             return False
-        if root.kind == "store":
+        if root.kind == RootKind.STORE:
             other = frozenset[Any]().union(
                 *(self.summary(v).loads for r in nest.roots for v in r.values)
             )
@@ -216,9 +216,10 @@ class Grouping:
             if not nest.position < position < root.position or op in mine:
                 continue
             if not op.only_reads:
-                if root.kind == "store" or any(self.positions[load] > position for load in loads):
+                later = any(self.positions[load] > position for load in loads)
+                if later or root.kind == RootKind.STORE:
                     return False
-            elif root.kind == "store" and op not in loads:
+            elif root.kind == RootKind.STORE and op not in loads:
                 return False
         return True
 

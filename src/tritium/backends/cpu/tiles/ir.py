@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass, field
+from enum import Enum
 from math import prod
 from operator import attrgetter
 from typing import Any
@@ -46,23 +47,32 @@ class Buffer:
         return f"{self.name}: {'x'.join(map(str, (*self.shape, self.element)))}"
 
 
+class RootKind(Enum):
+    """What a root does; the value names it in printed tiles."""
+
+    COPY = "copy"
+    """Writes `values[0]` to `buffers[0]`."""
+    STORE = "store"
+    """A `tt.store` (`op`)."""
+    REDUCE = "reduce"
+    """A `tt.reduce` (`op`) of `values` along `axis`; results in `buffers`, or scalars."""
+    SCAN = "scan"
+    """A `tt.scan` (`op`) of `values` along `axis` into `buffers`."""
+    EXTRACT = "extract"
+    """The only element of `values[0]`, the scalar result of `op`."""
+    SCALARIZED = "scalarized"
+    """`op`, element by element in row-major order (atomics, printing, assertions)."""
+
+
 @dataclass(eq=False)
 class Root:
     """Something that a nest does for each element of its domain.
-
-    `kind`:
-        copy     write `values[0]` to `buffers[0]`
-        store    a `tt.store` (op)
-        reduce   a `tt.reduce` (op) of `values` along `axis`; results in `buffers`, or scalars
-        scan     a `tt.scan` (op) of `values` along `axis` into `buffers`
-        extract  the only element of `values[0]`, the scalar result of `op`
-        each     `op` element by element in row-major order (atomics, printing, assertions)
 
     `values` are the tiles that are read element by element. With a `source`, a copy reads that
     buffer instead (which holds the value).
     """
 
-    kind: str
+    kind: RootKind
     op: Op | None
     values: tuple[SSAValue, ...]
     domain: tuple[int, ...]
@@ -74,6 +84,13 @@ class Root:
     """Which operand of `op` this is about (printing)."""
     body: Body | None = None
     """The combine region of a reduction or scan with control flow or effects, run on scalars."""
+
+    @classmethod
+    def copy(
+        cls, value: SSAValue, domain: tuple[int, ...], position: float, *buffers: Buffer
+    ) -> Root:
+        """One that copies a tile, into a buffer that may be given later."""
+        return cls(RootKind.COPY, None, (value,), domain, position, None, buffers)
 
 
 @dataclass(eq=False)
@@ -118,7 +135,7 @@ class Dot(Step):
 
 
 @dataclass(eq=False)
-class Special(Step):
+class WholeTile(Step):
     """An op on whole tiles that is not a loop nest: histogram, calls with tiles, ...; `body` is
     its region, where it has one."""
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.grouping import Grouping
-from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, TileFunction
+from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, RootKind, TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops.ttir.memory import LoadOp
@@ -46,7 +46,7 @@ class ProtectCarried(Pass[TileProgram]):
 def _protect(function: TileFunction, grouping: Grouping) -> None:
     by_end: dict[tuple[Block, float], list[Nest]] = {}
     for nest, block in list(grouping.nest_block.items()):
-        if isinstance(nest, Nest) and nest.roots[0].kind == "copy":
+        if isinstance(nest, Nest) and nest.roots[0].kind == RootKind.COPY:
             last: Any = block.last_op
             if last is not None and nest.position == grouping.positions[last]:
                 by_end.setdefault((block, nest.position), []).append(nest)
@@ -57,11 +57,11 @@ def _protect(function: TileFunction, grouping: Grouping) -> None:
 def _protect_block(
     function: TileFunction, grouping: Grouping, block: Block, nests: list[Nest]
 ) -> None:
-    written = {r.buffers[0]: nest for nest in nests for r in nest.roots if r.kind == "copy"}
+    written = {r.buffers[0]: nest for nest in nests for r in nest.roots if r.kind == RootKind.COPY}
     for nest in nests:
         for root in list(nest.roots):
             value, target = root.values[0], root.buffers[0]
-            if root.kind != "copy" or function.buffers.get(value) is target:
+            if root.kind != RootKind.COPY or function.buffers.get(value) is target:
                 continue
             touched = _reads(function, value)
             if any(
@@ -75,7 +75,7 @@ def _through_temporary(
     function: TileFunction, grouping: Grouping, block: Block, root: Root, value: SSAValue
 ) -> None:
     temporary = grouping.new_buffer(value)
-    early = Root("copy", None, (value,), root.domain, root.position - 0.5, None, (temporary,))
+    early = Root.copy(value, root.domain, root.position - 0.5, temporary)
     grouping.insert(early, block)
     root.source = temporary
 

@@ -21,7 +21,7 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.alias import in_step
 from tritium.backends.cpu.tiles.grouping import Grouping
-from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, TileFunction
+from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, RootKind, TileFunction
 from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
@@ -76,9 +76,9 @@ class _Materialization:
     def run(self) -> None:
         for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
             for root in nest.roots:
-                if root.kind == "store":
+                if root.kind == RootKind.STORE:
                     self.stored[root.op] = nest.position
-                elif root.kind == "copy" and self._fills(root):
+                elif root.kind == RootKind.COPY and self._fills(root):
                     self.filler[root.values[0]] = nest
         for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
             for root in nest.roots:
@@ -161,7 +161,7 @@ class _Materialization:
     def _refill(self, load: Any, users: dict[User, bool]) -> Nest:
         """Have the buffer of a load filled at the load's own place."""
         value, late = load.results[0], self.filler[load.results[0]]
-        (root,) = (r for r in late.roots if r.kind == "copy" and r.values == (value,)
+        (root,) = (r for r in late.roots if r.kind == RootKind.COPY and r.values == (value,)
                    and self._fills(r))  # fmt: skip
         late.roots.remove(root)
         if not late.roots:
@@ -199,13 +199,13 @@ class _Materialization:
         here = self.grouping.nest_block[first] is block
         apart = pinned or several or summary.deep
         if not apart and here and users[first] and isinstance(first, Nest):
-            root = Root("copy", None, (value,), first.domain, first.position)
+            root = Root.copy(value, first.domain, first.position)
             first.roots.append(root)
             return first
         # The first user may have joined loops that come before the op in the text.
         last = first.position - _SLIGHTLY if here else inf
         position = min(self.grouping.positions[op] + 0.25, last)
-        root = Root("copy", None, (value,), ir.shape_of(value.type), position)
+        root = Root.copy(value, ir.shape_of(value.type), position)
         if not pinned:
             for nest in self.inserted.get((block, root.domain), []):
                 if position <= nest.position <= last:
@@ -244,12 +244,13 @@ class _Materialization:
             own: set[Any] = set()
             if isinstance(user, Nest):
                 own = {r.op for r in user.roots}
-                stores = [r.op for r in user.roots if r.kind == "store"]
+                stores = [r.op for r in user.roots if r.kind == RootKind.STORE]
                 rearranged = user in self._rearranging(load)
                 if any(not in_step(load, s, rearranged) for s in stores):
                     return True
                 # Atomics go element by element, also where addresses are equal.
-                if any(r.kind == "each" and r.op and r.op.writes(GLOBAL) for r in user.roots):
+                scalarized = [r.op for r in user.roots if r.kind == RootKind.SCALARIZED]
+                if any(op is not None and op.writes(GLOBAL) for op in scalarized):
                     return True
             end = user.position
             for position, done, op in self._changes_in(block):
@@ -273,7 +274,7 @@ class _Materialization:
         buffer = self.grouping.new_buffer(value)
         self.function.buffers[value] = buffer
         for root in home.roots:
-            if root.kind == "copy" and root.values == (value,) and not root.buffers:
+            if root.kind == RootKind.COPY and root.values == (value,) and not root.buffers:
                 root.buffers = (buffer,)
 
 

@@ -24,11 +24,12 @@ from tritium.backends.cpu.tiles.ir import (
     If,
     Nest,
     Root,
+    RootKind,
     Scalar,
-    Special,
     Step,
     TileFunction,
     While,
+    WholeTile,
 )
 from tritium.ir import types as ir
 
@@ -100,7 +101,7 @@ class _Writer:
             for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
                 if view:
                     self.expression(value, depth + 1, seen)
-        elif isinstance(step, Special):
+        elif isinstance(step, WholeTile):
             self.line(depth, self.op(step.op) + _into(step.buffers))
         elif isinstance(step, For):
             op = step.op
@@ -135,15 +136,15 @@ class _Writer:
 
     def root(self, root: Root) -> str:
         values = ", ".join(map(self.name, root.values))
-        if root.kind == "copy":
+        if root.kind == RootKind.COPY:
             source = values if root.source is None else root.source.name
             target = root.buffers[0]
             assert target is not None
             return f"{target.name} <- {source}"
         if root.op is not None and root.op.results:
             results = ", ".join(map(self.name, root.op.results))
-            return f"{results} = {root.kind} {values}{_into(root.buffers)}"
-        return f"{root.kind} {values}"
+            return f"{results} = {root.kind.value} {values}{_into(root.buffers)}"
+        return f"{root.kind.value} {values}"
 
     def expression(
         self, value: SSAValue, depth: int, seen: set[SSAValue], root: Root | None = None
@@ -160,7 +161,7 @@ class _Writer:
                 continue
             seen.add(value)
             held = self.function.buffers.get(value)
-            filled = root is not None and root.kind == "copy" and root.buffers[0] is held
+            filled = root is not None and root.kind == RootKind.COPY and root.buffers[0] is held
             root = None  # an operand that has a buffer is read
             if not isinstance(value.type, ir.TensorType):
                 continue

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.backends.cpu.tiles.grouping import Grouping
-from tritium.backends.cpu.tiles.ir import Nest, Root, TileFunction
+from tritium.backends.cpu.tiles.ir import Nest, Root, RootKind, TileFunction
 from tritium.backends.cpu.tiles.printing import format_function
 from tritium.ir import types as ir
 from tritium.ir.printing import print_module
@@ -97,11 +97,11 @@ def _verify_root(nest: Nest, root: Root) -> None:
     shapes = {v.shape for v in (*root.buffers, root.source) if v is not None}
     if root.domain != nest.domain:
         problem = f"runs over {root.domain}"
-    elif root.kind == "copy" and shapes != {ir.shape_of(root.values[0].type)}:
+    elif root.kind == RootKind.COPY and shapes != {ir.shape_of(root.values[0].type)}:
         problem = f"fills buffers of shapes {shapes} with {root.values[0].type}"
     else:
         return
-    raise VerifyException(f"{root.kind} in loops over {nest.domain} {problem}")
+    raise VerifyException(f"{root.kind.value} in loops over {nest.domain} {problem}")
 
 
 def _digest(loops: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, RootKind
 from tritium.ir import types as ir
 from tritium.ops.base import Movement
 
@@ -31,7 +31,7 @@ def rearranged(c: Context, nest: Nest) -> set[SSAValue]:
 def computed(c: Context, nest: Nest) -> Iterator[tuple[SSAValue, Any]]:
     """Each value once, with the op that defines it. Numbers are given, but not followed further."""
     stack = [v for root in nest.roots if root.source is None for v in root.values]
-    filling = {root.values[0] for root in nest.roots if root.kind == "copy"}
+    filling = {root.values[0] for root in nest.roots if root.kind == RootKind.COPY}
     seen: set[SSAValue] = set()
     while stack:
         value = stack.pop()

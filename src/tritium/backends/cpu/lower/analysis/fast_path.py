@@ -14,7 +14,7 @@ from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.values import Facts
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, RootKind
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp
@@ -43,7 +43,7 @@ def _masks(c: Context, nest: Nest) -> list[SSAValue]:
     masks = dict[SSAValue, None]()
     for root in nest.roots:
         op: Any = root.op
-        if root.kind == "store" and op.mask is not None:
+        if root.kind == RootKind.STORE and op.mask is not None:
             masks[op.mask] = None
     for _, owner in computed(c, nest):
         if type(owner) is LoadOp and owner.mask is not None:

@@ -93,19 +93,19 @@ def _keep(e: Emitter, root: Root, at: At, result: Value) -> None:
         store_buffer(e, buffer, at, Uniform(result, e.depth))
 
 
-@lowers("cpu.each", AtomicLoadOp)
+@lowers("cpu.scalarized", AtomicLoadOp)
 def load_element(e: Emitter, op: AtomicLoadOp, root: Root, at: At) -> None:
     pointer = _element(e, op.ptr, at)
     _keep(e, root, at, _loaded(e.context, op, pointer, _mask(e, op, at)))
 
 
-@lowers("cpu.each", AtomicStoreOp)
+@lowers("cpu.scalarized", AtomicStoreOp)
 def store_element(e: Emitter, op: AtomicStoreOp, root: Root, at: At) -> None:
     pointer, value = _element(e, op.ptr, at), _element(e, op.val, at)
     _stored(e.context, op, pointer, value, _mask(e, op, at))
 
 
-@lowers("cpu.each", AtomicPollOp)
+@lowers("cpu.scalarized", AtomicPollOp)
 def poll_element(e: Emitter, op: AtomicPollOp, root: Root, at: At) -> None:
     c, limit = e.context, None
     if op.timeout is not None:

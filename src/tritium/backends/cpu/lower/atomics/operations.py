@@ -237,7 +237,7 @@ def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     _keep(e, root, at, old)
 
 
-@lowers("cpu.each", AtomicCASOp)
+@lowers("cpu.scalarized", AtomicCASOp)
 def cas(e: Emitter, op: AtomicCASOp, root: Root, at: At) -> None:
     pointer, expected, new = (_element(e, v, at) for v in (op.ptr, op.cmp, op.val))
     _keep(e, root, at, _cas(e.context, op, pointer, expected, new, look=True))

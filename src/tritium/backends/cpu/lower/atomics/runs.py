@@ -33,7 +33,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
-from tritium.backends.cpu.tiles.ir import Nest, Root
+from tritium.backends.cpu.tiles.ir import Nest, Root, RootKind
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
 from tritium.ops.ttir.atomic import AtomicRMWOp
@@ -48,11 +48,11 @@ def _exchanges_sixteen(c: Context) -> bool:
     return "cx16" in c.features
 
 
-def each_shape(c: Context, nest: Nest) -> Shape:
+def scalarized_shape(c: Context, nest: Nest) -> Shape:
     """The lanes of a nest that goes element by element: more than one for atomic operations that
     have a use for it."""
     lane = len(nest.domain) - 1
-    others = [root.op for root in nest.roots if root.kind != "copy"]
+    others = [root.op for root in nest.roots if root.kind != RootKind.COPY]
     op = others[0]
     if lane < 0 or not isinstance(op, AtomicRMWOp) or len(others) > 1:
         return Shape(lane, 1, 1)

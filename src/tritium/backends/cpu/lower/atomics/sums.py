@@ -15,7 +15,7 @@ from functools import partial
 
 from tritium.backends.cpu.lower.atomics.exclusive_launch import gains, private
 from tritium.backends.cpu.lower.atomics.operations import combined, element_operands, rmw, write_rmw
-from tritium.backends.cpu.lower.atomics.runs import each_shape, rmw_chunk
+from tritium.backends.cpu.lower.atomics.runs import rmw_chunk, scalarized_shape
 from tritium.backends.cpu.lower.context import EXCLUSIVE, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import inlined
@@ -36,12 +36,12 @@ _LEAST = 1024
 _SUMMED = (AtomicKind.ADD, AtomicKind.FADD, AtomicKind.XOR)
 
 
-def lower_each(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
+def lower_scalarized(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
     """Write a nest that goes element by element; `run` writes its loops, in a shape."""
 
     def exclusive() -> None:
         c.exclusive = True
-        run(each_shape(c, nest))
+        run(scalarized_shape(c, nest))
         c.exclusive = False
 
     if gains(c, nest):
@@ -53,7 +53,7 @@ def lower_each(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
 
 def _shared(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
     """Code for any launch."""
-    shape = each_shape(c, nest)
+    shape = scalarized_shape(c, nest)
     root = next((r for r in nest.roots if _is_summed(c, r)), None)
     if root is None or shape.width > 1 or nest.domain[-1] < _LEAST:
         run(shape)
@@ -116,8 +116,8 @@ def _repetitions(c: Context, op: AtomicRMWOp, nest: Nest, table: Value) -> Value
     return loop.results[0]
 
 
-@lowers("cpu.each", AtomicRMWOp)
-def rmw_each(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
+@lowers("cpu.scalarized", AtomicRMWOp)
+def rmw_scalarized(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
     table = e.context.external.get(id(root))
     if table is not None:
         _sum_element(e, op, table, at)

@@ -16,7 +16,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane, result_axes
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, RootKind
 from tritium.codegen.llvm.writer import Function, Value
 from tritium.ir import types as ir
 from tritium.ops.ttir.memory import LoadOp
@@ -30,7 +30,7 @@ def store_dimension(context: Context, nest: Nest) -> int | None:
     last = len(nest.domain) - 1
     found: set[int] = set()
     for root in nest.roots:
-        if root.kind != "store" or root.op is None:
+        if root.kind != RootKind.STORE or root.op is None:
             return None
         contiguity = context.address_info(root.op.operands[0]).contiguity
         found.add(max(range(last, -1, -1), key=lambda d: contiguity[d]))
@@ -58,7 +58,7 @@ def _reads(context: Context, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]
         (v, tuple(range(len(nest.domain)))) for root in nest.roots for v in root.values
     ]
     seen: set[tuple[SSAValue, Dims]] = set()
-    filling = {root.values[0] for root in nest.roots if root.kind == "copy"}
+    filling = {root.values[0] for root in nest.roots if root.kind == RootKind.COPY}
     while stack:
         value, dims = stack.pop()
         if (value, dims) in seen or len(ir.shape_of(value.type)) != len(dims):

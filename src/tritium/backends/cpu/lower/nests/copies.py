@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.tiles.ir import Root
+from tritium.backends.cpu.tiles.ir import Root, RootKind
 
 
 def inlined(context: Context, roots: Sequence[Root]) -> frozenset[SSAValue]:
@@ -17,7 +17,7 @@ def inlined(context: Context, roots: Sequence[Root]) -> frozenset[SSAValue]:
     return frozenset(
         root.values[0]
         for root in roots
-        if root.kind == "copy"
+        if root.kind == RootKind.COPY
         and root.source is None
         and context.function.buffers.get(root.values[0]) is root.buffers[0]
     )
@@ -25,7 +25,7 @@ def inlined(context: Context, roots: Sequence[Root]) -> frozenset[SSAValue]:
 
 def copy(e: Emitter, roots: Sequence[Root], at: At) -> None:
     """The copies among `roots` for one chunk."""
-    copies = [r for r in roots if r.kind == "copy"]
+    copies = [r for r in roots if r.kind == RootKind.COPY]
     values = [
         e.emit(r.values[0], at) if r.source is None else load_buffer(e, r.source, at)
         for r in copies

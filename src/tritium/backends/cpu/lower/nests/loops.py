@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.access import store
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
-from tritium.backends.cpu.lower.atomics.sums import lower_each
+from tritium.backends.cpu.lower.atomics.sums import lower_scalarized
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
@@ -27,7 +27,7 @@ from tritium.backends.cpu.lower.nests.scan import lower_scan
 from tritium.backends.cpu.lower.nests.schedule import Shape, choose
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root
+from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, RootKind
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
@@ -42,7 +42,7 @@ def lower_nest(context: Context, nest: Nest) -> None:
     _lower(context, nest, kinds, found)
     context.assumed = NOTHING_ASSUMED
     for root in nest.roots:
-        if root.kind == "copy" and root.source is None:
+        if root.kind == RootKind.COPY and root.source is None:
             if context.function.buffers.get(root.values[0]) is root.buffers[0]:
                 context.fill(root.values[0])
         elif root.op is not None:
@@ -50,12 +50,12 @@ def lower_nest(context: Context, nest: Nest) -> None:
                 context.fill(result)
 
 
-def _lower(context: Context, nest: Nest, kinds: set[str], found: Assumption) -> None:
+def _lower(context: Context, nest: Nest, kinds: set[RootKind], found: Assumption) -> None:
     """Fused loops where the accesses are apart and nothing wraps around; else the accesses one
     after the other (there may be several in memory that a nest stores to), or the same loops."""
     context.assumed = found.then
     fused, split = partial(_lower_fused, context, nest, kinds), partial(_lower_split, context, nest)
-    stores = any(root.kind == "store" for root in nest.roots) and not kinds & {"scan", "each"}
+    stores = RootKind.STORE in kinds and not kinds & {RootKind.SCAN, RootKind.SCALARIZED}
     holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
     first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
     if holds is not None:
@@ -78,15 +78,15 @@ def _lower(context: Context, nest: Nest, kinds: set[str], found: Assumption) -> 
 def _lower_split(c: Context, nest: Nest) -> None:
     """The loads and stores of a nest one whole after the other, as they stand in the program, and
     then all else that it does."""
-    copies = {r.values[0]: r for r in nest.roots if r.kind == "copy" and r.source is None}
-    stores: dict[Any, Root] = {r.op: r for r in nest.roots if r.kind == "store"}
+    copies = {r.values[0]: r for r in nest.roots if r.kind == RootKind.COPY and r.source is None}
+    stores: dict[Any, Root] = {r.op: r for r in nest.roots if r.kind == RootKind.STORE}
     accesses = {*loads_of(c, nest), *stores}
     filled, temporary = dict(c.filled), list[Buffer]()
     done: set[int] = set()
 
     def one(root: Root) -> None:
         part = Nest(nest.position, [root], root.domain)
-        shape = choose(c, part, root.kind == "store")
+        shape = choose(c, part, root.kind == RootKind.STORE)
         _Loops(c, part, replace(shape, unroll=1)).run()
         done.add(id(root))
 
@@ -103,7 +103,7 @@ def _lower_split(c: Context, nest: Nest) -> None:
                 buffer = Buffer(f"apart.{len(temporary)}", shape, ir.element_type(value.type))
                 c.external[id(buffer)] = allocate(buffer.bytes)
                 temporary.append(buffer)
-                root = Root("copy", None, (value,), shape, nest.position, None, (buffer,))
+                root = Root.copy(value, shape, nest.position, buffer)
             one(root)
             held = root.buffers[0]
             assert held is not None
@@ -121,7 +121,7 @@ def _lower_split(c: Context, nest: Nest) -> None:
 def copy_to(context: Context, value: SSAValue, buffer: Buffer) -> None:
     """Compute a tile into a buffer that the caller provides, at the current position."""
     shape = ir.shape_of(value.type)
-    root = Root("copy", None, (value,), shape, 0, None, (buffer,))
+    root = Root.copy(value, shape, 0, buffer)
     nest = Nest(0, [root], shape)
     found = assumption(context, [value])
     assert found is not None
@@ -130,11 +130,11 @@ def copy_to(context: Context, value: SSAValue, buffer: Buffer) -> None:
     context.assumed = NOTHING_ASSUMED
 
 
-def _lower_fused(context: Context, nest: Nest, kinds: set[str], fast: bool = True) -> None:
-    if "scan" in kinds:
+def _lower_fused(context: Context, nest: Nest, kinds: set[RootKind], fast: bool = True) -> None:
+    if RootKind.SCAN in kinds:
         lower_scan(context, nest)
-    elif "each" in kinds:
-        lower_each(context, nest, lambda shape: _Loops(context, nest, shape).run())
+    elif RootKind.SCALARIZED in kinds:
+        lower_scalarized(context, nest, lambda shape: _Loops(context, nest, shape).run())
     else:
         shape = choose(context, nest)
         if not fast:
@@ -166,7 +166,7 @@ class _Loops:
         inline = inlined(self.context, nest.roots)
         self.e = Emitter(self.context, self.shape.width, inline, self.facts)
         self.reductions = [
-            Reduction(self.context, r, self.quick) for r in nest.roots if r.kind == "reduce"
+            Reduction(self.context, r, self.quick) for r in nest.roots if r.kind == RootKind.REDUCE
         ]
         self.at = [ZERO] * len(nest.domain)
         self.e.push()
@@ -247,7 +247,7 @@ class _Loops:
     def _body(self, starts: list[Index]) -> None:
         """Everything but reductions, for the unrolled chunks."""
         places = [self._position(index) for index in starts]
-        if all(root.kind == "store" for root in self.nest.roots):
+        if all(root.kind == RootKind.STORE for root in self.nest.roots):
             # A load behind a store waits for it where the last twelve bits of both addresses are
             # the same, as those of arrays allocated one after the other nearly are.
             for at in places:
@@ -267,17 +267,17 @@ class _Loops:
             self._compute(at)
         copy(e, self.nest.roots, at)
         for root in self.nest.roots:
-            if root.kind == "store":
+            if root.kind == RootKind.STORE:
                 _store(e, root, at, only)
-            elif root.kind == "each":
-                _each(e, root, at)
-            elif root.kind == "extract":
+            elif root.kind == RootKind.SCALARIZED:
+                _scalarized(e, root, at)
+            elif root.kind == RootKind.EXTRACT:
                 self._extract(root)
 
     def _compute(self, at: At) -> None:
         """The operands of the stores and reductions of one chunk."""
         for root in self.nest.roots:
-            if root.kind in ("store", "reduce"):
+            if root.kind in (RootKind.STORE, RootKind.REDUCE):
                 for value in root.values:
                     self.e.emit(value, at)
 
@@ -386,11 +386,11 @@ def _store(e: Emitter, root: Root, at: At, only: Value | None) -> None:
     store(e, pointer, value, type, mask, memory_bytes(type))
 
 
-def _each(e: Emitter, root: Root, at: At) -> None:
+def _scalarized(e: Emitter, root: Root, at: At) -> None:
     """Write an op that is done element by element, in row-major order."""
     op = root.op
     assert op is not None
-    rule = rules("cpu.each").get(type(op))
+    rule = rules("cpu.scalarized").get(type(op))
     if rule is None:
         raise e.context.unsupported(op)
     rule(e, op, root, at)

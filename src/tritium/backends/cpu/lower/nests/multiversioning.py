@@ -25,7 +25,7 @@ from tritium.backends.cpu.lower.context import Context, either
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.streaming import Lines, can_stream, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, RootKind
 from tritium.codegen.llvm.writer import const
 from tritium.ir import types as ir
 
@@ -43,7 +43,7 @@ def scalar_results(nest: Nest) -> list[SSAValue]:
     return [
         result
         for root in nest.roots
-        if root.kind in ("reduce", "extract") and root.op is not None
+        if root.kind in (RootKind.REDUCE, RootKind.EXTRACT) and root.op is not None
         for result in root.op.results
         if not isinstance(result.type, ir.TensorType)
     ]
@@ -90,12 +90,12 @@ def _usual_or_not(
 
 def _is_plain_reduction(nest: Nest) -> bool:
     kinds = {root.kind for root in nest.roots}
-    plain = "reduce" in kinds and kinds <= {"reduce", "copy"}
+    plain = RootKind.REDUCE in kinds and kinds <= {RootKind.REDUCE, RootKind.COPY}
     return plain and len(nest.domain) == 1 and nest.domain[0] >= 64
 
 
 def _lower_reduction(c: Context, nest: Nest, write: Write) -> None:
-    reductions = [Reduction(c, root) for root in nest.roots if root.kind == "reduce"]
+    reductions = [Reduction(c, root) for root in nest.roots if root.kind == RootKind.REDUCE]
     extremes = [r for r in reductions if r.extreme is not None]
     results, quick = scalar_results(nest), bool(extremes)
     quickly = partial(write, quick=quick)

@@ -10,7 +10,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.reduce import combine_region
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, RootKind
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, lanes
 from tritium.ir import types as ir
@@ -24,7 +24,7 @@ def lower_scan(c: Context, nest: Nest) -> None:
 
 class _Scan:
     def __init__(self, c: Context, nest: Nest):
-        (self.root,) = (r for r in nest.roots if r.kind == "scan")
+        (self.root,) = (r for r in nest.roots if r.kind == RootKind.SCAN)
         op: Any = self.root.op
         if len(op.regions[0].blocks) != 1:
             raise c.unsupported(op, " (branches in the combine function)")

@@ -19,7 +19,7 @@ from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.values import Index, Kind
-from tritium.backends.cpu.tiles.ir import Nest, TileFunction
+from tritium.backends.cpu.tiles.ir import Nest, RootKind, TileFunction
 from tritium.backends.cpu.tiles.ir import Step as TileStep
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
@@ -48,7 +48,7 @@ def can_stream(step: TileStep) -> bool:
     """Whether a nest is of the kind that may do so: stores of one-dimensional tiles."""
     if not isinstance(step, Nest) or len(step.domain) != 1 or step.domain[0] < 64:
         return False
-    return all(root.kind == "store" for root in step.roots)
+    return all(root.kind == RootKind.STORE for root in step.roots)
 
 
 class Lines(NamedTuple):
