@@ -54,7 +54,8 @@ class IRPrinter(Printer):
         )
         self._parts: list[str] = []
         self._texts: dict[Attribute, str] = {}
-        self._location_ids: dict[int, str] = {}
+        self._same: dict[int, tuple[Attribute, str]] = {}
+        """Attributes printed before, by identity: their hash takes long. They are kept alive."""
         self._aliases: dict[Attribute, str] = {}
         self._early: set[str] = set()
         self._encodings: dict[Attribute, str] = {}
@@ -125,14 +126,18 @@ class IRPrinter(Printer):
 
     def print_attribute(self, attribute: Attribute) -> None:
         """Print an attribute or type; locations as `loc(#alias)`."""
+        known = self._same.get(id(attribute))
+        if known is not None:
+            self._parts.append(known[1])
+            return
+        start = len(self._parts)
         if isinstance(attribute, LocationAttr):
             self._print_location(attribute)
-            return
-        alias = alias_of(attribute)
-        if alias is not None:
+        elif (alias := alias_of(attribute)) is not None:
             self._print_alias(attribute, alias)
-            return
-        self._print_text(attribute)
+        else:
+            self._print_text(attribute)
+        self._same[id(attribute)] = attribute, "".join(self._parts[start:])
 
     def _print_alias(self, attribute: Attribute, alias: str) -> None:
         known = self._encodings.get(attribute)
@@ -158,11 +163,7 @@ class IRPrinter(Printer):
             self._parts.append(known)
 
     def _print_location(self, location: Attribute) -> None:
-        text = self._location_ids.get(id(location))
-        if text is None:
-            text = f"loc({self._reference(location)})"
-            self._location_ids[id(location)] = text
-        self._parts.append(text)
+        self._parts.append(f"loc({self._reference(location)})")
 
     def _reference(self, location: Attribute) -> str:
         alias = self._aliases.get(location)

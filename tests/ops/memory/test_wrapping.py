@@ -81,6 +81,15 @@ def rows(p, o, start, stride, M: tl.constexpr, N: tl.constexpr):
 
 
 @tritium.jit
+def columns(p, o, sums, start, stride, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    x = tl.load(p + ((start + i) * stride + j))
+    tl.store(o + i + j * M, x)
+    tl.store(sums + tl.arange(0, N), tl.sum(x, axis=0))
+    tl.store(sums + N + tl.arange(0, M), tl.sum(x, axis=1))
+
+
+@tritium.jit
 def products(p, b, o, start, stride, M: tl.constexpr, K: tl.constexpr):
     i, k = tl.arange(0, M)[:, None], tl.arange(0, K)[None, :]
     x = tl.load(p + ((start + i) * stride + k))
@@ -128,6 +137,11 @@ def test_an_address_whose_offset_wraps_around() -> None:
             out = np.zeros((16, 16), np.uint8)
             rows[(1,)](p, out, start, stride, M=16, N=16)
             np.testing.assert_array_equal(out, wanted)
+            sums = np.zeros(32, np.int32)
+            columns[(1,)](p, out, sums, start, stride, M=16, N=16)
+            np.testing.assert_array_equal(out.T, wanted)
+            whole = wanted.astype(np.int32)
+            np.testing.assert_array_equal(sums, [*whole.sum(0), *whole.sum(1)])
             b = np.arange(256, dtype=np.float32).reshape(16, 16)
             product = np.zeros((16, 16), np.float32)
             products[(1,)](p, b, product, start, stride, M=16, K=16)

@@ -52,7 +52,7 @@ from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
-from tritium.passes.ttir.descriptors.flow import served
+from tritium.passes.ttir.descriptors.flow import defined, served
 from tritium.passes.ttir.descriptors.parts import split_descriptors
 
 _ACCESSES = (
@@ -76,6 +76,8 @@ class TensorPointers(Pass):
     rows: bool = False
 
     def run(self, module: ModuleOp) -> bool:
+        if not any(_is_place(value.type) for op in module.walk() for value in defined(op)):
+            return False
         functions = [op for op in module.walk() if isinstance(op, FuncOp)]
         kept = served(module, self.rows) if self.bulk_copies else set[SSAValue]()
         changed = False
@@ -141,6 +143,10 @@ class _Place:
 
 def _is_block_pointer(type: Any) -> bool:
     return isinstance(type, ir.PointerType) and isinstance(type.pointee, ir.TensorType)
+
+
+def _is_place(type: Any) -> bool:
+    return isinstance(type, ir.TensorDescType) or _is_block_pointer(type)
 
 
 class _Rewriter:

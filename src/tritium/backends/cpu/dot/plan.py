@@ -131,6 +131,11 @@ class Plan:
         """LLVM type of a cell."""
         return self.accumulate if self.method is Method.FMA else "i32"
 
+    @property
+    def shortest(self) -> Plan:
+        """The plan whose code is the shortest: a register block of one vector."""
+        return replace(self, block_rows=1, block_vectors=1, unroll=1, prefetch=0)
+
     def orient(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """(M, N, K) of the product that is computed."""
         return (shape[1], shape[0], shape[2]) if self.swap else shape

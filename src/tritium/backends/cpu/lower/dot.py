@@ -42,10 +42,8 @@ def lower_dot(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer],
     they are if their addresses, and the masks along K, do not wrap around; else they are copied
     first, by `copy`."""
     found = None if c.copies_views else _assumption(c, [step])
-    if c.copies_views and (step.a_is_view or step.b_is_view):
-        _lower_copied(c, step, copy)
-    elif c.copies_views:
-        _lower_dot(c, step)
+    if c.copies_views:
+        _lower_copied(c, step, copy, seldom=True)
     elif found is not None and found.holds is None:
         c.assumed = found.then
         _lower_dot(c, step)
@@ -58,7 +56,7 @@ def lower_dot(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer],
 
         def copied() -> None:
             c.assumed = NOTHING_ASSUMED
-            _lower_copied(c, step, copy)
+            _lower_copied(c, step, copy, seldom=holds.ref != "false")
 
         if holds.ref == "false":
             copied()
@@ -84,8 +82,11 @@ def _assumption(
     return assumption(c, [*values, *exact], loop, iterations, exact)
 
 
-def _lower_copied(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None]) -> None:
-    """The dot of copies of its operands."""
+def _lower_copied(
+    c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None], seldom: bool
+) -> None:
+    """The dot of copies of its operands; `seldom` code, for addresses that wrap around, is short
+    rather than fast."""
     op: Any = step.op
     added = list[tuple[SSAValue, Buffer]]()
     with c.temporary() as allocate:
@@ -98,13 +99,13 @@ def _lower_copied(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buff
                 copy(c, source, buffer)
                 c.filled[source] = buffer
                 added.append((source, buffer))
-        _lower_dot(c, replace(step, a_is_view=False, b_is_view=False), allocate)
+        _lower_dot(c, replace(step, a_is_view=False, b_is_view=False), allocate, seldom)
     for source, buffer in added:
         del c.filled[source]
         del c.external[id(buffer)]
 
 
-def _lower_dot(c: Context, step: Dot, allocate: Any = None) -> None:
+def _lower_dot(c: Context, step: Dot, allocate: Any = None, seldom: bool = False) -> None:
     op: Any = step.op
     shape_a, shape_b = ir.shape_of(op.a.type), ir.shape_of(op.b.type)
     shape = (shape_a[-2], shape_b[-1], shape_a[-1])
@@ -116,6 +117,8 @@ def _lower_dot(c: Context, step: Dot, allocate: Any = None) -> None:
             return
         a, b = (operand(c, steps, step, is_b) for is_b in (False, True))
         plan = make_plan(c.host, a, b, result, shape, _precision(op))
+        if seldom:
+            plan = plan.shortest
         extent = _extent(c, steps, step, shape[2])
         emit_dot(c.f, plan, a, b, acc, shape, scratch_alloc=scratch, zero_init=step.zero,
                  k_extent=None if extent is None else _clamped(c.f, extent, shape[2]))  # fmt: skip

@@ -123,13 +123,17 @@ def descriptor_groups(module: ModuleOp) -> Iterator[list[SSAValue]]:
     yield from groups.members().values()
 
 
+def defined(op: Operation) -> Iterator[SSAValue]:
+    """The values that an op and the blocks of its own regions define."""
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+
+
 def descriptors(function: Operation) -> Iterator[Any]:
     """All descriptors that a function takes or defines."""
-    for op in function.walk():
-        yield from filter(is_descriptor, op.results)
-        for region in op.regions:
-            for block in region.blocks:
-                yield from filter(is_descriptor, block.args)
+    return (v for op in function.walk() for v in defined(op) if is_descriptor(v))
 
 
 def flow(

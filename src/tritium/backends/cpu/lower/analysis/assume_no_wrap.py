@@ -19,10 +19,12 @@ from tritium.backends.cpu.lower.context import Assumed, Context
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import DivSIOp, ExtSIOp, ExtUIOp, FloorDivSIOp, IndexCastOp, RemSIOp
-from tritium.ops.ttir.memory import AddPtrOp
+from tritium.ops.ttir.memory import AddPtrOp, LoadOp
 
 _DIVISIONS = (DivSIOp, RemSIOp, FloorDivSIOp)
 _EXTENSIONS = (ExtSIOp, ExtUIOp, IndexCastOp)
+SEVERAL = -1
+"""For an axis: neighbours along several axes are computed together, or it is not known which."""
 
 
 class Assumption(NamedTuple):
@@ -36,19 +38,21 @@ class Assumption(NamedTuple):
 
 def assumption(
     c: Context, values: Iterable[SSAValue], loop: Any = None, iterations: Value | None = None,
-    exact: Iterable[SSAValue] = (),
+    exact: Iterable[SSAValue] = (), lane: int = SEVERAL,
 ) -> Assumption | None:  # fmt: skip
     """The assumptions of code that computes `values`; tests go to the current position. None if
-    one of the values `exact`, which must not wrap around either, may do so under any condition."""
+    one of the values `exact`, which must not wrap around either, may do so under any condition.
+    With `lane`, only neighbours along that axis of `values` are computed together: numbers that
+    are the same for them are computed one by one, and need no assumption."""
     bounds, tests = Bounds(c, loop, iterations), dict[Value, None]()
     proved, tested = set[SSAValue](), set[SSAValue]()
     natural, natural_always = True, True
     for value in exact:
         if not _add(tests, bounds.of(value)):
             return None
-    for op in _ancestors(c, values, loop):
+    for op, differs in _ancestors(c, values, loop, lane):
         narrow = _widened(op)
-        if narrow is not None:
+        if narrow is not None and (differs or _is_better_trusted(c, op)):
             extended = op.results[0] if isinstance(op, ExtUIOp) else narrow
             found = bounds.narrow(narrow, bounds.of(extended))
             if not found.wraps:
@@ -57,7 +61,7 @@ def assumption(
             if _is_better_trusted(c, op):
                 natural = natural and not found.wraps
                 natural_always = natural_always and not found.wraps and not found.conditions
-        elif isinstance(op, _DIVISIONS) and _is_better_trusted(c, op):
+        elif narrow is None and isinstance(op, _DIVISIONS) and _is_better_trusted(c, op):
             conditions = _not_negative(bounds, op)
             if conditions is None:
                 natural = natural_always = False
@@ -81,25 +85,40 @@ def _add(tests: dict[Value, None], found: Interval) -> bool:
     return True
 
 
-def _ancestors(c: Context, values: Iterable[SSAValue], loop: Any) -> Iterator[Any]:
+def _ancestors(
+    c: Context, values: Iterable[SSAValue], loop: Any, lane: int
+) -> Iterator[tuple[Any, bool]]:
     """The ops on tiles that values are computed by, and those on scalars inside of the loop, each
-    once. Those behind a tile in memory only if assumptions on them say more of it: each nest asks
-    anew, which would go through all that was computed before it."""
-    stack, seen = list(values), set[SSAValue]()
+    once for an axis that lanes run along, with whether the results differ by lane. Those behind a
+    tile in memory only if assumptions on them say more of it: each nest asks anew, which would go
+    through all that was computed before it."""
+    stack: list[tuple[SSAValue, int | None]] = [(value, lane) for value in values]
+    seen = set[tuple[SSAValue, int | None]]()
     while stack:
-        value = stack.pop()
+        value, axis = stack.pop()
         owner: Any = value.owner
-        if value in seen or isinstance(owner, Block):
+        if (value, axis) in seen or isinstance(owner, Block):
             continue
-        seen.add(value)
+        seen.add((value, axis))
         inside = loop is not None and is_inside(loop, value)
         if not inside and not isinstance(value.type, ir.TensorType):
             continue
         if value in c.buffers and c.axis_info(value) == c.address_info(value):
             continue
-        yield owner
+        if axis is not None and axis != SEVERAL and ir.shape_of(value.type)[axis] == 1:
+            axis = None
+        yield owner, axis is not None
         if not owner.regions:
-            stack.extend(owner.operands)
+            axis = _axis_of_operands(owner, axis)
+            stack.extend((operand, axis) for operand in owner.operands)
+
+
+def _axis_of_operands(op: Any, axis: int | None) -> int | None:
+    """The axis of an op's operands that runs along an axis of its result; None if none does."""
+    if axis is None or axis == SEVERAL or op.is_elementwise or isinstance(op, LoadOp):
+        return axis
+    axes = op.source_axes()
+    return SEVERAL if axes is None else axes[axis]
 
 
 def _widened(op: Any) -> SSAValue | None:

@@ -15,7 +15,7 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.access import store
-from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
+from tritium.backends.cpu.lower.analysis.assume_no_wrap import SEVERAL, Assumption, assumption
 from tritium.backends.cpu.lower.atomics.sums import lower_scalarized
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
@@ -37,7 +37,8 @@ from tritium.ir import types as ir
 def lower_nest(context: Context, nest: Nest) -> None:
     """Write the loops of `nest` at the current position."""
     kinds = {root.kind for root in nest.roots}
-    found = assumption(context, [v for root in nest.roots for v in root.values])
+    values = [v for root in nest.roots for v in root.values]
+    found = assumption(context, values, lane=_only_lane(context, nest, kinds))
     assert found is not None
     _lower(context, nest, kinds, found)
     context.assumed = NOTHING_ASSUMED
@@ -48,6 +49,21 @@ def lower_nest(context: Context, nest: Nest) -> None:
         elif root.op is not None:
             for result in root.op.results:
                 context.fill(result)
+
+
+def _only_lane(context: Context, nest: Nest, kinds: set[RootKind]) -> int:
+    """The axis along which a nest takes neighbours together; `SEVERAL` if other axes matter too:
+    to transpositions, and to the question whether stores meet other accesses."""
+    if len(nest.domain) < 2 or kinds & {RootKind.SCAN, RootKind.SCALARIZED}:
+        return SEVERAL
+    shape = choose(context, nest)
+    if shape.block is not None:
+        return SEVERAL
+    if RootKind.STORE in kinds and (
+        len(nest.roots) > 1 or not shape.in_order(nest) or loads_of(context, nest)
+    ):
+        return SEVERAL
+    return shape.lane
 
 
 def _lower(context: Context, nest: Nest, kinds: set[RootKind], found: Assumption) -> None:
@@ -123,7 +139,7 @@ def copy_to(context: Context, value: SSAValue, buffer: Buffer) -> None:
     shape = ir.shape_of(value.type)
     root = Root.copy(value, shape, 0, buffer)
     nest = Nest(0, [root], shape)
-    found = assumption(context, [value])
+    found = assumption(context, [value], lane=_only_lane(context, nest, set()))
     assert found is not None
     context.assumed = found.always
     _Loops(context, nest, replace(choose(context, nest), unroll=1)).run()
