@@ -181,23 +181,24 @@ def _elementwise_min(a, b):
 
 
 @device_function
-def _wins(before, a, i, b, j, tie_break_left: constexpr):
+def _wins(before, not_after, a, i, b, j, tie_break_left: constexpr):
     """Whether `a` is chosen: it is `before` b, or b alone is NaN, or neither is before the other
     and a is further left (`tie_break_left`)."""
-    if tie_break_left:
-        tie = a == b
-        if a.dtype.is_floating():
-            tie = tie | ((a != a) & (b != b))
-        before = before | (tie & (i < j))
     if a.dtype.is_floating():
         before = before | ((a == a) & (b != b))
-    return before
+        not_after = not_after | (b != b)
+    if tie_break_left:
+        return core.where(i < j, not_after, before)
+    else:
+        return before
 
 
 @device_function
 def _argmax_combine(value1, index1, value2, index2, tie_break_left: constexpr):
     """The larger of two elements, with its index."""
-    left = _wins(value1 > value2, value1, index1, value2, index2, tie_break_left)
+    left = _wins(
+        value1 > value2, value1 >= value2, value1, index1, value2, index2, tie_break_left
+    )
     return core.where(left, value1, value2), core.where(left, index1, index2)
 
 
@@ -214,7 +215,9 @@ def _argmax_combine_tie_break_fast(value1, index1, value2, index2):
 @device_function
 def _argmin_combine(value1, index1, value2, index2, tie_break_left: constexpr):
     """The smaller of two elements, with its index."""
-    left = _wins(value1 < value2, value1, index1, value2, index2, tie_break_left)
+    left = _wins(
+        value1 < value2, value1 <= value2, value1, index1, value2, index2, tie_break_left
+    )
     return core.where(left, value1, value2), core.where(left, index1, index2)
 
 

@@ -21,7 +21,7 @@ from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import ConstantOp, MaxNumFOp, MinNumFOp, attr_value
+from tritium.ops.arith import ConstantOp, MaxNumFOp, MinNumFOp, SelectOp, attr_value
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.reduction import combining_op
 
@@ -74,6 +74,10 @@ def combine_region(
             continue
         if op.results[0] in settled:
             known[op.results[0]] = const(vector("i1", width), int(settled[op.results[0]]))
+            continue
+        if isinstance(op, SelectOp) and op.condition in settled:
+            chosen = op.operands[1 if settled[op.condition] else 2]
+            known[op.results[0]] = value_of(chosen)
             continue
         rule = table.get(type(op))  # pyright: ignore
         if rule is None:
