@@ -120,6 +120,16 @@ def _arm_features() -> list[str]:
     ]
 
 
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+
+
+def _may_use_amx() -> bool:
+    """Ask Linux for AMX's registers, which a process has only from then on, its children too."""
+    if not is_x86() or not is_linux():
+        return False
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
+
+
 @functools.cache
 def host() -> Processor:
     """The processor this process runs on."""
@@ -130,6 +140,8 @@ def host() -> Processor:
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
     features |= dict.fromkeys(_arm_features(), True)
+    if features.get("amx-tile") and not _may_use_amx():
+        features |= {name: False for name in features if name.startswith("amx-")}
     caches = _caches()
     return Processor(
         triple=llvm.get_process_triple(),

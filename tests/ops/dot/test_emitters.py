@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.support import amx_emulation
 from tritium.backends.cpu.dot import (
     Chunks,
     Host,
@@ -47,7 +48,7 @@ def host_features() -> dict[str, bool]:
 def features_for(level: str) -> set[str]:
     """The features of this machine that a level of restriction leaves on."""
     have = {name for name, on in host_features().items() if on}
-    if level == "host":
+    if level in ("host", "amx"):
         return have
     kept = set(AVX2 if level == "avx2" else BASELINE) & have
     if level == "avx2" and "avx2" not in kept:
@@ -65,7 +66,8 @@ class Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.features = features_for(self.level)
-        self.host = Host.of("x86_64", self.features)
+        amx = amx_emulation.FEATURES if self.level == "amx" else ()
+        self.host = Host.of("x86_64", {*self.features, *amx})
 
     def build(self, body: Callable[[Function], None], arguments: int) -> Callable[..., None]:
         """A function of `arguments` pointers whose code `body` emits."""
@@ -75,12 +77,15 @@ class Engine:
         f = Function(module, "dot", names, attributes=f"nounwind {width}")
         body(f)
         f.ret()
-        parsed = llvm.parse_assembly(module.text())
+        text = module.text()
+        parsed = llvm.parse_assembly(
+            amx_emulation.calls(text) if self.level == "amx" else text
+        )
         parsed.verify()
         flags = ",".join(
             ("+" if name in self.features else "-") + name for name in sorted(host_features())
         )
-        cpu = llvm.get_host_cpu_name() if self.level == "host" else "x86-64"
+        cpu = llvm.get_host_cpu_name() if self.level in ("host", "amx") else "x86-64"
         machine = llvm.Target.from_default_triple().create_target_machine(
             cpu=cpu, features=flags, opt=3, reloc="pic", codemodel="jitdefault", jit=True
         )
@@ -92,7 +97,7 @@ class Engine:
         return function
 
 
-@pytest.fixture(scope="module", params=["host", "avx2", "sse2"])
+@pytest.fixture(scope="module", params=["host", "avx2", "sse2", "amx"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     return Engine(request.param)
 

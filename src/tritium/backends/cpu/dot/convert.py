@@ -11,11 +11,12 @@ def widen(f: Function, host: Host, operand: Operand, value: Value, to: str) -> V
     """The value (scalar or vector) of `operand.element` lanes as lanes of type `to`."""
     count, source = lanes(value.type), scalar(value.type)
     if operand.convert is not None:
-        result = operand.convert(f, value)
-        assert result.type == vector(to, count), (result, to)
-        return result
+        value = operand.convert(f, value)
+        source = scalar(value.type)
     if source == to:
         return value
+    if to == BFLOAT16:
+        return _upper_half(f, value)
     if source.startswith("i"):
         opcode = "zext" if operand.unsigned else "sext"
         if ELEMENT_BYTES[source] > ELEMENT_BYTES[to]:
@@ -30,6 +31,15 @@ def widen(f: Function, host: Host, operand: Operand, value: Value, to: str) -> V
         value = half_to_float(f, value)
     opcode = "fptrunc" if ELEMENT_BYTES[source] > ELEMENT_BYTES[to] else "fpext"
     return f.cast(opcode, value, vector(to, count))
+
+
+def _upper_half(f: Function, value: Value) -> Value:
+    """fp32 numbers that bfloat16 holds exactly, as such."""
+    count = lanes(value.type)
+    word = vector("i32", count)
+    bits = f.op("lshr", f.cast("bitcast", value, word), const(word, 16))
+    short = f.cast("trunc", bits, vector("i16", count))
+    return f.cast("bitcast", short, vector(BFLOAT16, count))
 
 
 def bfloat_to_float(f: Function, value: Value) -> Value:

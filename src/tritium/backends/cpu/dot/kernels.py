@@ -1,206 +1,36 @@
-"""The loop nests of a dot: sweeps over register blocks, iterations of a surrounding k-loop.
+"""The parts of a dot in order: packing, then a sweep; for blocks of a surrounding k-loop.
 
     for some hundreds of K:                      (emit_dot_loop only)
         pack A, B if the plan says so
-        for a block of columns:                  its addresses of B are computed here
-            for a block of rows:                 its addresses of A, its accumulators are loaded
-                for iteration:                   (emit_dot_loop only)
-                    for k: multiply              all accumulators in registers
-                store the accumulators
+        sweep over the register blocks           (`sweep`, `amx`)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tritium.backends.cpu.dot.convert import widen
-from tritium.backends.cpu.dot.multiply import column_sums, load_a, load_b, multiply, to_result
+from tritium.backends.cpu.dot.amx import TileSweep
+from tritium.backends.cpu.dot.multiply import column_sums
 from tritium.backends.cpu.dot.operand import (
     ELEMENT_BYTES,
     Chunks,
     Operand,
     Step,
     View,
-    add,
     as_value,
-    dense,
     scale,
     static,
+    tabulated,
 )
 from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
 from tritium.backends.cpu.dot.plan import Method, Plan, extent_plan
+from tritium.backends.cpu.dot.sweep import VectorSweep
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 
 BatchOperands = Callable[[Function, Value], tuple[View | Chunks, View | Chunks]]
 
 _ZERO, _ONE = const("i64", 0), const("i64", 1)
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """One pass over the register blocks of a tile.
-
-    Args:
-        rows, columns: the shape of the tile.
-        a, b: operands of cells.
-        cells: cells along k of one iteration; `arbitrary`: it may be zero and need not divide by
-            the unrolling.
-        trips: how many iterations, at least one, or None for one.
-        a_span, b_span: bytes to the first iteration, and from one to the next.
-        acc: the result tile; `from_zero`: its old content does not count.
-        sums: what to take off of each column at the start (VNNI).
-    """
-
-    plan: Plan
-    rows: int
-    columns: int
-    a: Operand
-    b: Operand
-    cells: Value
-    arbitrary: bool
-    trips: Value | None
-    a_span: tuple[Value, Step]
-    b_span: tuple[Value, Step]
-    acc: Value
-    from_zero: bool
-    sums: Value | None
-
-    def emit(self, f: Function) -> None:
-        plan = self.plan
-        width = plan.lanes * plan.block_vectors
-        with f.loop(_ZERO, const("i64", self.columns), const("i64", width),
-                    at_least_once=True) as n:  # fmt: skip
-            offsets = [i * plan.lanes for i in range(plan.block_vectors)]
-            places = self.b.places(f, n.index, offsets)
-            whole = self.rows // plan.block_rows * plan.block_rows
-            if whole == plan.block_rows:
-                self._block(f, _ZERO, n.index, whole, places)
-            else:
-                with f.loop(_ZERO, const("i64", whole), const("i64", plan.block_rows),
-                            at_least_once=True) as m:  # fmt: skip
-                    self._block(f, m.index, n.index, plan.block_rows, places)
-            if whole != self.rows:
-                self._block(f, const("i64", whole), n.index, self.rows - whole, places)
-
-    def _block(
-        self, f: Function, m: Value, n: Value, rows: int, b: list[tuple[Value, int]]
-    ) -> None:
-        """The accumulators of `rows` rows from (m, n) on."""
-        a = self.a.places(f, m, list(range(rows)))
-        size = ELEMENT_BYTES[self.plan.result]
-        place = f.op("add", f.op("mul", m, const("i64", self.columns)), n)
-        corner = f.gep("i8", self.acc, f.op("mul", place, const("i64", size)))
-        slots = [
-            f.offset(corner, (r * self.columns + c * self.plan.lanes) * size)
-            for r in range(rows)
-            for c in range(self.plan.block_vectors)
-        ]
-        accs = self._start(f, n, slots)
-        if self.trips is None:
-            accs = self._depth(f, a, b, self.a_span[0], self.b_span[0], accs)
-        else:
-            carried = [self.a_span[0], self.b_span[0], *accs]
-            with f.loop(_ZERO, self.trips, _ONE, carried, at_least_once=True) as loop:
-                a_at, b_at = loop.carried[:2]
-                inner = self._depth(f, a, b, a_at, b_at, loop.carried[2:])
-                loop.next = [
-                    f.op("add", a_at, as_value(self.a_span[1])),
-                    f.op("add", b_at, as_value(self.b_span[1])),
-                    *inner,
-                ]
-            accs = loop.results[2:]
-        for slot, acc in zip(slots, accs, strict=True):
-            f.store(to_result(f, self.plan, acc), slot, self.plan.lanes * size)
-
-    def _start(self, f: Function, n: Value, slots: Sequence[Value]) -> list[Value]:
-        """The accumulators before the first iteration."""
-        plan = self.plan
-        type = vector(plan.result, plan.lanes)
-        wide = vector(plan.accumulate, plan.lanes)
-        if self.from_zero:
-            accs = [const(wide, 0)] * len(slots)
-        else:
-            size = plan.lanes * ELEMENT_BYTES[plan.result]
-            source = dense(plan.result, self.acc, 1, 1, 1)
-            loaded = (f.load(type, slot, size) for slot in slots)
-            accs = [widen(f, plan.host, source, acc, plan.accumulate) for acc in loaded]
-        if self.sums is None:
-            return accs
-        bytes_ = plan.lanes * 4
-        first = f.gep("i32", self.sums, n)
-        count = plan.block_vectors
-        sums = [f.load(wide, f.offset(first, c * bytes_), bytes_) for c in range(count)]
-        return [f.op("sub", acc, sums[i % count]) for i, acc in enumerate(accs)]
-
-    def _depth(
-        self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
-        a_at: Value, b_at: Value, accs: list[Value],
-    ) -> list[Value]:  # fmt: skip
-        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
-        assert self.a.k_step is not None and self.b.k_step is not None
-        a_step = scale(f, self.a.k_step, self.a.size)
-        b_step = scale(f, self.b.k_step, self.b.size)
-        unroll = 1 if self.arbitrary else self.plan.unroll
-        steps = [(scale(f, a_step, u), scale(f, b_step, u)) for u in range(unroll + 1)]
-
-        def iteration(a_at: Value, b_at: Value, accs: list[Value]) -> list[Value]:
-            for a_skip, b_skip in steps[:unroll]:
-                accs = self._cell(f, a, b, (a_at, a_skip), (b_at, b_skip), accs)
-            return accs
-
-        if static(self.cells) == unroll:
-            return iteration(a_at, b_at, accs)
-        with f.loop(
-            _ZERO, self.cells, const("i64", unroll), [a_at, b_at, *accs],
-            at_least_once=not self.arbitrary,
-        ) as loop:  # fmt: skip
-            a_at, b_at = loop.carried[:2]
-            accs = iteration(a_at, b_at, loop.carried[2:])
-            a_next = f.op("add", a_at, as_value(steps[unroll][0]))
-            b_next = f.op("add", b_at, as_value(steps[unroll][1]))
-            loop.next = [a_next, b_next, *accs]
-        return loop.results[2:]
-
-    def _cell(
-        self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
-        a_at: tuple[Value, Step], b_at: tuple[Value, Step], accs: list[Value],
-    ) -> list[Value]:  # fmt: skip
-        """One step of k."""
-        plan = self.plan
-        columns = [load_b(f, plan, self.b, pointer) for pointer in _walk(f, b, *b_at)]
-        if plan.prefetch:
-            assert self.b.k_step is not None
-            ahead = scale(f, self.b.k_step, self.b.size * plan.prefetch)
-            _prefetch(f, _walk(f, b, b_at[0], add(f, b_at[1], ahead)))
-        result: list[Value] = []
-        for row, pointer in enumerate(_walk(f, a, *a_at)):
-            value = load_a(f, plan, self.a, pointer)
-            for c, column in enumerate(columns):
-                acc = accs[row * len(columns) + c]
-                result.append(multiply(f, plan, acc, value, column))
-        return result
-
-
-def _prefetch(f: Function, pointers: Sequence[Value]) -> None:
-    hints = [const("i32", n) for n in (0, 3, 1)]  # a read, to be kept in L1, of data
-    for pointer in pointers:
-        f.call("void", "llvm.prefetch.p0", pointer, *hints)
-
-
-def _walk(
-    f: Function, places: list[tuple[Value, int]], at: Value, skip: Step
-) -> list[Value]:
-    """The addresses of `places` after `at` + `skip` bytes, sharing what they have in common."""
-    known = static(skip)
-    moved: dict[str, Value] = {}
-    pointers: list[Value] = []
-    for pointer, offset in places:
-        if pointer.ref not in moved:
-            base = pointer if static(at) == 0 else f.gep("i8", pointer, at)
-            moved[pointer.ref] = base if known is not None else f.gep("i8", base, as_value(skip))
-        pointers.append(f.offset(moved[pointer.ref], offset + (known or 0)))
-    return pointers
 
 
 def _zero_fill(f: Function, plan: Plan, acc: Value, count: int) -> None:
@@ -222,16 +52,22 @@ class _Source:
 
     @classmethod
     def prepare(
-        cls, plan: Plan, source: Operand, shape: tuple[int, int], *, is_b: bool,
-        iterations: int, advance: Step, scratch_alloc: ScratchAlloc,
+        cls, f: Function, plan: Plan, source: Operand, shape: tuple[int, int], *, is_b: bool,
+        iterations: int, repeated: bool, advance: Step, scratch_alloc: ScratchAlloc,
     ) -> _Source:  # fmt: skip
-        """`shape` is (outer, depth); the copy has room for `iterations` of them."""
+        """`shape` is (outer, depth); the copy has room for `iterations` of them, and is made again
+        and again if `repeated`."""
         if plan.pack_b if is_b else plan.pack_a:
             by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
+            by_outer &= not plan.method.in_tiles
             packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
+            if repeated and source.outer_step is None and source.k_step is not None:
+                table = scratch_alloc(8 * shape[0])
+                source = tabulated(f, source, shape[0], packing.address_run, table)
+                packing = replace(packing, source=source)
             target = scratch_alloc(packing.bytes * iterations)
             return cls(packing.cells(target), packing, target, advance)
-        if plan.method is not Method.FMA:
+        if plan.method is not Method.FMA and not plan.method.in_tiles:
             source = _as_words(source)
         return cls(source, None, const("ptr", 0), advance)
 
@@ -268,6 +104,10 @@ def _as_words(source: Operand) -> Operand:
     return replace(source, element="i32", k_step=1, outer_step=None, outer_run=1)
 
 
+def _sweep(plan: Plan) -> type[VectorSweep] | type[TileSweep]:
+    return TileSweep if plan.method.in_tiles else VectorSweep
+
+
 def emit_dot(
     f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, acc: Value,
     shape: tuple[int, int, int], *, scratch_alloc: ScratchAlloc,
@@ -298,12 +138,12 @@ def _emit_part(
     if k_extent is not None:
         plan = extent_plan(plan, a, b, shape)
     rows, columns, depth = plan.orient(shape)
-    sources = _sources(plan, a, b, shape, 1, moved, scratch_alloc)
+    sources = _sources(f, plan, a, b, shape, 1, False, moved, scratch_alloc)
     for source in sources:
         source.pack(f, _ONE, _ZERO, k_extent)
     cells = const("i64", depth // plan.method.group)
     sums = _corrections(f, plan, sources[1], columns, cells, scratch_alloc)
-    _Sweep(
+    _sweep(plan)(
         plan, rows, columns, sources[0].cells, sources[1].cells,
         cells if k_extent is None else k_extent, k_extent is not None, None,
         sources[0].span(f, _ONE), sources[1].span(f, _ONE), acc, zero_init, sums,
@@ -333,11 +173,11 @@ def emit_dot_loop(
     rows, columns, depth = plan.orient(shape)
     together = plan.iterations(columns, depth)
     advances = (a_advance, b_advance)
-    sources = _sources(plan, a, b, shape, together, advances, scratch_alloc)
-    packs = [source for source in sources if source.packing is not None]
-    cells = const("i64", depth // plan.method.group)
     known = static(trips)
     once = known is not None and 0 < known <= together
+    sources = _sources(f, plan, a, b, shape, together, known != 1, advances, scratch_alloc)
+    packs = [source for source in sources if source.packing is not None]
+    cells = const("i64", depth // plan.method.group)
     if zero_init and not once:
         _zero_fill(f, plan, acc, rows * columns)
     with f.loop(_ZERO, trips, const("i64", together), at_least_once=once) as sweep:
@@ -353,7 +193,7 @@ def emit_dot_loop(
             sweep_cells, sweep_trips = f.op("mul", count, cells), None
         total = _times(f, count, depth // plan.method.group)
         sums = _corrections(f, plan, sources[1], columns, total, scratch_alloc)
-        _Sweep(
+        _sweep(plan)(
             plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
             sweep_trips, sources[0].span(f, sweep.index), sources[1].span(f, sweep.index),
             acc, zero_init and once, sums,
@@ -370,8 +210,8 @@ def emit_dot_loop(
 
 
 def _sources(
-    plan: Plan, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int],
-    iterations: int, advances: tuple[Step, Step], scratch_alloc: ScratchAlloc,
+    f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int],
+    iterations: int, repeated: bool, advances: tuple[Step, Step], scratch_alloc: ScratchAlloc,
 ) -> tuple[_Source, _Source]:  # fmt: skip
     rows, columns, depth = plan.orient(shape)
     sources = plan.operands(a, b, shape)
@@ -379,12 +219,14 @@ def _sources(
         advances = advances[1], advances[0]
     return (
         _Source.prepare(
-            plan, sources[0], (rows, depth), is_b=False,
-            iterations=iterations, advance=advances[0], scratch_alloc=scratch_alloc,
+            f, plan, sources[0], (rows, depth), is_b=False,
+            iterations=iterations, repeated=repeated, advance=advances[0],
+            scratch_alloc=scratch_alloc,
         ),
         _Source.prepare(
-            plan, sources[1], (columns, depth), is_b=True,
-            iterations=iterations, advance=advances[1], scratch_alloc=scratch_alloc,
+            f, plan, sources[1], (columns, depth), is_b=True,
+            iterations=iterations, repeated=repeated, advance=advances[1],
+            scratch_alloc=scratch_alloc,
         ),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ kernels keep as few pointers in registers as possible.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 
@@ -67,8 +67,8 @@ class View:
             of C columns has strides (C, 1), a transposed one (1, R).
         unsigned: integer elements are zero-extended rather than sign-extended.
         align: alignment in bytes of every element (default: the size of one).
-        convert: maps a loaded scalar or vector of `element` to the same number of lanes of the type
-            that the dot computes in (`Plan.compute`); for the formats LLVM has no type for (fp8).
+        convert: maps a loaded scalar or vector of `element` to the same number of lanes of `float`,
+            numbers that bfloat16 holds exactly; for the formats LLVM has no type for (fp8).
     """
 
     element: str
@@ -165,6 +165,25 @@ class Operand:
                 anchor, anchored = self.pointer(f, as_value(row), const("i64", 0)), offset
             places.append((anchor, (offset - anchored) * (1 if step is None else step) * self.size))
         return places
+
+
+def tabulated(f: Function, source: Operand, outer: int, every: int, table: Value) -> Operand:
+    """The same operand with the addresses of (n * every, 0) computed here, once, into a table.
+
+    For operands whose addresses take divisions to find, and are found again and again.
+    """
+    assert source.k_step is not None
+    step = as_value(scale(f, source.k_step, source.size))
+    zero = const("i64", 0)
+    with f.loop(zero, const("i64", outer), const("i64", every), at_least_once=True) as place:
+        entry = f.gep("i8", table, f.op("mul", place.index, const("i64", 8)))
+        f.store(source.pointer(f, place.index, zero), entry, 8)
+
+    def pointer(f: Function, place: Value, k: Value) -> Value:
+        found = f.load("ptr", f.gep("i8", table, f.op("mul", place, const("i64", 8))), 8)
+        return found if static(k) == 0 else f.gep("i8", found, f.op("mul", k, step))
+
+    return replace(source, pointer=pointer)
 
 
 def _operand(source: View | Chunks, outer: int, inner: int, swap: bool) -> Operand:

@@ -62,7 +62,7 @@ class Packing:
         elif self.k_major:
             tile = min(self.plan.lanes, self.outer, self.depth // self.group)
             tile = min(tile, self.source.k_run // self.group)
-            if min(self.source.outer_run, self.outer) >= min(4, self.outer):
+            if self._interleaves:
                 _interleave(f, self, target, offset)
             elif tile >= 4:
                 _transpose_tiles(f, self, target, offset, tile)
@@ -70,8 +70,26 @@ class Packing:
                 _elements(f, self, target, offset)
         elif self.source.k_run >= min(4, self.depth):
             _rows(f, self, target, offset)
+        elif self.group > 1 and self._square >= 4:
+            _transpose_cells(f, self, target, offset, self._square)
         else:
             _elements(f, self, target, offset)
+
+    @property
+    def _interleaves(self) -> bool:
+        return self.k_major and min(self.source.outer_run, self.outer) >= min(4, self.outer)
+
+    @property
+    def address_run(self) -> int:
+        """The addresses that `emit` asks for are those of multiples of this number of columns."""
+        run = min(self.plan.lanes, self.outer, self.source.outer_run)
+        return run if self._interleaves else 1
+
+    @property
+    def _square(self) -> int:
+        """How many cells of how many neighbours along the outer dimension fill vectors."""
+        within = min(self.outer, self.depth // self.group, self.source.outer_run)
+        return min(self.plan.lanes, within) if self.source.k_step is not None else 0
 
     def load(self, f: Function, pointer: Value, count: int) -> Value:
         """`count` neighbouring elements from memory, in the type to compute in."""
@@ -162,7 +180,7 @@ def _within(f: Function, rows: list[Value], lane: int) -> list[Value]:
 
 def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
     """k-major from neighbours along the outer dimension: `group` rows of k at a time."""
-    chunk = min(p.plan.lanes, p.outer, p.source.outer_run)
+    chunk = p.address_run
     block = min(4 * chunk, p.outer)
     chunks = range(0, block, chunk)
     with _count(f, p.outer, block) as outer:
@@ -220,12 +238,36 @@ def _rows(f: Function, p: Packing, target: Value, offset: Value) -> None:
     """Outer-major from neighbours along k: copy or convert row by row."""
     size = ELEMENT_BYTES[p.plan.compute]
     chunk = min(p.plan.host.bits // (8 * size), p.depth, p.source.k_run)
-    with _count(f, p.outer, 1) as outer, _count(f, p.depth, chunk) as k:
-        pointer = _move(f, p.source.pointer(f, outer.index, k.index), offset)
-        value = p.load(f, pointer, chunk)
-        index = f.op("add", f.op("mul", outer.index, const("i64", p.depth)), k.index)
-        out = f.gep(scalar(value.type), target, index)
-        f.store(value, out, min(chunk * size, 64))
+    linear = p.source.k_step is not None
+    with _count(f, p.outer, 1) as outer:
+        place = p.source.places(f, outer.index, [0])[0] if linear else None
+        with _count(f, p.depth, chunk) as k:
+            if place is not None:
+                pointer = _at(f, p.source, place, k.index, offset)
+            else:
+                pointer = _move(f, p.source.pointer(f, outer.index, k.index), offset)
+            value = p.load(f, pointer, chunk)
+            index = f.op("add", f.op("mul", outer.index, const("i64", p.depth)), k.index)
+            out = f.gep(scalar(value.type), target, index)
+            f.store(value, out, min(chunk * size, 64))
+
+
+def _transpose_cells(f: Function, p: Packing, target: Value, offset: Value, tile: int) -> None:
+    """Outer-major from neighbours along the outer dimension: cells of `tile` rows of k at a time,
+    interleaved, then transposed in registers."""
+    size = ELEMENT_BYTES[p.plan.cell]
+    with _count(f, p.outer, tile) as outer:
+        place = p.source.places(f, outer.index, [0])[0]
+        with _count(f, p.depth // p.group, tile) as cell:
+            first = f.op("mul", cell.index, const("i64", p.group))
+            rows: list[Value] = []
+            for j in range(tile):
+                ks = [f.op("add", first, const("i64", j * p.group + g)) for g in range(p.group)]
+                loaded = [p.load(f, _at(f, p.source, place, k, offset), tile) for k in ks]
+                rows.append(f.cast("bitcast", interleave(f, loaded), vector(p.plan.cell, tile)))
+            out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
+            for i, column in enumerate(transpose(f, rows, 16 // size)):
+                f.store(column, f.offset(out, i * p.depth // p.group * size), tile * size)
 
 
 def _elements(

@@ -26,6 +26,8 @@ SWEEP_BYTES, SWEEP_DEPTH = 64 * 1024, 512
 """How much of B, and how far along K, the register blocks of a tile go over before the accumulators
 return to scratch. All rows of blocks share that part, so it must stay in L2, which with a power of
 two between its rows holds less than its size (2048: whole of K .77, 256 .95, 32 .88 of MKL)."""
+_ROW_REACH = 1024
+"""Rows of A further apart than these bytes are packed for AMX, which reads 16 of them at once."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,9 @@ class Host:
         fma: fused multiply-add in hardware (without it `llvm.fma` would be a library call).
         half: conversions between fp16 and fp32 in hardware.
         bf16_dot: `vdpbf16ps` at 512, 256 and 128 bits.
-        vnni: `vpdpbusd` at the same widths.
+        vnni: `vpdpbusd` at `bits` and below.
         madd: `pmaddwd` at `bits` and below (x86).
+        amx: the formats that AMX multiplies: `bf16`, `fp16`, `int8`.
     """
 
     bits: int
@@ -48,6 +51,7 @@ class Host:
     bf16_dot: bool
     vnni: bool
     madd: bool
+    amx: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, arch: str, features: Collection[str]) -> Host:
@@ -66,8 +70,9 @@ class Host:
             fma=wide or ("fma" in have and bits >= 256),
             half=wide or ("f16c" in have and bits >= 256),
             bf16_dot=wide and "avx512bf16" in have,
-            vnni=wide and "avx512vnni" in have,
+            vnni=(wide and "avx512vnni" in have) or (bits == 256 and "avxvnni" in have),
             madd=True,
+            amx=frozenset(n[4:] for n in have if n.startswith("amx-") and "amx-tile" in have),
         )
 
 
@@ -85,11 +90,22 @@ class Method(Enum):
     """Two int16 a cell, `pmaddwd` and an add; exact for all of 8 bits."""
     VNNI = "vnni"
     """Four int8 a cell, `vpdpbusd` with A offset by 128 and a correction per column."""
+    AMX_BF16 = "amx-bf16"
+    """Two bfloat16 a cell, AMX's registers of 16 x 16 cells."""
+    AMX_FP16 = "amx-fp16"
+    """Two fp16 a cell, the same."""
+    AMX_INT8 = "amx-int8"
+    """Four int8 a cell, the same; each operand is signed or unsigned."""
 
     @property
     def group(self) -> int:
         """Elements along k in one cell."""
-        return {Method.FMA: 1, Method.VNNI: 4}.get(self, 2)
+        return {Method.FMA: 1, Method.VNNI: 4, Method.AMX_INT8: 4}.get(self, 2)
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether it works on AMX's registers."""
+        return self.value.startswith("amx")
 
 
 @dataclass(frozen=True)
@@ -110,6 +126,7 @@ class Plan:
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
         swap: compute the transpose, B's columns by A's rows: for N = 1, whose result is the same
             memory both ways, so that vectors run along M. All of the above is of that product.
+        instruction: AMX's, as LLVM names it.
     """
 
     host: Host
@@ -125,6 +142,7 @@ class Plan:
     pack_a: bool
     pack_b: bool
     swap: bool = False
+    instruction: str = ""
 
     @property
     def cell(self) -> str:
@@ -180,10 +198,13 @@ def _method(
     host: Host, a: View | Chunks, b: View | Chunks, result: str, shape: tuple[int, int, int]
 ) -> Method:
     rows, columns, depth = shape
-    if a.convert or b.convert or columns < 4:
+    if columns < 4:
         return Method.FMA
     # Cells of several elements need B packed, which pays only if rows share the packed form.
-    elements = {a.element, b.element}
+    elements = {BFLOAT16 if v.convert else v.element for v in (a, b)}
+    tiled = _in_tiles(host, elements, result, shape)
+    if tiled is not None:
+        return tiled
     if elements == {BFLOAT16} and result in ("float", FLOAT16) and host.bf16_dot:
         return Method.BF16 if depth % 2 == 0 and rows >= 4 else Method.FMA
     if elements <= {"i8", "i16"} and result == "i32" and depth % 2 == 0 and rows >= 2:
@@ -194,6 +215,32 @@ def _method(
         fits = all(not (v.element == "i16" and v.unsigned) for v in (a, b))
         return Method.MADD if host.madd and fits else Method.FMA
     return Method.FMA
+
+
+def _in_tiles(
+    host: Host, elements: set[str], result: str, shape: tuple[int, int, int]
+) -> Method | None:
+    """The AMX method for operands of these types, if there is one."""
+    rows, columns, depth = shape
+    kinds = {(BFLOAT16, "float"): Method.AMX_BF16, (FLOAT16, "float"): Method.AMX_FP16,
+             ("i8", "i32"): Method.AMX_INT8}  # fmt: skip
+    method = kinds.get((next(iter(elements)), result)) if len(elements) == 1 else None
+    if method is None or method.value[4:] not in host.amx:
+        return None
+    return method if rows >= 4 and columns >= 16 and depth >= 4 * method.group else None
+
+
+def _tile_block(rows: int, columns: int) -> tuple[int, int]:
+    """Rows and registers across of an AMX register block: of 8 registers 4 accumulate."""
+    down, across = max(1, rows // 16), columns // 16
+    down, across = min(down, 4 if across == 1 else 2), min(across, 4 if down == 1 else 2)
+    return min(rows, 16 * down), across
+
+
+def _tile_instruction(method: Method, a: View | Chunks, b: View | Chunks) -> str:
+    if method is Method.AMX_INT8:
+        return f"tdpb{'u' if a.unsigned else 's'}{'u' if b.unsigned else 's'}d"
+    return "tdpbf16ps" if method is Method.AMX_BF16 else "tdpfp16ps"
 
 
 def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, int]:
@@ -225,10 +272,18 @@ def _needs_pack(
     """
     if operand.k_step is None or operand.outer_run < chunk:
         return True
+    if method.in_tiles and chunk == 1:
+        return _rows_apart(operand)
     converts = operand.element != compute or operand.convert is not None
     if method is Method.FMA:
         return converts and shared
     return converts or chunk > 1 or static(operand.k_step) != 1
+
+
+def _rows_apart(operand: Operand) -> bool:
+    """Whether AMX cannot read rows of A where they are, or would from few sets of the cache."""
+    step = None if operand.outer_step is None else static(operand.outer_step)
+    return static(operand.k_step or 0) != 1 or step is None or step * operand.size > _ROW_REACH
 
 
 def make_plan(
@@ -261,19 +316,25 @@ def make_plan(
     converted = a.convert is not None and b.convert is not None
     compute, accumulate = _types(a.element, b.element, result, converted)
     method = _method(host, a, b, result, (rows, columns, depth))
-    if method is Method.BF16:
+    if method in (Method.BF16, Method.AMX_BF16):
         compute = BFLOAT16
+    elif method is Method.AMX_FP16:
+        compute = FLOAT16
     elif method is not Method.FMA:
         compute = "i16" if method is Method.MADD else "i8"
     lanes = min(host.bits // (8 * ELEMENT_BYTES[accumulate]), columns)
     fused = host.fma or method is not Method.FMA
     tall, wide, unroll = _block(host, rows, columns // lanes, fused)
+    if method.in_tiles:
+        lanes = 16
+        tall, wide = _tile_block(rows, columns)
     cells = depth // method.group
     pack_b = _needs_pack(ob, method, compute, lanes, rows > tall)
     return Plan(
         host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
         prefetch=4 if wide == 2 and host.bits == 512 and not pack_b else 0,
         pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b, swap=swap,
+        instruction=_tile_instruction(method, a, b) if method.in_tiles else "",
     )  # fmt: skip
 
 

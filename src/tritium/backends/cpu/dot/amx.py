@@ -1,0 +1,150 @@
+"""The loops over the register blocks of a tile on AMX: registers of 16 rows of 64 bytes.
+
+A holds 16 rows of 16 cells, B 16 cells along k of 16 columns, the accumulator 16 rows of 16
+columns. The process must have asked for the registers (`native.host`); LLVM writes their
+configuration, which calls lose: all of a sweep is in one function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tritium.backends.cpu.dot.operand import as_value, scale, static
+from tritium.backends.cpu.dot.sweep import Sweep
+from tritium.codegen.llvm.writer import Function, Value, const
+
+ROWS, ROW_BYTES = 16, 64
+_TILE = "x86_amx"
+_ZERO, _ONE = const("i64", 0), const("i64", 1)
+
+
+@dataclass(frozen=True)
+class TileSweep(Sweep):
+    """A pass with accumulators in AMX registers; B is packed, A packed by rows or read in place."""
+
+    def emit(self, f: Function) -> None:
+        plan = self.plan
+        width = const("i64", plan.lanes * plan.block_vectors)
+        with (
+            f.loop(_ZERO, const("i64", self.columns), width, at_least_once=True) as n,
+            f.loop(
+                _ZERO, const("i64", self.rows), const("i64", plan.block_rows), at_least_once=True
+            ) as m,
+        ):
+            self._block(f, m.index, n.index)
+
+    @property
+    def _height(self) -> int:
+        """Rows of an accumulator."""
+        return min(ROWS, self.plan.block_rows)
+
+    def _block(self, f: Function, m: Value, n: Value) -> None:
+        """The accumulators of a register block, from (m, n) on."""
+        plan, stride = self.plan, const("i64", 4 * self.columns)
+        down, across = plan.block_rows // self._height, plan.block_vectors
+        cells = min(self._cells, ROW_BYTES // 4)
+        assert self.a.outer_step is not None and self.b.k_step is not None
+        a = _Registers(
+            self.a.places(f, m, [i * self._height for i in range(down)]),
+            (_short(self._height), _short(4 * cells)),
+            as_value(scale(f, self.a.outer_step, self.a.size)), const("i64", 4 * cells),
+        )  # fmt: skip
+        b_stride = as_value(scale(f, self.b.k_step, self.b.size))
+        b = _Registers(
+            self.b.places(f, n, [j * plan.lanes for j in range(across)]),
+            (_short(cells), _short(4 * plan.lanes)),
+            b_stride, as_value(scale(f, b_stride, cells)),
+        )  # fmt: skip
+        corner = self.corner(f, m, n)
+        shape = _short(self._height), _short(4 * plan.lanes)
+        slots = [
+            f.offset(corner, 4 * (i * self._height * self.columns + j * plan.lanes))
+            for i in range(down)
+            for j in range(across)
+        ]
+        if self.from_zero:
+            accs = [f.call(_TILE, "llvm.x86.tilezero.internal", *shape) for _ in slots]
+        else:
+            accs = [_load(f, shape, slot, stride) for slot in slots]
+        if self.trips is None:
+            accs = self._depth(f, a, b, self.a_span[0], self.b_span[0], accs)
+        else:
+            carried = [self.a_span[0], self.b_span[0], *accs]
+            with f.loop(_ZERO, self.trips, _ONE, carried, at_least_once=True) as loop:
+                a_at, b_at, *accs = loop.carried
+                inner = self._depth(f, a, b, a_at, b_at, accs)
+                a_next = f.op("add", a_at, as_value(self.a_span[1]))
+                loop.next = [a_next, f.op("add", b_at, as_value(self.b_span[1])), *inner]
+            accs = loop.results[2:]
+        for slot, acc in zip(slots, accs, strict=True):
+            f.call("void", "llvm.x86.tilestored64.internal", *shape, slot, stride, acc)
+
+    @property
+    def _cells(self) -> int:
+        """Cells along k of one iteration."""
+        known = static(self.cells)
+        assert known is not None
+        return known
+
+    def _depth(
+        self, f: Function, a: _Registers, b: _Registers, a_at: Value, b_at: Value,
+        accs: list[Value],
+    ) -> list[Value]:  # fmt: skip
+        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
+        count = max(1, self._cells * 4 // ROW_BYTES)
+        if count == 1:
+            return self._step(f, a.load(f, a_at), b.load(f, b_at), accs)
+        carried = [a_at, b_at, *accs]
+        with f.loop(_ZERO, const("i64", count), _ONE, carried, at_least_once=True) as loop:
+            a_at, b_at, *accs = loop.carried
+            accs = self._step(f, a.load(f, a_at), b.load(f, b_at), accs)
+            loop.next = [f.op("add", a_at, a.step), f.op("add", b_at, b.step), *accs]
+        return loop.results[2:]
+
+    def _step(
+        self, f: Function, a: list[Value], b: list[Value], accs: list[Value]
+    ) -> list[Value]:
+        """One step along k: each register of A with each of B."""
+        cells = min(self._cells, ROW_BYTES // 4)
+        shape = (self._height, 4 * self.plan.lanes, 4 * cells)
+        sizes = [_short(size) for size in shape]
+        name = f"llvm.x86.{self.plan.instruction}.internal"
+        pairs = ((row, column) for row in a for column in b)
+        return [
+            f.call(_TILE, name, *sizes, acc, row, column)
+            for acc, (row, column) in zip(accs, pairs, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class _Registers:
+    """The registers of an operand in one step along k.
+
+    Args:
+        places: the address of each at the start.
+        shape: rows, and bytes of a row.
+        stride: bytes from row to row in memory.
+        step: bytes to the next step along k.
+    """
+
+    places: list[tuple[Value, int]]
+    shape: tuple[Value, Value]
+    stride: Value
+    step: Value
+
+    def load(self, f: Function, at: Value) -> list[Value]:
+        """All of them, `at` bytes from the start."""
+        found: list[Value] = []
+        for pointer, offset in self.places:
+            base = pointer if static(at) == 0 else f.gep("i8", pointer, at)
+            found.append(_load(f, self.shape, f.offset(base, offset), self.stride))
+        return found
+
+
+def _short(number: int) -> Value:
+    return const("i16", number)
+
+
+def _load(f: Function, shape: tuple[Value, Value], pointer: Value, stride: Value) -> Value:
+    """A register from memory."""
+    return f.call(_TILE, "llvm.x86.tileloadd64.internal", *shape, pointer, stride)

@@ -1,0 +1,206 @@
+"""The loops over the register blocks of a tile, and over k in each, on vectors.
+
+    for a block of columns:                  its addresses of B are computed here
+        for a block of rows:                 its addresses of A, its accumulators are loaded
+            for iteration:                   of a k-loop around the dot, if there is one
+                for k: multiply              all accumulators in registers
+            store the accumulators
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tritium.backends.cpu.dot.convert import widen
+from tritium.backends.cpu.dot.multiply import load_a, load_b, multiply, to_result
+from tritium.backends.cpu.dot.operand import (
+    ELEMENT_BYTES,
+    Operand,
+    Step,
+    add,
+    as_value,
+    dense,
+    scale,
+    static,
+)
+from tritium.backends.cpu.dot.plan import Plan
+from tritium.codegen.llvm.writer import Function, Value, const, vector
+
+_ZERO, _ONE = const("i64", 0), const("i64", 1)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One pass over the register blocks of a tile.
+
+    Args:
+        rows, columns: the shape of the tile.
+        a, b: operands of cells.
+        cells: cells along k of one iteration; `arbitrary`: it may be zero and need not divide by
+            the unrolling.
+        trips: how many iterations, at least one, or None for one.
+        a_span, b_span: bytes to the first iteration, and from one to the next.
+        acc: the result tile; `from_zero`: its old content does not count.
+        sums: what to take off of each column at the start (VNNI).
+    """
+
+    plan: Plan
+    rows: int
+    columns: int
+    a: Operand
+    b: Operand
+    cells: Value
+    arbitrary: bool
+    trips: Value | None
+    a_span: tuple[Value, Step]
+    b_span: tuple[Value, Step]
+    acc: Value
+    from_zero: bool
+    sums: Value | None
+
+    def corner(self, f: Function, m: Value, n: Value) -> Value:
+        """The address of an element of the result tile."""
+        place = f.op("add", f.op("mul", m, const("i64", self.columns)), n)
+        size = const("i64", ELEMENT_BYTES[self.plan.result])
+        return f.gep("i8", self.acc, f.op("mul", place, size))
+
+
+@dataclass(frozen=True)
+class VectorSweep(Sweep):
+    """A pass with accumulators in vector registers."""
+
+    def emit(self, f: Function) -> None:
+        plan = self.plan
+        width = plan.lanes * plan.block_vectors
+        with f.loop(_ZERO, const("i64", self.columns), const("i64", width),
+                    at_least_once=True) as n:  # fmt: skip
+            offsets = [i * plan.lanes for i in range(plan.block_vectors)]
+            places = self.b.places(f, n.index, offsets)
+            whole = self.rows // plan.block_rows * plan.block_rows
+            if whole == plan.block_rows:
+                self._block(f, _ZERO, n.index, whole, places)
+            else:
+                with f.loop(_ZERO, const("i64", whole), const("i64", plan.block_rows),
+                            at_least_once=True) as m:  # fmt: skip
+                    self._block(f, m.index, n.index, plan.block_rows, places)
+            if whole != self.rows:
+                self._block(f, const("i64", whole), n.index, self.rows - whole, places)
+
+    def _block(
+        self, f: Function, m: Value, n: Value, rows: int, b: list[tuple[Value, int]]
+    ) -> None:
+        """The accumulators of `rows` rows from (m, n) on."""
+        a = self.a.places(f, m, list(range(rows)))
+        size = ELEMENT_BYTES[self.plan.result]
+        corner = self.corner(f, m, n)
+        slots = [
+            f.offset(corner, (r * self.columns + c * self.plan.lanes) * size)
+            for r in range(rows)
+            for c in range(self.plan.block_vectors)
+        ]
+        accs = self._start(f, n, slots)
+        if self.trips is None:
+            accs = self._depth(f, a, b, self.a_span[0], self.b_span[0], accs)
+        else:
+            carried = [self.a_span[0], self.b_span[0], *accs]
+            with f.loop(_ZERO, self.trips, _ONE, carried, at_least_once=True) as loop:
+                a_at, b_at = loop.carried[:2]
+                inner = self._depth(f, a, b, a_at, b_at, loop.carried[2:])
+                loop.next = [
+                    f.op("add", a_at, as_value(self.a_span[1])),
+                    f.op("add", b_at, as_value(self.b_span[1])),
+                    *inner,
+                ]
+            accs = loop.results[2:]
+        for slot, acc in zip(slots, accs, strict=True):
+            f.store(to_result(f, self.plan, acc), slot, self.plan.lanes * size)
+
+    def _start(self, f: Function, n: Value, slots: Sequence[Value]) -> list[Value]:
+        """The accumulators before the first iteration."""
+        plan = self.plan
+        type = vector(plan.result, plan.lanes)
+        wide = vector(plan.accumulate, plan.lanes)
+        if self.from_zero:
+            accs = [const(wide, 0)] * len(slots)
+        else:
+            size = plan.lanes * ELEMENT_BYTES[plan.result]
+            source = dense(plan.result, self.acc, 1, 1, 1)
+            loaded = (f.load(type, slot, size) for slot in slots)
+            accs = [widen(f, plan.host, source, acc, plan.accumulate) for acc in loaded]
+        if self.sums is None:
+            return accs
+        bytes_ = plan.lanes * 4
+        first = f.gep("i32", self.sums, n)
+        count = plan.block_vectors
+        sums = [f.load(wide, f.offset(first, c * bytes_), bytes_) for c in range(count)]
+        return [f.op("sub", acc, sums[i % count]) for i, acc in enumerate(accs)]
+
+    def _depth(
+        self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
+        a_at: Value, b_at: Value, accs: list[Value],
+    ) -> list[Value]:  # fmt: skip
+        """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
+        assert self.a.k_step is not None and self.b.k_step is not None
+        a_step = scale(f, self.a.k_step, self.a.size)
+        b_step = scale(f, self.b.k_step, self.b.size)
+        unroll = 1 if self.arbitrary else self.plan.unroll
+        steps = [(scale(f, a_step, u), scale(f, b_step, u)) for u in range(unroll + 1)]
+
+        def iteration(a_at: Value, b_at: Value, accs: list[Value]) -> list[Value]:
+            for a_skip, b_skip in steps[:unroll]:
+                accs = self._cell(f, a, b, (a_at, a_skip), (b_at, b_skip), accs)
+            return accs
+
+        if static(self.cells) == unroll:
+            return iteration(a_at, b_at, accs)
+        with f.loop(
+            _ZERO, self.cells, const("i64", unroll), [a_at, b_at, *accs],
+            at_least_once=not self.arbitrary,
+        ) as loop:  # fmt: skip
+            a_at, b_at = loop.carried[:2]
+            accs = iteration(a_at, b_at, loop.carried[2:])
+            a_next = f.op("add", a_at, as_value(steps[unroll][0]))
+            b_next = f.op("add", b_at, as_value(steps[unroll][1]))
+            loop.next = [a_next, b_next, *accs]
+        return loop.results[2:]
+
+    def _cell(
+        self, f: Function, a: list[tuple[Value, int]], b: list[tuple[Value, int]],
+        a_at: tuple[Value, Step], b_at: tuple[Value, Step], accs: list[Value],
+    ) -> list[Value]:  # fmt: skip
+        """One step of k."""
+        plan = self.plan
+        columns = [load_b(f, plan, self.b, pointer) for pointer in _walk(f, b, *b_at)]
+        if plan.prefetch:
+            assert self.b.k_step is not None
+            ahead = scale(f, self.b.k_step, self.b.size * plan.prefetch)
+            _prefetch(f, _walk(f, b, b_at[0], add(f, b_at[1], ahead)))
+        result: list[Value] = []
+        for row, pointer in enumerate(_walk(f, a, *a_at)):
+            value = load_a(f, plan, self.a, pointer)
+            for c, column in enumerate(columns):
+                acc = accs[row * len(columns) + c]
+                result.append(multiply(f, plan, acc, value, column))
+        return result
+
+
+def _prefetch(f: Function, pointers: Sequence[Value]) -> None:
+    hints = [const("i32", n) for n in (0, 3, 1)]  # a read, to be kept in L1, of data
+    for pointer in pointers:
+        f.call("void", "llvm.prefetch.p0", pointer, *hints)
+
+
+def _walk(
+    f: Function, places: list[tuple[Value, int]], at: Value, skip: Step
+) -> list[Value]:
+    """The addresses of `places` after `at` + `skip` bytes, sharing what they have in common."""
+    known = static(skip)
+    moved: dict[str, Value] = {}
+    pointers: list[Value] = []
+    for pointer, offset in places:
+        if pointer.ref not in moved:
+            base = pointer if static(at) == 0 else f.gep("i8", pointer, at)
+            moved[pointer.ref] = base if known is not None else f.gep("i8", base, as_value(skip))
+        pointers.append(f.offset(moved[pointer.ref], offset + (known or 0)))
+    return pointers
