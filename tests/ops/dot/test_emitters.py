@@ -17,6 +17,7 @@ from tests.support import amx_emulation
 from tritium.backends.cpu.dot import (
     Chunks,
     Host,
+    Kept,
     Method,
     Plan,
     View,
@@ -615,3 +616,116 @@ def test_refusals() -> None:
         make_plan(host, a, a, BFLOAT16, shape)
     with pytest.raises(NotImplementedError, match="i8 x i8 -> float; give the views a `convert`"):
         make_plan(host, tile("i8"), tile("i8"), "float", shape)
+
+
+AMX = X86 | frozenset(amx_emulation.FEATURES)
+
+
+@pytest.mark.parametrize(
+    ("element", "result", "instruction"),
+    [(BFLOAT16, "float", "tdpbf16ps"), (FLOAT16, "float", "tdpfp16ps"), ("i8", "i32", "tdpbssd")],
+)
+def test_amx_where_the_processor_has_it(element: str, result: str, instruction: str) -> None:
+    a = tile(element)
+    plan = make_plan(Host.of("x86_64", AMX), a, a, result, (64, 64, 64))
+    assert (plan.method.in_tiles, plan.instruction) == (True, f"x86.{instruction}.internal")
+    assert (plan.block_rows, plan.block_vectors, plan.pack_a, plan.pack_b) == (32, 2, False, True)
+    far = tile(element, 4096)
+    assert make_plan(Host.of("x86_64", AMX), far, far, result, (64, 64, 64)).pack_a
+    for without in ({"amx-tile"}, {f"amx-{x}" for x in ("bf16", "fp16", "int8")}):
+        plan = make_plan(Host.of("x86_64", AMX - without), a, a, result, (64, 64, 64))
+        assert not plan.method.in_tiles
+
+
+@pytest.mark.parametrize("signs", [(False, True), (True, False), (True, True)], ids=str)
+def test_amx_takes_each_operand_signed_or_unsigned(signs: tuple[bool, bool]) -> None:
+    engine, shape = Engine("amx"), (32, 32, 64)
+    m, n, k = shape
+    a, b = sample((m, k), "i8", 1, signs[0]), sample((k, n), "i8", 2, signs[1])
+    acc, scratch = aligned((m, n), np.int32), aligned((1 << 16,), np.uint8)
+
+    def body(f: Function) -> None:
+        va, vb = (
+            view(f, i, array, "i8", unsigned=unsigned)
+            for i, (array, unsigned) in enumerate(zip((a, b), signs, strict=True))
+        )
+        plan = make_plan(engine.host, va, vb, "i32", shape)
+        assert plan.method is Method.AMX_INT8
+        emit_dot(f, plan, va, vb, f.arguments[2], shape, scratch_alloc=Scratch(f, 3))
+
+    engine.build(body, 4)(*(x.ctypes.data for x in (a, b, acc, scratch)))
+    check(acc, expected(a, b, np.zeros_like(acc)), k)
+
+
+AMX_SHAPES = [(64, 64, 64), (16, 16, 32), (8, 64, 16), (128, 16, 32), (4, 32, 128), (32, 32, 16)]
+
+
+@pytest.mark.parametrize("order_a", ["rows", "transposed", "padded", "spread"])
+@pytest.mark.parametrize("shape", AMX_SHAPES, ids=str)
+@pytest.mark.parametrize("elements", [(BFLOAT16, "float"), (FLOAT16, "float"), ("i8", "i32")])
+def test_amx_shapes(elements: tuple[str, str], shape: tuple[int, int, int], order_a: str) -> None:
+    kinds = elements[0], elements[0], elements[1]
+    plan = run_dot(Engine("amx"), shape, kinds, (order_a, "transposed"))
+    assert plan.method.in_tiles
+
+
+@pytest.mark.parametrize("same", ["b", "a", "neither"])
+@pytest.mark.parametrize("chunks", [False, True])
+@pytest.mark.parametrize("room", [8 << 10, 1 << 18])
+@pytest.mark.parametrize("elements", [(FLOAT16, "float"), (BFLOAT16, "float"), ("i8", "i32")])
+def test_packed_operands_are_used_by_the_next_program(
+    engine: Engine, elements: tuple[str, str], room: int, chunks: bool, same: str
+) -> None:
+    """Six programs, then six more after the operands were changed in place."""
+    (m, n, k), trips, programs = (16, 32, 16), 40, 6
+    a = sample((programs * m, trips * k), elements[0], 1)
+    b = sample((trips * k, programs * n), elements[0], 2)
+    acc = aligned((programs, m, n), NUMPY[elements[1]])
+    scratch = aligned((1 << 20,), np.uint8)
+
+    def body(f: Function) -> None:
+        alloc, heads = Scratch(f, 3), list[int]()
+
+        def keep(size: int) -> Value:
+            heads.append(alloc.used)
+            return alloc(size)
+
+        clear, size = f.new_label("clear"), a.itemsize
+        start, run = f.new_label("start"), f.new_label("run")
+        f.branch(clear)
+        f.label(start)
+        with f.loop(const("i64", 0), const("i64", programs), const("i64", 1)) as p:
+            rows = f.op("mul", p.index, const("i64", 0 if same == "a" else m * trips * k * size))
+            columns = f.op("mul", p.index, const("i64", 0 if same == "b" else n * size))
+            pa, pb = f.gep("i8", f.arguments[0], rows), f.gep("i8", f.arguments[1], columns)
+            va: View | Chunks = View(elements[0], pa, trips * k, 1)
+            vb: View | Chunks = View(elements[0], pb, programs * n, 1)
+            if chunks:
+                va = Chunks(elements[0], va.at, k, 1)
+                vb = Chunks(elements[0], vb.at, 16, programs * n)
+            place = f.gep("i8", f.arguments[2], f.op("mul", p.index, const("i64", 4 * m * n)))
+            kept = Kept(keep, room)
+            emit_dot_loop(
+                f, make_plan(engine.host, va, vb, elements[1], (m, n, k)), va, vb, place, (m, n, k),
+                trips=f.load("i64", f.arguments[4], 8), a_advance=k * size,
+                b_advance=k * programs * n * size, scratch_alloc=alloc, zero_init=True,
+                kept=(kept, kept),
+            )  # fmt: skip
+        f.branch(run)
+        f.label(clear)
+        for head in heads:
+            f.store(const("i64", -1), f.offset(f.arguments[3], head), 8)
+        f.branch(start)
+        f.label(run)
+
+    limit = np.array([trips], np.int64)
+    function = engine.build(body, 5)
+    for _ in range(2):
+        function(*(x.ctypes.data for x in (a, b, acc, scratch, limit)))
+        for p in range(programs):
+            rows = 0 if same == "a" else p * m
+            columns = 0 if same == "b" else p * n
+            zero = np.zeros((m, n), acc.dtype)
+            wanted = expected(a[rows : rows + m], b[:, columns : columns + n], zero)
+            check(acc[p], wanted, trips * k)
+        a[:], b[:] = -a, b[::-1].copy()

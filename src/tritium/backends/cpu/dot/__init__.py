@@ -28,17 +28,20 @@ No IR pass is needed: values that loops carry are phis and nothing is on the sta
 wants the attribute `"prefer-vector-width"="512"` where `host.bits` is 512.
 
 Modules, from the bottom: `operand` (where things are), `plan` (choices), `convert` and `multiply`
-(one vector), `pack` (copies), `kernels` (loops).
+(one vector), `pack` (copies), `reuse` (copies for several programs), `sweep` and `amx` (loops over
+register blocks), `kernels` (the whole).
 """
 
 from tritium.backends.cpu.dot.kernels import emit_batched_dot, emit_dot, emit_dot_loop
 from tritium.backends.cpu.dot.operand import Chunks, View
 from tritium.backends.cpu.dot.pack import ScratchAlloc
 from tritium.backends.cpu.dot.plan import Host, Method, Plan, make_plan
+from tritium.backends.cpu.dot.reuse import Kept
 
 __all__ = [
     "Chunks",
     "Host",
+    "Kept",
     "Method",
     "Plan",
     "ScratchAlloc",

@@ -108,7 +108,7 @@ class TileSweep(Sweep):
         cells = min(self._cells, ROW_BYTES // 4)
         shape = (self._height, 4 * self.plan.lanes, 4 * cells)
         sizes = [_short(size) for size in shape]
-        name = f"llvm.x86.{self.plan.instruction}.internal"
+        name = f"llvm.{self.plan.instruction}"
         pairs = ((row, column) for row in a for column in b)
         return [
             f.call(_TILE, name, *sizes, acc, row, column)

@@ -18,6 +18,7 @@ from tritium.backends.cpu.dot.operand import (
     Operand,
     Step,
     View,
+    add,
     as_value,
     scale,
     static,
@@ -25,6 +26,7 @@ from tritium.backends.cpu.dot.operand import (
 )
 from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
 from tritium.backends.cpu.dot.plan import Method, Plan, extent_plan
+from tritium.backends.cpu.dot.reuse import Kept, Panel, facts
 from tritium.backends.cpu.dot.sweep import VectorSweep
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 
@@ -42,6 +44,17 @@ def _zero_fill(f: Function, plan: Plan, acc: Value, count: int) -> None:
 
 
 @dataclass(frozen=True)
+class _Repeats:
+    """How often an operand is packed: `together` iterations of `trips` at a time, each `advance`
+    bytes after the one before. `kept` is for the copy, if it may outlive the program."""
+
+    trips: Value
+    together: int
+    advance: Step
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True)
 class _Source:
     """An operand as the kernel reads it, and the copy to make first (None: read in place)."""
 
@@ -49,27 +62,33 @@ class _Source:
     packing: Packing | None
     target: Value
     advance: Step
+    panel: Panel | None = None
 
     @classmethod
     def prepare(
-        cls, f: Function, plan: Plan, source: Operand, shape: tuple[int, int], *, is_b: bool,
-        iterations: int, repeated: bool, advance: Step, scratch_alloc: ScratchAlloc,
+        cls, f: Function, plan: Plan, source: Operand, shape: tuple[int, int], is_b: bool,
+        repeats: _Repeats, scratch_alloc: ScratchAlloc,
     ) -> _Source:  # fmt: skip
-        """`shape` is (outer, depth); the copy has room for `iterations` of them, and is made again
-        and again if `repeated`."""
-        if plan.pack_b if is_b else plan.pack_a:
-            by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
-            by_outer &= not plan.method.in_tiles
-            packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
-            if repeated and source.outer_step is None and source.k_step is not None:
-                table = scratch_alloc(8 * shape[0])
-                source = tabulated(f, source, shape[0], packing.address_run, table)
-                packing = replace(packing, source=source)
-            target = scratch_alloc(packing.bytes * iterations)
-            return cls(packing.cells(target), packing, target, advance)
-        if plan.method is not Method.FMA and not plan.method.in_tiles:
-            source = _as_words(source)
-        return cls(source, None, const("ptr", 0), advance)
+        """`shape` is (outer, depth)."""
+        advance = repeats.advance
+        if not (plan.pack_b if is_b else plan.pack_a):
+            if plan.method is not Method.FMA and not plan.method.in_tiles:
+                source = _as_words(source)
+            return cls(source, None, const("ptr", 0), advance)
+        by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
+        by_outer &= not plan.method.in_tiles
+        packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
+        table = None
+        if static(repeats.trips) != 1 and source.outer_step is None and source.k_step is not None:
+            table = scratch_alloc(8 * shape[0])
+            source = tabulated(f, source, shape[0], packing.address_run, table)
+            packing = replace(packing, source=source)
+        kept, panel, size = repeats.kept, None, packing.bytes * repeats.together
+        if kept is not None and kept.bytes >= 2 * size and source.k_step is not None:
+            of = facts(source, advance)
+            panel = Panel.find(f, kept, packing, table, of, repeats.trips)
+        target = scratch_alloc(size) if panel is None else panel.target
+        return cls(packing.cells(target), packing, target, advance, panel)
 
     def pack(
         self, f: Function, iteration: Value, slot: Value, extent: Value | None = None
@@ -80,10 +99,33 @@ class _Source:
             target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
             self.packing.emit(f, target, _times(f, iteration, self.advance), extent)
 
+    def pack_block(self, f: Function, first: Value, count: Value) -> None:
+        """Copy the tiles of `count` iterations from `first` on, unless they are there."""
+        missing, done = f.new_label("pack"), f.new_label("packed")
+        if self.panel is not None:
+            f.branch_if(self.panel.filled, done, missing)
+            f.label(missing)
+        start = self._first_slot(f, first)
+        with f.loop(_ZERO, count, _ONE, at_least_once=True) as slot:
+            iteration = f.op("add", first, slot.index)
+            self.pack(f, iteration, as_value(add(f, start, slot.index)))
+        if self.panel is not None:
+            f.branch(done)
+            f.label(done)
+
+    def _first_slot(self, f: Function, iteration: Value) -> Value:
+        """The slot of the first iteration of a block."""
+        return _ZERO if self.panel is None else f.select(self.panel.whole, iteration, _ZERO)
+
+    def start(self, f: Function, first: Value) -> Value:
+        """Bytes from the copy's beginning to the tile of a block's first iteration."""
+        assert self.packing is not None
+        return _times(f, self._first_slot(f, first), self.packing.bytes)
+
     def span(self, f: Function, first: Value) -> tuple[Value, Step]:
         """Bytes to skip before iteration `first`, and from one iteration to the next."""
         if self.packing is not None:
-            return _ZERO, self.packing.bytes
+            return self.start(f, first), self.packing.bytes
         return _times(f, first, self.advance), self.advance
 
 
@@ -138,11 +180,12 @@ def _emit_part(
     if k_extent is not None:
         plan = extent_plan(plan, a, b, shape)
     rows, columns, depth = plan.orient(shape)
-    sources = _sources(f, plan, a, b, shape, 1, False, moved, scratch_alloc)
+    repeats = [_Repeats(_ONE, 1, move) for move in moved]
+    sources = _sources(f, plan, a, b, shape, repeats, scratch_alloc)
     for source in sources:
         source.pack(f, _ONE, _ZERO, k_extent)
     cells = const("i64", depth // plan.method.group)
-    sums = _corrections(f, plan, sources[1], columns, cells, scratch_alloc)
+    sums = _corrections(f, plan, sources[1], _ZERO, columns, cells, scratch_alloc)
     _sweep(plan)(
         plan, rows, columns, sources[0].cells, sources[1].cells,
         cells if k_extent is None else k_extent, k_extent is not None, None,
@@ -154,6 +197,7 @@ def emit_dot_loop(
     f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, acc: Value,
     shape: tuple[int, int, int], *, trips: Value, a_advance: Step, b_advance: Step,
     scratch_alloc: ScratchAlloc, zero_init: bool = False, tail: Value | None = None,
+    kept: tuple[Kept | None, Kept | None] = (None, None),
 ) -> None:  # fmt: skip
     """Emit `for i in range(trips): acc += a_i @ b_i` with the accumulators kept in registers.
 
@@ -168,31 +212,30 @@ def emit_dot_loop(
         tail: an i64 from 0 to K: after the loop, that many elements along k of iteration `trips`
             follow, and nothing beyond them is read. With `trips = size // K` and
             `tail = size % K` this is a loop whose loads are masked by `k < size` with other=0.
+        kept: memory for packed A and B that the next program may use again.
         others: as in `emit_dot`, for one iteration; scratch for several iterations is asked for.
     """
     rows, columns, depth = plan.orient(shape)
     together = plan.iterations(columns, depth)
-    advances = (a_advance, b_advance)
     known = static(trips)
     once = known is not None and 0 < known <= together
-    sources = _sources(f, plan, a, b, shape, together, known != 1, advances, scratch_alloc)
-    packs = [source for source in sources if source.packing is not None]
+    advances = zip((a_advance, b_advance), kept, strict=True)
+    repeats = [_Repeats(trips, together, advance, memory) for advance, memory in advances]
+    sources = _sources(f, plan, a, b, shape, repeats, scratch_alloc)
     cells = const("i64", depth // plan.method.group)
     if zero_init and not once:
         _zero_fill(f, plan, acc, rows * columns)
     with f.loop(_ZERO, trips, const("i64", together), at_least_once=once) as sweep:
         left = f.op("sub", trips, sweep.index)
         count = f.intrinsic("smin", left, const("i64", together))
-        if packs:
-            with f.loop(_ZERO, count, _ONE, at_least_once=True) as slot:
-                iteration = f.op("add", sweep.index, slot.index)
-                for source in packs:
-                    source.pack(f, iteration, slot.index)
+        for source in sources:
+            if source.packing is not None:
+                source.pack_block(f, sweep.index, count)
         sweep_cells, sweep_trips = cells, count
         if all(source.packing is not None and source.packing.k_major for source in sources):
             sweep_cells, sweep_trips = f.op("mul", count, cells), None
         total = _times(f, count, depth // plan.method.group)
-        sums = _corrections(f, plan, sources[1], columns, total, scratch_alloc)
+        sums = _corrections(f, plan, sources[1], sweep.index, columns, total, scratch_alloc)
         _sweep(plan)(
             plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
             sweep_trips, sources[0].span(f, sweep.index), sources[1].span(f, sweep.index),
@@ -211,33 +254,31 @@ def emit_dot_loop(
 
 def _sources(
     f: Function, plan: Plan, a: View | Chunks, b: View | Chunks, shape: tuple[int, int, int],
-    iterations: int, repeated: bool, advances: tuple[Step, Step], scratch_alloc: ScratchAlloc,
+    repeats: list[_Repeats], scratch_alloc: ScratchAlloc,
 ) -> tuple[_Source, _Source]:  # fmt: skip
     rows, columns, depth = plan.orient(shape)
     sources = plan.operands(a, b, shape)
     if plan.swap:
-        advances = advances[1], advances[0]
-    return (
-        _Source.prepare(
-            f, plan, sources[0], (rows, depth), is_b=False,
-            iterations=iterations, repeated=repeated, advance=advances[0],
-            scratch_alloc=scratch_alloc,
-        ),
-        _Source.prepare(
-            f, plan, sources[1], (columns, depth), is_b=True,
-            iterations=iterations, repeated=repeated, advance=advances[1],
-            scratch_alloc=scratch_alloc,
-        ),
-    )  # fmt: skip
+        repeats = repeats[::-1]
+    found = (
+        _Source.prepare(f, plan, source, (outer, depth), is_b, often, scratch_alloc)
+        for source, outer, is_b, often in zip(
+            sources, (rows, columns), (False, True), repeats, strict=True
+        )
+    )
+    return next(found), next(found)
 
 
 def _corrections(
-    f: Function, plan: Plan, b: _Source, columns: int, cells: Value, scratch_alloc: ScratchAlloc
-) -> Value | None:
+    f: Function, plan: Plan, b: _Source, first: Value, columns: int, cells: Value,
+    scratch_alloc: ScratchAlloc,
+) -> Value | None:  # fmt: skip
     if plan.method is not Method.VNNI:
         return None
     sums = scratch_alloc(4 * columns)
-    column_sums(f, plan, b.target, sums, columns, cells)
+    start = b.start(f, first)
+    packed = b.target if static(start) == 0 else f.gep("i8", b.target, start)
+    column_sums(f, plan, packed, sums, columns, cells)
     return sums
 
 

@@ -7,7 +7,6 @@ from tritium.backends.cpu.dot.operand import Operand
 from tritium.backends.cpu.dot.plan import Method, Plan
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 
-_MADD = {512: "avx512.pmaddw.d.512", 256: "avx2.pmadd.wd", 128: "sse2.pmadd.wd"}
 _OFFSET_BYTES = -2139062144  # 0x80808080, 128 in each byte
 
 
@@ -36,18 +35,17 @@ def _cells(f: Function, plan: Plan, value: Value) -> Value:
         return f.cast("bitcast", value, vector("bfloat", 2 * plan.lanes))
     if plan.method is Method.MADD:
         return f.cast("bitcast", value, vector("i16", 2 * plan.lanes))
+    if plan.method is Method.SDOT:
+        return f.cast("bitcast", value, vector("i8", 4 * plan.lanes))
     return value
 
 
 def multiply(f: Function, plan: Plan, acc: Value, a: Value, b: Value) -> Value:
     """acc + a * b, summed over the elements of each cell."""
-    bits = 32 * plan.lanes
-    if plan.method is Method.BF16:
-        return f.call(acc.type, f"llvm.x86.avx512bf16.dpbf16ps.{bits}", acc, a, b)
-    if plan.method is Method.VNNI:
-        return f.call(acc.type, f"llvm.x86.avx512.vpdpbusd.{bits}", acc, a, b)
     if plan.method is Method.MADD:
-        return f.op("add", acc, f.call(acc.type, f"llvm.x86.{_MADD[bits]}", a, b))
+        return f.op("add", acc, f.call(acc.type, f"llvm.{plan.instruction}", a, b))
+    if plan.method is not Method.FMA:
+        return f.call(acc.type, f"llvm.{plan.instruction}", acc, a, b)
     if plan.accumulate.startswith("i"):
         return f.op("add", acc, f.op("mul", a, b))
     if plan.host.fma:

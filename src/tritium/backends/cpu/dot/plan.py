@@ -38,10 +38,11 @@ class Host:
         bits: width of a vector register; `registers`: how many there are.
         fma: fused multiply-add in hardware (without it `llvm.fma` would be a library call).
         half: conversions between fp16 and fp32 in hardware.
-        bf16_dot: `vdpbf16ps` at 512, 256 and 128 bits.
+        bf16_dot: `vdpbf16ps` at 512, 256 and 128 bits; `bfdot`.
         vnni: `vpdpbusd` at `bits` and below.
         madd: `pmaddwd` at `bits` and below (x86).
         amx: the formats that AMX multiplies: `bf16`, `fp16`, `int8`.
+        arm: whether it is an AArch64; `sdot`: `sdot` and `udot` at 128 bits.
     """
 
     bits: int
@@ -52,6 +53,8 @@ class Host:
     vnni: bool
     madd: bool
     amx: frozenset[str] = frozenset()
+    arm: bool = False
+    sdot: bool = False
 
     @classmethod
     def of(cls, arch: str, features: Collection[str]) -> Host:
@@ -59,7 +62,8 @@ class Host:
         with LLVM's names of features that are on (`avx512f`, `fma`, `avx512bf16`)."""
         have = frozenset(f.lstrip("+") for f in features if not f.startswith("-"))
         if arch.lower() in ("aarch64", "arm64"):
-            return cls(128, 32, True, True, False, False, False)
+            bf16, sdot = "bf16" in have, "dotprod" in have
+            return cls(128, 32, True, True, bf16, False, False, arm=True, sdot=sdot)
         if arch.lower() not in ("x86_64", "amd64", "i686"):
             return cls(128, 16, False, False, False, False, False)
         wide = {"avx512f", "avx512vl", "avx512bw"} <= have
@@ -85,11 +89,13 @@ class Method(Enum):
     FMA = "fma"
     """One element a cell, converted to the accumulator's type; correct for all types."""
     BF16 = "bf16"
-    """Two bfloat16 a cell, `vdpbf16ps`."""
+    """Two bfloat16 a cell, `vdpbf16ps` or `bfdot`."""
     MADD = "madd"
     """Two int16 a cell, `pmaddwd` and an add; exact for all of 8 bits."""
     VNNI = "vnni"
     """Four int8 a cell, `vpdpbusd` with A offset by 128 and a correction per column."""
+    SDOT = "sdot"
+    """Four int8 a cell, all signed or all unsigned."""
     AMX_BF16 = "amx-bf16"
     """Two bfloat16 a cell, AMX's registers of 16 x 16 cells."""
     AMX_FP16 = "amx-fp16"
@@ -100,12 +106,15 @@ class Method(Enum):
     @property
     def group(self) -> int:
         """Elements along k in one cell."""
-        return {Method.FMA: 1, Method.VNNI: 4, Method.AMX_INT8: 4}.get(self, 2)
+        return {Method.FMA: 1, **dict.fromkeys(_FOURS, 4)}.get(self, 2)
 
     @property
     def in_tiles(self) -> bool:
         """Whether it works on AMX's registers."""
         return self.value.startswith("amx")
+
+
+_FOURS = (Method.VNNI, Method.SDOT, Method.AMX_INT8)
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ class Plan:
         pack_a, pack_b: the operand is first copied to scratch in the form the kernel reads.
         swap: compute the transpose, B's columns by A's rows: for N = 1, whose result is the same
             memory both ways, so that vectors run along M. All of the above is of that product.
-        instruction: AMX's, as LLVM names it.
+        instruction: the intrinsic that multiplies, without `llvm.`; none for `Method.FMA`.
     """
 
     host: Host
@@ -211,6 +220,8 @@ def _method(
         signed_bytes = elements == {"i8"} and not a.unsigned and not b.unsigned
         if host.vnni and signed_bytes and depth % 4 == 0:
             return Method.VNNI
+        if host.sdot and elements == {"i8"} and a.unsigned == b.unsigned and depth % 4 == 0:
+            return Method.SDOT
         # An unsigned i16 does not fit a signed one.
         fits = all(not (v.element == "i16" and v.unsigned) for v in (a, b))
         return Method.MADD if host.madd and fits else Method.FMA
@@ -237,10 +248,23 @@ def _tile_block(rows: int, columns: int) -> tuple[int, int]:
     return min(rows, 16 * down), across
 
 
-def _tile_instruction(method: Method, a: View | Chunks, b: View | Chunks) -> str:
-    if method is Method.AMX_INT8:
-        return f"tdpb{'u' if a.unsigned else 's'}{'u' if b.unsigned else 's'}d"
-    return "tdpbf16ps" if method is Method.AMX_BF16 else "tdpfp16ps"
+def _instruction(
+    host: Host, method: Method, bits: int, a: View | Chunks, b: View | Chunks
+) -> str:
+    """The intrinsic of a method for vectors of so many bits."""
+    signs = f"{'u' if a.unsigned else 's'}{'u' if b.unsigned else 's'}"
+    return {
+        Method.FMA: "",
+        Method.BF16: f"x86.avx512bf16.dpbf16ps.{bits}" if not host.arm else
+                     "aarch64.neon.bfdot.v4f32.v8bf16",
+        Method.MADD: "x86." + {512: "avx512.pmaddw.d.512", 256: "avx2.pmadd.wd"}.get(
+                     bits, "sse2.pmadd.wd"),
+        Method.VNNI: f"x86.avx512.vpdpbusd.{bits}",
+        Method.SDOT: f"aarch64.neon.{signs[0]}dot.v4i32.v16i8",
+        Method.AMX_BF16: "x86.tdpbf16ps.internal",
+        Method.AMX_FP16: "x86.tdpfp16ps.internal",
+        Method.AMX_INT8: f"x86.tdpb{signs}d.internal",
+    }[method]  # fmt: skip
 
 
 def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, int]:
@@ -272,9 +296,9 @@ def _needs_pack(
     """
     if operand.k_step is None or operand.outer_run < chunk:
         return True
-    if method.in_tiles and chunk == 1:
-        return _rows_apart(operand)
     converts = operand.element != compute or operand.convert is not None
+    if method.in_tiles and chunk == 1:
+        return converts or _rows_apart(operand)
     if method is Method.FMA:
         return converts and shared
     return converts or chunk > 1 or static(operand.k_step) != 1
@@ -334,7 +358,7 @@ def make_plan(
         host, method, compute, accumulate, result, lanes, tall, wide, min(unroll, cells),
         prefetch=4 if wide == 2 and host.bits == 512 and not pack_b else 0,
         pack_a=_needs_pack(oa, method, compute, 1, True), pack_b=pack_b, swap=swap,
-        instruction=_tile_instruction(method, a, b) if method.in_tiles else "",
+        instruction=_instruction(host, method, 32 * lanes, a, b),
     )  # fmt: skip
 
 

@@ -99,6 +99,9 @@ class Context:
     """Whether what is being written runs only where `EXCLUSIVE` is true."""
     assumed: Assumed = NOTHING_ASSUMED
     """The assumptions of the code that is being written."""
+    kept: list[int] = field(default_factory=list[int])
+    """Where the parts of the memory begin that programs leave for the next (`keep`)."""
+    kept_bytes: int = 0
     copies_views: bool = False
     """Whether dots copy the operands that they could read where they are."""
     _note: str | None = None
@@ -164,13 +167,23 @@ class Context:
         """The memory behind all that this function uses; defined when the function is complete."""
         return Value("ptr", "%scratch.end")
 
-    def finish(self) -> int:
-        """Define `scratch_end`; returns how much this function uses (bytes)."""
+    def keep(self, size: int) -> Value:
+        """Memory that a program finds as the one before on its thread left it; its first 8 bytes
+        are -1 where there is none before. In kernels only."""
+        self.kept.append(self.kept_bytes)
+        self.kept_bytes += -(-size // 64) * 64
+        return self.f.offset(Value("ptr", "%kept"), self.kept[-1])
+
+    def finish(self, callees: int) -> int:
+        """Define `scratch_end` and the kept memory; returns how much this function and those that
+        it calls (`callees` bytes) use."""
         used = -(-(self.function.scratch_bytes + self.temporary_bytes) // 64) * 64
-        self.entry.lines.append(
-            f"  {self.scratch_end.ref} = getelementptr inbounds i8, {self.scratch}, i64 {used}"
-        )
-        return used
+        total = -(-(used + callees) // 64) * 64
+        for name, offset in ((self.scratch_end.ref, used), ("%kept", total)):
+            text = f"  {name} = getelementptr inbounds i8, {self.scratch}, i64 {offset}"
+            self.entry.lines.append(text)
+        self.kept = [total + offset for offset in self.kept]
+        return total + self.kept_bytes
 
     def scratch_at(self, offset: int) -> Value:
         """An address in scratch."""

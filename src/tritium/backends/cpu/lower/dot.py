@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from tritium.analysis.loops import trip_count
 from tritium.backends.cpu.dot import (
     Chunks,
+    Kept,
     View,
     emit_batched_dot,
     emit_dot,
@@ -22,6 +23,7 @@ from tritium.backends.cpu.dot import (
 from tritium.backends.cpu.dot.operand import Step, scale, static
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.analysis.strides import Steps
+from tritium.backends.cpu.lower.atomics.polling import may_observe
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
 from tritium.backends.cpu.lower.emitter import Emitter
@@ -395,8 +397,23 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) 
         emit_dot_loop(
             f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
             a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,
-            tail=tail,
+            tail=tail, kept=_kept(c, step, found.dot),
         )  # fmt: skip
+
+
+def _kept(c: Context, step: For, dot: Dot) -> tuple[Kept | None, Kept | None]:
+    """The memory for copies of A and B that the next program may use: those of memory that no
+    program writes while another one reads it."""
+    entry = c.function.blocks[0]
+    once = c.function.public and any(step is inner for inner in entry.steps)
+    if not once or any(may_observe(op) for op in c.function.op.walk()):
+        return None, None
+    op: Any = dot.op
+    a, b = (
+        None if peel(value, c.filled)[0] in c.filled else Kept(c.keep, c.processor.l2 // 2)
+        for value in (op.a, op.b)
+    )
+    return a, b
 
 
 def _trips(f: Function, loop: Any, lower: Value, upper: Value, by: Value) -> Value:

@@ -58,8 +58,9 @@ def lower_to_llvm(program: TileProgram, host: Processor) -> tuple[str, dict[str,
     fuse = getattr(program.options, "enable_fp_fusion", True)
     waits = may_wait(program)
     exclusive = not waits and has_use(program)
-    body, scratch = _Functions(module, program, host, fuse, exclusive).lower(kernel)
-    _wrapper(module, kernel, body, host, exclusive)
+    functions = _Functions(module, program, host, fuse, exclusive)
+    body, scratch = functions.lower(kernel)
+    _wrapper(module, kernel, body, host, exclusive, functions.kept)
     facts = {
         "name": kernel.name, "scratch_bytes": scratch, "exclusive": exclusive, "waits": waits,
         "polls": any(polls(op) for op in program.module.walk()),
@@ -83,6 +84,8 @@ class _Functions:
         self.fuse, self.exclusive = fuse, exclusive
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
+        self.kept: list[int] = []
+        """Where in scratch the parts begin that programs of the kernel leave for the next."""
 
     def lower(self, function: TileFunction) -> tuple[Function, int]:
         """The LLVM function that runs one program, and the scratch that it takes (bytes)."""
@@ -93,7 +96,8 @@ class _Functions:
         names = {name: f.name for name, (f, _) in callees}
         f, c = self._start(function, names)
         lower_function(c)
-        used = c.finish() + max((size for _, (_, size) in callees), default=0)
+        used = c.finish(max((size for _, (_, size) in callees), default=0))
+        self.kept = c.kept
         self.active.pop()
         return f, used
 
@@ -153,8 +157,9 @@ def _called(function: TileFunction) -> list[str]:
 
 
 def _wrapper(
-    module: Module, kernel: TileFunction, body: Function, host: Processor, may_be_exclusive: bool
-) -> None:
+    module: Module, kernel: TileFunction, body: Function, host: Processor,
+    may_be_exclusive: bool, kept: list[int],
+) -> None:  # fmt: skip
     f = Function(
         module, kernel.name,
         [("ptr", "args", ""), ("ptr", "ctx", ""), ("i64", "begin", ""), ("i64", "end", "")],
@@ -164,6 +169,8 @@ def _wrapper(
     nx, ny, nz = (f.load("i32", f.offset(ctx, 4 * i), 4) for i in range(3))
     scratch = f.load("ptr", f.offset(ctx, 16), 8)
     fault = f.load("ptr", f.offset(ctx, 24), 8)
+    for offset in kept:
+        f.store(const("i64", -1), f.offset(scratch, offset), 8)
     exclusive = const("i1", False)
     if may_be_exclusive:
         exclusive = f.icmp("ne", f.load("i32", f.offset(ctx, 32), 8), const("i32", 0))

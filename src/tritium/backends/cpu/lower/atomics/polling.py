@@ -23,10 +23,11 @@ def polls(op: Operation) -> bool:
     access or a call, or an op that polls by itself."""
     if isinstance(op, AtomicPollOp):
         return True
-    return isinstance(op, scf.WhileOp) and any(_may_observe(inner) for inner in op.walk())
+    return isinstance(op, scf.WhileOp) and any(may_observe(inner) for inner in op.walk())
 
 
-def _may_observe(op: Operation) -> bool:
+def may_observe(op: Operation) -> bool:
+    """Whether an op may see or order what other programs do."""
     if not isinstance(op, Op):
         return False
     effects = op.own_effects()

@@ -1,0 +1,109 @@
+"""Packed operands that outlive a program.
+
+Programs of a grid that a thread runs one after the other often read the same B (or A): in grouped
+order all programs of a column of a group. The copy stays where it is, with what it was made from:
+addresses, steps, iterations. The first program with an operand packs it block by block, because it
+may be the only one; the second packs all of it; from the third on it is there.
+
+This is right only if no program may write what another one reads, that is for kernels without
+atomic and volatile accesses, and for a dot that a program executes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tritium.backends.cpu.dot.operand import Operand, Step, as_value, static
+from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
+from tritium.codegen.llvm.writer import Function, Value, const
+
+_ZERO, _ONE, _TWO = (const("i64", n) for n in range(3))
+_WORDS = 8
+"""Of the head of a panel: how often its operand came, and what it was made from."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Memory that a thread keeps from program to program.
+
+    Args:
+        alloc: gives so many bytes of it, 64-byte-aligned. Before the first program of a range the
+            first 8 of them are set to -1.
+        bytes: how many a copy may take.
+    """
+
+    alloc: ScratchAlloc
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Where the copy of an operand is.
+
+    Args:
+        target: its address.
+        whole: an i1, whether it holds all iterations, each at its own place.
+        filled: an i1, whether it is whole and complete already.
+    """
+
+    target: Value
+    whole: Value
+    filled: Value
+
+    @classmethod
+    def find(
+        cls, f: Function, kept: Kept, packing: Packing, table: Value | None,
+        facts: Sequence[Step], trips: Value,
+    ) -> Panel:  # fmt: skip
+        """Compare an operand with that of the program before.
+
+        Args:
+            table: its addresses, if they are not those of a strided matrix.
+            facts: what else the copy depends on.
+        """
+        run, entries = packing.address_run, packing.outer if table is not None else 0
+        entries = -(-entries // 8) * 8
+        most = kept.bytes // packing.bytes
+        head = kept.alloc(8 * (_WORDS + entries) + most * packing.bytes)
+        words = [as_value(word) for word in (*facts, trips) if static(word) is None]
+        if table is None:
+            start = packing.source.pointer(f, _ZERO, _ZERO)
+            words.append(f.cast("ptrtoint", start, "i64"))
+        assert len(words) < _WORDS
+        differs = _ZERO
+        for number, word in enumerate(words):
+            place = f.offset(head, 8 * (number + 1))
+            differs = f.op("or", differs, f.op("xor", f.load("i64", place, 8), word))
+            f.store(word, place, 8)
+        if table is not None:
+            copy = f.offset(head, 8 * _WORDS)
+            differs = _compare(f, table, copy, (packing.outer, run), differs)
+        again = f.op("add", f.load("i64", head, 8), _ONE)
+        same = f.icmp("eq", differs, _ZERO)
+        times = f.select(same, f.intrinsic("smin", again, _TWO), _ZERO)
+        f.store(times, head, 8)
+        fits = f.icmp("sle", trips, const("i64", most))
+        return cls(
+            f.offset(head, 8 * (_WORDS + entries)),
+            f.op("and", fits, f.icmp("sge", times, _ONE)),
+            f.op("and", fits, f.icmp("eq", times, _TWO)),
+        )
+
+
+def _compare(
+    f: Function, table: Value, copy: Value, size: tuple[int, int], differs: Value
+) -> Value:
+    """`differs`, and the bits in which the addresses differ from those before; they are kept."""
+    count, every = (const("i64", number) for number in size)
+    with f.loop(_ZERO, count, every, [differs], at_least_once=True) as place:
+        at = f.op("mul", place.index, const("i64", 8))
+        new, old = f.load("i64", f.gep("i8", table, at), 8), f.gep("i8", copy, at)
+        place.next = [f.op("or", place.carried[0], f.op("xor", f.load("i64", old, 8), new))]
+        f.store(new, old, 8)
+    return place.results[0]
+
+
+def facts(source: Operand, advance: Step) -> list[Step]:
+    """What a copy depends on besides addresses."""
+    return [step for step in (source.k_step, source.outer_step, advance) if step is not None]
