@@ -43,6 +43,25 @@ import triton
 def twice(x):
     return x * 2
 '''
+# Each process has another number; the last of three modules ends every process that imports it.
+APART = '''
+import os, triton, triton.language as tl
+
+PROCESS = tl.constexpr(os.getpid())
+
+@triton.jit
+def differs(x_ptr):
+    tl.store(x_ptr, PROCESS)
+
+@triton.jit
+def races(x_ptr):
+    tl.store(x_ptr, tl.where(tl.num_programs(0) == 1, 1, PROCESS))
+
+@triton.jit
+def outside(x_ptr):
+    tl.store(x_ptr + 10000000, 1)
+'''
+GONE = "import os, triton\nos._exit(7 * bool(triton.jit))\n"
 
 
 @pytest.fixture
@@ -85,3 +104,34 @@ def test_what_ends_the_process_is_counted(library: Path, tmp_path: Path):
     done = run("agree", library, found)
     assert done.returncode == 1 and "crashed: mine.kernels: exit status 1" in done.stdout
     assert "KeyError: 'gone'" in done.stderr
+
+
+def test_beside_another_compiler(library: Path, tmp_path: Path):
+    pytest.importorskip("torch")
+    (library / "mine" / "apart.py").write_text(APART)
+    (library / "mine" / "gone.py").write_text(GONE)
+    found, out = tmp_path / "found.jsonl", tmp_path / "out.jsonl"
+    pointer = {"x_ptr": ["pointer", "i32"]}
+    lines = [
+        *({"module": "mine.apart", "kernel": k, "arguments": [pointer]}
+          for k in ("differs", "races", "outside")),
+        {"module": "mine.gone", "kernel": "any", "arguments": [{}]},
+    ]  # fmt: skip
+    found.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ("--device", "cpu", "--reference", "tritium", "--jobs", 1)
+    done = run("beside", library, found, out, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    by_kernel = {row["kernel"]: row for row in rows}
+    assert [row["outcome"] for row in rows if row["kernel"] == "scale"] == ["same", "same"]
+    assert by_kernel["differs"]["outcome"] == by_kernel["differs"]["alone"] == "different"
+    assert "x_ptr in 1 places (at 0:" in by_kernel["differs"]["why"]
+    assert "as interpreted: ours" in by_kernel["differs"]["why"]
+    assert by_kernel["races"]["outcome"] == "different"
+    assert by_kernel["races"]["alone"] == "same"
+    assert by_kernel["outside"]["outcome"] == "interpreter refuses"
+    assert by_kernel["any"] | {"seconds": 0} == {
+        "module": "mine.gone", "kernel": "any", "number": 0, "outcome": "interpreter crashes",
+        "why": "exit status 7", "arguments": {}, "seconds": 0,
+    }  # fmt: skip
+    assert "4 of 4 modules" in done.stdout

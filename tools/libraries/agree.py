@@ -1,6 +1,6 @@
 """Run what `find` found, natively and interpreted, on the same numbers.
 
-    python -m tools.libraries.agree FOLDER FOUND.jsonl
+    python -m tools.libraries.agree FOLDER FOUND.jsonl [--results RESULTS.jsonl]
 
 Prints a line for each launch that differs, and at the end how many launches were the same, how many
 the interpreter refused (accesses outside of the arguments, mostly) and how many did not compile.
@@ -33,7 +33,8 @@ _TOLERANCE = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 2e-3}
 _SECONDS = 10
 
 
-def _values(fn: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def values(fn: Any, arguments: dict[str, Any], device: str = "cpu") -> dict[str, Any]:
+    """What a kernel is launched with: random numbers, always the same, in its tensors."""
     import torch
     import triton.language as tl
 
@@ -44,25 +45,34 @@ def _values(fn: Any, arguments: dict[str, Any]) -> dict[str, Any]:
             dtype = getattr(torch, _TYPES[value])
             real = dtype.is_floating_point
             numbers = rng.standard_normal(_SIZE) if real else rng.integers(0, 5, _SIZE)
-            found[name] = torch.from_numpy(numbers).to(dtype)
+            found[name] = torch.from_numpy(numbers).to(dtype).to(device)
         else:
             found[name] = getattr(tl, value["dtype"]) if isinstance(value, dict) else value
     return found
 
 
-def _differs(a: Any, b: Any) -> bool:
-    tolerance = _TOLERANCE.get(str(a.dtype).split(".")[1], 0.0)
-    x, y = a.double(), b.double()
-    near = (x - y).abs() <= tolerance * (0.1 + x.abs())
-    return not bool(((x == y) | near | (x.isnan() & y.isnan())).all())
+def difference(wanted: dict[str, Any], found: dict[str, Any]) -> str:
+    """Which tensors differ by more than roundings explain, and by how much; "" if none does."""
+    import torch
+
+    said = list[str]()
+    for name, a in wanted.items():
+        if not isinstance(a, torch.Tensor):
+            continue
+        tolerance = _TOLERANCE.get(str(a.dtype).split(".")[1], 0.0)
+        x, y = a.double(), found[name].double()
+        near = (x - y).abs() <= tolerance * (0.1 + x.abs())
+        wrong = ~((x == y) | near | (x.isnan() & y.isnan()))
+        if count := int(wrong.sum()):
+            at = int(wrong.nonzero()[0])
+            said.append(f"{name} in {count} places (at {at}: {x[at]:.6g}, {y[at]:.6g})")
+    return ", ".join(said)
 
 
 def _compare(fn: Any, arguments: dict[str, Any]) -> tuple[str, str]:
-    import torch
-
     from tritium.runtime.interpreted import InterpretedFunction
 
-    wanted, found = _values(fn, arguments), _values(fn, arguments)
+    wanted, found = values(fn, arguments), values(fn, arguments)
     try:
         with loading.limited(_SECONDS):
             InterpretedFunction(fn.fn)[2, 2](**wanted)
@@ -73,25 +83,24 @@ def _compare(fn: Any, arguments: dict[str, Any]) -> tuple[str, str]:
             fn[2, 2](**found)
     except Exception as error:
         return "did not compile or run", str(error)[-300:]
-    tensors = [name for name, value in wanted.items() if isinstance(value, torch.Tensor)]
-    wrong = [name for name in tensors if _differs(wanted[name], found[name])]
+    wrong = difference(wanted, found)
     if not wrong:
         return "same", ""
-    if (wider := _in_float32(arguments)) == arguments:
-        return "different", ", ".join(wrong)
-    return "different", f"{', '.join(wrong)}; in float32: {_compare(fn, wider)[0]}"
+    if (wider := in_float32(arguments)) == arguments:
+        return "different", wrong
+    return "different", f"{wrong}; in float32: {_compare(fn, wider)[0]}"
 
 
-def _in_float32(arguments: dict[str, Any]) -> dict[str, Any]:
+def in_float32(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments with float32 for 16-bit floats: where both ways agree then, they differed by
     the roundings of another order."""
     text = re.sub(r'"(?:bfloat|float)16"', '"float32"', json.dumps(arguments))
     return json.loads(re.sub(r'"(?:bf|fp)16"', '"fp32"', text))
 
 
-def _module(name: str, lines: list[dict[str, Any]], results: str) -> None:
+def _module(name: str, lines: list[dict[str, Any]], results: Path) -> None:
     known = {kernel.name: kernel.fn for kernel in loading.kernels(name)}
-    with open(results, "a") as out:
+    with results.open("a") as out:
         for line in lines:
             for number, arguments in enumerate(line["arguments"]):
                 outcome, why = _compare(known[line["kernel"]], arguments)
@@ -103,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("found", type=Path)
+    parser.add_argument("--results", type=Path, help="append a line for each launch to this file")
     options = parser.parse_args()
     from tritium.compat import alias
 
@@ -113,12 +123,13 @@ def main() -> None:
     for line in map(json.loads, options.found.read_text().splitlines()):
         by_module[line["module"]].append(line)
     counts = collections.Counter[str]()
-    with tempfile.NamedTemporaryFile("r") as results:
+    with tempfile.NamedTemporaryFile() as kept:
+        results = options.results or Path(kept.name)
         for name, lines in by_module.items():
-            if status := loading.in_child(partial(_module, name, lines, results.name)):
+            if status := loading.in_child(partial(_module, name, lines, results)):
                 counts["crashed"] += 1
                 print(f"crashed: {name}: exit status {status}")
-        for kernel, outcome, why in map(json.loads, results):
+        for kernel, outcome, why in map(json.loads, results.read_text().splitlines()):
             counts[outcome] += 1
             if outcome != "same":
                 print(f"{outcome}: {kernel}: {why}")

@@ -39,15 +39,20 @@ def signature(fn: Any, arguments: dict[str, guessing.Argument]) -> tuple[Any, An
     return types, constants, aligned
 
 
-def _compile(fn: Any, arguments: dict[str, guessing.Argument], reference: bool) -> None:
+def compile_for(target: Any, fn: Any, arguments: dict[str, guessing.Argument]) -> None:
+    """Compile a kernel as far as the target goes, for `None` that of this machine's driver."""
     import triton
+    from triton.compiler import ASTSource
+
+    target = target or triton.runtime.driver.active.get_current_target()
+    triton.compile(ASTSource(fn, *signature(fn, arguments)), target=target)
+
+
+def _make_ttir(fn: Any, arguments: dict[str, guessing.Argument]) -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     source = ASTSource(fn, *signature(fn, arguments))
-    if not reference:
-        triton.compile(source, target=triton.runtime.driver.active.get_current_target())
-        return
     from triton._C.libtriton import ir
     from triton.compiler.compiler import make_backend
 
@@ -60,14 +65,18 @@ def _compile(fn: Any, arguments: dict[str, guessing.Argument], reference: bool) 
     source.make_ir(target, options, functions, backend.get_module_map(), context)
 
 
-def _search(kernel: loading.Kernel, tries: int, reference: bool) -> dict[str, Any]:
+def search(kernel: loading.Kernel, tries: int, reference: bool) -> dict[str, Any]:
+    """Arguments that the kernel compiles for, at most two, or the last error."""
     rng, found, error = random.Random(kernel.name), list[Any](), ""
     facts = guessing.facts_of(kernel.fn)
     for _ in range(tries):
         arguments = guessing.guess(facts, kernel.configs, rng)
         try:
             with loading.limited(20):
-                _compile(kernel.fn, arguments, reference)
+                if reference:
+                    _make_ttir(kernel.fn, arguments)
+                else:
+                    compile_for(None, kernel.fn, arguments)
             found.append(arguments)
         except Exception as raised:
             error = str(raised)[-400:]
@@ -79,7 +88,7 @@ def _search(kernel: loading.Kernel, tries: int, reference: bool) -> dict[str, An
 def _module(module: str, tries: int, reference: bool, out: TextIO) -> None:
     for kernel in loading.kernels(module):
         if not guessing.returns_a_value(kernel.fn):
-            found = _search(kernel, tries, reference)
+            found = search(kernel, tries, reference)
             line = {"module": module, "kernel": kernel.name, **found}
             print(json.dumps(line), file=out, flush=True)
 
