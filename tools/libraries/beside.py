@@ -9,18 +9,21 @@ outside of the arguments have no defined result. OUT gets a line of JSON for eac
 repeated by one program (`alone`: "same" says that programs write where others do) and with float32
 for 16-bit floats (`float32`). With `--compile-only`, kernels are compiled for sm_90 on both sides.
 
-Each side of each job is a process of its own, which is killed after a time limit, and started again
-after what costs it the device. Modules come in a fixed random order: a sweep that is cut short is a
-sample of all.
+Each side of each module is a process of its own, which is killed after a time limit, and started
+again after what costs it the device. Modules come in a fixed random order: a sweep that is cut
+short is a sample of all.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import importlib
 import json
 import multiprocessing
+import os
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -37,10 +40,6 @@ class _Module:
     """The kernels of one module, in the process that compiles and runs them."""
 
     def __init__(self, name: str, options: argparse.Namespace, compiler: str):
-        if compiler == "tritium":
-            importlib.import_module("tritium.compat.alias").install()
-        loading.import_what_all_use()
-        loading.install(options.folder.resolve())
         self.reference = compiler == "triton"
         self.device = options.device
         self.kernels = {kernel.name: kernel for kernel in loading.kernels(name)}
@@ -94,55 +93,80 @@ def _lost_device() -> bool:
     return False
 
 
-def _serve(pipe: Any, name: str, options: argparse.Namespace, compiler: str) -> None:
-    """Answer the requests of a `_Side`, until the device is lost."""
-    module = _Module(name, options, compiler)
-    for request, *arguments in iter(pipe.recv, None):
+def _serve(pipe: Any, options: argparse.Namespace, compiler: str) -> None:
+    """Answer requests about one module, until the device is lost or there are no more."""
+    pipe.send((0, "process", os.getpid()))
+    module = None
+    while message := pipe.recv():
+        number, name, request, *arguments = message
+        module = module or _Module(name, options, compiler)
         try:
-            pipe.send(("ok", getattr(module, request)(*arguments)))
+            answer = "ok", getattr(module, request)(*arguments)
         except Exception as error:
+            lost = _lost_device()
             text = f"{type(error).__name__}: {error}"[-400:]
-            if _lost_device():
-                pipe.send(("loses the device", text))
-                return
-            pipe.send(("refuses", text))
+            answer = ("loses the device" if lost else "refuses"), text
+        pipe.send((number, *answer))
+        if answer[0] == "loses the device":
+            return
+
+
+def _fork_for_modules(pipe: Any, options: argparse.Namespace, compiler: str) -> None:
+    """Import what all modules use, and fork a process for one after the other."""
+    if compiler == "tritium":
+        importlib.import_module("tritium.compat.alias").install()
+    loading.import_what_all_use()
+    loading.install(options.folder.resolve())
+    while True:
+        if status := loading.in_child(partial(_serve, pipe, options, compiler)):
+            pipe.send((0, "crashes", f"exit status {status}"))
 
 
 class _Side:
-    """One compiler's process for a module."""
+    """What one job asks one compiler."""
 
-    def __init__(self, name: str, options: argparse.Namespace, compiler: str):
-        self.parts = name, options, compiler
-        self.process: Any = None
+    def __init__(self, options: argparse.Namespace, compiler: str):
+        self.options = options
+        self.module = ""
+        self._pipe, theirs = _FORK.Pipe()
+        work = partial(_fork_for_modules, theirs, options, compiler)
+        self._process = _FORK.Process(target=work, daemon=True)
+        self._process.start()
+        theirs.close()
+        self._number = self._child = 0
+
+    def _answer(self, limit: float) -> tuple[str, Any]:
+        until = time.monotonic() + limit
+        while self._pipe.poll(max(until - time.monotonic(), 0)):
+            number, what, value = self._pipe.recv()
+            if what == "process":
+                self._child = value
+            elif number in (0, self._number):
+                return what, value
+        return "takes too long", ""
 
     def ask(self, *request: Any, limit: float = 0) -> tuple[str, Any]:
         """("ok", the answer), or what happened instead and the error's text."""
-        options = self.parts[1]
-        if self.process is None:
-            self.pipe, theirs = _FORK.Pipe()
-            self.process = _FORK.Process(target=_serve, args=(theirs, *self.parts), daemon=True)
-            self.process.start()
-            theirs.close()
-        answer: tuple[str, Any] = "takes too long", ""
-        try:
-            self.pipe.send(request)
-            until = min(limit or options.limit, options.end - time.monotonic())
-            if self.pipe.poll(max(until, 0)):
-                answer = self.pipe.recv()
-        except (EOFError, OSError):
-            self.process.join()
-            answer = "crashes", f"exit status {self.process.exitcode}"
-        if answer[0] not in ("ok", "refuses"):
-            self.stop()
+        self._number += 1
+        self._pipe.send((self._number, self.module, *request))
+        left = self.options.end - time.monotonic()
+        answer = self._answer(min(limit or self.options.limit, left))
+        if answer[0] == "takes too long" and self._child:
+            os.kill(self._child, signal.SIGKILL)
+            self._answer(5)
         return answer
 
+    def start(self, module: str) -> None:
+        """The requests from here on are about this module."""
+        if self.module:
+            self._pipe.send(None)
+        self.module = module
+
     def stop(self) -> None:
-        """End the process, whatever it does."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.join()
-            self.pipe.close()
-            self.process = None
+        """End all that was started."""
+        for process in (self._child, self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 def _tensors(answer: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +180,7 @@ def _tensors(answer: dict[str, Any]) -> dict[str, Any]:
 
 def _outcome(ours: _Side, theirs: _Side, request: tuple[Any, ...]) -> tuple[str, str]:
     """How both sides' launches of the same arguments compare."""
-    compile_only = ours.parts[1].compile_only
+    compile_only = ours.options.compile_only
     wanted = None
     if not compile_only:
         done, wanted = ours.ask("interpret", *request)
@@ -195,29 +219,34 @@ def _compared(ours: _Side, theirs: _Side, kernel: str, arguments: Any) -> dict[s
 
 def _job(options: argparse.Namespace, order: list[str], found: Any, counter: Any) -> None:
     """Take modules until none is left or the time is over."""
+    ours, theirs = _Side(options, "tritium"), _Side(options, options.reference)
     while time.monotonic() < options.end:
         with counter.get_lock():
             taken = counter.value
             counter.value += 1
         if taken >= len(order):
+            break
+        _one_module(ours, theirs, order[taken], found.get(order[taken]))
+    ours.stop()
+    theirs.stop()
+
+
+def _one_module(ours: _Side, theirs: _Side, name: str, launches: Any) -> None:
+    options = ours.options
+    ours.start(name)
+    theirs.start(name)
+    if launches is None:
+        answer = theirs.ask("search", limit=90)
+        launches = answer[1] if answer[0] == "ok" else []
+    for number, (kernel, arguments) in enumerate(launches):
+        start = time.monotonic()
+        row = _compared(ours, theirs, kernel, arguments)
+        if time.monotonic() >= options.end:
             return
-        name = order[taken]
-        ours, theirs = _Side(name, options, "tritium"), _Side(name, options, options.reference)
-        launches = found.get(name)
-        if launches is None:
-            answer = theirs.ask("search", limit=90)
-            launches = answer[1] if answer[0] == "ok" else []
-        for number, (kernel, arguments) in enumerate(launches):
-            start = time.monotonic()
-            row = _compared(ours, theirs, kernel, arguments)
-            if time.monotonic() >= options.end:
-                break
-            seconds = round(time.monotonic() - start, 2)
-            row = {"module": name, "kernel": kernel, "number": number, **row, "seconds": seconds}
-            with options.out.open("a") as out:
-                out.write(json.dumps(row) + "\n")
-        ours.stop()
-        theirs.stop()
+        seconds = round(time.monotonic() - start, 2)
+        row = {"module": name, "kernel": kernel, "number": number, **row, "seconds": seconds}
+        with options.out.open("a") as out:
+            out.write(json.dumps(row) + "\n")
 
 
 def _parsed() -> argparse.Namespace:
