@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from tritium.system import at_fork
+
 _private = 0
 
 
@@ -89,5 +91,4 @@ def _release() -> None:
         lock.__exit__(None, None, None)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_take, after_in_parent=_release, after_in_child=_release)
+at_fork(before=_take, after_in_parent=_release, after_in_child=_release)

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
+from tritium import system as systems
 from tritium.hooks import AutotuneListener as AutotuneListener
 from tritium.hooks import CompilationListener as CompilationListener
 from tritium.hooks import CompileTimes as CompileTimes
@@ -42,6 +43,7 @@ from tritium.hooks import JITHook as JITHook
 from tritium.hooks import JITHookCompileInfo as JITHookCompileInfo
 from tritium.hooks import LaunchHook as LaunchHook
 from tritium.hooks import PipelineStagesHook as PipelineStagesHook
+from tritium.system import System
 
 T = TypeVar("T")
 G = TypeVar("G", bound="base_knobs")
@@ -285,7 +287,7 @@ class env_count_of_cpus(env_int):
     """A number of threads or processes; unset gives the number of usable CPUs."""
 
     def get(self) -> int:
-        return self.check(getenv(self.key) or usable_cpu_count())
+        return self.check(getenv(self.key) or len(system().usable_cpus()))
 
 
 class env_class(env_base["type[Any] | None"]):
@@ -562,7 +564,10 @@ class runtime_knobs(base_knobs):
     """How many threads run a grid on the CPU; by default one for each usable CPU (of our own)."""
 
     crash_reports = env_bool("TRITIUM_CRASH_REPORTS", True)
-    """Name the kernel where native code on the CPU gets a SIGSEGV or SIGBUS (of our own)."""
+    """Name the kernel that accesses memory of nobody, on the CPU under Linux (of our own)."""
+    portable = env_bool("TRITIUM_PORTABLE")
+    """Use no interface of Linux alone, to test what macOS and Windows get (of our own); to be set
+    before the first launch."""
 
     hooks = (
         "launch_enter_hook", "launch_exit_hook", "kernel_load_start_hook", "kernel_load_end_hook",
@@ -665,16 +670,9 @@ class proton_knobs(base_knobs):
     enable_hw_trace = env_bool("TRITON_ENABLE_HW_TRACE")
 
 
-def usable_cpus() -> list[int]:
-    """The CPUs that this process may run on, ascending (all of them where no mask exists)."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
-def usable_cpu_count() -> int:
-    """The number of CPUs that this process may run on."""
-    return len(usable_cpus())
+def system() -> System:
+    """The operating system's interfaces (see `tritium.system`)."""
+    return systems.system(runtime.portable)
 
 
 CACHE_INVALIDATING: tuple[str, ...] = (

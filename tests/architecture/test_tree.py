@@ -20,8 +20,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 #: From the bottom up; a module imports from its own layer and from those below it.
 #: docs/architecture.md says what each is for.
 LAYERS = (
-    ("errors", "fingerprint", "forking", "hooks", "knobs", "cache", "reference_paths", "target",
-     "version"),
+    ("errors", "fingerprint", "forking", "hooks", "knobs", "cache", "reference_paths", "system",
+     "target", "version"),
     ("ir",),
     ("ops",),
     ("language",),

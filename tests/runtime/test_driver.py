@@ -260,5 +260,6 @@ def test_resources_are_checked_for_every_driver(duck: DuckDriver) -> None:
 )  # fmt: skip
 def test_what_clears_the_cache_is_bounded(monkeypatch, l3, free, expected):
     monkeypatch.setattr(cpu_driver, "host", lambda: SimpleNamespace(l3=l3))
-    monkeypatch.setattr(cpu_driver, "free_memory", lambda: free)
+    system = SimpleNamespace(free_memory=lambda: free)
+    monkeypatch.setattr(cpu_driver.knobs, "system", lambda: system)
     assert CPUDriver().get_empty_cache_for_benchmark().nbytes == expected

@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritium.cache.files import PARTS_PREFIX, locked
+from tritium import knobs
+from tritium.cache.files import PARTS_PREFIX
 
 # 256 bits in base 32: 51 characters of 5 bits, and one of which only the top bit is used.
 _NAME = re.compile(r"[A-Z2-7]{51}[AQ]")
@@ -42,7 +43,7 @@ class Entry:
 
     def remove(self) -> bool:
         """Delete the entry once no process writes it; False if something foreign is in it."""
-        with locked(str(self.path)):
+        with knobs.system().lock(str(self.path)):
             if not _is_entry(self.path):
                 return False
             for item in _listed(self.path):

@@ -21,7 +21,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 import uuid
 import warnings
@@ -32,17 +31,12 @@ from typing import Any
 from tritium import knobs
 from tritium.cache.base import CacheManager
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None
-
 PARTS_PREFIX = "tmp.pid_"
 """The start of the name of a directory that files are written in before they are moved."""
 _STALE = 600.0
 """Seconds after which a directory that a file is written in has been left behind."""
-_MOST_OPEN = 128
-"""Files in memory that may be open: a process often may have 1024, and a kernel takes six."""
+_MOST_IN_MEMORY = 128
+"""Files that may be open: a process often may have 1024, and a kernel takes six."""
 
 
 class _Memory:
@@ -57,8 +51,7 @@ class _Memory:
     def __init__(self) -> None:
         self.paths: dict[str, str] = {}
         self.contents: dict[str, bytes] = {}
-        self._descriptors: list[int] = []
-        self._directory: str | None = None
+        self._files = 0
         self._warned: set[str] = set()
 
     def warn_once(self, directory: str, error: OSError, dump: bool) -> None:
@@ -78,26 +71,13 @@ class _Memory:
     def put(self, path: str, data: bytes) -> str:
         """Keep `data` in place of the file `path`; returns a path where it can be read."""
         try:
-            self.paths[path] = self._write(path, data)
+            if self._files >= _MOST_IN_MEMORY:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            self.paths[path] = knobs.system().write_in_memory(os.path.basename(path), data)
+            self._files += 1
         except OSError:  # a limit on any file (`ulimit -f`), or on how many are open
             self.paths[path], self.contents[path] = path, data
         return self.paths[path]
-
-    def _write(self, path: str, data: bytes) -> str:
-        if hasattr(os, "memfd_create"):
-            if len(self._descriptors) >= _MOST_OPEN:
-                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            descriptor = os.memfd_create(os.path.basename(path)[:200])
-            with open(descriptor, "wb", closefd=False) as file:
-                file.write(data)
-            self._descriptors.append(descriptor)
-            # The process is named so that a child process (an assembler) can read it too.
-            return f"/proc/{os.getpid()}/fd/{descriptor}"
-        self._directory = self._directory or tempfile.mkdtemp(prefix="tritium-")
-        place = os.path.join(self._directory, uuid.uuid4().hex)
-        with open(place, "wb") as file:
-            file.write(data)
-        return place
 
     def forget(self, path: str) -> None:
         """Keep the file no longer: it is on disk, or nowhere."""
@@ -278,25 +258,8 @@ class FileCacheManager(CacheManager):
         """The entry is this process's alone, where its directory can be locked."""
         with suppress(OSError):  # `put` will find out, too, and say so
             os.makedirs(self.cache_dir, exist_ok=True)
-        with locked(self.cache_dir):
+        with knobs.system().lock(self.cache_dir):
             yield
-
-
-@contextmanager
-def locked(directory: str) -> Generator[None]:
-    """Hold the lock of an entry's directory, where it exists and can be locked."""
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
-        yield
-        return
-    try:
-        if fcntl is not None:
-            with suppress(OSError):  # not every network's file system has locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX)  # freed by the system if we are killed
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def check_readable(path: str) -> None:

@@ -111,18 +111,9 @@ def _compile_and_call() -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(address)(41)
 
 
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
 def _processor() -> Iterable[Finding]:
     group = "processor"
-    lines = (line.partition(":") for line in _read("/proc/cpuinfo").splitlines())
-    named = {key.strip(): value.strip() for key, _, value in lines}
-    model = named.get("model name") or platform.processor() or platform.machine()
+    model = knobs.system().processor_name()
     yield Finding(group, "model", "ok", f"{model} (LLVM: {llvm.get_host_cpu_name()})")
     yield Finding(group, "cores", "ok", _cores())
     features = llvm.get_host_cpu_features()
@@ -133,18 +124,15 @@ def _processor() -> Iterable[Finding]:
 
 
 def _cores() -> str:
-    usable, threads = knobs.usable_cpu_count(), knobs.runtime.cpu_threads
+    usable, threads = len(knobs.system().usable_cpus()), knobs.runtime.cpu_threads
     return f"{usable} usable of {os.cpu_count()}; kernels use {threads} (TRITIUM_NUM_THREADS)"
 
 
 def _caches() -> str:
-    """Sizes of the first CPU's caches, from Linux's sysfs; empty elsewhere."""
-    found: list[str] = []
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = (_read(str(index / f)) for f in ("level", "type", "size"))
-        if level and kind != "Instruction":
-            found.append(f"L{level}{'d' if kind == 'Data' else ''} {size}")
-    return ", ".join(found)
+    """Sizes of the first CPU's caches, as far as they are known."""
+    sizes = knobs.system().cache_sizes(lowest=1)
+    return ", ".join(f"L{level}{'d' if level == 1 else ''} {size >> 10}K"
+                     for level, size in sorted(sizes.items()))  # fmt: skip
 
 
 def _gpu() -> Iterable[Finding]:

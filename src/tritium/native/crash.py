@@ -4,20 +4,18 @@ A handler of SIGSEGV and SIGBUS looks up the failing instruction's address among
 kernels. So launches cost nothing. Afterwards the handler that was there before gets the signal
 (Python's `faulthandler`, or the system's default, which ends the process by the signal). One that
 is installed later has the signal first; `faulthandler` then shows the launch, and the kernel's name
-is not told.
+is not told. Systems other than Linux have no reports (`System.crash_reports`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
-import platform
 import threading
 import weakref
 from typing import Any
 
 from tritium import knobs
-from tritium.native.host import is_linux
 from tritium.native.records import Record, allocate
 
 SIGSEGV, SIGBUS = 11, 7
@@ -47,10 +45,6 @@ class Reporter:
 
     def __init__(self) -> None:
         self.state, self._memory = allocate(STATE.size, 64)
-        table = mmap.mmap(-1, REGION.size * _MOST)  # pages are made when they are written
-        self._table = ctypes.c_char.from_buffer(table)
-        self._kept = table
-        STATE.write(self.state, regions=ctypes.addressof(self._table))
         self._lock = threading.Lock()
         self._free: list[int] = []
         self._installed = False
@@ -63,7 +57,8 @@ class Reporter:
             name: the kernel.
             handler: the address of `tritium_crash`.
         """
-        if image.region is None or not knobs.runtime.crash_reports or not _supported():
+        wanted = knobs.runtime.crash_reports and knobs.system().crash_reports
+        if image.region is None or not wanted:
             return
         text = (
             f"tritium: kernel '{name}' accessed memory that is not its own (an index or a mask is "
@@ -73,12 +68,12 @@ class Reporter:
         buffer = ctypes.create_string_buffer(text)
         start, size = image.region
         with self._lock:
+            if not self._installed:
+                self._install(handler)
             at = self._free.pop() if self._free else self._another()
             if at is None:
                 return
             REGION.write(at, text=ctypes.addressof(buffer), end=start + size, start=start)
-            if not self._installed:
-                self._install(handler)
         weakref.finalize(image, self._forget, at, buffer).atexit = False
 
     def _forget(self, at: int, buffer: object) -> None:
@@ -95,16 +90,15 @@ class Reporter:
 
     def _install(self, handler: int) -> None:
         self._installed = True
+        table = mmap.mmap(-1, REGION.size * _MOST)  # pages are made when they are written
+        self._table = ctypes.c_char.from_buffer(table)
+        STATE.write(self.state, regions=ctypes.addressof(self._table))
         action, _memory = allocate(ACTION.size)
         ACTION.write(action, handler=handler, flags=_DETAILED | _OTHER_STACK)
         libc = ctypes.CDLL(None)
         for signal, name in ((SIGSEGV, "segv"), (SIGBUS, "bus")):
             before = self.state + STATE.fields[name].offset
             libc.sigaction(signal, ctypes.c_void_p(action), ctypes.c_void_p(before))
-
-
-def _supported() -> bool:
-    return is_linux() and platform.machine() in ("x86_64", "aarch64")
 
 
 reporter = Reporter()

@@ -19,20 +19,20 @@ _STDERR = 2
 
 
 class CrashWriter:
-    """Writes `tritium_crash`."""
+    """Writes `tritium_crash`, which is empty where there are no `reports`."""
 
-    def __init__(self, module: Module):
-        self.module = module
+    def __init__(self, module: Module, reports: bool):
+        self.module, self.reports = module, reports
 
     def write(self) -> None:
         """Write the handler: void tritium_crash(signal, info, context)."""
         arguments = [("i32", "signal"), ("ptr", "info"), ("ptr", "context")]
         f = Code(self.module, "tritium_crash", arguments, exported=True, cold=True)
         signal, info, context = f.arguments
-        offset = _PROGRAM_COUNTER.get(platform.machine())
-        if offset is None:
+        if not self.reports:
             f.ret()
             return
+        offset = _PROGRAM_COUNTER[platform.machine()]
         self.module.globals[STATE_SYMBOL] = "external global i8"
         state = Value("ptr", f"@{STATE_SYMBOL}")
         first, second = f.at(state, STATE, "segv"), f.at(state, STATE, "bus")

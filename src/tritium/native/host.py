@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-import os
 import platform
-import sys
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+
+from tritium import knobs
 
 # Used where the operating system does not tell (bytes): small figures, safe for blocking.
 DEFAULT_L2, DEFAULT_L3 = 512 << 10, 4 << 20
@@ -70,66 +67,6 @@ def architecture_of(name: str) -> str:
     return {"arm64": "aarch64", "amd64": "x86_64"}.get(first, first)
 
 
-def _caches(cpu: int = 0) -> dict[int, int]:
-    """Bytes of cache by level from the second, as far as Linux's sysfs tells."""
-    found: dict[int, int] = {}
-    for index in range(8):
-        folder = f"/sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
-        try:
-            level = int(_first_line(f"{folder}/level"))
-            if level == 1:  # the only one that instructions have to themselves
-                continue
-            text = _first_line(f"{folder}/size")
-            unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
-            found[level] = int(text[:-1] if unit else text) << unit
-        except FileNotFoundError:
-            break
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def _first_line(path: str) -> str:
-    # Not by `open`: a text file costs more than all else in finding out about the caches.
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(descriptor, 64).decode().strip()
-    finally:
-        os.close(descriptor)
-
-
-_HWCAP = {1: "neon", 8: "lse", 10: "fullfp16", 20: "dotprod", 22: "sve", 23: "fp16fml"}
-_HWCAP2 = {1: "sve2", 13: "i8mm", 14: "bf16"}
-"""LLVM's names of features by the bits of the kernel's `asm/hwcap.h` for AArch64."""
-
-
-def _arm_features() -> list[str]:
-    """What Linux says that an AArch64 processor has. LLVM reads `/proc/cpuinfo` instead, which
-    containers and emulators of another processor show as their host's."""
-    if architecture_of(platform.machine()) != "aarch64":
-        return []
-    if not is_linux():
-        return ["neon"]  # of every processor of the architecture
-    getauxval = ctypes.CDLL(None).getauxval
-    getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
-    return [
-        name
-        for vector, names in ((16, _HWCAP), (26, _HWCAP2))
-        for bit, name in names.items()
-        if getauxval(vector) >> bit & 1
-    ]
-
-
-_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
-
-
-def _may_use_amx() -> bool:
-    """Ask Linux for AMX's registers, which a process has only from then on, its children too."""
-    if not is_x86() or not is_linux():
-        return False
-    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
-
-
 @functools.cache
 def host() -> Processor:
     """The processor this process runs on."""
@@ -139,10 +76,12 @@ def host() -> Processor:
         features: dict[str, bool] = dict(llvm.get_host_cpu_features())  # pyright: ignore
     except RuntimeError:  # LLVM cannot tell on this system: the name alone then implies some
         features = {}
-    features |= dict.fromkeys(_arm_features(), True)
-    if features.get("amx-tile") and not _may_use_amx():
+    system = knobs.system()
+    if architecture_of(platform.machine()) == "aarch64":
+        features |= dict.fromkeys(system.arm_features(), True)
+    if features.get("amx-tile") and not system.may_use_amx():
         features |= {name: False for name in features if name.startswith("amx-")}
-    caches = _caches()
+    caches = system.cache_sizes()
     return Processor(
         triple=llvm.get_process_triple(),
         cpu=llvm.get_host_cpu_name(),
@@ -156,26 +95,3 @@ def host() -> Processor:
 def is_x86() -> bool:
     """Whether the processor is a 64-bit x86."""
     return architecture_of(platform.machine()) == "x86_64"
-
-
-def is_linux() -> bool:
-    """Whether the operating system is Linux (futexes and CPU affinity exist)."""
-    return sys.platform.startswith("linux")
-
-
-def free_memory() -> int | None:
-    """Bytes of memory that this process can still have: the system's, and its control group's."""
-    found: list[int] = []
-    with suppress(OSError, ValueError, IndexError):
-        text = Path("/proc/meminfo").read_text()
-        line = next((x for x in text.splitlines() if x.startswith("MemAvailable:")), "")
-        found.append(int(line.split()[1]) << 10)
-    files = (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    )
-    for limit, used in files:
-        with suppress(OSError, ValueError):  # "max", or another kind of control groups
-            total = int(Path("/sys/fs/cgroup", limit).read_text())
-            found.append(max(total - int(Path("/sys/fs/cgroup", used).read_text()), 0))
-    return min(found, default=None)

@@ -1,8 +1,8 @@
 """LLVM IR text to object code, for any processor, to callable addresses, on the host.
 
-Objects for x86-64 in ELF are linked by `elf`; all others by one LLJIT that lives as long as the
-process, in which each is a library of its own. When an `Image` is collected, its memory is
-released.
+On Linux `elf` links objects; elsewhere, and where it meets what it does not know, one LLJIT that
+lives as long as the process does, in which each is a library of its own. When an `Image` is
+collected, its memory is released.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any, Literal, Protocol
 
 import llvmlite.binding as llvm
 
-from tritium import forking
+from tritium import forking, knobs
 from tritium.native import elf
-from tritium.native.host import Processor, host
+from tritium.native.host import Processor, host, is_x86
 
 
 class ObjectStore(Protocol):
@@ -75,7 +75,12 @@ def _machine(processor: Processor | None = None) -> Any:
 @functools.cache
 def _linker() -> Any:
     _initialize()
-    linker = llvm.create_lljit_compiler(suppress_errors=True)
+    windows = sys.platform == "win32"
+    if windows and not is_x86():
+        raise NotImplementedError("loading objects for AArch64 on Windows: LLVM's loaders cannot")
+    # LLVM's older loader ends the process at constants that several objects may have (COFF's
+    # COMDAT); its newer one asks for functions of a macOS host.
+    linker = llvm.create_lljit_compiler(suppress_errors=True, use_jit_link=windows)
     # Never disposed of: worker threads may still sleep inside its code when the process ends.
     _never_collect(linker)
     return linker
@@ -181,9 +186,15 @@ def cached_object(key: str, store: ObjectStore | None, make: Callable[[], bytes]
     return code
 
 
+_MAGIC = {
+    "darwin": b"\xcf\xfa\xed\xfe",  # Mach-O of 64 bits
+    "win32": (b"\x64\x86", b"\x64\xaa"),  # COFF for x86-64 and AArch64
+}
+
+
 def check_object(code: bytes) -> None:
     """Raise `RuntimeError` if this is not object code for the host, as far as can be told."""
-    if not code or (sys.platform == "linux" and not code.startswith(elf.MAGIC)):
+    if not code.startswith(_MAGIC.get(sys.platform, elf.MAGIC)):
         raise RuntimeError("this is no object code for this machine")
     with suppress(elf.Unsupported):
         elf.check(code)
@@ -219,21 +230,21 @@ def load_object(
     Raises:
         RuntimeError: a symbol is missing, or this is not object code for the host.
     """
-    try:
-        linked = elf.link(code, symbols, imports)
-    except elf.Unsupported:
-        return _load_by_llvm(code, symbols, imports)
-    return Image(linked.addresses, linked, linked.region)
+    system = knobs.system()
+    imports = {**system.native_functions(), **(imports or {})}
+    if system.own_linker:
+        with suppress(elf.Unsupported):
+            linked = elf.link(code, symbols, imports)
+            return Image(linked.addresses, linked, linked.region)
+    return _load_by_llvm(code, symbols, imports)
 
 
-def _load_by_llvm(
-    code: bytes, symbols: Sequence[str], imports: Mapping[str, int] | None
-) -> Image:
+def _load_by_llvm(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Image:
     check_object(code)  # LLVM ends the process where it meets others
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in symbols:
         builder.export_symbol(name)
-    for name, address in (imports or {}).items():
+    for name, address in imports.items():
         builder.import_symbol(name, address)
     with _lock:
         tracker: Any = builder.link(_linker(), f"tritium.{next(_names)}")

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
 from dataclasses import dataclass
 
-from tritium import forking
-from tritium.native.host import is_linux, is_x86
+from tritium import forking, knobs
+from tritium.native.host import is_x86
 from tritium.native.records import Record, allocate
+from tritium.system import Threads, at_fork
 
 CONTEXT = Record(
     ("nx", "i32"), ("ny", "i32"), ("nz", "i32"), ("thread_index", "i32"),
@@ -104,7 +102,6 @@ runs programs that count on it."""
 MAX_TOGETHER = 1024
 """Programs of one grid that can wait for each other on the CPU: as many threads run them."""
 SLOTS = 64
-CLOCK_MONOTONIC = 6 if sys.platform == "darwin" else 1
 
 OK, NO_MEMORY, ERROR_SET = 0, 1, 2
 """Return values of the native `tritium_run`."""
@@ -121,24 +118,18 @@ def check_together(name: str, programs: int) -> None:
 
 @dataclass(frozen=True)
 class System:
-    """The operating system's functions for a thread pool."""
+    """What a thread pool is made of: the functions for threads and the reports of crashes (see
+    `tritium.system`), and whether user code can read a counter of cycles of a constant rate."""
 
-    threads: bool
-    futex: int | None  # the system call's number, where there is one
-    affinity: bool
-    cycle_counter: bool  # readable by user code, at a constant rate
+    threads: Threads
+    crash_reports: bool
+    cycle_counter: bool
 
     @staticmethod
     def here() -> System:
         """The system this process runs on."""
-        numbers = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-        linux = is_linux()
-        return System(
-            threads=os.name == "posix",
-            futex=numbers.get(platform.machine()) if linux else None,
-            affinity=linux,
-            cycle_counter=is_x86(),
-        )
+        system = knobs.system()
+        return System(system.threads, system.crash_reports, is_x86())
 
     @property
     def threshold(self) -> int:
@@ -163,7 +154,7 @@ class Pool:
     """
 
     def __init__(self, cpus: list[int], threads: int, system: System):
-        self.worker_count = max(len(cpus), threads) if system.threads else 0
+        self.worker_count = max(len(cpus), threads)
         self.system = system
         self.address, self._memory = allocate(POOL.size)
         self.workers, self._workers = allocate(WORKER.size * max(self.worker_count, 1))
@@ -178,8 +169,7 @@ class Pool:
             at = self.workers + i * WORKER.size
             WORKER.write(at, pool=self.address, index=i, cpu=cpus[i % len(cpus)])
             CONTEXT.write(at, thread_index=i + 1)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._forked, after_in_child=self.restart)
+        at_fork(before=self._forked, after_in_child=self.restart)
 
     def _forked(self) -> None:
         if forking.shares():

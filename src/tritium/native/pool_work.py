@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import platform
-import sys
-from signal import SIGBUS, SIGFPE, SIGILL, SIGSEGV
 
 from tritium.codegen.llvm.writer import Module, Value, const
 from tritium.native.host import is_x86
 from tritium.native.pool import (
-    CLOCK_MONOTONIC,
     CONTEXT,
     ENTRY,
     FAULT,
@@ -22,6 +19,7 @@ from tritium.native.pool import (
     WORKER,
     System,
 )
+from tritium.native.threads import writer_of
 from tritium.native.writer import NULL, Code, i32, i64
 
 HOT = (
@@ -31,8 +29,6 @@ HOT = (
 )  # fmt: skip
 """The functions that a small launch passes through."""
 
-SET_MASK = 3 if sys.platform == "darwin" else 2
-"""`SIG_SETMASK`."""
 POLL = 20_000
 """Signals are handled so many thresholds after the last time: some 100 ms."""
 PART = 4_000
@@ -47,6 +43,7 @@ class WorkWriter:
 
     def __init__(self, module: Module, system: System):
         self.module, self.system = module, system
+        self.threads = writer_of(system.threads, module)
 
     def write(self) -> None:
         """Write every function."""
@@ -81,46 +78,21 @@ class WorkWriter:
         f = self._code("ticks", "", "i64")
         if self.system.cycle_counter:
             f.ret(f.call("i64", "llvm.readcyclecounter"))
-            return
-        time = f.variable("", size=16)
-        f.call("i32", "clock_gettime", i32(CLOCK_MONOTONIC), time)
-        seconds, rest = f.get("i64", time), f.get("i64", f.offset(time, 8))
-        f.ret(f.add(f.op("mul", seconds, i64(1_000_000_000)), rest))
-
-    def _futex(self, f: Code, word: Value, operation: int, value: Value) -> None:
-        self.module.declare("syscall", "i64", ["i64", "..."])
-        private = i32(operation | 128)
-        arguments = (i64(self.system.futex or 0), word, private, value, NULL, NULL, i32(0))
-        f.emit("i64", f"call i64 (i64, ...) @syscall({', '.join(map(str, arguments))})")
+        else:
+            f.ret(self.threads.nanoseconds(f))
 
     def _park(self) -> None:
-        """park(word, expected): sleep while *word == expected; may return early on a futex."""
-        f = self._code("park", "ptr word,i32 expected")
-        word, expected = f.arguments
-        if self.system.futex is not None:
-            self._futex(f, word, 0, expected)
-        else:
-            mutex, condition = f.offset(word, 64), f.offset(word, 64 + 96)
-            f.call("i32", "pthread_mutex_lock", mutex)
-            with f.forever() as loop:
-                changed = f.icmp("ne", f.atomic_load("i32", word), expected)
-                with f.when(changed):
-                    loop.leave()
-                f.call("i32", "pthread_cond_wait", condition, mutex)
-            f.call("i32", "pthread_mutex_unlock", mutex)
-        f.ret()
+        """park(word, expected): sleep while *word == expected; may return early.
+        park_launcher(word, expected): the same, but signals end it soon."""
+        for name in ("park", "park_launcher"):
+            f = self._code(name, "ptr word,i32 expected")
+            self.threads.park(f, *f.arguments, signals=name == "park_launcher")
+            f.ret()
 
     def _unpark(self) -> None:
         """unpark(word): wake whoever sleeps on a word that has been changed."""
         f = self._code("unpark", "ptr word")
-        (word,) = f.arguments
-        if self.system.futex is not None:
-            self._futex(f, word, 1, i32(0x7FFFFFFF))
-        else:
-            mutex, condition = f.offset(word, 64), f.offset(word, 64 + 96)
-            f.call("i32", "pthread_mutex_lock", mutex)
-            f.call("i32", "pthread_cond_broadcast", condition)
-            f.call("i32", "pthread_mutex_unlock", mutex)
+        self.threads.unpark(f, *f.arguments)
         f.ret()
 
     def _prefetch(self, f: Code, address: Value, size: int, write: bool = False) -> None:
@@ -138,15 +110,14 @@ class WorkWriter:
         context, capacity, need = f.arguments
         with f.when(f.icmp("sle", need, f.get("i64", capacity))):
             f.ret(const("i1", 1))
-        f.call("void", "free", f.read(context, CONTEXT, "scratch"))
+        self.threads.free(f, f.read(context, CONTEXT, "scratch"))
         f.write(context, CONTEXT, "scratch", NULL)
         f.put(capacity, i64(0))
-        place = f.variable("ptr", NULL)
         size = f.op("and", f.add(need, i64(4095)), i64(-4096))
-        status = f.call("i32", "posix_memalign", place, i64(64), size)
-        with f.when(f.icmp("ne", status, i32(0))):
+        scratch = self.threads.allocate(f, size)
+        with f.when(f.icmp("eq", scratch, NULL)):
             f.ret(const("i1", 0))
-        f.write(context, CONTEXT, "scratch", f.get("ptr", place))
+        f.write(context, CONTEXT, "scratch", scratch)
         f.put(capacity, size)
         f.ret(const("i1", 1))
 
@@ -372,8 +343,7 @@ class WorkWriter:
         (worker,) = f.arguments
         pool, word = f.read(worker, WORKER, "pool"), f.at(worker, WORKER, "wake")
         door = f.at(pool, POOL, "door")
-        if self.system.affinity:
-            self._pin(f, f.read(worker, WORKER, "cpu"))
+        self.threads.pin(f, f.read(worker, WORKER, "cpu"))
         last = f.variable("i32", i32(0))
         with f.forever() as life:
             seen = f.atomic_load("i32", word)
@@ -419,61 +389,27 @@ class WorkWriter:
         f.atomic_store(asleep, i32(0), "seq_cst")
         f.ret()
 
-    def _pin(self, f: Code, cpu: Value) -> None:
-        """Keep the current thread on one CPU; a CPU beyond the mask's size stays unpinned."""
-        size = 1024  # bytes: 8192 CPUs
-        with f.when(f.op("and", f.icmp("sge", cpu, i32(0)), f.icmp("slt", cpu, i32(8 * size)))):
-            mask = f.variable("", size=size)
-            f.call("void", "llvm.memset.p0.i64", mask, const("i8", 0), i64(size), const("i1", 0))
-            wide = f.cast("zext", cpu, "i64")
-            place = f.gep("i8", mask, f.op("lshr", wide, i64(3)))
-            bit = f.op("shl", i32(1), f.op("and", cpu, i32(7)))
-            f.put(place, f.cast("trunc", bit, "i8"))
-            f.call("i32", "sched_setaffinity", i32(0), i64(size), mask)
-
     def _start(self) -> None:
-        """start(pool): create the workers, with all signals blocked (Python's thread gets them)."""
+        """start(pool): create the workers."""
         f = self._code("start", "ptr pool")
         (pool,) = f.arguments
         f.write(pool, POOL, "started", i32(1))
-        if not self.system.threads:
-            f.ret()
-            return
-        every, before = f.variable("", size=256), f.variable("", size=256)
-        thread = f.variable("ptr", NULL)
-        self._fill_mask(f, every)
-        f.call("i32", "pthread_sigmask", i32(SET_MASK), every, before)
         count, workers = f.read(pool, POOL, "worker_count"), f.read(pool, POOL, "workers")
-        if self.system.futex is None:
-            self._prepare_sleep(f, f.at(pool, POOL, "door"))
+        self.threads.prepare_sleep(f, f.at(pool, POOL, "door"))
         index = f.variable("i32", i32(0))
-        with f.forever() as loop:
+        with self.threads.creating(f), f.forever() as loop:
             at = f.get("i32", index)
             with f.when(f.icmp("eq", at, count)):
                 loop.leave()
             step = f.op("mul", f.cast("zext", at, "i64"), i64(WORKER.size))
             worker = f.gep("i8", workers, step)
-            if self.system.futex is None:
-                self._prepare_sleep(f, f.at(worker, WORKER, "wake"))
-            work = Value("ptr", "@work")
-            status = f.call("i32", "pthread_create", thread, NULL, work, worker)
-            with f.when(f.icmp("ne", status, i32(0))):
+            self.threads.prepare_sleep(f, f.at(worker, WORKER, "wake"))
+            created = self.threads.create(f, "work", worker)
+            with f.when(f.op("xor", created, const("i1", 1))):
                 f.write(pool, POOL, "worker_count", at)  # as many as the system gives
                 loop.leave()
-            f.call("i32", "pthread_detach", f.get("ptr", thread))
             f.put(index, f.add(at, i32(1)))
-        f.call("i32", "pthread_sigmask", i32(SET_MASK), before, NULL)
         f.ret()
-
-    def _fill_mask(self, f: Code, mask: Value) -> None:
-        """All signals but those that an instruction of the thread itself causes."""
-        f.call("i32", "sigfillset", mask)
-        for number in (SIGSEGV, SIGBUS, SIGILL, SIGFPE):
-            f.call("i32", "sigdelset", mask, i32(number))
-
-    def _prepare_sleep(self, f: Code, word: Value) -> None:
-        f.call("i32", "pthread_mutex_init", f.offset(word, 64), NULL)
-        f.call("i32", "pthread_cond_init", f.offset(word, 64 + 96), NULL)
 
     def _pause(self, f: Code) -> None:
         if is_x86():

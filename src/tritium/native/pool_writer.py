@@ -36,8 +36,8 @@ Several Python threads may launch at once: one has the pool, the others run thei
 chunk by chunk, and get the pool for the rest as soon as it is free. After a fork the child starts
 workers of its own. Nothing is joined at exit: workers sleep in the kernel and hold no lock.
 
-Linux sleeps on futexes; other POSIX systems on a mutex and a condition variable; elsewhere there
-are no workers and every grid runs on the launching thread.
+`threads` writes what differs between systems: Linux sleeps on futexes and pins workers, other POSIX
+systems sleep on condition variables, Windows on addresses.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from tritium.native.pool import (
     SLOTS,
     WORKER,
 )
-from tritium.native.pool_work import PART, SET_MASK, WorkWriter
+from tritium.native.pool_work import PART, WorkWriter
 from tritium.native.writer import NULL, Code, i32, i64
 
 DELAY = 1 / 48
@@ -175,9 +175,8 @@ class PoolWriter(WorkWriter):
             turn = f.add(f.get("i32", turns), i32(1))
             f.put(turns, turn)
             self._pause(f)
-            if self.system.threads:
-                with f.when(f.icmp("eq", f.op("and", turn, i32(255)), i32(0))):
-                    f.call("i32", "sched_yield")
+            with f.when(f.icmp("eq", f.op("and", turn, i32(255)), i32(0))):
+                self.threads.yield_processor(f)
 
     # Launching
 
@@ -189,8 +188,8 @@ class PoolWriter(WorkWriter):
         wanted = f.sub(f.read(job, JOB, "threads"), i32(1))
         count = f.variable("i32", f.minimum(wanted, n))
         base = f.variable("i32", i32(0))
-        if self.system.affinity:
-            here = f.call("i32", "sched_getcpu")
+        here = self.threads.processor(f)
+        if here is not None:
             index = f.variable("i32", i32(0))
             with f.forever() as search:
                 at = f.get("i32", index)
@@ -239,8 +238,8 @@ class PoolWriter(WorkWriter):
                 wait.leave()
             turn = f.get("i32", turns)
             with f.when(f.icmp("sge", turn, i32(2000))):
-                f.call("void", "park", door, inside)
-                f.call("void", "poll", job)  # a signal, too, ends the sleep
+                f.call("void", "park_launcher", door, inside)
+                f.call("void", "poll", job)
             f.put(turns, f.add(turn, i32(1)))
             self._pause(f)
         f.ret(mine)
@@ -421,7 +420,7 @@ class PoolWriter(WorkWriter):
         f.write(job, JOB, "split", i32(0))
         for name, value in (("pool", pool), ("job", job)):
             f.write(fault, FAULT, name, value)
-        f.write(fault, FAULT, "thread", self._thread(f))
+        f.write(fault, FAULT, "thread", self.threads.current(f))
         own, counter = f.at(fault, FAULT, "own"), f.at(fault, FAULT, "counter")
         f.put(own, first)
         fewest = f.minimum(f.read(job, JOB, "threads"), f.read(pool, POOL, "worker_count"))
@@ -446,10 +445,6 @@ class PoolWriter(WorkWriter):
         f.put(cost, self._each(f, spent, f.maximum(f.get("i64", mine), i64(1))))
         f.ret()
 
-    def _thread(self, f: Code) -> Value:
-        """The current thread; no thread is 0."""
-        return f.call("i64", "pthread_self") if self.system.threads else i64(0)
-
     def _draw(
         self, f: Code, counter: Value, job: Value, context: Value, between: Callable[[], object]
     ) -> Value:
@@ -473,16 +468,12 @@ class PoolWriter(WorkWriter):
             starting = f.atomic_load("i32", f.at(fault, FAULT, "starting"))
             with f.when(f.icmp("eq", f.op("or", helpers, starting), i32(0))):
                 wait.leave()
-            if self.system.threads:
-                f.call("i32", "usleep", i32(50))
+            self.threads.nap(f)
 
     def _helper(self) -> None:
         """ptr help(helper): a helper's life: programs of its launch until none is left."""
         f = self._code("help", "ptr record", "ptr")
         (helper,) = f.arguments
-        if not self.system.threads:
-            f.ret(NULL)
-            return
         context, fault = f.at(helper, HELPER, "context"), f.read(helper, HELPER, "fault")
         job = f.read(fault, FAULT, "job")
         need = f.read(job, JOB, "scratch_bytes")
@@ -491,7 +482,7 @@ class PoolWriter(WorkWriter):
             counter = f.atomic_load("ptr", f.at(fault, FAULT, "counter"))
             with f.when(f.icmp("ne", counter, NULL)):
                 self._draw(f, counter, job, context, lambda: None)
-        f.call("void", "free", f.read(context, CONTEXT, "scratch"))
+        self.threads.free(f, f.read(context, CONTEXT, "scratch"))
         f.call("void", "free", helper)
         f.atomic("sub", f.at(fault, FAULT, "helpers"), i32(1), "acq_rel")
         f.ret(NULL)
@@ -501,14 +492,11 @@ class PoolWriter(WorkWriter):
         programs that nobody has begun, start as many helpers as there are, and one."""
         f = self._code("stall", "ptr fault")
         (fault,) = f.arguments
-        if not self.system.threads:
-            f.ret()
-            return
         pool = f.read(fault, FAULT, "pool")
-        mine = f.icmp("eq", f.read(fault, FAULT, "thread"), self._thread(f))
+        mine = f.icmp("eq", f.read(fault, FAULT, "thread"), self.threads.current(f))
         with f.when(mine):  # the launcher's: Python can handle signals in it
             f.call("void", "look", pool, f.read(fault, FAULT, "job"))
-        f.call("i32", "sched_yield")
+        self.threads.yield_processor(f)
         starting = f.at(fault, FAULT, "starting")
         with f.when(f.op("xor", f.compare_exchange(starting, i32(0), i32(1)), const("i1", 1))):
             f.ret()
@@ -525,11 +513,8 @@ class PoolWriter(WorkWriter):
         alive = f.cast("sext", f.atomic_load("i32", helpers), "i64")
         wanted = f.minimum(left, f.add(alive, i64(1)))
         wanted = f.minimum(wanted, f.sub(i64(MAX_TOGETHER), alive))
-        every, before = f.variable("", size=256), f.variable("", size=256)
-        self._fill_mask(f, every)
-        f.call("i32", "pthread_sigmask", i32(SET_MASK), every, before)
-        number, thread = f.variable("i64", i64(0)), f.variable("ptr", NULL)
-        with f.forever() as loop:
+        number = f.variable("i64", i64(0))
+        with self.threads.creating(f), f.forever() as loop:
             with f.when(f.icmp("sge", f.get("i64", number), wanted)):
                 loop.leave()
             f.put(number, f.add(f.get("i64", number), i64(1)))
@@ -538,13 +523,11 @@ class PoolWriter(WorkWriter):
                 loop.leave()
             f.write(helper, HELPER, "fault", fault)
             f.atomic("add", helpers, i32(1), "acq_rel")
-            status = f.call("i32", "pthread_create", thread, NULL, Value("ptr", "@help"), helper)
-            with f.when(f.icmp("ne", status, i32(0))):  # as many as the system gives
+            created = self.threads.create(f, "help", helper)
+            with f.when(f.op("xor", created, const("i1", 1))):  # as many as the system gives
                 f.atomic("sub", helpers, i32(1), "acq_rel")
                 f.call("void", "free", helper)
                 loop.leave()
-            f.call("i32", "pthread_detach", f.get("ptr", thread))
-        f.call("i32", "pthread_sigmask", i32(SET_MASK), before, NULL)
 
     def _each(self, f: Code, ticks: Value, programs: Value) -> Value:
         """Ticks a program (double)."""

@@ -753,9 +753,3 @@ def test_no_and_repeated_and_wrong_configurations() -> None:
     with pytest.raises(TypeError, match=r"Config: kwargs is \['BLOCK'\]; a dict"):
         Config(["BLOCK"])  # pyright: ignore[reportArgumentType]
     assert len(tuned(double, iter(BLOCKS)).configs) == len(BLOCKS)
-
-
-def test_children_are_for_linux(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert not children.available()
-    launch(tuned(tritium.jit(double.fn)))

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tritium.native.crash import _supported
+from tritium import knobs
 
-pytestmark = pytest.mark.skipif(not _supported(), reason="a signal's context is not known here")
+pytestmark = pytest.mark.skipif(
+    not knobs.system().crash_reports, reason="a signal's context is not known here"
+)
 
 KERNEL = """
 import faulthandler, os, signal, sys

@@ -73,6 +73,12 @@ def long_programs(x, n):
 """
 
 
+@pytest.fixture(params=["", "1"], ids=["linux", "portable"], autouse=True)
+def portable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Linux's own interfaces, and with the portable ones."""
+    monkeypatch.setenv("TRITIUM_PORTABLE", request.param)
+
+
 def start(program: str, interpret: bool = False, threads: int = 2) -> subprocess.Popen[str]:
     src = str(Path(__file__).parents[3] / "src")
     env = {

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from tritium import knobs
 from tritium.backends.base import DriverBase, c_type
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.processors import processor
 from tritium.cache import CachedObjects
 from tritium.launch.ends import End, Link
-from tritium.native.host import free_memory, host
+from tritium.native.host import host
 from tritium.native.loader import Image, load_object
 from tritium.native.pool import MAX_TOGETHER
 from tritium.target import GPUTarget
@@ -270,7 +271,7 @@ class CPUDriver(DriverBase):
         256 MB are written, and no more than an eighth of the memory that is free.
         """
         size = min(max(4 * host().l3, 64 << 20), 256 << 20)
-        free = free_memory()
+        free = knobs.system().free_memory()
         return np.empty(size if free is None else min(size, max(free // 8, 1 << 20)), np.uint8)
 
     def clear_cache(self, cache: np.ndarray) -> None:

@@ -8,7 +8,6 @@ native code does not know and for every error.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import threading
 from collections import deque
@@ -60,6 +59,7 @@ from tritium.native.pyobjects import (
     builtin,
 )
 from tritium.native.records import allocate
+from tritium.system import at_fork
 
 
 def native_ir(system: pools.System | None = None) -> str:
@@ -71,9 +71,10 @@ def native_ir(system: pools.System | None = None) -> str:
     from tritium.native.pool_writer import PoolWriter
 
     module = Module()
-    PoolWriter(module, system or pools.System.here()).write()
+    system = system or pools.System.here()
+    PoolWriter(module, system).write()
     LaunchWriter(module).write()
-    CrashWriter(module).write()
+    CrashWriter(module, system.crash_reports).write()
     return module.text()
 
 
@@ -101,8 +102,7 @@ class ThreadCount:
         # Threads that meet in `_write` leave the record of one of them; none may be freed.
         self._kept: deque[Any] = deque(maxlen=64)
         self._forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
         self._write(_NEVER, 0)
@@ -137,7 +137,7 @@ class Native:
         imports = {**pyobjects.api_addresses(API), STATE_SYMBOL: reporter.state}
         self.image = load_object(code, symbols, imports)
         self.image.keep()  # workers sleep in it until the process ends
-        self.pool = pools.Pool(knobs.usable_cpus(), knobs.runtime.cpu_threads, system)
+        self.pool = pools.Pool(knobs.system().usable_cpus(), knobs.runtime.cpu_threads, system)
         self.types = pyobjects.known_types()
         self.threads = ThreadCount()
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from tritium import forking
+from tritium import forking, knobs
 from tritium.errors import TritonError
 
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
@@ -36,6 +36,10 @@ _EVENT = struct.Struct("<qqd")  # of a worker: the job, the size of its result o
 
 class ChildError(TritonError):
     """A child process gave no result."""
+
+
+class WorkerMismatch(TritonError):
+    """A worker would compile something else than the process that asks it, or nothing."""
 
 
 class ChildTimeout(ChildError):
@@ -48,7 +52,7 @@ class ChildCrash(ChildError):
 
 def available() -> bool:
     """Whether children can be forked here."""
-    return sys.platform == "linux" and hasattr(os, "fork")
+    return knobs.system().forks
 
 
 class _Process:
@@ -128,7 +132,7 @@ def _wait_for_linker() -> None:
             thread.join()
 
 
-def _outcome(job: Callable[[], Any]) -> bytes:
+def outcome(job: Callable[[], Any]) -> bytes:
     """(whether it succeeded, its result or error), pickled."""
     try:
         return pickle.dumps((True, job()))
@@ -142,8 +146,8 @@ def _outcome(job: Callable[[], Any]) -> bytes:
             return pickle.dumps((False, ChildError(shown)))
 
 
-def _result(text: bytes) -> Any:
-    """Return the value that `_outcome` pickled, or raise its exception."""
+def result_of(text: bytes) -> Any:
+    """Return the value that `outcome` pickled, or raise its exception."""
     succeeded, value = pickle.loads(text)
     if succeeded:
         return value
@@ -178,7 +182,7 @@ class Servant:
                 while head := file.read(_SIZE.size):
                     (size,) = _SIZE.unpack(head)
                     asked = pickle.loads(file.read(size))
-                    text = _outcome(partial(answer, *asked))
+                    text = outcome(partial(answer, *asked))
                     _write(self._answers.fileno(), text, 0)
                     os.write(write, _SIZE.pack(len(text)))
 
@@ -202,7 +206,7 @@ class Servant:
             self._process = None
             raise process.ended() or ChildCrash("crashed (exit status 0)")
         (size,) = _SIZE.unpack(head)
-        return _result(os.pread(self._answers.fileno(), size, 0))
+        return result_of(os.pread(self._answers.fileno(), size, 0))
 
     def close(self) -> None:
         """End the child."""
@@ -235,7 +239,7 @@ class _Worker(_Process):
             while taken := os.read(queue, _SIZE.size):
                 number: int = _SIZE.unpack(taken)[0]
                 os.write(write, _EVENT.pack(number, -1, time.monotonic()))
-                text = _outcome(jobs[number])
+                text = outcome(jobs[number])
                 _write(self.results.fileno(), text, offset)
                 offset += len(text)
                 os.write(write, _EVENT.pack(number, len(text), time.monotonic()))
@@ -338,7 +342,7 @@ class ForkedWorkers:
 
     def _finish(self, number: int, outcome: bytes | ChildError) -> None:
         text = outcome if isinstance(outcome, bytes) else pickle.dumps((False, outcome))
-        self._done.append((self._waiting.pop(number), partial(_result, text)))
+        self._done.append((self._waiting.pop(number), partial(result_of, text)))
 
     @contextmanager
     def paused(self) -> Generator[None]:

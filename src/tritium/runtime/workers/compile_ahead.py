@@ -13,18 +13,15 @@ from typing import Any, NamedTuple, Protocol
 from tritium import knobs
 from tritium.compiler.compile import Compilation, Compiled, from_cache, prepare
 from tritium.compiler.kernel import CompiledKernel
-from tritium.errors import AutotunerError, TritonError
+from tritium.errors import AutotunerError
 from tritium.runtime.workers import children
 from tritium.runtime.workers.async_compile import AsyncCompileMode, active_mode
-from tritium.runtime.workers.children import ChildTimeout, ForkedWorkers
+from tritium.runtime.workers.children import ChildTimeout, ForkedWorkers, WorkerMismatch
+from tritium.runtime.workers.spawned import SpawnedWorkers
 
 Jobs = Mapping[Hashable, list[Compilation]]
 Done = tuple[Hashable, Callable[[], list[Compiled]]]
 """A key, and a function that gives its results or raises."""
-
-
-class WorkerMismatch(TritonError):
-    """A worker would compile something else than the process that asks it."""
 
 
 class Workers(Protocol):
@@ -75,6 +72,17 @@ class LocalWorkers(ForkedWorkers):
         super().start({key: partial(_run, job) for key, job in jobs.items()})
 
 
+class NewProcesses(SpawnedWorkers):
+    """New processes, which import the kernels."""
+
+    def start(self, jobs: Any) -> None:
+        """Start compiling."""
+        super().start({
+            key: (partial(compile_as_told, job, _identities(job)), partial(_run, job))
+            for key, job in jobs.items()
+        })  # fmt: skip
+
+
 class ExecutorWorkers:
     """The workers of a `concurrent.futures.Executor`, on this machine or others.
 
@@ -98,8 +106,7 @@ class ExecutorWorkers:
                     f"autotune: {job[0].name} cannot be compiled by the executor's workers: "
                     f"{error}; or leave `executor` out, for child processes of this one"
                 ) from error
-            identities = [compilation.identity() for compilation in job]
-            self._futures[self.executor.submit(compile_as_told, job, identities)] = key
+            self._futures[self.executor.submit(compile_as_told, job, _identities(job))] = key
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -132,6 +139,10 @@ class ExecutorWorkers:
 
 def _run(job: list[Compilation]) -> list[Compiled]:
     return [compilation.run() for compilation in job]
+
+
+def _identities(job: list[Compilation]) -> list[tuple[str, str]]:
+    return [compilation.identity() for compilation in job]
 
 
 def compile_as_told(job: list[Compilation], identities: list[tuple[str, str]]) -> list[Compiled]:
@@ -182,12 +193,14 @@ class _Collecting(AsyncCompileMode):
 
 
 def workers_for(executor: Executor | None, limit: float) -> Workers:
-    """Where to compile: the executor, or child processes, as many as `knobs.autotuning.workers`,
-    or this process."""
+    """Where to compile: the executor, or child processes, as many as `knobs.autotuning.workers`
+    (forked, where that is possible), or this process."""
     if executor is not None:
         return ExecutorWorkers(executor, limit)
     count = knobs.autotuning.workers
-    return LocalWorkers(count, limit) if count > 1 and children.available() else NoWorkers()
+    if count < 2:
+        return NoWorkers()
+    return LocalWorkers(count, limit) if children.available() else NewProcesses(count, limit)
 
 
 class Ahead:

@@ -27,6 +27,8 @@ def _text(c: Context, text: str) -> Value:
 
 def _printf(c: Context, format: str, *values: Value) -> None:
     f = c.f
+    if "windows" in c.processor.triple:
+        raise NotImplementedError("printing in code for Windows, whose C library has no printf")
     f.module.declarations.setdefault("printf", "declare i32 @printf(ptr, ...)")
     arguments = ", ".join(map(str, [_text(c, format), *values]))
     f.emit("i32", f"call i32 (ptr, ...) @printf({arguments})")

@@ -14,11 +14,12 @@ from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const
+from tritium.codegen.llvm.writer import FLOAT_TYPES, Value
 from tritium.codegen.registry import lowers
+from tritium.native.threads import clock_of
+from tritium.native.writer import Code
 from tritium.ops.ttir.atomic import AtomicLoadOp, AtomicOp, AtomicPollOp, AtomicStoreOp
 
-_CLOCK_MONOTONIC = 1
 _CLOCK = "tritium.nanoseconds"
 
 
@@ -150,9 +151,6 @@ def _now(c: Context) -> Value:
     """The time in nanoseconds, from a function that the module gets for it."""
     module = c.f.module
     if all(f.name != _CLOCK for f in module.functions):
-        f = Function(module, _CLOCK, [], "i64", linkage="internal", attributes="nounwind noinline")
-        time = f.emit("ptr", "alloca [2 x i64], align 8")
-        f.call("i32", "clock_gettime", const("i32", _CLOCK_MONOTONIC), time)
-        seconds, rest = f.load("i64", time, 8), f.load("i64", f.offset(time, 8), 8)
-        f.ret(f.op("add", f.op("mul", seconds, const("i64", 1_000_000_000)), rest))
+        f = Code(module, _CLOCK, [], "i64")
+        f.ret(clock_of(c.processor.triple, module).nanoseconds(f))
     return c.f.call("i64", _CLOCK)

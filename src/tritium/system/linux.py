@@ -1,0 +1,141 @@
+"""Linux's interfaces: affinity, sysfs, `/proc`, memory files, locks that end with their process."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+_HWCAP = {1: "neon", 8: "lse", 10: "fullfp16", 20: "dotprod", 22: "sve", 23: "fp16fml"}
+_HWCAP2 = {1: "sve2", 13: "i8mm", 14: "bf16"}
+"""LLVM's names of features by the bits of the kernel's `asm/hwcap.h` for AArch64."""
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
+"""The system call's number, by machine."""
+
+
+class Linux:
+    """Linux (see `System`)."""
+
+    own_linker = forks = True
+    crash_reports = platform.machine() in ("x86_64", "aarch64")
+
+    @staticmethod
+    @functools.cache
+    def here() -> Linux:
+        """The process's."""
+        return Linux()
+
+    @property
+    def threads(self) -> Literal["linux", "posix"]:
+        """Linux's, where its system calls are known."""
+        return "linux" if platform.machine() in FUTEX else "posix"
+
+    def native_functions(self) -> dict[str, int]:
+        """All can be found by name."""
+        return {}
+
+    def usable_cpus(self) -> list[int]:
+        """Those of the process's affinity mask."""
+        return sorted(os.sched_getaffinity(0))
+
+    def processor_name(self) -> str:
+        """The first CPU's."""
+        with suppress(OSError):
+            lines = (x.partition(":") for x in Path("/proc/cpuinfo").read_text().splitlines())
+            for key, _, value in lines:
+                if key.strip() == "model name":
+                    return value.strip()
+        return platform.processor() or platform.machine()
+
+    def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
+        """Of the first CPU, from sysfs."""
+        found: dict[int, int] = {}
+        for index in range(8):
+            folder = f"/sys/devices/system/cpu/cpu0/cache/index{index}"
+            try:
+                level = int(_first_line(f"{folder}/level"))
+                if level < lowest or (
+                    level == 1 and _first_line(f"{folder}/type") == "Instruction"
+                ):
+                    continue
+                text = _first_line(f"{folder}/size")
+                unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+                found[level] = int(text[:-1] if unit else text) << unit
+            except FileNotFoundError:
+                break
+            except (OSError, ValueError):
+                continue
+        return found
+
+    def arm_features(self) -> list[str]:
+        """What the kernel says. LLVM reads `/proc/cpuinfo` instead, which containers and emulators
+        of another processor show as their host's."""
+        getauxval = ctypes.CDLL(None).getauxval
+        getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+        return [
+            name
+            for vector, names in ((16, _HWCAP), (26, _HWCAP2))
+            for bit, name in names.items()
+            if getauxval(vector) >> bit & 1
+        ]
+
+    def may_use_amx(self) -> bool:
+        """Asked of the kernel; children may, too."""
+        return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
+
+    def free_memory(self) -> int | None:
+        """The system's, and that of the process's control group."""
+        found: list[int] = []
+        with suppress(OSError, ValueError, IndexError):
+            text = Path("/proc/meminfo").read_text()
+            line = next((x for x in text.splitlines() if x.startswith("MemAvailable:")), "")
+            found.append(int(line.split()[1]) << 10)
+        files = (
+            ("memory.max", "memory.current"),
+            ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+        )
+        for limit, used in files:
+            with suppress(OSError, ValueError):  # "max", or another kind of control groups
+                total = int(Path("/sys/fs/cgroup", limit).read_text())
+                found.append(max(total - int(Path("/sys/fs/cgroup", used).read_text()), 0))
+        return min(found, default=None)
+
+    @contextmanager
+    def lock(self, directory: str) -> Generator[None]:
+        """A lock of the directory itself, which the system frees if the process is killed."""
+        import fcntl
+
+        try:
+            descriptor = os.open(directory, os.O_RDONLY)
+        except OSError:
+            yield
+            return
+        try:
+            with suppress(OSError):  # not every network's file system has locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def write_in_memory(self, name: str, data: bytes) -> str:
+        """A file in memory, which stays open."""
+        descriptor = os.memfd_create(name[:200])
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+        # The process is named so that a child process (an assembler) can read it too.
+        return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+def _first_line(path: str) -> str:
+    # Not by `open`: a text file costs more than all else in finding out about the caches.
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 64).decode().strip()
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,308 @@
+"""Without Linux's own interfaces: no module needs them to be imported, and kernels compile, launch
+and are tuned without; objects of other systems load through LLVM's loader, and run."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tritium import knobs
+from tritium.compiler import ASTSource
+from tritium.native import loader
+from tritium.native.host import is_x86
+from tritium.native.pool import CONTEXT
+from tritium.native.records import allocate
+from tritium.system.portable import Portable
+from tritium.target import GPUTarget
+
+PACKAGE = Path(__file__).parents[2] / "src" / "tritium"
+
+LACKING = """
+import ctypes, llvmlite.binding, mmap, numpy.testing, os, signal, sys, xdsl.ir
+GONE = {
+    os: ("fork", "forkpty", "sched_getaffinity", "sched_setaffinity", "register_at_fork",
+         "memfd_create", "killpg", "setpgid", "setsid", "pread", "pwrite", "sysconf", "uname",
+         "getuid", "geteuid", "mkfifo", "sched_yield"),
+    signal: ("SIGKILL", "SIGSTOP", "SIGCONT", "SIGBUS", "SIGUSR1", "SIG_SETMASK", "SIG_BLOCK",
+             "pthread_sigmask", "pthread_kill", "setitimer", "alarm"),
+    mmap: ("MAP_PRIVATE", "MAP_ANONYMOUS", "PROT_READ", "PROT_WRITE", "PROT_EXEC"),
+}
+def take_away(signals=True):
+    for module, names in GONE.items():
+        for name in names if signals or module is not signal else ():
+            if hasattr(module, name):
+                delattr(module, name)
+    for name in ("fcntl", "resource", "pwd", "grp", "termios", "pty", "syslog"):
+        sys.modules[name] = None
+    CDLL = ctypes.CDLL
+    class Named(CDLL):
+        def __init__(self, name, *args, **kwargs):
+            if name is None:
+                raise TypeError("the process is no library")
+            super().__init__(name, *args, **kwargs)
+    ctypes.CDLL = Named
+    def refuse(event, args):
+        if event == "open" and str(args[0]).startswith(("/proc", "/sys")):
+            raise OSError(f"{args[0]} is Linux's")
+    sys.addaudithook(refuse)
+"""
+
+
+def run(program: str, *arguments: str, **environment: str) -> str:
+    """What a program prints, after `LACKING`."""
+    file = Path(os.environ["TRITON_CACHE_DIR"]) / f"portable_{abs(hash(program))}.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(LACKING + textwrap.dedent(program))
+    env = knobs.child_environment(PYTHONPATH=str(PACKAGE.parent), **environment)
+    done = subprocess.run(
+        [sys.executable, str(file), *arguments], env=env, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_every_module_is_imported_without(platform: str) -> None:
+    """Twice: first with the names, so that others' modules are there, then without."""
+    names = sorted(
+        ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for file in PACKAGE.rglob("*.py")
+        if "reference" not in file.parts and file.name != "__main__.py"
+    )
+    assert len(names) > 300
+    program = """
+    import importlib
+    platform, *names = sys.argv[1:]
+    def load():
+        for name in [m for m in sys.modules if m.partition(".")[0] == "tritium"]:
+            del sys.modules[name]
+        bad = []
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                bad.append(f"{name}: {error}")
+        return bad
+    absent = load()  # a package that is not installed here
+    take_away()
+    sys.platform = platform
+    now = load()
+    print(*sorted(set(now) - set(absent)), sep="\\n")
+    """
+    assert run(program, platform, *names).strip() == ""
+
+
+KERNELS = """
+take_away(signals=False)  # POSIX threads have them
+import numpy as np, tritium, tritium.language as tl
+from tritium import knobs
+
+@tritium.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n) + tl.load(y + i, i < n), i < n)
+
+@tritium.jit
+def product(a, b, out, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    at = tl.program_id(0) * N * N + i * N + j
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+@tritium.jit(debug=True)
+def fails(x):
+    tl.device_assert(tl.program_id(0) != 3, "third")
+
+@tritium.jit
+def barrier(count, G):
+    tl.atomic_add(count, 1)
+    while tl.atomic_add(count, 0) < G:
+        pass
+
+@tritium.jit
+def shout(x):
+    tl.device_print("number", x)
+
+rng = np.random.default_rng(1)
+for n in (1, 1000, 3_000_000):
+    x, y, out = rng.random(n, np.float32), rng.random(n, np.float32), np.zeros(n, np.float32)
+    for _ in range(4):
+        out[:] = 0
+        kernel = add[(tritium.cdiv(n, 64),)](x, y, out, n, BLOCK=64)
+        np.testing.assert_array_equal(out, x + y)
+a, b = rng.random((50, 32, 32), np.float32), rng.random((50, 32, 32), np.float32)
+for _ in range(3):
+    c = np.zeros_like(a)
+    product[(50,)](a, b, c, N=32)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-5)
+try:
+    fails[(6,)](x)
+except RuntimeError as error:
+    assert "third" in str(error)
+else:
+    raise AssertionError
+count = np.zeros(1, np.int32)
+barrier[(20,)](count, 20)
+assert count[0] == 20
+shout[(2,)](7)
+
+configs = [tritium.Config({"BLOCK": 1 << k}) for k in range(4, 9)]
+tuned = tritium.autotune(configs=configs, key=["n"])(tritium.jit(add.fn))
+out[:] = 0
+tuned[lambda meta: (tritium.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+np.testing.assert_array_equal(out, x + y)
+assert len(tuned.configs_timings) == 5
+system = knobs.system()
+print(type(system).__name__, system.threads, system.forks, system.cache_sizes())
+"""
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_kernels_run_without(threads: str, fresh_cache: Path) -> None:
+    fresh_cache.mkdir()
+    out = run(KERNELS, TRITIUM_PORTABLE="1", TRITIUM_NUM_THREADS=threads)
+    *printed, system = out.strip().splitlines()
+    assert len(printed) == 2 and all("number: 7" in line for line in printed)
+    assert system == "Portable posix False {}"
+
+
+MACHO = """
+import platform, subprocess, multiprocessing, concurrent.futures, llvmlite.binding as llvm, numpy
+import xdsl.dialects.builtin
+TRIPLE, make = "x86_64-apple-darwin", llvm.create_lljit_compiler
+def create(**options):
+    llvm.initialize_native_target()
+    return make(llvm.Target.from_triple(TRIPLE).create_target_machine(jit=True), **options)
+llvm.get_process_triple, llvm.create_lljit_compiler = lambda: TRIPLE, create
+sys.platform = "darwin"
+"""
+
+
+@pytest.mark.skipif(not is_x86(), reason="code for x86-64")
+def test_programs_run_as_macho(fresh_cache: Path) -> None:
+    """The pool and all kernels as objects for macOS on x86-64, whose calls are Linux's."""
+    fresh_cache.mkdir()
+    size = "import tritium.system.portable as p; p._sysctl = lambda name: 1 << 20"
+    objects = "print(add[(1,)](x, y, out, 1, BLOCK=64).asm['obj'][:4] == b'\\xcf\\xfa\\xed\\xfe')"
+    out = run("\n".join([MACHO, size, KERNELS, objects]))
+    assert out.splitlines()[-2:] == [
+        "Portable posix False {2: 1048576, 3: 1048576}", "True",
+    ]  # fmt: skip
+
+
+@tritium.jit
+def softmax(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    row = tl.load(x + tl.program_id(0) * n + i, mask=i < n, other=float("-inf"))
+    row = tl.exp(row - tl.max(row, 0))
+    tl.store(out + tl.program_id(0) * n + i, row / tl.sum(row, 0), mask=i < n)
+
+
+FROM_LINUX = """
+define void @call(ptr %kernel, ptr %args, ptr %ctx, i64 %begin, i64 %end) {
+  call win64cc void %kernel(ptr %args, ptr %ctx, i64 %begin, i64 %end)
+  ret void
+}
+"""
+
+
+def link_for(triple: str, patch: pytest.MonkeyPatch) -> None:
+    """A linker of objects for another system."""
+    make: Any = llvm.create_lljit_compiler
+    llvm.initialize_all_targets()
+    machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
+    linker: Any = loader._linker  # pyright: ignore[reportPrivateUsage]
+    patch.setattr(llvm, "create_lljit_compiler", lambda **given: make(machine, **given))
+    patch.setattr(loader, "_linker", functools.cache(linker.__wrapped__))
+
+
+@pytest.mark.skipif(not is_x86(), reason="code for x86-64")
+def test_kernels_run_as_coff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel for Windows, called as functions are there."""
+    triple = "x86_64-pc-windows-msvc"
+    source = ASTSource(softmax, {"x": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 512})
+    kernel = tritium.compile(source, target=GPUTarget("cpu", f"x86-64:{triple}", 1))
+    code = kernel.asm["obj"]
+    floats = ctypes.c_int32()
+    functions = {"_fltused": ctypes.addressof(floats)}
+    with monkeypatch.context() as patch:
+        patch.setenv("TRITIUM_PORTABLE", "1")
+        link_for(triple, patch)
+        patch.setattr(sys, "platform", "win32")
+        patch.setattr(Portable, "native_functions", lambda _: functions)
+        with pytest.raises(RuntimeError, match="no object code for this machine"):
+            loader.load_object(b"\x7fELF" + code[4:], ["softmax"])
+        image = loader.load_object(code, ["softmax"])
+    caller = loader.load_object(loader.compile_ir(FROM_LINUX), ["call"])
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)(caller["call"])
+    rng = np.random.default_rng(5)
+    x, out = rng.standard_normal((7, 300), np.float32), np.zeros((7, 300), np.float32)
+    slots = (ctypes.c_int64 * 3)(x.ctypes.data, out.ctypes.data, 300)
+    context, _memory = allocate(CONTEXT.size)
+    scratch, _scratch = allocate(1 << 16)
+    CONTEXT.write(context, nx=7, ny=1, nz=1, scratch=scratch)
+    call(image["softmax"], ctypes.addressof(slots), context, 0, 7)
+    powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, powers / powers.sum(1, keepdims=True), rtol=2e-6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it is the only one there")
+def test_linux_is_used_on_linux() -> None:
+    out = run("from tritium import knobs; print(type(knobs.system()).__name__)")
+    assert out == "Linux\n"
+
+
+def test_objects_for_macos_on_aarch64_are_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They cannot be run here."""
+    source = ASTSource(softmax, {"x": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 512})
+    kernel = tritium.compile(source, target=GPUTarget("cpu", "apple-m1", 1))
+    monkeypatch.setenv("TRITIUM_PORTABLE", "1")
+    link_for("arm64-apple-darwin", monkeypatch)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert loader.load_object(kernel.asm["obj"], ["softmax"])["softmax"] > 1 << 16
+    with pytest.raises(RuntimeError, match="missing"):
+        loader.load_object(kernel.asm["obj"], ["missing"])
+
+
+def test_loading_on_windows_for_aarch64_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    linker: Any = loader._linker  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(loader, "is_x86", lambda: False)
+    with pytest.raises(NotImplementedError, match="objects for AArch64 on Windows"):
+        linker.__wrapped__()
+
+
+OWN = {
+    "system/__init__.py", "system/linux.py", "native/threads.py", "native/elf.py",
+    "native/crash.py", "native/crash_writer.py", "runtime/workers/children.py",
+}  # fmt: skip
+NAMES = re.compile(
+    r"\b(fcntl|futex|getauxval|memfd_create|sched_\w+affinity|sched_getcpu|register_at_fork|mprotect"
+    r"|sigaction|os\.fork|killpg|prctl|setpgid|SIG(?:KILL|STOP|CONT|BUS)\b|pthread_\w+)\b"
+    r"|[\"'](/proc|/sys)\b|import resource\b"
+)
+
+
+def test_other_files_name_no_interface_of_linux() -> None:
+    """Only the files that hold them; each has another form beside it, or says what is missing."""
+    found = [
+        f"{place}:{number}: {line.strip()}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if (place := str(file.relative_to(PACKAGE))) not in OWN and file.parts[-2] != "nvidia"
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if NAMES.search(line)
+    ]
+    assert not found, "\n".join(found)
