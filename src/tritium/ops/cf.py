@@ -168,7 +168,3 @@ class AssertOp(Op):
     def evaluate(self, context: Context, condition: Any) -> None:
         if not np.all(condition):
             raise EvaluationError(f"assertion failed: {self.msg}")
-
-
-OPS: tuple[type[Op], ...] = (BranchOp, CondBranchOp, AssertOp)
-ATTRIBUTES = ()

@@ -1,7 +1,7 @@
 """The set of dialects that the parser knows.
 
-A dialect's module is imported when a text first uses the dialect. Each module of the table has
-`OPS` (op classes) and `ATTRIBUTES` (attribute and type classes).
+A dialect's module is imported when a text first uses the dialect. Its op classes are those of
+`REGISTRY`; a module may list attribute and type classes as `ATTRIBUTES`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import Builtin
 from xdsl.ir import Dialect
 
+from tritium.ops.base import REGISTRY, Op
+
 DIALECTS: dict[str, str] = {
     "arith": "tritium.ops.arith",
     "math": "tritium.ops.math",
@@ -24,15 +26,22 @@ DIALECTS: dict[str, str] = {
     "gpu": "tritium.ops.gpu",
     "tt": "tritium.ops.ttir",
     "ttg": "tritium.ops.ttgir",
-    "ttng": "tritium.ops.ttgir.nvidia",
+    "ttng": "tritium.ops.ttgir",
 }
 """The module that defines each dialect."""
 
 
+def op_classes(dialect: str) -> list[type[Op]]:
+    """The op classes of a dialect of `DIALECTS`, which is imported."""
+    import_module(DIALECTS[dialect])
+    return [cls for name, cls in REGISTRY.items() if name.startswith(f"{dialect}.")]
+
+
 def load_dialect(name: str) -> Dialect:
     """Import a dialect of `DIALECTS`."""
-    module = import_module(DIALECTS[name])
-    return Dialect(name, list(module.OPS), list(module.ATTRIBUTES))
+    attributes = getattr(import_module(DIALECTS[name]), "ATTRIBUTES", ())
+    own = [cls for cls in attributes if cls.name.startswith(f"{name}.")]
+    return Dialect(name, op_classes(name), own)
 
 
 def load_all() -> None:

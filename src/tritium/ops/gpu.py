@@ -34,7 +34,3 @@ class BarrierOp(Op):
 
     def evaluate(self, context: Context) -> None:
         """Nothing: a program is evaluated as one thread."""
-
-
-OPS: tuple[type[Op], ...] = (BarrierOp,)
-ATTRIBUTES = ()

@@ -31,7 +31,3 @@ class AssumeOp(Op):
     def evaluate(self, context: Context, condition: Any) -> None:
         if not np.all(condition):
             raise EvaluationError("tl.assume: the assumption does not hold")
-
-
-OPS: tuple[type[Op], ...] = (AssumeOp,)
-ATTRIBUTES = ()

@@ -248,10 +248,3 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     corrected = total + (error + np.where(np.isfinite(tail), tail, 0.0))
     result: Any = np.where(np.isfinite(corrected), corrected, product + c)  # pyright: ignore[reportUnknownVariableType]
     return result  # pyright: ignore[reportUnknownVariableType]
-
-
-OPS: tuple[type[Op], ...] = (
-    ExpOp, Exp2Op, ExpM1Op, LogOp, Log2Op, Log10Op, Log1POp, SinOp, CosOp, TanOp, TanhOp, SqrtOp,
-    RsqrtOp, ErfOp, AbsFOp, CeilOp, FloorOp, TruncOp, RoundEvenOp, AbsIOp, FmaOp,
-)  # fmt: skip
-ATTRIBUTES = ()

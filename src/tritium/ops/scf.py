@@ -407,7 +407,3 @@ class WhileOp(Op):
         if parser.parse_optional_keyword("attributes"):
             attributes = parser.parse_optional_attr_dict()
         return cls.build(inits, regions=[before, after], result=results, attributes=attributes)
-
-
-OPS: tuple[type[Op], ...] = (YieldOp, ConditionOp, ForOp, IfOp, WhileOp)
-ATTRIBUTES = ()

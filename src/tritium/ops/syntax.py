@@ -403,6 +403,3 @@ def _parse_value(cls: type[DeclaredOp], name: str, parser: Parser) -> Attribute:
     if numbers is not None:
         return DenseArrayBase.from_list(i32, numbers)
     return parser.parse_attribute()
-
-
-

@@ -37,7 +37,3 @@ class PoisonOp(Op):
         ):
             return None
         return np.zeros(ir.shape_of(type), ir.numpy_dtype(type))
-
-
-OPS: tuple[type[Op], ...] = (PoisonOp,)
-ATTRIBUTES = ()

@@ -1,6 +1,5 @@
 """The `arith` dialect: numbers and tiles of numbers, one element at a time."""
 
-from tritium.ops.arith import casts, compare, constant, flags, floating, integer
 from tritium.ops.arith.casts import BitcastOp as BitcastOp
 from tritium.ops.arith.casts import ExtFOp as ExtFOp
 from tritium.ops.arith.casts import ExtSIOp as ExtSIOp
@@ -20,10 +19,8 @@ from tritium.ops.arith.compare import CmpIPredicate as CmpIPredicate
 from tritium.ops.arith.compare import SelectOp as SelectOp
 from tritium.ops.arith.constant import ConstantOp as ConstantOp
 from tritium.ops.arith.constant import attr_value as attr_value
-from tritium.ops.arith.constant import constant_attr as constant_attr
 from tritium.ops.arith.constant import constant_value as constant_value
-from tritium.ops.arith.flags import FastMathAttr as FastMathAttr
-from tritium.ops.arith.flags import OverflowAttr as OverflowAttr
+from tritium.ops.arith.flags import FastMathAttr, OverflowAttr
 from tritium.ops.arith.floating import AddFOp as AddFOp
 from tritium.ops.arith.floating import DivFOp as DivFOp
 from tritium.ops.arith.floating import MaximumFOp as MaximumFOp
@@ -56,11 +53,4 @@ from tritium.ops.arith.integer import ShRUIOp as ShRUIOp
 from tritium.ops.arith.integer import SubIOp as SubIOp
 from tritium.ops.arith.integer import XOrIOp as XOrIOp
 
-OPS = (
-    *casts.OPS,
-    *compare.OPS,
-    *constant.OPS,
-    *floating.OPS,
-    *integer.OPS,
-)
-ATTRIBUTES = flags.ATTRIBUTES
+ATTRIBUTES = (FastMathAttr, OverflowAttr)

@@ -257,9 +257,3 @@ class IndexCastOp(IntegerExtensionOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
-
-
-OPS: tuple[type[Op], ...] = (
-    ExtSIOp, ExtUIOp, TruncIOp, ExtFOp, TruncFOp, SIToFPOp, UIToFPOp, FPToSIOp, FPToUIOp, BitcastOp,
-    IndexCastOp,
-)  # fmt: skip

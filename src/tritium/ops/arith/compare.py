@@ -155,6 +155,3 @@ class SelectOp(Op):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.select(self.results[0].type, *operands)
-
-
-OPS: tuple[type[Op], ...] = (CmpIOp, CmpFOp, SelectOp)

@@ -152,6 +152,3 @@ def constant_value(source: Operation | SSAValue) -> Any | None:
     """The NumPy value of a constant op (or of a value that one defines); None for others."""
     op = source.owner if isinstance(source, SSAValue) else source
     return attr_value(op.value) if isinstance(op, ConstantOp) else None
-
-
-OPS: tuple[type[Op], ...] = (ConstantOp,)

@@ -32,6 +32,3 @@ class OverflowAttr(FlagSet):
     """nsw, nuw: the operation is known not to wrap as a signed (unsigned) number."""
 
     name = "arith.overflow"
-
-
-ATTRIBUTES = (FastMathAttr, OverflowAttr)

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tritium.ops.arith.flags import FastMathAttr
-from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, UnaryOp, function
 from tritium.ops.fields import flags_attr
 from tritium.ops.memory import Context
@@ -121,8 +120,3 @@ class NegFOp(UnaryOp):
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return np.negative(operand)
-
-
-OPS: tuple[type[Op], ...] = (
-    AddFOp, SubFOp, MulFOp, DivFOp, RemFOp, MinimumFOp, MaximumFOp, MinNumFOp, MaxNumFOp, NegFOp,
-)  # fmt: skip

@@ -18,7 +18,6 @@ from tritium.ops import axis_info as facts
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.fields import flags_attr
 from tritium.ops.memory import Context
@@ -329,9 +328,3 @@ class CeilDivUIOp(DivisionOp):
     def compute(lhs: Any, rhs: Any) -> Any:
         floor = np.floor_divide(lhs, rhs)
         return floor + (floor * rhs != lhs)
-
-
-OPS: tuple[type[Op], ...] = (
-    AddIOp, SubIOp, MulIOp, ShLIOp, ShRUIOp, ShRSIOp, AndIOp, OrIOp, XOrIOp, MinSIOp, MaxSIOp,
-    MinUIOp, MaxUIOp, DivUIOp, RemUIOp, DivSIOp, RemSIOp, FloorDivSIOp, CeilDivSIOp, CeilDivUIOp,
-)  # fmt: skip

@@ -1,8 +1,7 @@
-"""The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies) and, in
-`nvidia`, the `ttng` dialect. Classes of both are exported here."""
+"""The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies) and the
+`ttng` dialect (what NVIDIA's GPUs from Hopper on have)."""
 
 from tritium.ir.layouts.encodings import ENCODINGS
-from tritium.ops.ttgir import async_copy, memory
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
@@ -17,9 +16,7 @@ from tritium.ops.ttgir.memory import LocalStoreOp as LocalStoreOp
 from tritium.ops.ttgir.memory import MemDescIndexOp as MemDescIndexOp
 from tritium.ops.ttgir.memory import MemDescReinterpretOp as MemDescReinterpretOp
 from tritium.ops.ttgir.memory import MemDescReshapeOp as MemDescReshapeOp
-from tritium.ops.ttgir.memory import MemDescSubsliceOp as MemDescSubsliceOp
 from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
-from tritium.ops.ttgir.memory import transposed_encoding as transposed_encoding
 from tritium.ops.ttgir.tensormap import GlobalScratchAllocOp as GlobalScratchAllocOp
 from tritium.ops.ttgir.tensormap import ReinterpretTensorDescOp as ReinterpretTensorDescOp
 from tritium.ops.ttgir.tensormap import TensormapCreateOp as TensormapCreateOp
@@ -35,11 +32,9 @@ from tritium.ops.ttgir.tma import InvalBarrierOp as InvalBarrierOp
 from tritium.ops.ttgir.tma import WaitBarrierOp as WaitBarrierOp
 from tritium.ops.ttgir.tma_rows import AsyncTMAGatherOp as AsyncTMAGatherOp
 from tritium.ops.ttgir.tma_rows import AsyncTMAScatterOp as AsyncTMAScatterOp
-from tritium.ops.ttgir.types import TOKEN as TOKEN
-from tritium.ops.ttgir.types import AsyncTokenType as AsyncTokenType
+from tritium.ops.ttgir.types import AsyncTokenType
 from tritium.ops.ttgir.types import MemDescType as MemDescType
 from tritium.ops.ttgir.types import bytes_of as bytes_of
 from tritium.ops.ttgir.types import memdesc_of as memdesc_of
 
-OPS = (*memory.OPS, *async_copy.OPS, GlobalScratchAllocOp)
 ATTRIBUTES = (MemDescType, AsyncTokenType, *ENCODINGS)

@@ -99,6 +99,3 @@ class AsyncWaitOp(Op):
 
     def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
         state_of(context).wait_copies(self.num)
-
-
-OPS: tuple[type[Op], ...] = (AsyncCopyGlobalToLocalOp, AsyncCommitGroupOp, AsyncWaitOp)

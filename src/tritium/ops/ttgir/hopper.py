@@ -125,6 +125,3 @@ class FenceAsyncSharedOp(Op):
 
     def evaluate(self, context: Context) -> None:
         """Nothing: there is one view of memory in the model."""
-
-
-OPS: tuple[type[Op], ...] = (WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp)

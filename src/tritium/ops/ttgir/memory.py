@@ -299,9 +299,3 @@ class MemDescReinterpretOp(MemDescView):
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
         check_memory(cls.name, src)
         return check_memory(cls.name, result)
-
-
-OPS: tuple[type[Op], ...] = (
-    ConvertLayoutOp, LocalAllocOp, LocalDeallocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp,
-    MemDescTransOp, MemDescSubsliceOp, MemDescReshapeOp, MemDescReinterpretOp,
-)  # fmt: skip

@@ -188,8 +188,3 @@ class ReinterpretTensorDescOp(Op):
 
     def evaluate(self, context: Context, rawDesc: Any) -> MapPlace:
         return MapPlace(context.state(Maps), int(rawDesc))
-
-
-OPS: tuple[type[Op], ...] = (
-    TensormapCreateOp, TensormapFenceproxyAcquireOp, ReinterpretTensorDescOp,
-)  # fmt: skip

@@ -319,10 +319,3 @@ class AsyncTMAStoreWaitOp(Op):
         stores = state_of(context).stores
         while len(stores) > self.pendings:
             stores.popleft()
-
-
-OPS: tuple[type[Op], ...] = (
-    InitBarrierOp, InvalBarrierOp, BarrierExpectOp, ArriveBarrierOp, WaitBarrierOp,
-    AsyncTMACopyGlobalToLocalOp, AsyncTMACopyLocalToGlobalOp, AsyncTMAReduceOp,
-    AsyncTMAStoreWaitOp,
-)  # fmt: skip

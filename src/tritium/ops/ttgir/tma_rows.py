@@ -114,6 +114,3 @@ class AsyncTMAScatterOp(Op):
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         context.memory.store(addresses, data, inside)
         state.stores.append(data)
-
-
-OPS: tuple[type[Op], ...] = (AsyncTMAGatherOp, AsyncTMAScatterOp)

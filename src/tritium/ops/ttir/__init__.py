@@ -1,20 +1,6 @@
 """The `tt` dialect: tiles of numbers and pointers with value semantics."""
 
 from tritium.ir.types import PointerType, TensorDescType
-from tritium.ops.ttir import (
-    atomic,
-    debug,
-    descriptor,
-    dot,
-    extern,
-    function,
-    memory,
-    numeric,
-    program,
-    reduction,
-    shape,
-    sort,
-)
 from tritium.ops.ttir.atomic import AtomicCASOp as AtomicCASOp
 from tritium.ops.ttir.atomic import AtomicKind as AtomicKind
 from tritium.ops.ttir.atomic import AtomicLoadOp as AtomicLoadOp
@@ -46,6 +32,7 @@ from tritium.ops.ttir.function import ReturnOp as ReturnOp
 from tritium.ops.ttir.memory import AddPtrOp as AddPtrOp
 from tritium.ops.ttir.memory import AdvanceOp as AdvanceOp
 from tritium.ops.ttir.memory import CacheModifier as CacheModifier
+from tritium.ops.ttir.memory import CachePolicyAttr
 from tritium.ops.ttir.memory import EvictionPolicy as EvictionPolicy
 from tritium.ops.ttir.memory import LoadOp as LoadOp
 from tritium.ops.ttir.memory import MakeTensorPtrOp as MakeTensorPtrOp
@@ -86,18 +73,4 @@ from tritium.ops.ttir.shape import TransOp as TransOp
 from tritium.ops.ttir.shape import UnsplatOp as UnsplatOp
 from tritium.ops.ttir.sort import SortOp as SortOp
 
-OPS = (
-    *atomic.OPS,
-    *debug.OPS,
-    *descriptor.OPS,
-    *dot.OPS,
-    *extern.OPS,
-    *function.OPS,
-    *memory.OPS,
-    *numeric.OPS,
-    *program.OPS,
-    *reduction.OPS,
-    *shape.OPS,
-    *sort.OPS,
-)
-ATTRIBUTES = (PointerType, TensorDescType, memory.CachePolicyAttr)
+ATTRIBUTES = (PointerType, TensorDescType, CachePolicyAttr)

@@ -215,8 +215,3 @@ class AtomicPollOp(AtomicOp):
             if seen.all() or (limit is not None and monotonic_ns() - start >= limit):
                 return seen if expected.shape else seen[()]
             context.pause()
-
-
-OPS: tuple[type[Op], ...] = (
-    AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp, AtomicPollOp,
-)  # fmt: skip

@@ -87,6 +87,3 @@ class AssertOp(Op):
             raise EvaluationError(
                 f"device-side assert triggered in program ({place}): {self.message}"
             )
-
-
-OPS: tuple[type[Op], ...] = (PrintOp, AssertOp)

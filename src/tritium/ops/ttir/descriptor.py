@@ -286,9 +286,3 @@ class DescriptorReduceOp(Op):
             inside,
             lambda old, at: combine(self.kind.name, old, value.reshape(-1)[at], signed),
         )
-
-
-OPS: tuple[type[Op], ...] = (
-    MakeTensorDescOp, DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp,
-    DescriptorScatterOp, DescriptorReduceOp,
-)  # fmt: skip

@@ -207,5 +207,3 @@ _BYTE_FORMATS = {
     ScaleFormat.E4M3: ir.numpy_dtype(ir.f8e4m3fn),
     ScaleFormat.E5M2: ir.numpy_dtype(ir.f8e5m2),
 }
-
-OPS: tuple[type[Op], ...] = (DotOp, DotScaledOp)

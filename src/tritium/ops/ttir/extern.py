@@ -101,6 +101,3 @@ class ElementwiseInlineAsmOp(Op):
             "inline assembly has no meaning without the processor that it is for, so it cannot be "
             f"interpreted; run the kernel compiled: {self.asm_string!r}"
         )
-
-
-OPS: tuple[type[Op], ...] = (ExternElementwiseOp, ElementwiseInlineAsmOp)

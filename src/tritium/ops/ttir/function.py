@@ -210,6 +210,3 @@ class CallOp(Op):
         operands = parser.resolve_operands(unresolved, list(function_type.inputs), at)
         outputs = list(function_type.outputs)
         return cls.build(operands, callee=callee, result=outputs, attributes=attributes)
-
-
-OPS: tuple[type[Op], ...] = (FuncOp, ReturnOp, CallOp)

@@ -371,6 +371,3 @@ class AdvanceOp(Op):
 
     def evaluate(self, context: Context, ptr: Tile, offsets: tuple[Any, ...]) -> Tile:
         return ptr.moved(offsets)
-
-
-OPS: tuple[type[Op], ...] = (AddPtrOp, LoadOp, StoreOp, MakeTensorPtrOp, AdvanceOp)

@@ -208,9 +208,3 @@ class MulHiUIOp(BinaryOp):
         middle = a1 * b0 + (a0 * b0 >> shift)
         other = a0 * b1 + (middle & low)
         return (a1 * b1 + (middle >> shift) + (other >> shift)).view(dtype)
-
-
-OPS: tuple[type[Op], ...] = (
-    FpToFpOp, BitcastOp, PtrToIntOp, IntToPtrOp, ClampFOp, PreciseSqrtOp, PreciseDivFOp,
-    ApproxDivFOp, MulHiUIOp,
-)  # fmt: skip

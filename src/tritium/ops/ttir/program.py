@@ -53,6 +53,3 @@ class GetNumProgramsOp(GridOp):
 
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.num_programs[self.axis])
-
-
-OPS: tuple[type[Op], ...] = (GetProgramIdOp, GetNumProgramsOp)

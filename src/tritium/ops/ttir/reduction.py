@@ -203,8 +203,3 @@ class MapElementwiseOp(Op):
             raise VerifyException(
                 f"{self.name}: the region must take ({', '.join(map(str, want))})"
             )
-
-
-OPS: tuple[type[Op], ...] = (
-    ReduceReturnOp, ReduceOp, ScanReturnOp, ScanOp, MapElementwiseReturnOp, MapElementwiseOp,
-)  # fmt: skip

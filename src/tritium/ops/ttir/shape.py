@@ -480,9 +480,3 @@ class HistogramOp(Op):
         counted = counted if mask is None else counted & mask
         counts = np.bincount(values[counted].astype(np.int64), minlength=bins)
         return counts.astype(ir.numpy_dtype(self.result_types[0]))
-
-
-OPS: tuple[type[Op], ...] = (
-    MakeRangeOp, SplatOp, UnsplatOp, BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp, JoinOp,
-    SplitOp, CatOp, GatherOp, HistogramOp,
-)  # fmt: skip

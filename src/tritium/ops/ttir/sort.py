@@ -69,6 +69,3 @@ def float_keys(values: Any) -> Any:
     bits = values.view(f"i{values.itemsize}")
     nan = np.isnan(values.astype(np.float64))
     return np.where(nan, np.iinfo(bits.dtype).max, flip_negative(bits))
-
-
-OPS: tuple[type[Op], ...] = (SortOp,)

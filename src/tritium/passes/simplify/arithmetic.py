@@ -11,9 +11,6 @@ from xdsl.ir import SSAValue
 from tritium.analysis.axis_info import is_stated
 from tritium.analysis.ranges import range_of
 from tritium.ir import types as ir
-from tritium.ops import arith as arith_ops
-from tritium.ops import math as math_ops
-from tritium.ops import ttir as tile_ops
 from tritium.ops.arith.casts import (
     BitcastOp,
     ExtFOp,
@@ -48,6 +45,7 @@ from tritium.ops.arith.integer import (
     XOrIOp,
 )
 from tritium.ops.base import Op
+from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp, CastOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.rewriting import Pattern, Rewriter
@@ -401,7 +399,8 @@ _EXTREMES = (MinSIOp, MaxSIOp, MinUIOp, MaxUIOp)
 
 def elementwise_classes() -> list[type[Op]]:
     """The op classes that are elementwise whatever their attributes."""
-    return [cls for cls in (*arith_ops.OPS, *math_ops.OPS, *tile_ops.OPS) if cls.elementwise]
+    dialects = ("arith", "math", "tt")
+    return [cls for name in dialects for cls in op_classes(name) if cls.elementwise]
 
 
 def patterns() -> dict[type[Op], list[Pattern]]:
