@@ -11,12 +11,13 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.ops.base import Op
 from tritium.ops.effects import only_read
 from tritium.ops.terminators import is_terminator
+from tritium.ops.ttir.function import FuncOp
 
 
-def functions(module: ModuleOp) -> Iterator[Op]:
+def functions(module: ModuleOp) -> Iterator[FuncOp]:
     """The functions that the module defines (those with a body)."""
     for op in module.body.block.ops:
-        if isinstance(op, Op) and op.regions and op.regions[0].blocks:
+        if isinstance(op, FuncOp) and op.regions[0].blocks:
             yield op
 
 
@@ -66,6 +67,14 @@ def is_inside(op: Operation, outer: Operation) -> bool:
             return False
         op = parent
     return True
+
+
+def ancestor_in(block: Block, op: Operation) -> Operation | None:
+    """The op of a block that is `op` or has it in its regions."""
+    at: Operation | None = op
+    while at is not None and at.parent is not block:
+        at = at.parent_op()
+    return at
 
 
 def outside_values(op: Operation) -> Iterator[SSAValue]:

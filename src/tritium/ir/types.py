@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -177,11 +177,11 @@ def element_type(type: Type) -> Type:
     return type.element_type if type.__class__ is TensorType else type  # pyright: ignore
 
 
-def encoding_of(type: Type) -> Attribute | None:
+def encoding_of(type: Type) -> Any:
     """The encoding of a tile, which says how it is distributed; None without one."""
     if type.__class__ is not TensorType:
         return None
-    encoding = cast("Attribute", type.encoding)  # pyright: ignore
+    encoding: Any = type.encoding  # pyright: ignore
     return None if encoding.__class__ is builtin.NoneAttr else encoding
 
 
@@ -210,6 +210,11 @@ def is_integer(type: Type) -> bool:
 def is_pointer(type: Type) -> bool:
     """Whether the elements are pointers."""
     return element_type(type).__class__ is PointerType
+
+
+def is_block_pointer(type: Type) -> bool:
+    """Whether a type is that of pointers to tiles."""
+    return type.__class__ is PointerType and type.pointee.__class__ is TensorType  # pyright: ignore
 
 
 def bit_width(type: Type) -> int:

@@ -28,7 +28,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i32,
 )
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation
 
 T = TypeVar("T")
 E = TypeVar("E", bound=IntEnum)
@@ -209,8 +209,3 @@ def flags_attr(attribute: Callable[[tuple[str, ...]], Attribute]) -> Any:
     """A set of flags, in Python a tuple of their names; `[flags(x)]` in a syntax string prints
     the word of the field's attribute: `fastmath<nnan, ninf>`."""
     return AttrField[tuple[str, ...]](attribute, lambda a: a.data, ())
-
-
-def values_of(op: Operation) -> tuple[SSAValue, ...]:
-    """The operands of an op as a plain tuple."""
-    return tuple(op.operands)

@@ -13,13 +13,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ops.arith.compare import CmpIPredicate
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.base import ControlEdge, Op
 from tritium.ops.elementwise import check_kind, check_same, describe
 from tritium.ops.evaluation import Return
 from tritium.ops.fields import operand, unit_attr, variadic
 from tritium.ops.memory import Context
-from tritium.ops.terminators import RegionEnd
+from tritium.ops.terminators import RegionEnd, terminator
 
 if TYPE_CHECKING:
     from xdsl.parser import Parser
@@ -184,9 +185,13 @@ class ForOp(Op):
         """The block that runs once an iteration."""
         return self.regions[0].block
 
+    @property
+    def less(self) -> CmpIPredicate:
+        """How the counter compares with the upper bound while the loop goes on."""
+        return CmpIPredicate.ULT if self.unsignedCmp else CmpIPredicate.SLT
+
     def control_edges(self) -> Iterator[ControlEdge]:
-        end = self.body.last_op
-        assert end is not None
+        end = terminator(self.body)
         for source, values in ((self, self.inits), (end, end.operands)):
             yield ControlEdge(source, values, self.body.args[1:])
             yield ControlEdge(source, values, self.results)
@@ -205,8 +210,7 @@ class ForOp(Op):
         body = only_block(self, self.regions[0], YieldOp)
         inits = types_of(self.inits)
         check_types(self, "the body takes", types_of(body.args), [self.lower.type, *inits])
-        assert body.last_op is not None
-        check_types(self, "the body yields", types_of(body.last_op.operands), inits)
+        check_types(self, "the body yields", types_of(terminator(body).operands), inits)
 
     def print(self, printer: Printer) -> None:
         induction, *carried = self.body.args
@@ -280,8 +284,7 @@ class IfOp(Op):
     def control_edges(self) -> Iterator[ControlEdge]:
         for region in self.regions:
             if region.blocks:
-                end = region.block.last_op
-                assert end is not None
+                end = terminator(region.block)
                 yield ControlEdge(end, end.operands, self.results)
 
     def evaluate(self, context: Context, condition: Any) -> tuple[Any, ...] | Any:
@@ -295,8 +298,7 @@ class IfOp(Op):
             if not region.blocks and not results:
                 continue
             block = only_block(self, region, YieldOp)
-            assert block.last_op is not None
-            check_types(self, "a branch yields", types_of(block.last_op.operands), results)
+            check_types(self, "a branch yields", types_of(terminator(block).operands), results)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -341,8 +343,7 @@ class WhileOp(Op):
 
     def control_edges(self) -> Iterator[ControlEdge]:
         before, after = (region.block for region in self.regions)
-        condition, end = before.last_op, after.last_op
-        assert condition is not None and end is not None
+        condition, end = terminator(before), terminator(after)
         yield ControlEdge(self, self.inits, before.args)
         yield ControlEdge(end, end.operands, before.args)
         yield ControlEdge(condition, condition.operands[1:], after.args)
@@ -360,11 +361,11 @@ class WhileOp(Op):
         before = only_block(self, self.regions[0], ConditionOp)
         after = only_block(self, self.regions[1], YieldOp)
         inits, results = types_of(self.inits), types_of(self.results)
-        assert before.last_op is not None and after.last_op is not None
+        passed, yielded = terminator(before).operands[1:], terminator(after).operands
         check_types(self, "the first region takes", types_of(before.args), inits)
-        check_types(self, "its condition passes", types_of(before.last_op.operands[1:]), results)
+        check_types(self, "its condition passes", types_of(passed), results)
         check_types(self, "the second region takes", types_of(after.args), results)
-        check_types(self, "the second region yields", types_of(after.last_op.operands), inits)
+        check_types(self, "the second region yields", types_of(yielded), inits)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

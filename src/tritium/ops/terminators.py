@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from xdsl.ir import Operation
+from xdsl.ir import Block, Operation
 from xdsl.traits import IsTerminator
 
 from tritium.ir import types as ir
@@ -27,6 +27,12 @@ class RegionEnd(Op, traits=[IsTerminator()]):
 
     def evaluate(self, context: Context, values: tuple[Any, ...]) -> Return:
         return Return(values)
+
+
+def terminator(block: Block) -> Any:
+    """The last op of a block, which ends it."""
+    assert block.last_op is not None
+    return block.last_op
 
 
 def is_terminator(op: Operation) -> bool:

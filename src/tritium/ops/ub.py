@@ -32,8 +32,6 @@ class PoisonOp(Op):
 
     def evaluate(self, context: Context) -> Any:
         type = self.result_types[0]
-        if isinstance(type, ir.TensorDescType) or (
-            isinstance(type, ir.PointerType) and isinstance(type.pointee, ir.TensorType)
-        ):
+        if isinstance(type, ir.TensorDescType) or ir.is_block_pointer(type):
             return None
         return np.zeros(ir.shape_of(type), ir.numpy_dtype(type))

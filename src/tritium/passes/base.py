@@ -16,8 +16,10 @@ from typing_extensions import TypeVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
+from tritium.analysis.regions import functions
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
+from tritium.ops.ttir.function import FuncOp
 
 
 class Unit(Protocol):
@@ -59,6 +61,20 @@ class Pass(ABC, Generic[IR]):
             if getattr(self, f.name) != f.default
         ]
         return f"{self.name}{{{' '.join(given)}}}" if given else self.name
+
+
+class FunctionPass(Pass):
+    """A transformation of one function at a time."""
+
+    @abstractmethod
+    def function(self, function: FuncOp) -> bool:
+        """Transform a function in place; returns whether anything may have changed."""
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            changed |= self.function(function)
+        return changed
 
 
 def _option_text(value: object) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, ModuleOp
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import reverse_postorder
-from tritium.analysis.regions import functions, is_inside, may_go, obstacle, outside_values
+from tritium.analysis.regions import is_inside, may_go, obstacle, outside_values
 from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
@@ -28,6 +28,49 @@ Pattern = Callable[[Any, "Rewriter"], bool]
 Patterns = Mapping[type[Op], Sequence[Pattern]]
 
 MAX_VISITS_PER_OP = 64
+
+
+def insert_before(place: Operation, op: Operation) -> None:
+    """Put an op into the block of another, before that."""
+    assert place.parent is not None
+    place.parent.insert_op_before(op, place)
+
+
+def insert_after(place: Operation, op: Operation) -> None:
+    """Put an op into the block of another, after that."""
+    assert place.parent is not None
+    place.parent.insert_op_after(op, place)
+
+
+class Builder:
+    """Makes ops before another one, at its source location or a given one."""
+
+    def __init__(self, before: Operation, location: LocationAttr | None = None):
+        self.before = before
+        self.location = before.location if location is None else location
+
+    def make(self, cls: type[OpT], *operands: Any, **attrs: Any) -> OpT:
+        """Build an op and insert it."""
+        op = cls.build(*operands, location=self.location, **attrs)
+        insert_before(self.before, op)
+        return op
+
+    def value(self, cls: type[Op], *operands: Any, **attrs: Any) -> SSAValue:
+        """The first result of a new op."""
+        return self.make(cls, *operands, **attrs).results[0]
+
+    def constant(self, value: Any, like: SSAValue | ir.Type) -> SSAValue:
+        """A new constant of the type `like` (or the type of that value); later passes merge equal
+        ones."""
+        kind = like.type if isinstance(like, SSAValue) else like
+        return self.value(ConstantOp, value=constant_attr(value, kind))
+
+    def copy(self, op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
+        """Insert a copy of an op, which uses `values` in place of their keys and adds its
+        results."""
+        copy = copy_op(op, values)
+        insert_before(self.before, copy)
+        return copy
 
 
 def erase(op: Operation) -> None:
@@ -66,11 +109,9 @@ def copy_op(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
 
 def move_ops(source: Block, target: Operation) -> None:
     """Move the ops of a block, without its terminator, to before `target`."""
-    block = target.parent
-    assert block is not None
     for op in list(source.ops)[:-1]:
         source.detach_op(op)
-        block.insert_op_before(op, target)
+        insert_before(target, op)
 
 
 def rebuild(
@@ -84,22 +125,33 @@ def rebuild(
 
     Results that are not kept must be unused. `types`: of the results, where they change.
     """
+    kinds = types or [op.results[i].type for i in kept_results]
+    new = recreate(op, operands, kinds, properties)
+    for index, result in zip(kept_results, new.results, strict=True):
+        result.name_hint = op.results[index].name_hint
+        op.results[index].replace_all_uses_with(result)
+    erase(op)
+    return new
+
+
+def recreate(
+    op: OpT,
+    operands: Sequence[SSAValue],
+    types: Sequence[Attribute],
+    properties: Mapping[str, Attribute] | None = None,
+) -> OpT:
+    """An op before `op` like it, but for its operands and the types of its results; it takes the
+    regions."""
     create = cast(Any, type(op).create)
     new: OpT = create(
         operands=operands,
-        result_types=types or [op.results[i].type for i in kept_results],
+        result_types=types,
         properties=op.properties if properties is None else properties,
         attributes=op.attributes,
         regions=[op.detach_region(region) for region in list(op.regions)],
         location=op.location,
     )
-    block = op.parent
-    assert block is not None
-    block.insert_op_before(new, op)
-    for index, result in zip(kept_results, new.results, strict=True):
-        result.name_hint = op.results[index].name_hint
-        op.results[index].replace_all_uses_with(result)
-    block.erase_op(op)
+    insert_before(op, new)
     return new
 
 
@@ -300,10 +352,7 @@ class Rewriter:
         **attrs: Any,
     ) -> OpT:
         """Build an op before another one, at its source location."""
-        op = cls.build(*operands, location=before.location, attributes=attributes, **attrs)
-        block = before.parent
-        assert block is not None
-        block.insert_op_before(op, before)
+        op = Builder(before).make(cls, *operands, attributes=attributes, **attrs)
         self.visit(op)
         return op
 
@@ -330,11 +379,3 @@ class Rewriter:
         if type(value.owner) is not ConstantOp:
             return None
         return self.constants.known(value)
-
-
-def apply_patterns(module: ModuleOp, patterns: Patterns) -> bool:
-    """Run a `Rewriter` over each function of the module."""
-    changed = False
-    for function in functions(module):
-        changed |= Rewriter(function, patterns).run()
-    return changed

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tritium.ir import types as ir
+from tritium.ops import math as math_ops
 from tritium.ops import ttir
 from tritium.ops.arith import (
     CmpFOp,

@@ -11,6 +11,7 @@ from typing import Any
 from tritium.codegen.gpu.context import Context
 from tritium.codegen.gpu.elementwise import ELEMENTWISE
 from tritium.codegen.gpu.types import value_type
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.vmath import convert
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
@@ -18,10 +19,6 @@ from tritium.ir import types as ir
 from tritium.ops import arith, ttir
 from tritium.ops.base import Op
 
-FORMATS: dict[ir.Type, str] = {
-    ir.f64: "fp64", ir.f32: "fp32", ir.f16: "fp16", ir.bf16: "bf16", ir.f8e5m2: "fp8e5",
-    ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
-}  # fmt: skip
 _ORDER = ("fp16", "bf16", "fp32", "fp64")
 _FEATURES = frozenset({"f16c"})
 """Conversions that `convert` may use: every GPU converts half in hardware."""

@@ -19,7 +19,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttir
-from tritium.ops.terminators import is_terminator
+from tritium.ops.terminators import is_terminator, terminator
 
 
 def lower_block(c: Context, block: Block) -> None:
@@ -47,8 +47,7 @@ def inline(c: Context, block: Block, arguments: Sequence[Value]) -> list[Value]:
     for argument, value in zip(block.args, arguments, strict=True):
         c.set(argument, value)
     lower_block(c, block)
-    assert block.last_op is not None
-    return [c.scalar(v) for v in block.last_op.operands]
+    return [c.scalar(v) for v in terminator(block).operands]
 
 
 def _flat(c: Context, values: Sequence[SSAValue]) -> list[Value]:
@@ -85,8 +84,7 @@ def for_loop(c: Context, op: scf.ForOp) -> None:
         c.set(op.body.args[0], loop.index)
         _define(c, carried, _spread(loop.carried, used), forms)
         lower_block(c, op.body)
-        assert op.body.last_op is not None
-        loop.next = list(compress(_flat(c, op.body.last_op.operands), used))
+        loop.next = list(compress(_flat(c, terminator(op.body).operands), used))
     _define(c, op.results, _spread(loop.results, used), forms)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.codegen.gpu.casts import FORMATS, float_from
+from tritium.codegen.gpu.casts import float_from
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.memory.access import distinct_registers
 from tritium.codegen.gpu.shape import axis_layout
 from tritium.codegen.gpu.types import GPU
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir

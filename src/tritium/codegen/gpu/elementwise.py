@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -94,17 +93,11 @@ def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
     return rule
 
 
+for _op, _rule in table.shared_rules(in_float, value_type).items():
+    lowers(ELEMENTWISE, _op)(_rule)
+lowers(ELEMENTWISE, math.AbsFOp)(table.intrinsic(in_float, "fabs"))
 for _op, _opcode in (table.BINARY | table.SHIFTS | table.DIVISIONS).items():
     lowers(ELEMENTWISE, _op)(_binary(_opcode))
-
-
-@lowers(ELEMENTWISE, *table.MIN_MAX)
-def min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
-    """min and max: with NaN as either the result (minimum) or as absent (minnum)."""
-    name = table.MIN_MAX[type(op)]
-    if a.type == "double":
-        return c.f.intrinsic(name, a, b)
-    return in_float(c, (a, b), partial(c.f.intrinsic, name))
 
 
 @lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)
@@ -129,41 +122,9 @@ def float_binary(c: Context, op: Op, a: Value, b: Value) -> Value:
     return c.f.op(table.FLOAT_BINARY[type(op)], a, b, c.contract)
 
 
-@lowers(ELEMENTWISE, ttir.PreciseDivFOp)
-def divide_precisely(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
-
-
 @lowers(ELEMENTWISE, arith.NegFOp)
 def negate(c: Context, op: Op, a: Value) -> Value:
     return c.f.fneg(a)
-
-
-@lowers(ELEMENTWISE, arith.CmpIOp)
-def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
-    return c.f.icmp(op.predicate.name.lower(), a, b)
-
-
-@lowers(ELEMENTWISE, arith.CmpFOp)
-def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
-    predicate = op.predicate.name.lower()
-    return in_float(c, (a, b), partial(c.f.fcmp, predicate))
-
-
-@lowers(ELEMENTWISE, arith.SelectOp)
-def select(c: Context, op: Op, condition: Value, a: Value, b: Value) -> Value:
-    return c.f.select(condition, a, b)
-
-
-@lowers(ELEMENTWISE, *table.CASTS)
-def integer_cast(c: Context, op: Op, a: Value) -> Value:
-    return c.f.cast(table.CASTS[type(op)], a, value_type(op.results[0].type))
-
-
-@lowers(ELEMENTWISE, arith.IndexCastOp)
-def index_cast(c: Context, op: Op, a: Value) -> Value:
-    to = value_type(op.results[0].type)
-    return c.f.cast("trunc" if int(to[1:]) < int(a.type[1:]) else "sext", a, to)
 
 
 @lowers(ELEMENTWISE, arith.FPToSIOp, arith.FPToUIOp)
@@ -198,38 +159,7 @@ def multiply_high(c: Context, op: Op, a: Value, b: Value) -> Value:
     return c.f.cast("trunc", c.f.op("lshr", product, const(wide, bits)), a.type)
 
 
-@lowers(ELEMENTWISE, ttir.ClampFOp)
-def clamp(c: Context, op: Any, x: Value, low: Value, high: Value) -> Value:
-    names = ("maximum", "minimum") if op.propagateNan.name == "ALL" else ("maxnum", "minnum")
-
-    def compute(x: Value, low: Value, high: Value) -> Value:
-        return c.f.intrinsic(names[1], c.f.intrinsic(names[0], x, low), high)
-
-    return in_float(c, (x, low, high), compute)
-
-
-def _float_function(name: str) -> Callable[..., Value]:
-    """An LLVM intrinsic that the target has instructions for in every precision it is used in."""
-
-    def rule(c: Context, op: Op, *values: Value) -> Value:
-        return in_float(c, values, partial(c.f.intrinsic, name))
-
-    return rule
-
-
-for _op, _name in (
-    (math.AbsFOp, "fabs"), (math.CeilOp, "ceil"), (math.FloorOp, "floor"),
-    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"), (ttir.PreciseSqrtOp, "sqrt"),
-):  # fmt: skip
-    lowers(ELEMENTWISE, _op)(_float_function(_name))
-
-
 @lowers(ELEMENTWISE, math.FmaOp)
 def fused_multiply_add(c: Context, op: Op, *values: Value) -> Value:
     """In the operands' own precision, so that the result is rounded once."""
     return c.f.intrinsic("fma", *values)
-
-
-@lowers(ELEMENTWISE, math.AbsIOp)
-def absolute_integer(c: Context, op: Op, a: Value) -> Value:
-    return c.f.intrinsic("smax", a, c.f.op("sub", const(a.type, 0), a))

@@ -238,7 +238,7 @@ class Conversions(Protocol):
     """Whether LLVM's conversion of i32 and i64 to bfloat rounds once."""
 
     def fp8(self, e: Emitter, a: Value, source: str, target: str) -> Value | None:
-        """Between an 8-bit format and another one (names as in `casts.FORMATS`), to nearest even;
+        """Between an 8-bit format and another one (names as in `FORMATS`), to nearest even;
         None where it takes integer arithmetic."""
         ...
 

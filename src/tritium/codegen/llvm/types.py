@@ -12,6 +12,13 @@ _FLOATS: dict[ir.Type, str] = {
 }  # fmt: skip
 
 
+FORMATS: dict[ir.Type, str] = {
+    ir.f64: "fp64", ir.f32: "fp32", ir.f16: "fp16", ir.bf16: "bf16", ir.f8e5m2: "fp8e5",
+    ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
+}  # fmt: skip
+"""Names of the float types in `vmath.convert`."""
+
+
 def number_type(element: ir.Type) -> str | None:
     """The LLVM type of a number in a register; fp8 is carried as its bits. None for others."""
     if isinstance(element, ir.IntegerType):

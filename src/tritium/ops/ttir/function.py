@@ -65,6 +65,13 @@ class FuncOp(Op):
         flag: Any = self.attributes.get("noinline")
         return flag is not None and bool(flag.value.data)
 
+    def update_type(self) -> None:
+        """Make the type that of the body's arguments and of the values that it returns."""
+        end = next((op for op in self.walk() if isinstance(op, ReturnOp)), None)
+        outputs = self.function_type.outputs if end is None else [v.type for v in end.operands]
+        types = [a.type for a in self.body.args], list(outputs)
+        self.properties["function_type"] = FunctionType.from_lists(*types)
+
     def verify_structure(self) -> None:
         inputs = list(self.function_type.inputs)
         found = [a.type for a in self.body.args] if self.regions[0].blocks else inputs

@@ -13,12 +13,8 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
-from tritium.passes.rewriting import Pattern, Rewriter, move_ops, remove_unreachable
-
-
-def _yielded(block: Block) -> list[SSAValue]:
-    assert block.last_op is not None
-    return list(block.last_op.operands)
+from tritium.ops.terminators import terminator
+from tritium.passes.rewriting import Builder, Pattern, Rewriter, move_ops, remove_unreachable
 
 
 def _inline(
@@ -28,7 +24,7 @@ def _inline(
     for arg, value in zip(block.args, arguments, strict=True):
         rewriter.replace_value(arg, value)
     move_ops(block, op)
-    return _yielded(block)
+    return list(terminator(block).operands)
 
 
 # scf.if
@@ -50,7 +46,7 @@ def if_same(op: IfOp, rewriter: Rewriter) -> bool:
     if not op.results:
         return False
     then, other = (region.block for region in op.regions)
-    pairs = list(zip(_yielded(then), _yielded(other), strict=True))
+    pairs = list(zip(terminator(then).operands, terminator(other).operands, strict=True))
     changed = False
     for result, (yes, no) in zip(op.results, pairs, strict=True):
         if yes is no and result.first_use is not None:
@@ -116,7 +112,8 @@ def for_few_turns(op: ForOp, rewriter: Rewriter) -> bool:
 def for_invariant(op: ForOp, rewriter: Rewriter) -> bool:
     """A carried value that each iteration hands on as it is -> the initial value"""
     changed = False
-    carried = zip(op.inits, op.body.args[1:], _yielded(op.body), op.results, strict=True)
+    yielded = terminator(op.body).operands
+    carried = zip(op.inits, op.body.args[1:], yielded, op.results, strict=True)
     for init, arg, value, result in list(carried):
         if value is arg or value is init:
             for old in (arg, result):
@@ -128,9 +125,7 @@ def for_invariant(op: ForOp, rewriter: Rewriter) -> bool:
 def while_never(op: WhileOp, rewriter: Rewriter) -> bool:
     """while false -> the first region, once"""
     block = op.regions[0].block
-    condition = block.last_op
-    assert condition is not None
-    number = rewriter.known(condition.operands[0])
+    number = rewriter.known(terminator(block).operands[0])
     if number is None or number:
         return False
     return rewriter.replace(op, *_inline(op, block, op.inits, rewriter)[1:])
@@ -140,12 +135,13 @@ def while_invariant(op: WhileOp, rewriter: Rewriter) -> bool:
     """A carried value that each iteration hands on as it is -> the initial value"""
     changed = False
     before, after = op.regions[0].block, op.regions[1].block
-    passed = _yielded(before)[1:]
-    for init, arg, value in list(zip(op.inits, before.args, _yielded(after), strict=True)):
+    passed, yielded = terminator(before).operands[1:], terminator(after).operands
+    for init, arg, value in list(zip(op.inits, before.args, yielded, strict=True)):
         same = value is init or (value in after.args and passed[_index(value)] is arg)
         if same and arg.first_use is not None:
             changed |= rewriter.replace_value(arg, init)
-    for value, arg, result in list(zip(_yielded(before)[1:], after.args, op.results, strict=True)):
+    passed = terminator(before).operands[1:]
+    for value, arg, result in list(zip(passed, after.args, op.results, strict=True)):
         if not defined_inside(value, op):
             for old in (arg, result):
                 if old.first_use is not None:
@@ -168,9 +164,7 @@ def branch_known(op: CondBranchOp, rewriter: Rewriter) -> bool:
     if number is None and not same:
         return False
     taken = (then, op.then_values) if same or number else (other, op.else_values)
-    assert op.parent is not None
-    new = BranchOp.build(taken[1], successors=[taken[0]], location=op.location)
-    op.parent.insert_op_before(new, op)
+    Builder(op).make(BranchOp, taken[1], successors=[taken[0]])
     return rewriter.erase(op)
 
 

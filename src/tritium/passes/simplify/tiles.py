@@ -21,8 +21,6 @@ from tritium.ops.ttir.shape import (
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, only_carried, owner_of
 
-SHAPE_OPS = (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)
-
 
 def constant_tile(op: Op, rewriter: Rewriter) -> bool:
     """splat c, broadcast c, reshape c, ... -> a constant tile"""

@@ -34,7 +34,7 @@ from tritium.ir.layouts.encodings import (
 )
 from tritium.ir.layouts.moves import permuted
 from tritium.ops import ttir
-from tritium.ops.arith import AddFOp, ConstantOp
+from tritium.ops.arith import AddFOp
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
@@ -44,7 +44,7 @@ from tritium.ops.ttgir import (
 )
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
+from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.clusters import (
     num_ctas_of,
     operand_cluster,
@@ -52,7 +52,6 @@ from tritium.passes.ttgir.clusters import (
 )
 from tritium.passes.ttgir.convert_ttir_to_ttgir import convert, convert_operand, convert_result
 from tritium.passes.ttgir.layout_propagation import (
-    encoding_of,
     is_elementwise,
     is_tile,
     num_warps_of,
@@ -121,14 +120,10 @@ def _computed_from_product(value: SSAValue) -> bool:
 
 def _add_apart(op: MatrixProduct) -> None:
     """Take the addition out of a product whose sums are rounded."""
-    block, total = op.parent, op.c
-    assert block is not None
-    zero = ConstantOp.of(0.0, total.type, op.location)
-    block.insert_op_before(zero, op)
-    op.operands[2] = zero.results[0]
-    result = op.results[0]
+    total, result = op.c, op.results[0]
+    op.operands[2] = Builder(op).constant(0.0, total)
     added = AddFOp.build(result, total, location=op.location)
-    block.insert_op_after(added, op)
+    insert_after(op, added)
     result.replace_uses_with_if(added.results[0], lambda use: use.operation is not added)
 
 
@@ -146,11 +141,14 @@ def _from_shared_memory(
     else:
         a = _in_shared_memory(op, op.a, 1, bits, operand_cluster(cluster, 1))
     b = _in_shared_memory(op, op.b, 0, bits, operand_cluster(cluster, 0))
-    dot = WarpGroupDotOp.build(
-        a, b, convert(op.c, encoding, op), None, location=op.location,
+    dot = Builder(op).value(
+        WarpGroupDotOp, a, b, convert(op.c, encoding, op), None,
         inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
     )  # fmt: skip
-    _replace(op, dot)
+    dot.name_hint = op.results[0].name_hint
+    back = convert(dot, ir.encoding_of(op.results[0].type), op)
+    op.results[0].replace_all_uses_with(back)
+    erase(op)
 
 
 def _in_shared_memory(
@@ -158,31 +156,24 @@ def _in_shared_memory(
 ) -> SSAValue:
     """The operand in memory that wgmma can read. 16-bit elements may have either axis fastest, the
     one that they are loaded along; others must have k. A transpose becomes a view."""
-    source = source_of(value)
-    block = op.parent
-    assert block is not None
+    source, at = source_of(value), Builder(op)
     if isinstance(source.owner, ttir.TransOp):
         inner = source_of(source.owner.src)
         if bits == 16 or _fastest(inner) == 1 - k_axis:
             memory = _in_shared_memory(op, inner, 1 - k_axis, bits, permuted(cluster, (1, 0)))
-            view = MemDescTransOp.build(memory, order=(1, 0), location=op.location)
-            block.insert_op_before(view, op)
-            return view.results[0]
+            return at.value(MemDescTransOp, memory, order=(1, 0))
     shape = ir.shape_of(source.type)
     fastest = _fastest(source) if bits == 16 else k_axis
     encoding = nvmma_encoding(shape, bits, fastest, cluster)
-    alloc = LocalAllocOp.build(
-        source, result=memdesc_of(shape, ir.element_type(source.type), encoding, False),
-        location=op.location,
-    )  # fmt: skip
-    alloc.results[0].name_hint = source.name_hint
-    block.insert_op_before(alloc, op)
-    return alloc.results[0]
+    kind = memdesc_of(shape, ir.element_type(source.type), encoding, False)
+    memory = at.value(LocalAllocOp, source, result=kind)
+    memory.name_hint = source.name_hint
+    return memory
 
 
 def _fastest(value: SSAValue) -> int:
     """The axis along which a tile's neighbours are in one thread, and so in memory."""
-    return order_of(encoding_of(value.type), ir.shape_of(value.type))[0]
+    return order_of(ir.encoding_of(value.type), ir.shape_of(value.type))[0]
 
 
 def _from_registers(
@@ -212,13 +203,3 @@ def _feeds_product(value: SSAValue) -> bool:
                 seen.add(id(user))
                 pending += user.results
     return False
-
-
-def _replace(op: MatrixProduct, dot: WarpGroupDotOp) -> None:
-    block = op.parent
-    assert block is not None
-    block.insert_op_before(dot, op)
-    dot.results[0].name_hint = op.results[0].name_hint
-    back = convert(dot.results[0], encoding_of(op.results[0].type), op)
-    op.results[0].replace_all_uses_with(back)
-    erase(op)

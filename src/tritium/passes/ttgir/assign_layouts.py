@@ -23,18 +23,19 @@ home it is computed again if that is cheaper than moving it, else converted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from tritium.analysis.regions import functions, is_removable
+from tritium.analysis.regions import ancestor_in, is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
@@ -42,19 +43,18 @@ from tritium.ops.ttgir import (
     WarpGroupDotWaitOp,
 )
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
+from tritium.passes.rewriting import erase, insert_before
 from tritium.passes.ttgir.accelerate_matmul import source_of
+from tritium.passes.ttgir.convert_ttir_to_ttgir import convert
 from tritium.passes.ttgir.layout_propagation import (
-    encoding_of,
     is_follower,
     is_source,
     is_tile,
-    product,
     retype,
     retype_constant,
     weight,
-    with_encoding,
 )
 
 SOFT, CARRIED, LOADED, PRODUCT = range(4)
@@ -68,17 +68,16 @@ _ANY_ENCODING = (
 
 
 @dataclass(frozen=True)
-class AssignLayouts(Pass):
+class AssignLayouts(FunctionPass):
     """Choose the encoding of every tile so that little has to move between threads."""
 
     name: ClassVar[str] = "assign-layouts"
     title: ClassVar[str] = "TritonGPURemoveLayoutConversions"
 
-    def run(self, module: ModuleOp) -> bool:
-        for function in functions(module):
-            homes = _Homes(function)
-            _Rewrite(function, homes).run()
-            remove_unused(function)
+    def function(self, function: FuncOp) -> bool:
+        homes = _Homes(function)
+        _Rewrite(function, homes).run()
+        remove_unused(function)
         return True
 
 
@@ -88,12 +87,6 @@ def remove_unused(function: Operation) -> None:
         unused = all(r.first_use is None for r in op.results)
         if unused and op is not function and op.parent is not None and is_removable(op):
             erase(op)
-
-
-def terminator(region_block: Block) -> Any:
-    """The last op of a block."""
-    assert region_block.last_op is not None
-    return region_block.last_op
 
 
 class _Homes:
@@ -113,7 +106,7 @@ class _Homes:
             for block in region.blocks:
                 for argument in block.args:
                     if is_tile(argument):
-                        self._set(argument, encoding_of(argument.type), LOADED)
+                        self._set(argument, ir.encoding_of(argument.type), LOADED)
             for block in region.blocks:
                 self._block(block)
 
@@ -139,7 +132,7 @@ class _Homes:
     def _demand(self, value: SSAValue) -> Encoding:
         """The encoding that a value is first used in, or else the one that it has."""
         demands = self._demands.get(value)
-        return demands[0] if demands else encoding_of(value.type)
+        return demands[0] if demands else ir.encoding_of(value.type)
 
     # Homes
 
@@ -186,7 +179,7 @@ class _Homes:
             if isinstance(op, MatrixProduct):
                 level = PRODUCT
             for result in tiles:
-                home = self._demand(result) if level == SOFT else encoding_of(result.type)
+                home = self._demand(result) if level == SOFT else ir.encoding_of(result.type)
                 self._set(result, home, level)
 
     def _follower(self, op: Op) -> None:
@@ -301,7 +294,7 @@ def required(op: Operation, index: int) -> Encoding | None:
     value = op.operands[index]
     if not is_tile(value) or isinstance(op, passes) or is_follower(op) or _place_of(op) is not None:
         return None
-    return encoding_of(value.type)
+    return ir.encoding_of(value.type)
 
 
 def _place_of(op: Operation) -> SSAValue | None:
@@ -310,7 +303,7 @@ def _place_of(op: Operation) -> SSAValue | None:
     if not isinstance(op, Op) or op.placed_by is None:
         return None
     whole = [v.type for name in op.whole_operands for v in op.operand_values(name)]
-    if any(linear(encoding_of(t), ir.shape_of(t)).in_bits(BLOCK) for t in whole):
+    if any(linear(ir.encoding_of(t), ir.shape_of(t)).in_bits(BLOCK) for t in whole):
         return None
     (place,) = op.operand_values(op.placed_by)
     return place
@@ -376,7 +369,7 @@ class _Rewrite:
             if self._again(value, encoding, 0) < _moving(value):
                 known = self._recompute(value, encoding, place)
             else:
-                known = _insert_conversion(value, encoding, place)
+                known = convert(value, encoding, place)
             self.homes.home[known], self.homes.level[known] = encoding, SOFT
             self._made[key] = known
         return known
@@ -384,9 +377,7 @@ class _Rewrite:
     def _recompute(self, value: SSAValue, encoding: Encoding, place: Operation) -> SSAValue:
         op: Any = value.owner
         clone: Operation = op.clone_without_regions()
-        block = place.parent
-        assert block is not None
-        block.insert_op_before(clone, place)
+        insert_before(place, clone)
         if is_follower(op):
             wanted = op.operand_layouts(encoding)
             for index, (operand, needed) in enumerate(zip(op.operands, wanted, strict=True)):
@@ -411,7 +402,7 @@ class _Rewrite:
             return 1
         if not is_follower(op) or len(op.results) != 1:
             return moving
-        cost: float = weight(op) * product(ir.shape_of(value.type))
+        cost: float = weight(op) * prod(ir.shape_of(value.type))
         for operand, needed in zip(op.operands, op.operand_layouts(encoding), strict=True):
             if needed is not None and cost < moving:
                 cost += self._again(source_of(operand), needed, depth + 1)
@@ -422,26 +413,13 @@ def _moving(value: SSAValue) -> float:
     """Cost of converting a value, in the unit of `weight`: it is written to shared memory
     and read again, with a barrier between."""
     words = max(ir.bit_width(value.type) / 32, 0.5)
-    return 4096 + 4 * (1 + words) * product(ir.shape_of(value.type))
+    return 4096 + 4 * (1 + words) * prod(ir.shape_of(value.type))
 
 
 def _ancestor(user: Operation, value: SSAValue) -> Operation:
     """The op of the value's block that is or contains `user`."""
     owner = value.owner
     block = owner if isinstance(owner, Block) else owner.parent
-    op: Operation | None = user
-    while op is not None and op.parent is not block:
-        op = op.parent_op()
+    op = None if block is None else ancestor_in(block, user)
     assert op is not None, "a value is used where it is not defined"
     return op
-
-
-def _insert_conversion(value: SSAValue, encoding: Encoding, place: Operation) -> SSAValue:
-    op = ConvertLayoutOp.build(
-        value, result=with_encoding(value.type, encoding), location=place.location
-    )
-    op.results[0].name_hint = value.name_hint
-    block = place.parent
-    assert block is not None
-    block.insert_op_before(op, place)
-    return op.results[0]

@@ -15,7 +15,6 @@ from xdsl.ir import SSAValue
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Cluster, part_of
-from tritium.ops import ttir
 from tritium.passes.ttgir.clusters import copies, split_rows
 from tritium.passes.ttgir.layout_propagation import block_encoding, with_encoding
 from tritium.passes.ttir.descriptors.flow import Groups, descriptors, flow
@@ -42,7 +41,7 @@ def share_descriptors(
         encoding = block_encoding(value.type, cluster)
         value._type = ir.TensorDescType(with_encoding(block, encoding))
     for function in functions(module):
-        _update_signature(function)
+        function.update_type()
 
 
 def _chosen(block: Any, num_ctas: int, wanted: set[Cluster]) -> Cluster:
@@ -52,14 +51,3 @@ def _chosen(block: Any, num_ctas: int, wanted: set[Cluster]) -> Cluster:
     if cluster is None or part_of(cluster, shape)[-1] * size < LEAST_BYTES:
         return copies(len(shape), num_ctas)
     return cluster
-
-
-def _update_signature(function: Any) -> None:
-    types: Any = function.function_type
-    given = next((op.operands for op in function.walk() if isinstance(op, ttir.ReturnOp)), ())
-    outputs = [
-        value.type if isinstance(kind, ir.TensorDescType) else kind
-        for kind, value in zip(types.outputs, given, strict=True)
-    ] if given else list(types.outputs)  # fmt: skip
-    inputs = [argument.type for argument in function.body.args]
-    function.properties["function_type"] = type(types).from_lists(inputs, outputs)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -34,10 +35,8 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand, convert_
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
-    encoding_of,
     is_tile,
     processor_of,
-    product,
     threads_of,
 )
 from tritium.target import Processor
@@ -142,14 +141,14 @@ def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
 
 def _apply(op: Any, wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> bool:
     part = part_of(cluster, wish.shape)
-    share = max(product(part) // threads.total, wish.least)
+    share = max(prod(part) // threads.total, wish.least)
     width = min(width, share, wish.most, part[wish.order[0]])
     per_thread = [1] * len(wish.shape)
     per_thread[wish.order[0]] = width
     encoding: BlockedEncoding = blocked_for(
         wish.shape, tuple(per_thread), wish.order, threads, cluster
     )
-    if encoding_of(_tile(op)) == encoding:
+    if ir.encoding_of(_tile(op)) == encoding:
         return False
     for index, value in enumerate(op.operands):
         if is_tile(value):

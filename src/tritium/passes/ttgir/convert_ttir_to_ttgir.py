@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
@@ -37,14 +38,13 @@ from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, insert_after
 from tritium.passes.ttgir.clusters import copies, split_product, split_rows
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     blocked_for,
     default_encoding,
-    encoding_of,
     is_tile,
-    product,
     retype,
     retype_constant,
     with_encoding,
@@ -91,7 +91,7 @@ class ConvertTTIRToTTGIR(Pass):
                         self._default(result)
             for op in ops:
                 self._fix(op)
-            _update_signature(function, function.regions[0].blocks[0])
+            function.update_type()
         return True
 
     @cached_property
@@ -112,12 +112,12 @@ class ConvertTTIRToTTGIR(Pass):
         if isinstance(op, Op) and (op.whole_operands or op.placed_by):
             self._fix_by_traits(op)
         elif isinstance(op, Op) and op.layouts_from == "results":
-            wanted = op.operand_layouts(encoding_of(op.results[0].type))
+            wanted = op.operand_layouts(ir.encoding_of(op.results[0].type))
             for index, encoding in enumerate(wanted):
                 if encoding is not None:
                     convert_operand(op, index, encoding)
         elif isinstance(op, Op) and op.layouts_from == "operands":
-            encoding = op.result_layout(encoding_of(op.operands[0].type))
+            encoding = op.result_layout(ir.encoding_of(op.operands[0].type))
             assert encoding is not None, op.name
             for result in op.results:
                 if is_tile(result):
@@ -144,11 +144,11 @@ class ConvertTTIRToTTGIR(Pass):
         if op.placed_by is not None:
             (place,) = op.operand_values(op.placed_by)
             for result in op.results:
-                convert_result(result, encoding_of(place.type))
+                convert_result(result, ir.encoding_of(place.type))
 
     def _between_packs(self, shape: tuple[int, ...], pack: int) -> Cluster:
         """Blocks split the outermost axis, if that cuts no group of `pack` neighbours."""
-        if shape[0] // self.num_ctas * product(shape[1:]) % pack == 0 and shape[0] >= self.num_ctas:
+        if shape[0] // self.num_ctas * prod(shape[1:]) % pack == 0 and shape[0] >= self.num_ctas:
             return split_rows(shape, self.num_ctas)
         return copies(len(shape), self.num_ctas)
 
@@ -177,7 +177,7 @@ def product_encoding(
     down as across where the tile lets it, which takes the fewest elements of the operands.
     `cluster`: its `CGALayout`."""
     part, rank = part_of(cluster, shape), len(shape)
-    share = product(part) // block.total
+    share = prod(part) // block.total
     side = 4 if share >= 16 else 2 if share >= 4 else 1
     per_thread = (*[1] * (rank - 2), *[min(side, s) for s in part[-2:]])
     order = tuple(reversed(range(rank)))
@@ -236,16 +236,12 @@ def packed_encoding(
 
 def convert(value: SSAValue, encoding: Attribute, before: Operation) -> SSAValue:
     """The value in another encoding, converted before `before`."""
-    if encoding_of(value.type) == encoding:
+    if ir.encoding_of(value.type) == encoding:
         return value
-    op = ConvertLayoutOp.build(
-        value, result=with_encoding(value.type, encoding), location=before.location
-    )
-    op.results[0].name_hint = value.name_hint
-    block = before.parent
-    assert block is not None
-    block.insert_op_before(op, before)
-    return op.results[0]
+    kind = with_encoding(value.type, encoding)
+    converted = Builder(before).value(ConvertLayoutOp, value, result=kind)
+    converted.name_hint = value.name_hint
+    return converted
 
 
 def convert_operand(op: Operation, index: int, encoding: Attribute) -> None:
@@ -255,7 +251,7 @@ def convert_operand(op: Operation, index: int, encoding: Attribute) -> None:
 
 def convert_result(result: Any, encoding: Attribute) -> None:
     """Make an op's result have this encoding, its users still see the former one."""
-    before = encoding_of(result.type)
+    before = ir.encoding_of(result.type)
     if before == encoding:
         return
     op: Operation = result.op
@@ -263,27 +259,7 @@ def convert_result(result: Any, encoding: Attribute) -> None:
     converted = ConvertLayoutOp.build(
         result, result=with_encoding(result.type, before), location=op.location
     )
-    block = op.parent
-    assert block is not None
-    block.insert_op_after(converted, op)
+    insert_after(op, converted)
     for use in list(result.uses):
         if use.operation is not converted:
             use.operation.operands[use.index] = converted.results[0]
-
-
-def _update_signature(function: Any, entry: Block) -> None:
-    kind: Any = function.function_type
-    outputs = [
-        with_encoding(t, _returned(function, i)) if isinstance(t, ir.TensorType) else t  # pyright: ignore[reportUnknownArgumentType]
-        for i, t in enumerate(kind.outputs)
-    ]
-    function.properties["function_type"] = type(kind).from_lists(
-        [a.type for a in entry.args], outputs
-    )
-
-
-def _returned(function: Any, index: int) -> Any:
-    for op in function.walk():
-        if isinstance(op, ttir.ReturnOp):
-            return encoding_of(op.operands[index].type)
-    return None

@@ -66,8 +66,8 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
-from tritium.passes.ttgir.expand_pipeline import Builder, barrier_memory
+from tritium.passes.rewriting import Builder, erase
+from tritium.passes.ttgir.expand_pipeline import barrier_memory
 from tritium.passes.ttgir.layout_propagation import block_encoding, processor_of, with_encoding
 from tritium.passes.ttgir.pipeline import is_bulk
 from tritium.passes.ttir.descriptors.flow import (
@@ -222,7 +222,7 @@ def _encode(module: ModuleOp) -> bool:
     for function in functions(module):
         for value in descriptors(function):
             value._type = _encoded(value.type)
-        _encode_signature(function)
+        function.update_type()
     for op in made:
         _make(op)
     return bool(made)
@@ -232,15 +232,6 @@ def _encoded(kind: Any) -> Any:
     if not isinstance(kind, ir.TensorDescType):
         return kind
     return ir.TensorDescType(with_encoding(kind.block, block_encoding(kind)))
-
-
-def _encode_signature(function: Any) -> None:
-    types: Any = function.function_type
-    returns = [op for op in function.walk() if isinstance(op, ttir.ReturnOp)]
-    outputs = [v.type for v in returns[0].operands] if returns else list(types.outputs)
-    function.properties["function_type"] = type(types).from_lists(
-        [a.type for a in function.body.args], outputs
-    )
 
 
 def _make(op: Any) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tritium.analysis.loops import may_wrap
@@ -19,14 +18,13 @@ from tritium.ops.arith import (
     AndIOp,
     CmpIOp,
     CmpIPredicate,
-    ConstantOp,
     MulIOp,
     SelectOp,
     SubIOp,
     XOrIOp,
 )
-from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, YieldOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     AsyncCommitGroupOp,
     AsyncCopyGlobalToLocalOp,
@@ -49,8 +47,7 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.passes.rewriting import copy_names, copy_op, erase
-from tritium.passes.ttgir.assign_layouts import terminator
+from tritium.passes.rewriting import Builder, copy_names, erase
 from tritium.passes.ttgir.clusters import in_block
 
 
@@ -82,30 +79,6 @@ class Stage:
         return bytes_of(memdesc_of(ir.shape_of(kind), ir.element_type(kind), self.encoding))
 
 
-class Builder:
-    """Makes ops before another one, at its source location."""
-
-    def __init__(self, before: Operation, location: LocationAttr | None = None):
-        self.before = before
-        self.location = before.location if location is None else location
-
-    def make(self, cls: type[Op], *operands: Any, **attrs: Any) -> Any:
-        """Build an op and insert it."""
-        op = cls.build(*operands, location=self.location, **attrs)
-        block = self.before.parent
-        assert block is not None
-        block.insert_op_before(op, self.before)
-        return op
-
-    def value(self, cls: type[Op], *operands: Any, **attrs: Any) -> SSAValue:
-        """The first result of a new op."""
-        return self.make(cls, *operands, **attrs).results[0]
-
-    def constant(self, number: int, kind: ir.Type) -> SSAValue:
-        """A new constant; equal ones are merged by later passes."""
-        return self.value(ConstantOp, value=ConstantOp.of(number, kind).value)
-
-
 def expand(loop: ForOp, plan: Sequence[Stage], stages: int) -> None:
     """Rewrite the loop so that the loads of the plan are `stages - 1` iterations ahead."""
     _Expansion(loop, plan, stages).run()
@@ -134,9 +107,8 @@ class _Expansion:
         for iteration in range(self.stages - 1):
             counter, going = self._later(before, self.loop.lower, iteration)
             if iteration and self.wraps:
-                some = before.value(
-                    CmpIOp, self.loop.lower, self.loop.upper, predicate=self._less()
-                )
+                bounds = self.loop.lower, self.loop.upper
+                some = before.value(CmpIOp, *bounds, predicate=self.loop.less)
                 going = before.value(AndIOp, going, some)
             slots = {n: before.constant(iteration % n, ir.i32) for n in self.sizes}
             state = self._copies(before, rings, slots, counter, going, state)
@@ -145,19 +117,16 @@ class _Expansion:
         self._finish(Builder(self.loop), new, rings, finals)
         erase(self.loop)
 
-    def _less(self) -> CmpIPredicate:
-        return CmpIPredicate.ULT if self.loop.unsignedCmp else CmpIPredicate.SLT
-
     def _later(self, at: Builder, start: SSAValue, iterations: int) -> tuple[SSAValue, SSAValue]:
         """start + iterations * step, and whether the loop gets there from `start`, where it is."""
         upper, step = self.loop.upper, self.loop.step
         if iterations == 0:
-            return start, at.value(CmpIOp, start, upper, predicate=self._less())
+            return start, at.value(CmpIOp, start, upper, predicate=self.loop.less)
         if iterations > 1:
             step = at.value(MulIOp, step, at.constant(iterations, self.kind))
         counter = at.value(AddIOp, start, step)
         if not self.wraps:
-            return counter, at.value(CmpIOp, counter, upper, predicate=self._less())
+            return counter, at.value(CmpIOp, counter, upper, predicate=self.loop.less)
         left = at.value(SubIOp, upper, start)
         return counter, at.value(CmpIOp, left, step, predicate=CmpIPredicate.UGT)
 
@@ -170,7 +139,7 @@ class _Expansion:
         values: dict[SSAValue, SSAValue] = {body.args[0]: counter}
         values.update(zip(self.carried, state, strict=True))
         for op in self.ahead:
-            clone(op, values, at)
+            at.copy(op, values)
         barrier: SSAValue | None = None
         if self.barriers is not None:
             barrier = at.value(MemDescIndexOp, self.barriers, slots[self.bulk[0].buffers])
@@ -235,12 +204,12 @@ class _Expansion:
         late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
             if not _use_buffer(op, views, values, at):
-                clone(op, values, at)
+                at.copy(op, values)
         counter, going = self._later(at, body.args[0], self.stages - 1)
         filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
         state = self._copies(at, rings, filling, counter, going, state)
         for op in late:
-            clone(op, values, at)
+            at.copy(op, values)
         last: list[SSAValue] = list(terminator(old.body).operands)
         yields = [values.get(v, v) for v in last]
         flying = self._fly(body, yields, set(views.values()))
@@ -354,12 +323,9 @@ def _ring(before: Builder, stage: Stage) -> SSAValue:
     kind = stage.load.results[0].type
     shape = (stage.buffers, *ir.shape_of(kind))
     memory = memdesc_of(shape, ir.element_type(kind), stage.encoding)
-    op = LocalAllocOp.build(None, result=memory, location=stage.load.location)
-    block = before.before.parent
-    assert block is not None
-    block.insert_op_before(op, before.before)
-    op.results[0].name_hint = stage.load.results[0].name_hint
-    return op.results[0]
+    ring = Builder(before.before, stage.load.location).value(LocalAllocOp, None, result=memory)
+    ring.name_hint = stage.load.results[0].name_hint
+    return ring
 
 
 def barrier_memory(count: int | None = None) -> MemDescType:
@@ -390,16 +356,6 @@ def _start_bulk_copy(
         AsyncTMACopyGlobalToLocalOp, load.desc, coordinates, barrier, view, going,
         cache=load.cache, evict=load.evict,
     )  # fmt: skip
-
-
-def clone(op: Operation, values: dict[SSAValue, SSAValue], at: Builder) -> None:
-    """Insert a copy of an op, which uses `values` in place of their keys and adds its results."""
-    copy = copy_op(op, values)
-    block = at.before.parent
-    assert block is not None
-    block.insert_op_before(copy, at.before)
-    for old, made in zip(op.results, copy.results, strict=True):
-        made.name_hint = old.name_hint
 
 
 def _start_copy(

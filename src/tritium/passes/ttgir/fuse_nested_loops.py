@@ -53,12 +53,11 @@ from tritium.ops.arith import (
 from tritium.ops.attributes import FLATTEN
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, IfOp, WhileOp, YieldOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ub import PoisonOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
-from tritium.passes.ttgir.expand_pipeline import Builder, clone
+from tritium.passes.rewriting import Builder, erase
 from tritium.passes.ttgir.layout_propagation import (
-    encoding_of,
     is_follower,
     is_source,
     is_tile,
@@ -109,7 +108,7 @@ class _Fusion:
         at = ops.index(inner)
         self.prologue, self.epilogue = ops[:at], ops[at + 1 : -1]
         self.outer_yields: list[SSAValue] = list(ops[-1].operands)
-        self.inner_yields: list[SSAValue] = list(inner.body.last_op.operands)  # pyright: ignore
+        self.inner_yields: list[SSAValue] = list(terminator(inner.body).operands)
         self._move_early()
         #: Whether the last iteration sets a carried value of the inner loop back, beside the
         #: epilogue.
@@ -199,7 +198,7 @@ class _Fusion:
         results: Sequence[SSAValue]
         if iterations is None:
             before = Builder(outer)
-            some = before.value(CmpIOp, inner.lower, inner.upper, predicate=_less(inner))
+            some = before.value(CmpIOp, inner.lower, inner.upper, predicate=inner.less)
             regions = [Region(Block()), Region(Block())]
             choice = before.make(
                 IfOp, some, regions=regions, result=[r.type for r in outer.results]
@@ -228,12 +227,12 @@ class _Fusion:
         values: Values = dict(zip(outer.body.args, block.args, strict=True))
         body = Builder(end, outer.location)
         for op in self.prologue:
-            clone(op, values, body)
+            body.copy(op, values)
         inits: Sequence[SSAValue] = self.inner.inits
         for r, v in zip(self.inner.results, inits, strict=True):
             values[r] = values.get(v, v)
         for op in self.epilogue:
-            clone(op, values, body)
+            body.copy(op, values)
         end.operands = [values.get(v, v) for v in self.outer_yields]
         attributes = {k: v for k, v in outer.attributes.items() if k != FLATTEN}
         new = at.make(
@@ -250,7 +249,7 @@ class _Fusion:
         end_of_inner = at.value(AddIOp, inner.lower, at.value(MulIOp, steps, inner.step))
         one = at.constant(1, ir.i64)
         iterations = at.value(AddIOp, _wide(at, steps), one)
-        some = at.value(CmpIOp, outer.lower, outer.upper, predicate=_less(outer))
+        some = at.value(CmpIOp, outer.lower, outer.upper, predicate=outer.less)
         outer_iterations = at.value(AddIOp, _wide(at, _steps(at, outer)), one)
         zero = at.constant(0, ir.i64)
         total = at.value(SelectOp, some, at.value(MulIOp, iterations, outer_iterations), zero)
@@ -292,7 +291,7 @@ class _Fusion:
                 carried[n] if begun else self._choose(at, first, inner.inits[n], carried[n], values)
             )
         for op in list(inner.body.ops)[:-1]:
-            clone(op, values, at)
+            at.copy(op, values)
         after = [values.get(v, v) for v in self.inner_yields]
         values.update(zip(inner.results, after, strict=True))
         early = {
@@ -322,7 +321,7 @@ class _Fusion:
             choice, (then, other) = self._branch(at, first, [v.type for v in self.kept])
             inside = dict(values)
             for op in self.prologue:
-                clone(op, inside, then)
+                then.copy(op, inside)
             then.before.operands = [inside[v] for v in self.kept]
             other.before.operands = list(kept)
             for value, result in zip(self.kept, choice.results, strict=True):
@@ -330,7 +329,7 @@ class _Fusion:
                 values[value] = result
         for op in self.prologue:
             if op in self.repeated:
-                clone(op, values, at)
+                at.copy(op, values)
 
     def _last_iteration(
         self, at: Builder, last: SSAValue, after: Sequence[SSAValue], state: Sequence[SSAValue],
@@ -346,7 +345,7 @@ class _Fusion:
         choice, (then, other) = self._branch(at, last, types)
         inside = dict(values)
         for op in [op for op in self.prologue if op in self.again] + self.epilogue:
-            clone(op, inside, then)
+            then.copy(op, inside)
         then.before.operands = [
             *(inside.get(self.outer_yields[n], self.outer_yields[n]) for n in late),
             *(self.inner.inits[n] for n in resets),
@@ -384,9 +383,9 @@ def _in_registers(value: SSAValue) -> bool:
 def _is_small(value: SSAValue) -> bool:
     """Whether a tile of numbers takes a thread few registers."""
     kind = value.type
-    if encoding_of(kind) is None or ir.element_type(kind) == ir.i1:
+    if ir.encoding_of(kind) is None or ir.element_type(kind) == ir.i1:
         return False
-    bases = linear(encoding_of(kind), ir.shape_of(kind)).bases(REGISTER)
+    bases = linear(ir.encoding_of(kind), ir.shape_of(kind)).bases(REGISTER)
     return max(ir.bit_width(kind) // 32, 1) << sum(map(any, bases)) <= FEW
 
 
@@ -395,10 +394,6 @@ def _bits(value: SSAValue) -> int:
     if not _in_registers(value):
         return 64
     return prod(ir.shape_of(value.type)) * ir.bit_width(value.type)
-
-
-def _less(loop: ForOp) -> CmpIPredicate:
-    return CmpIPredicate.ULT if loop.unsignedCmp else CmpIPredicate.SLT
 
 
 def _steps(at: Builder, loop: ForOp) -> SSAValue:

@@ -10,7 +10,6 @@ Three kinds of ops matter to layouts:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -31,14 +30,6 @@ from tritium.ir.layouts.encodings import (
 from tritium.ops.attributes import NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.target import Processor, processor_named
-
-
-def encoding_of(type: Attribute) -> Any:
-    """The encoding of a tile's type; None for other types, and for tiles without one."""
-    if isinstance(type, ir.TensorType):
-        encoding: Attribute = type.encoding  # pyright: ignore[reportUnknownVariableType]
-        return encoding if isinstance(encoding, Encoding) else None
-    return None
 
 
 def with_encoding(type: Attribute, encoding: Attribute | None) -> Attribute:
@@ -89,14 +80,6 @@ def is_follower(op: Operation) -> TypeGuard[Op]:
 def weight(op: Operation) -> int:
     """Estimated cost of computing one more element, in simple instructions."""
     return op.cost if isinstance(op, Op) else 1
-
-
-def product(numbers: Sequence[int]) -> int:
-    """The product of some sizes."""
-    total = 1
-    for number in numbers:
-        total *= number
-    return total
 
 
 class Threads(NamedTuple):

@@ -26,7 +26,6 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import convert_operand
 from tritium.passes.ttgir.layout_propagation import (
     Threads,
     default_encoding,
-    encoding_of,
     threads_of,
 )
 
@@ -56,7 +55,7 @@ class MatchClusters(Pass):
 def _match(op: Any, memory: Any, threads: Threads) -> bool:
     """`memory`: the encoding of the memory that the operand `src` goes to."""
     tile, shape = op.src.type, ir.shape_of(op.src.type)
-    if blocks_of(encoding_of(tile), shape) == blocks_of(memory, shape):
+    if blocks_of(ir.encoding_of(tile), shape) == blocks_of(memory, shape):
         return False
     encoding = default_encoding(shape, threads, memory.get("CGALayout"))
     convert_operand(op, list(op.operands).index(op.src), encoding)

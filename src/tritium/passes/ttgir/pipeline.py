@@ -49,14 +49,13 @@ from tritium.ops.attributes import FLATTEN, NUM_STAGES
 from tritium.ops.base import Op
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.ttgir.assign_layouts import terminator
 from tritium.passes.ttgir.expand_pipeline import Stage, expand
 from tritium.passes.ttgir.layout_propagation import (
     block_encoding,
-    encoding_of,
     is_tile,
     order_of,
     processor_of,
@@ -176,7 +175,7 @@ def copy_width(load: Any, analysis: AxisAnalysis, most: int) -> int:
     """How many elements a thread can copy at once, in at most so many bytes."""
     kind = load.results[0].type
     shape = ir.shape_of(kind)
-    encoding = encoding_of(kind)
+    encoding = ir.encoding_of(kind)
     axis = order_of(encoding, shape)[0]
     size = max(ir.bit_width(kind) // 8, 1)
     info = analysis.of(load.ptr)
@@ -195,7 +194,7 @@ def _along_rows(load: Any, encoding: Any) -> bool:
     kind = load.results[0].type
     shape = ir.shape_of(kind)
     first = linear(encoding, shape).bases("offset")[0]
-    return first[order_of(encoding_of(kind), shape)[0]] != 0
+    return first[order_of(ir.encoding_of(kind), shape)[0]] != 0
 
 
 def _memory_for(load: Any, stages: int, processor: Processor) -> tuple[Any, int]:
@@ -215,7 +214,7 @@ def operand_encoding(
 ) -> SwizzledSharedEncoding:
     """The encoding of shared memory for a tile, fastest along the same axis; `swizzled`: an
     operand's, of which other parts are read together than are written."""
-    shape, encoding = ir.shape_of(kind), encoding_of(kind)
+    shape, encoding = ir.shape_of(kind), ir.encoding_of(kind)
     order = order_of(encoding, shape)
     cluster = encoding.get("CGALayout") if "CGALayout" in encoding.KEYS else ()
     if not swizzled or len(shape) != 2:

@@ -28,8 +28,7 @@ from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding, linear
 from tritium.ops.ttgir import ConvertLayoutOp, LocalAllocOp, LocalLoadOp, memdesc_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
-from tritium.passes.ttgir.expand_pipeline import Builder
+from tritium.passes.rewriting import Builder, erase
 from tritium.passes.ttgir.layout_propagation import processor_of
 from tritium.passes.ttgir.pipeline import operand_encoding
 from tritium.target import Processor

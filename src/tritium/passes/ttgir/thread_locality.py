@@ -33,17 +33,14 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
 from tritium.ir.layouts.moves import reshaped
-from tritium.ops.arith import ConstantOp
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.scf import ForOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.reduction import ReduceOp, combining_op
 from tritium.ops.ttir.shape import ReshapeOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
-from tritium.passes.ttgir.assign_layouts import terminator
-from tritium.passes.ttgir.expand_pipeline import Builder
-from tritium.passes.ttgir.layout_propagation import encoding_of
+from tritium.passes.rewriting import Builder, erase
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ def axis_runs(reduce: Any) -> list[tuple[int, bool]]:
     its elements)."""
     kind = reduce.inputs[0].type
     shape = ir.shape_of(kind)
-    layout = linear(encoding_of(kind), shape)
+    layout = linear(ir.encoding_of(kind), shape)
     shared = {
         bit for name in layout.in_names if name != REGISTER for base in layout.bases(name)
         for bit in range(64) if base[reduce.axis] >> bit & 1
@@ -115,7 +112,7 @@ def _move_out(loop: ForOp, index: int, reduce: Any, combine: BinaryOp) -> None:
     at = Builder(reduce)
     if len(runs) > 1:
         parts = (*shape[:axis], *(size for size, _ in runs), *shape[axis + 1 :])
-        kind = ir.tensor_of(parts, element, reshaped(encoding_of(tile.type), shape, parts))
+        kind = ir.tensor_of(parts, element, reshaped(ir.encoding_of(tile.type), shape, parts))
         tile = at.value(ReshapeOp, tile, result=kind)
     for number in reversed([n for n, (_, is_local) in enumerate(runs) if is_local]):
         tile = _reduced(at, tile, axis + number, reduce)
@@ -129,9 +126,7 @@ def _move_out(loop: ForOp, index: int, reduce: Any, combine: BinaryOp) -> None:
             old_ops.append(op)
             pending += () if op is reduce else op.operands
     number = combine.identity_of(element)
-    loop.operands[3 + index] = Builder(loop, combine.location).value(
-        ConstantOp, value=ConstantOp.of(number, tile.type).value
-    )
+    loop.operands[3 + index] = Builder(loop, combine.location).constant(number, tile)
     for value in (argument, result):
         value._type = tile.type  # pyright: ignore
     end.operands[index] = Builder(combine).value(type(combine), argument, tile)

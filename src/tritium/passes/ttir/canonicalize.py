@@ -25,28 +25,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
-
-from tritium.analysis.regions import functions
 from tritium.ops.base import Op
-from tritium.passes.base import Pass
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify import arithmetic, control, tiles
 from tritium.passes.ttir.dce import remove_dead
 
 
 @dataclass(frozen=True)
-class Canonicalize(Pass):
+class Canonicalize(FunctionPass):
     """Fold constants, apply identities, and remove what nothing needs."""
 
     name: ClassVar[str] = "canonicalize"
     title: ClassVar[str] = "Canonicalizer"
 
-    def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            changed |= canonicalize(function)
-        return changed
+    def function(self, function: FuncOp) -> bool:
+        return canonicalize(function)
 
 
 @lru_cache(maxsize=1)

@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
@@ -31,25 +30,26 @@ from tritium.ops.arith.floating import AddFOp, MulFOp
 from tritium.ops.arith.integer import AddIOp
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
+from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import LoadOp
 from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
-from tritium.passes.base import Pass
-from tritium.passes.rewriting import Pattern, Rewriter, apply_patterns
+from tritium.passes.base import FunctionPass
+from tritium.passes.rewriting import Pattern, Rewriter
 from tritium.passes.simplify.arithmetic import is_zero, owner_of
 from tritium.passes.simplify.tiles import given_attrs
 
 
 @dataclass(frozen=True)
-class Combine(Pass):
+class Combine(FunctionPass):
     """Add into a dot's accumulator; select a load's default in the load; take a sum of products for
     the dot that it is."""
 
     name: ClassVar[str] = "combine"
     title: ClassVar[str] = "TritonCombineOps"
 
-    def run(self, module: ModuleOp) -> bool:
-        return apply_patterns(module, _PATTERNS)
+    def function(self, function: FuncOp) -> bool:
+        return Rewriter(function, _PATTERNS).run()
 
 
 def add_to_dot(op: Op, rewriter: Rewriter) -> bool:

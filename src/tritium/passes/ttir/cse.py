@@ -18,34 +18,30 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import dominator_tree
-from tritium.analysis.regions import functions
 from tritium.ops.base import Op
 from tritium.ops.effects import Effects, only_read
 from tritium.ops.terminators import is_terminator
-from tritium.passes.base import Pass
-from tritium.passes.rewriting import copy_names
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
+from tritium.passes.rewriting import copy_names, erase
 
 Scope = dict[Hashable, Operation]
 
 
 @dataclass(frozen=True)
-class CSE(Pass):
+class CSE(FunctionPass):
     """Merge ops that compute the same, and reads with no write between them."""
 
     name: ClassVar[str] = "cse"
     title: ClassVar[str] = "CSE"
 
-    def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            merger = _Merger()
-            merger.region(function.regions[0], [])
-            changed |= merger.changed
-        return changed
+    def function(self, function: FuncOp) -> bool:
+        merger = _Merger()
+        merger.region(function.regions[0], [])
+        return merger.changed
 
 
 class Interner:
@@ -118,8 +114,7 @@ class _Merger:
                 for old, new in zip(op.results, known.results, strict=True):
                     copy_names([old], [new])
                     old.replace_all_uses_with(new)
-                assert op.parent is not None
-                op.parent.erase_op(op)
+                erase(op)
                 self.changed = True
                 return
         scopes[-1][key] = op

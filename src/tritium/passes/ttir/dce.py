@@ -22,31 +22,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tritium.analysis.regions import functions, is_removable
+from tritium.analysis.regions import is_removable
 from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import ForOp, IfOp, WhileOp
-from tritium.ops.terminators import is_terminator
-from tritium.passes.base import Pass
-from tritium.passes.rewriting import rebuild, remove_unreachable
+from tritium.ops.terminators import is_terminator, terminator
+from tritium.ops.ttir.function import FuncOp
+from tritium.passes.base import FunctionPass
+from tritium.passes.rewriting import erase, rebuild, remove_unreachable
 
 
 @dataclass(frozen=True)
-class DCE(Pass):
+class DCE(FunctionPass):
     """Remove what has no effect and whose results nothing needs."""
 
     name: ClassVar[str] = "dce"
     title: ClassVar[str] = "DeadCodeElimination"
 
-    def run(self, module: ModuleOp) -> bool:
-        changed = False
-        for function in functions(module):
-            changed |= remove_unreachable(function.regions[0])
-            changed |= remove_dead(function)
-        return changed
+    def function(self, function: FuncOp) -> bool:
+        unreachable = remove_unreachable(function.regions[0])
+        return remove_dead(function) or unreachable
 
 
 def remove_dead(function: Op) -> bool:
@@ -60,7 +57,7 @@ def remove_dead(function: Op) -> bool:
     ops.reverse()
     for op in ops:
         if not live.has(op) and op.parent is not None:
-            op.parent.erase_op(op)
+            erase(op)
             changed = True
     for op in carriers:
         _strip(op, live)
@@ -145,29 +142,24 @@ class _Liveness:
             self._need(_sources_of_argument(parent, owner, value.index))
 
 
-def _yielded(block: Block | None) -> Sequence[SSAValue]:
-    assert block is not None and block.last_op is not None
-    return block.last_op.operands
-
-
 def _sources_of_result(op: Operation, index: int) -> list[SSAValue]:
     """The values from which a result of structured control flow comes."""
     if isinstance(op, ForOp):
-        return [op.inits[index], _yielded(op.body)[index], op.body.args[index + 1]]
+        return [op.inits[index], terminator(op.body).operands[index], op.body.args[index + 1]]
     if isinstance(op, IfOp):
-        return [_yielded(region.first_block)[index] for region in op.regions]
+        return [terminator(region.block).operands[index] for region in op.regions]
     if isinstance(op, WhileOp):
-        return [_yielded(op.regions[0].first_block)[index + 1]]
+        return [terminator(op.regions[0].block).operands[index + 1]]
     return []
 
 
 def _sources_of_argument(op: Operation, block: Block, index: int) -> list[SSAValue]:
     if isinstance(op, ForOp):
-        return [] if index == 0 else [op.inits[index - 1], _yielded(block)[index - 1]]
+        return [] if index == 0 else [op.inits[index - 1], terminator(block).operands[index - 1]]
     if isinstance(op, WhileOp):
         if block.parent is op.regions[0]:
-            return [op.inits[index], _yielded(op.regions[1].first_block)[index]]
-        return [_yielded(op.regions[0].first_block)[index + 1]]
+            return [op.inits[index], terminator(op.regions[1].block).operands[index]]
+        return [terminator(op.regions[0].block).operands[index + 1]]
     sources: list[SSAValue] = []
     for use in block.uses:
         branch = use.operation
@@ -201,8 +193,7 @@ def _strip_yields(op: ForOp | IfOp | WhileOp, live: _Liveness) -> bool:
     kept = _kept(op, live)
     if isinstance(op, WhileOp):
         inits = _kept_inits(op, live)
-        condition, after = op.regions[0].block.last_op, op.regions[1].block.last_op
-        assert condition is not None and after is not None
+        condition, after = (terminator(region.block) for region in op.regions)
         if len(kept) == len(op.results) and len(inits) == len(op.operands):
             return False
         condition.operands = [condition.operands[0], *(condition.operands[i + 1] for i in kept)]
@@ -213,8 +204,7 @@ def _strip_yields(op: ForOp | IfOp | WhileOp, live: _Liveness) -> bool:
         return False
     for region in op.regions:
         if region.first_block is not None:
-            last = region.block.last_op
-            assert last is not None
+            last = terminator(region.block)
             last.operands = [last.operands[i] for i in kept]
     if isinstance(op, ForOp):
         op.operands = [*op.operands[:3], *(op.operands[i + 3] for i in kept)]

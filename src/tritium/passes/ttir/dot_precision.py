@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -33,17 +33,17 @@ from tritium.ops.arith import (
     BitcastOp,
     CmpFOp,
     CmpFPredicate,
-    ConstantOp,
     ExtFOp,
     SelectOp,
     SubFOp,
     TruncFOp,
 )
 from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase, rebuild
+from tritium.passes.rewriting import Builder, erase, insert_after, insert_before, rebuild
 from tritium.target import processor_named
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
@@ -115,76 +115,59 @@ def _carry_wide(loop: ForOp, index: int, start: ExtFOp, narrow: TruncFOp) -> Non
     """Let a loop carry the sum that `start` widens and `narrow` rounds as it is between them."""
     wide, location = start.results[0].type, narrow.location
     init = ExtFOp.build(loop.inits[index], result=wide, location=location)
-    block, body = loop.parent, loop.body
-    assert block is not None and body.last_op is not None
-    block.insert_op_before(init, loop)
+    body = loop.body
+    insert_before(loop, init)
     old = body.args[1 + index]
     new = body.insert_arg(wide, 1 + index)
     new.name_hint = old.name_hint
     start.results[0].replace_all_uses_with(new)
     erase(start)
     body.erase_arg(old)
-    body.last_op.operands[index] = narrow.operands[0]
+    terminator(body).operands[index] = narrow.operands[0]
     erase(narrow)
     operands, types = list(loop.operands), [result.type for result in loop.results]
     operands[3 + index], kept = init.results[0], types[index]
     types[index] = wide
     loop = rebuild(loop, operands, range(len(types)), types=types)
     rounded = TruncFOp.build(loop.results[index], result=kept, location=location)
-    block.insert_op_after(rounded, loop)
+    insert_after(loop, rounded)
     loop.results[index].replace_uses_with_if(
         rounded.results[0], lambda use: use.operation is not rounded
     )
     _round_later(rounded)
 
 
-class _Rewrite:
+class _Rewrite(Builder):
     """One product."""
 
     def __init__(self, op: MatrixProduct):
+        super().__init__(op)
         self.op = op
-
-    def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
-        """Insert an op before the product; returns its result."""
-        block = self.op.parent
-        assert block is not None
-        new = cls.build(*operands, location=self.op.location, **attributes)
-        block.insert_op_before(new, self.op)
-        return new.results[0]
-
-    def constant(self, value: Any, type: Any) -> SSAValue:
-        """A number in all elements of a tile."""
-        new = ConstantOp.of(value, type, self.op.location)
-        block = self.op.parent
-        assert block is not None
-        block.insert_op_before(new, self.op)
-        return new.results[0]
 
     def widen_operands(self) -> None:
         """8-bit floats as float16."""
         for index in (0, 1):
             operand = self.op.operands[index]
             type = ir.tensor_of(ir.shape_of(operand.type), ir.f16)
-            self.op.operands[index] = self.add(numeric.FpToFpOp, operand, result=type)
+            self.op.operands[index] = self.value(numeric.FpToFpOp, operand, result=type)
 
     def replace(self, result: SSAValue) -> None:
         """Put another value in the place of the product's."""
         op = self.op
         result.name_hint = op.results[0].name_hint
         op.results[0].replace_all_uses_with(result)
-        op.detach()
-        op.erase()
+        erase(op)
 
     def sum_in_float32(self) -> TruncFOp:
         """A float16 product that is rounded at its end; returns the rounding."""
         op = self.op
         narrow = op.results[0].type
         wide = ir.tensor_of(ir.shape_of(narrow), ir.f32)
-        total = self.add(
-            type(op), op.a, op.b, self.add(ExtFOp, op.c, result=wide),
+        total = self.value(
+            type(op), op.a, op.b, self.value(ExtFOp, op.c, result=wide),
             inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
         )  # fmt: skip
-        result = self.add(TruncFOp, total, result=narrow)
+        result = self.value(TruncFOp, total, result=narrow)
         self.replace(result)
         return cast(TruncFOp, result.owner)
 
@@ -202,20 +185,20 @@ class _Rewrite:
         # From the smallest to the largest, which is the product of the first parts.
         for i, j in sorted(pairs, key=lambda pair: (-sum(pair), -pair[0])):
             if (i, j) == (0, 0):
-                absent = self.add(CmpFOp, total, total, predicate=CmpFPredicate.UNO)
-                total = self.add(SelectOp, absent, self.constant(0.0, sums), total)
-            total = self.add(type(op), left[i], right[j], total, inputPrecision=kept)
-        self.replace(self.add(AddFOp, op.c, total))
+                absent = self.value(CmpFOp, total, total, predicate=CmpFPredicate.UNO)
+                total = self.value(SelectOp, absent, self.constant(0.0, sums), total)
+            total = self.value(type(op), left[i], right[j], total, inputPrecision=kept)
+        self.replace(self.value(AddFOp, op.c, total))
 
     def bf16_parts(self, value: SSAValue, count: int) -> list[SSAValue]:
         """The nearest bfloat16, then that of what it leaves, and so on."""
         narrow = ir.tensor_of(ir.shape_of(value.type), ir.bf16)
         parts: list[SSAValue] = []
         for index in range(count):
-            parts.append(self.add(TruncFOp, value, result=narrow))
+            parts.append(self.value(TruncFOp, value, result=narrow))
             if index + 1 < count:
-                rounded = self.add(ExtFOp, parts[-1], result=value.type)
-                value = self.add(SubFOp, value, rounded)
+                rounded = self.value(ExtFOp, parts[-1], result=value.type)
+                value = self.value(SubFOp, value, rounded)
         return parts
 
     def tf32_parts(self, value: SSAValue, count: int) -> list[SSAValue]:
@@ -223,17 +206,17 @@ class _Rewrite:
         parts: list[SSAValue] = []
         for _ in range(count):
             parts.append(self.rounded_to_tf32(value))
-            value = self.add(SubFOp, value, parts[-1])
+            value = self.value(SubFOp, value, parts[-1])
         return parts
 
     def rounded_to_tf32(self, value: SSAValue) -> SSAValue:
         """A float32 rounded to the bits that tf32 has; a tie goes away from zero."""
-        bits = self.add(
+        bits = self.value(
             BitcastOp, value, result=ir.tensor_of(ir.shape_of(value.type), ir.i32)
         )
-        raised = self.add(AddIOp, bits, self.constant(_TF32_HALF, bits.type))
-        kept = self.add(AndIOp, raised, self.constant(_TF32_MASK, bits.type))
-        near = self.add(BitcastOp, kept, result=value.type)
-        absent = self.add(CmpFOp, value, value, predicate=CmpFPredicate.UNO)
+        raised = self.value(AddIOp, bits, self.constant(_TF32_HALF, bits.type))
+        kept = self.value(AndIOp, raised, self.constant(_TF32_MASK, bits.type))
+        near = self.value(BitcastOp, kept, result=value.type)
+        absent = self.value(CmpFOp, value, value, predicate=CmpFPredicate.UNO)
         # A NaN's lowest bits, maybe all that it has, would be cut off.
-        return self.add(SelectOp, absent, self.constant(float("nan"), value.type), near)
+        return self.value(SelectOp, absent, self.constant(float("nan"), value.type), near)

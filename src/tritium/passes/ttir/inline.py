@@ -30,9 +30,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.errors import TritonError
 from tritium.ir.locations import call_site
+from tritium.ops.terminators import terminator
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import copy_names, copy_op
+from tritium.passes.rewriting import Builder, copy_names, erase, move_ops
 from tritium.passes.ttir.structure import structure
 from tritium.passes.ttir.symbol_dce import remove_uncalled
 
@@ -99,38 +100,26 @@ class _Inliner:
         for result, value in zip(call.results, results, strict=True):
             copy_names([result], [value])
             result.replace_all_uses_with(value)
-        assert call.parent is not None
-        call.parent.erase_op(call)
+        erase(call)
         self.changed = True
 
 
 def _move(body: Block, call: CallOp) -> list[SSAValue]:
     """Move the body to before the call; returns what it returns."""
-    last, block = body.last_op, call.parent
-    assert last is not None and block is not None
     for arg, value in zip(body.args, call.operands, strict=True):
         arg.replace_all_uses_with(value)
-    results = list(last.operands)
+    results = list(terminator(body).operands)
     moved = list(body.ops)[:-1]
-    for op in moved:
-        body.detach_op(op)
-        block.insert_op_before(op, call)
+    move_ops(body, call)
     _relocate(moved, call.location)
     return results
 
 
 def _copy(body: Block, call: CallOp) -> list[SSAValue]:
     """Copy the body to before the call; returns what it returns."""
-    last, block = body.last_op, call.parent
-    assert last is not None and block is not None
+    at, last = Builder(call), terminator(body)
     values: dict[SSAValue, SSAValue] = dict(zip(body.args, call.operands, strict=True))
-    copies: list[Operation] = []
-    for op in body.ops:
-        if op is last:
-            break
-        copy = copy_op(op, values)
-        block.insert_op_before(copy, call)
-        copies.append(copy)
+    copies = [at.copy(op, values) for op in body.ops if op is not last]
     _relocate(copies, call.location)
     return [values.get(v, v) for v in last.operands]
 

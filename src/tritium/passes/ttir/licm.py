@@ -31,6 +31,7 @@ from tritium.ops.effects import only_read
 from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import insert_before
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,11 @@ def hoist(loop: ForOp | WhileOp, block: Block, runs: bool) -> bool:
     if not any(_is_invariant(op, block) for op in block.ops):
         return False
     writes = not loop.only_reads
-    target = loop.parent
-    assert target is not None
     changed = False
     for op in list(block.ops):
         if _is_invariant(op, block) and _may_move(op, writes, runs):
             block.detach_op(op)
-            target.insert_op_before(op, loop)
+            insert_before(loop, op)
             changed = True
     return changed
 

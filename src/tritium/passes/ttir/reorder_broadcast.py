@@ -23,27 +23,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, cast
 
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
+from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, SplatOp
-from tritium.passes.base import Pass
-from tritium.passes.rewriting import Pattern, Rewriter, apply_patterns, copy_names
+from tritium.passes.base import FunctionPass
+from tritium.passes.rewriting import Pattern, Rewriter, copy_names
 from tritium.passes.simplify.arithmetic import elementwise_classes, owner_of
 from tritium.passes.simplify.tiles import given_attrs, shape_of_splat
 
 
 @dataclass(frozen=True)
-class ReorderBroadcast(Pass):
+class ReorderBroadcast(FunctionPass):
     """Compute before elements are repeated, not after."""
 
     name: ClassVar[str] = "reorder-broadcast"
     title: ClassVar[str] = "TritonReorderBroadcast"
 
-    def run(self, module: ModuleOp) -> bool:
-        return apply_patterns(module, _patterns())
+    def function(self, function: FuncOp) -> bool:
+        return Rewriter(function, _patterns()).run()
 
 
 Smaller = Callable[[SSAValue], Any]

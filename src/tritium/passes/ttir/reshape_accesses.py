@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import AddIOp, ConstantOp, MulIOp, constant_value
+from tritium.ops.arith import AddIOp, MulIOp, constant_value
 from tritium.ops.base import Op
 from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import (
@@ -39,7 +39,7 @@ from tritium.ops.ttir.shape import (
     TransOp,
 )
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase
+from tritium.passes.rewriting import Builder, erase
 from tritium.passes.simplify.arithmetic import elementwise_classes
 from tritium.passes.simplify.tiles import given_attrs
 
@@ -71,7 +71,7 @@ def _store(op: StoreOp) -> bool:
     if groups is None or not all(unfold.can(v) for v in (op.ptr, op.mask) if v is not None):
         return False
     ptr, mask = (None if v is None else unfold(v, groups) for v in (op.ptr, op.mask))
-    unfold.add(StoreOp.build(ptr, reshape.src, mask, **given_attrs(op)))
+    unfold.make(StoreOp, ptr, reshape.src, mask, **given_attrs(op))
     erase(op)
     return True
 
@@ -88,7 +88,7 @@ def _load(reshape: Any) -> bool:
     if groups is None or not all(unfold.can(v) for v in given if v is not None):
         return False
     operands = [None if v is None else unfold(v, groups) for v in given]
-    found = unfold.add(LoadOp.build(*operands, **given_attrs(op)))
+    found = unfold.value(LoadOp, *operands, **given_attrs(op))
     reshape.results[0].replace_all_uses_with(found)
     erase(reshape)
     erase(op)
@@ -132,18 +132,12 @@ def _groups(folded: tuple[int, ...], shape: tuple[int, ...]) -> Groups | None:
 _ELEMENTWISE = frozenset(elementwise_classes())
 
 
-class _Unfolding:
+class _Unfolding(Builder):
     """Makes values with more axes of those that have been folded, right before an op."""
 
     def __init__(self, before: Operation):
-        self.before = before
+        super().__init__(before)
         self._made: dict[tuple[SSAValue, Groups], SSAValue] = {}
-
-    def add(self, op: Op) -> Any:
-        """Insert an op; its result, if it has one."""
-        op.location = self.before.location  # pyright: ignore
-        self.before.parent.insert_op_before(op, self.before)  # pyright: ignore
-        return op.results[0] if op.results else None
 
     def can(self, value: SSAValue) -> bool:
         """Whether a value is made of what has a form with more axes."""
@@ -176,26 +170,26 @@ class _Unfolding:
         kind = ir.tensor_of(shape, ir.element_type(value.type))
         number = _splat_constant(value)
         if number is not None:
-            return self.add(ConstantOp.of(number, kind))
+            return self.constant(number, kind)
         if isinstance(op, SplatOp):
-            return self.add(SplatOp.build(op.src, result=kind))
+            return self.value(SplatOp, op.src, result=kind)
         if isinstance(op, MakeRangeOp):
             return self._range(op.start, groups[0])
         if isinstance(op, BroadcastOp):
-            return self.add(BroadcastOp.build(self(op.src, groups), result=kind))
+            return self.value(BroadcastOp, self(op.src, groups), result=kind)
         if isinstance(op, ExpandDimsOp):
             axis: int = op.axis
             inner = self(op.src, (*groups[:axis], *groups[axis + 1 :]))
             first = sum(len(group) for group in groups[:axis])
             for _ in groups[axis]:
-                inner = self.add(ExpandDimsOp.build(inner, axis=first))
+                inner = self.value(ExpandDimsOp, inner, axis=first)
             return inner
         attrs = given_attrs(op)
         if type(op).takes_result:
             attrs["result"] = kind
         computed = cast(Op, op)
         operands = [self(v, groups) for v in computed.operands]
-        return self.add(type(computed).build(*operands, **attrs))
+        return self.value(type(computed), *operands, **attrs)
 
     def _range(self, start: int, group: tuple[int, ...]) -> SSAValue:
         """start, start + 1, ... in row-major order."""
@@ -205,18 +199,18 @@ class _Unfolding:
             stride = prod(group[axis + 1 :])
             if size == 1:
                 continue
-            part = self.add(MakeRangeOp.build(start=0, end=size))
+            part = self.value(MakeRangeOp, start=0, end=size)
             for other in range(len(group)):
                 if other != axis:
-                    part = self.add(ExpandDimsOp.build(part, axis=other))
+                    part = self.value(ExpandDimsOp, part, axis=other)
             if stride > 1:
-                part = self.add(MulIOp.build(part, self.add(ConstantOp.of(stride, part.type))))
-            part = self.add(BroadcastOp.build(part, result=whole)) if part.type != whole else part
-            total = part if total is None else self.add(AddIOp.build(total, part))
-        first = self.add(ConstantOp.of(start, whole))
+                part = self.value(MulIOp, part, self.constant(stride, part))
+            part = self.value(BroadcastOp, part, result=whole) if part.type != whole else part
+            total = part if total is None else self.value(AddIOp, total, part)
+        first = self.constant(start, whole)
         if total is None:
             return first
-        return self.add(AddIOp.build(total, first)) if start else total
+        return self.value(AddIOp, total, first) if start else total
 
 
 def _operands(value: SSAValue) -> Iterator[SSAValue]:

@@ -26,7 +26,6 @@ from tritium.ops.arith import (
     BitcastOp,
     CmpIOp,
     CmpIPredicate,
-    ConstantOp,
     ExtFOp,
     ExtUIOp,
     MaxUIOp,
@@ -40,6 +39,7 @@ from tritium.ops.ttir import numeric
 from tritium.ops.ttir.dot import DotScaledOp, InputPrecision, ScaleFormat
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, JoinOp, ReshapeOp, TransOp
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, erase
 
 _BYTES = {ScaleFormat.E4M3: ir.f8e4m3fn, ScaleFormat.E5M2: ir.f8e5m2}
 _UNPACK = 2.0**126
@@ -74,10 +74,11 @@ class ScaledDot(Pass):
         return bool(found)
 
 
-class _Rewrite:
+class _Rewrite(Builder):
     """One product."""
 
     def __init__(self, op: DotScaledOp, tensor_cores: bool):
+        super().__init__(op)
         self.op = op
         self.type, self.precision = ir.f32, InputPrecision.IEEE
         pairs = ((op.a_elem_type, op.a_scale), (op.b_elem_type, op.b_scale))
@@ -93,38 +94,21 @@ class _Rewrite:
         self.word = ir.i16 if self.type == ir.bf16 else ir.i32
         self.width, self.fraction = (16, 7) if self.type == ir.bf16 else (32, 23)
 
-    def add(self, cls: Any, *operands: SSAValue, **attributes: Any) -> SSAValue:
-        """Insert an op before the product; returns its result."""
-        block = self.op.parent
-        assert block is not None
-        new = cls.build(*operands, location=self.op.location, **attributes)
-        block.insert_op_before(new, self.op)
-        return new.results[0]
-
-    def constant(self, value: Any, like: SSAValue) -> SSAValue:
-        """A number in all elements of a tile."""
-        new = ConstantOp.of(value, like.type, self.op.location)
-        block = self.op.parent
-        assert block is not None
-        block.insert_op_before(new, self.op)
-        return new.results[0]
-
     def run(self) -> None:
         op = self.op
         a = self.numbers(op.a, op.a_elem_type, -1 if op.lhs_k_pack else -2)
         b = self.numbers(op.b, op.b_elem_type, -2 if op.rhs_k_pack else -1)
         if op.a_scale is not None:
-            a = self.add(MulFOp, a, self.factors(op.a_scale, a.type))
+            a = self.value(MulFOp, a, self.factors(op.a_scale, a.type))
         if op.b_scale is not None:
             order = self.swapped(len(ir.shape_of(b.type)))
             flipped = ir.tensor_of(tuple(ir.shape_of(b.type)[i] for i in order), self.type)
             factors = self.factors(op.b_scale, flipped)
-            b = self.add(MulFOp, b, self.add(TransOp, factors, order=order))
-        result = self.add(op.unscaled, a, b, op.c, inputPrecision=self.precision)
+            b = self.value(MulFOp, b, self.value(TransOp, factors, order=order))
+        result = self.value(op.unscaled, a, b, op.c, inputPrecision=self.precision)
         result.name_hint = op.result.name_hint
         op.result.replace_all_uses_with(result)
-        op.detach()
-        op.erase()
+        erase(op)
 
     @staticmethod
     def swapped(rank: int) -> tuple[int, ...]:
@@ -142,7 +126,7 @@ class _Rewrite:
                     f"tt.dot_scaled of {format.name.lower()} operands at {self.op.location}"
                 )
             type = ir.tensor_of(ir.shape_of(tile.type), held)
-            tile = self.add(numeric.BitcastOp, tile, result=type)
+            tile = self.value(numeric.BitcastOp, tile, result=type)
         return self.wide(tile)
 
     def wide(self, tile: SSAValue) -> SSAValue:
@@ -150,49 +134,49 @@ class _Rewrite:
         if ir.element_type(tile.type) == self.type:
             return tile
         cls = numeric.FpToFpOp if ir.bit_width(tile.type) == 8 else ExtFOp
-        return self.add(cls, tile, result=ir.tensor_of(ir.shape_of(tile.type), self.type))
+        return self.value(cls, tile, result=ir.tensor_of(ir.shape_of(tile.type), self.type))
 
     def unpacked(self, tile: SSAValue, packed: int) -> SSAValue:
         """The numbers of bytes that hold two e2m1 codes along an axis, low half first."""
         shape = list(ir.shape_of(tile.type))
-        codes = self.add(ExtUIOp, tile, result=ir.tensor_of(tuple(shape), self.word))
-        low = self.code(self.add(AndIOp, codes, self.constant(15, codes)))
-        high = self.code(self.add(ShRUIOp, codes, self.constant(4, codes)))
-        pairs = self.add(JoinOp, low, high)
+        codes = self.value(ExtUIOp, tile, result=ir.tensor_of(tuple(shape), self.word))
+        low = self.code(self.value(AndIOp, codes, self.constant(15, codes)))
+        high = self.code(self.value(ShRUIOp, codes, self.constant(4, codes)))
+        pairs = self.value(JoinOp, low, high)
         if packed == -2:
             rank = len(shape)
-            pairs = self.add(TransOp, pairs, order=(*range(rank - 1), rank, rank - 1))
+            pairs = self.value(TransOp, pairs, order=(*range(rank - 1), rank, rank - 1))
         shape[packed] *= 2
-        return self.add(ReshapeOp, pairs, result=ir.tensor_of(tuple(shape), self.type))
+        return self.value(ReshapeOp, pairs, result=ir.tensor_of(tuple(shape), self.type))
 
     def code(self, codes: SSAValue) -> SSAValue:
         """The value of an e2m1 code (an integer as wide as the result): its exponent and fraction
         in a float's place make that value times 2**-126, also where the exponent is 0."""
-        sign = self.add(AndIOp, codes, self.constant(8, codes))
-        rest = self.add(AndIOp, codes, self.constant(7, codes))
-        bits = self.add(
+        sign = self.value(AndIOp, codes, self.constant(8, codes))
+        rest = self.value(AndIOp, codes, self.constant(7, codes))
+        bits = self.value(
             OrIOp,
-            self.add(ShLIOp, sign, self.constant(self.width - 4, codes)),
-            self.add(ShLIOp, rest, self.constant(self.fraction - 1, codes)),
+            self.value(ShLIOp, sign, self.constant(self.width - 4, codes)),
+            self.value(ShLIOp, rest, self.constant(self.fraction - 1, codes)),
         )
-        small = self.add(BitcastOp, bits, result=ir.tensor_of(ir.shape_of(codes.type), self.type))
-        return self.add(MulFOp, small, self.constant(_UNPACK, small))
+        small = self.value(BitcastOp, bits, result=ir.tensor_of(ir.shape_of(codes.type), self.type))
+        return self.value(MulFOp, small, self.constant(_UNPACK, small))
 
     def factors(self, scale: SSAValue, type: Any) -> SSAValue:
         """Scales (..., K / run) in the tiles' type, each repeated for its run of a tile's K."""
         shape, size = ir.shape_of(scale.type), ir.shape_of(type)[-1]
         value = self.wide(scale) if ir.is_float(scale.type) else self.powers(scale)
-        value = self.add(ExpandDimsOp, value, axis=len(shape))
+        value = self.value(ExpandDimsOp, value, axis=len(shape))
         run = ir.tensor_of((*shape, size // shape[-1]), self.type)
-        return self.add(ReshapeOp, self.add(BroadcastOp, value, result=run), result=type)
+        return self.value(ReshapeOp, self.value(BroadcastOp, value, result=run), result=type)
 
     def powers(self, scale: SSAValue) -> SSAValue:
         """E8M0 codes in the tiles' type: 2**(code - 127), 255 being NaN."""
         shape = ir.shape_of(scale.type)
-        codes = self.add(ExtUIOp, scale, result=ir.tensor_of(shape, self.word))
-        bits = self.add(ShLIOp, codes, self.constant(self.fraction, codes))
+        codes = self.value(ExtUIOp, scale, result=ir.tensor_of(shape, self.word))
+        bits = self.value(ShLIOp, codes, self.constant(self.fraction, codes))
         least = self.constant(1 << self.fraction - 1, codes)
-        bits = self.add(MaxUIOp, bits, least)  # 2**-127 is subnormal
-        value = self.add(BitcastOp, bits, result=ir.tensor_of(shape, self.type))
-        absent = self.add(CmpIOp, codes, self.constant(255, codes), predicate=CmpIPredicate.EQ)
-        return self.add(SelectOp, absent, self.constant(float("nan"), value), value)
+        bits = self.value(MaxUIOp, bits, least)  # 2**-127 is subnormal
+        value = self.value(BitcastOp, bits, result=ir.tensor_of(shape, self.type))
+        absent = self.value(CmpIOp, codes, self.constant(255, codes), predicate=CmpIPredicate.EQ)
+        return self.value(SelectOp, absent, self.constant(float("nan"), value), value)

@@ -29,10 +29,9 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import has_cycle, immediate_postdominators, reverse_postorder
-from tritium.ops.base import Op
 from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import IfOp, YieldOp
-from tritium.ops.terminators import RegionEnd
+from tritium.ops.terminators import RegionEnd, terminator
 from tritium.ops.ttir.function import FuncOp, ReturnOp
 from tritium.ops.ttir.reduction import MapElementwiseOp, ReduceOp, ScanOp
 from tritium.passes.base import Pass
@@ -106,8 +105,7 @@ class _Builder:
             self.times[block] += 1
             if not self.fits():
                 return False
-            last = block.last_op
-            assert last is not None
+            last = terminator(block)
             if isinstance(last, CondBranchOp):
                 join = self.join[block]
                 if not all(self.count(s, join) for s in last.successors):
@@ -119,8 +117,7 @@ class _Builder:
 
     def build(self) -> None:
         entry, *others = self.order
-        last = entry.last_op
-        assert last is not None
+        last = terminator(entry)
         values, location = self.path(entry, (), entry, None)
         last.erase()
         entry.add_op(self.end.build(values, location=location))
@@ -176,8 +173,7 @@ class _Builder:
 
     def write(self, block: Block, arguments: Sequence[SSAValue], target: Block) -> Operation:
         """Append the block's ops to `target`, all but the terminator, which is returned."""
-        last = block.last_op
-        assert isinstance(last, Op)
+        last = terminator(block)
         if block is target:
             block.detach_op(last)
             return last

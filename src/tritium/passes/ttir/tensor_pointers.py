@@ -21,14 +21,15 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, ClassVar
 
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
 from tritium.ops.attributes import PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.scf import ForOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, MemScope, MemSemantic
 from tritium.ops.ttir.descriptor import (
     DescriptorGatherOp,
@@ -51,6 +52,7 @@ from tritium.ops.ttir.memory import (
 from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import erase, insert_before
 from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
 from tritium.passes.ttir.descriptors.flow import defined, served
 from tritium.passes.ttir.descriptors.parts import split_descriptors
@@ -124,9 +126,7 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         entry.erase_arg(old)
     if plain:
         function.attributes[PLAIN_DESCRIPTORS] = ArrayAttr(plain)
-        function.properties["function_type"] = FunctionType.from_lists(
-            [a.type for a in entry.args], list(function.function_type.outputs)
-        )
+        function.update_type()
     return bool(plain)
 
 
@@ -141,12 +141,8 @@ class _Place:
     padding: PaddingOption | None = None
 
 
-def _is_block_pointer(type: Any) -> bool:
-    return isinstance(type, ir.PointerType) and isinstance(type.pointee, ir.TensorType)
-
-
 def _is_place(type: Any) -> bool:
-    return isinstance(type, ir.TensorDescType) or _is_block_pointer(type)
+    return isinstance(type, ir.TensorDescType) or ir.is_block_pointer(type)
 
 
 class _Rewriter:
@@ -160,12 +156,11 @@ class _Rewriter:
 
     def finish(self) -> None:
         for op in reversed(self.dead):
-            op.detach()
-            op.erase()
+            erase(op)
 
     def add(self, op: Any) -> Any:
         """Insert an op before the current one; returns its first result, where it has any."""
-        self.at.parent.insert_op_before(op, self.at)
+        insert_before(self.at, op)
         return op.results[0] if op.results else None
 
     def block(self, block: Block) -> None:
@@ -187,11 +182,11 @@ class _Rewriter:
             moved = [self.add(AddIOp.build(o, d)) for o, d in pairs]
             self.places[op.result] = replace(place, offsets=tuple(moved))
             self.dead.append(op)
-        elif isinstance(op, (LoadOp, StoreOp)) and _is_block_pointer(op.ptr.type):
+        elif isinstance(op, (LoadOp, StoreOp)) and ir.is_block_pointer(op.ptr.type):
             self.block_access(op)
         elif isinstance(op, _ACCESSES) and op.desc not in self.kept:
             self.descriptor_access(op)
-        elif isinstance(op, ForOp) and any(_is_block_pointer(v.type) for v in op.inits):
+        elif isinstance(op, ForOp) and any(ir.is_block_pointer(v.type) for v in op.inits):
             self.loop(op)
         else:
             for region in op.regions:
@@ -341,7 +336,7 @@ class _Rewriter:
 
     def loop(self, op: ForOp) -> None:
         """Carry offsets instead of block pointers."""
-        places = [self.place(op, v) if _is_block_pointer(v.type) else None for v in op.inits]
+        places = [self.place(op, v) if ir.is_block_pointer(v.type) else None for v in op.inits]
         inits: list[SSAValue] = []
         for value, place in zip(op.inits, places, strict=False):
             inits += [value] if place is None else place.offsets
@@ -352,9 +347,9 @@ class _Rewriter:
             inner.detach()
             block.add_op(inner)
         self.block(block)
-        terminator: Any = block.last_op
+        end = terminator(block)
         values: list[SSAValue] = []
-        for value, place in zip(terminator.operands, places, strict=False):
+        for value, place in zip(end.operands, places, strict=False):
             if place is None:
                 values.append(value)
                 continue
@@ -362,9 +357,7 @@ class _Rewriter:
             if following.base is not place.base or following.strides != place.strides:
                 raise NotImplementedError(f"a loop that exchanges block pointers, at {op.location}")
             values += following.offsets
-        block.insert_op_before(YieldOp.build(values, location=terminator.location), terminator)
-        terminator.detach()
-        terminator.erase()
+        end.operands = values
         new = ForOp.build(
             op.lower, op.upper, op.step, inits, regions=[Region(block)],
             unsignedCmp=op.unsignedCmp, attributes=dict(op.attributes), location=op.location,

@@ -29,13 +29,15 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region, SSAValue
 
+from tritium.analysis.regions import defined_inside
 from tritium.ir import types as ir
-from tritium.ops.arith import AddIOp, ConstantOp, ExtSIOp, constant_value
-from tritium.ops.base import Op
+from tritium.ops.arith import AddIOp, ExtSIOp, constant_value
 from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.terminators import terminator
 from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, erase, insert_before, move_ops
 
 
 @dataclass(frozen=True)
@@ -55,63 +57,46 @@ class UniformAdvance(Pass):
 
 def _rewrite(loop: ForOp) -> bool:
     """Rewrite one loop; returns whether anything was there to rewrite."""
-    body = loop.body
-    terminator: Any = body.last_op
+    body, end = loop.body, terminator(loop.body)
     steps = [
         _step(loop, argument, following)
-        for argument, following in zip(body.args[1:], terminator.operands, strict=False)
+        for argument, following in zip(body.args[1:], end.operands, strict=False)
     ]
     if not any(step is not None for step in steps):
         return False
-    before = _Inserter(loop)
+    before = Builder(loop)
     inits: list[SSAValue] = list(loop.inits)
     amounts: list[SSAValue | None] = [None] * len(steps)
     for number, step in enumerate(steps):
         if step is not None:
             pointers = ir.is_pointer(inits[number].type)
-            amounts[number] = amount = before.scalar(step, pointers)
-            inits[number] = before.add(ConstantOp.of(0, amount.type, loop.location)).result
+            amounts[number] = amount = _amount(loop, step, pointers)
+            inits[number] = before.constant(0, amount)
     block = Block(arg_types=[body.args[0].type, *(v.type for v in inits)])
-    start = _Appender(block)
+    block.add_op(following := YieldOp.build([], location=end.location))
+    start = Builder(following, loop.location)
     for number, (old, new) in enumerate(zip(body.args, block.args, strict=False)):
         new.name_hint = old.name_hint
-        if number and amounts[number - 1] is not None:
-            replacement = start.moved(loop.inits[number - 1], new, loop)
-            old.replace_all_uses_with(replacement)
-        else:
-            old.replace_all_uses_with(new)
-    for op in list(body.ops):
-        op.detach()
-        block.add_op(op)
-    values: list[SSAValue] = list(terminator.operands)
-    terminator.detach()
+        moved = number and amounts[number - 1] is not None
+        old.replace_all_uses_with(_moved(start, loop.inits[number - 1], new) if moved else new)
+    move_ops(body, following)
+    values: list[SSAValue] = list(end.operands)
     for number, amount in enumerate(amounts):
         if amount is not None:
-            grown = AddIOp.build(block.args[number + 1], amount, location=loop.location)
-            block.add_op(grown)
-            values[number] = grown.result
-    block.add_op(YieldOp.build(values, location=terminator.location))
-    terminator.erase()
-    _replace(loop, ForOp.build(
-        loop.lower, loop.upper, loop.step, inits, regions=[Region(block)],
-        unsignedCmp=loop.unsignedCmp, attributes=dict(loop.attributes), location=loop.location,
-    ), amounts)  # fmt: skip
-    return True
-
-
-def _replace(loop: ForOp, new: ForOp, amounts: list[Any]) -> None:
-    """Put the new loop in the old one's place."""
-    parent = loop.parent
-    assert parent is not None
-    parent.insert_op_before(new, loop)
-    after = _Inserter(loop)
-    for number, (old, result) in enumerate(zip(loop.results, new.results, strict=False)):
+            values[number] = start.value(AddIOp, block.args[number + 1], amount)
+    following.operands = values
+    new_loop = before.make(
+        ForOp, loop.lower, loop.upper, loop.step, inits, regions=[Region(block)],
+        unsignedCmp=loop.unsignedCmp, attributes=dict(loop.attributes),
+    )  # fmt: skip
+    for number, (old, result) in enumerate(zip(loop.results, new_loop.results, strict=False)):
         result.name_hint = old.name_hint
         if amounts[number] is None:
             old.replace_all_uses_with(result)
         elif old.uses:
-            old.replace_all_uses_with(after.moved(loop.inits[number], result, loop))
-    parent.erase_op(loop)
+            old.replace_all_uses_with(_moved(before, loop.inits[number], result))
+    erase(loop)
+    return True
 
 
 def _step(loop: ForOp, argument: SSAValue, following: SSAValue) -> SSAValue | None:
@@ -140,7 +125,7 @@ def _invariant(value: SSAValue, loop: ForOp) -> bool:
     stack, seen = [value], set[SSAValue]()
     while stack:
         value = stack.pop()
-        if value in seen or _outside(value, loop):
+        if value in seen or not defined_inside(value, loop):
             continue
         seen.add(value)
         op: Any = value.owner
@@ -154,75 +139,35 @@ def _invariant(value: SSAValue, loop: ForOp) -> bool:
 
 def _hoist(value: SSAValue, loop: ForOp) -> None:
     """Move the arithmetic of an invariant scalar to before the loop."""
-    parent, needed, stack = loop.parent, set[Any](), [value]
-    assert parent is not None
+    needed, stack = set[Any](), [value]
     while stack:
         value = stack.pop()
-        if value.owner not in needed and not _outside(value, loop):
+        if value.owner not in needed and defined_inside(value, loop):
             op: Any = value.owner
             needed.add(op)
             stack.extend(op.operands)
     for op in [op for op in loop.body.ops if op in needed]:
         op.detach()
-        parent.insert_op_before(op, loop)
+        insert_before(loop, op)
 
 
-def _outside(value: SSAValue, loop: ForOp) -> bool:
-    """Whether a value is defined outside of the loop."""
-    owner: Any = value.owner
-    while owner is not None:
-        if owner is loop:
-            return False
-        owner = owner.parent_op()
-    return True
+def _amount(loop: ForOp, step: SSAValue, pointers: bool) -> SSAValue:
+    """The number that a uniform tile repeats, before the loop; i64 for an offset of pointers."""
+    source: Any = step.owner
+    before = Builder(loop, source.location)
+    if isinstance(source, SplatOp):
+        number = source.src
+        _hoist(number, loop)
+    else:
+        value = constant_value(step)
+        assert value is not None
+        number = before.constant(value.flat[0], ir.element_type(step.type))
+    if pointers and number.type != ir.i64:
+        number = before.value(ExtSIOp, number, result=ir.i64)
+    return number
 
 
-class _Inserter:
-    """Adds ops before another."""
-
-    def __init__(self, place: Op):
-        self.place = place
-
-    def add(self, op: Any) -> Any:
-        parent = self.place.parent
-        assert parent is not None
-        parent.insert_op_before(op, self.place)
-        return op
-
-    def scalar(self, step: SSAValue, pointers: bool) -> SSAValue:
-        """The number that a uniform tile repeats; i64 if it is an offset of pointers."""
-        source: Any = step.owner
-        location = source.location
-        if isinstance(source, SplatOp):
-            number = source.src
-            assert isinstance(self.place, ForOp)
-            _hoist(number, self.place)
-        else:
-            element = ir.element_type(step.type)
-            value = constant_value(step)
-            assert value is not None
-            number = self.add(ConstantOp.of(value.flat[0], element, location)).result
-        if pointers and number.type != ir.i64:
-            number = self.add(ExtSIOp.build(number, result=ir.i64, location=location)).result
-        return number
-
-    def moved(self, start: SSAValue, amount: SSAValue, loop: ForOp) -> SSAValue:
-        """The tile `start` with a scalar added to every element."""
-        type = ir.with_element(start.type, amount.type)
-        splat = self.add(SplatOp.build(amount, result=type, location=loop.location))
-        if ir.is_pointer(start.type):
-            result = AddPtrOp.build(start, splat.result, location=loop.location)
-        else:
-            result = AddIOp.build(start, splat.result, location=loop.location)
-        return self.add(result).result
-
-
-class _Appender(_Inserter):
-    """Adds ops at the end of a block."""
-
-    def __init__(self, block: Block):
-        self.block = block
-
-    def add(self, op: Any) -> Any:
-        self.block.add_op(op)
-        return op
+def _moved(at: Builder, start: SSAValue, amount: SSAValue) -> SSAValue:
+    """The tile `start` with a scalar added to every element."""
+    splat = at.value(SplatOp, amount, result=ir.with_element(start.type, amount.type))
+    return at.value(AddPtrOp if ir.is_pointer(start.type) else AddIOp, start, splat)

@@ -27,7 +27,6 @@ from tritium.ops.arith import (
     AddFOp,
     AddIOp,
     AndIOp,
-    ConstantOp,
     MaxSIOp,
     MaxUIOp,
     MinSIOp,
@@ -42,6 +41,7 @@ from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
 from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
 from tritium.ops.ttir.shape import ReshapeOp, SplatOp
 from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, erase
 
 _COMBINE: dict[AtomicKind, type[BinaryOp]] = {
     AtomicKind.ADD: AddIOp, AtomicKind.FADD: AddFOp, AtomicKind.AND: AndIOp, AtomicKind.OR: OrIOp,
@@ -74,32 +74,24 @@ def _matches(op: Any) -> bool:
 
 
 def _rewrite(op: Any) -> None:
-    block = op.parent
-
-    def add(new: Op) -> SSAValue:
-        new.location = op.location
-        block.insert_op_before(new, op)
-        return new.results[0]
-
-    value, mask, kind = op.val, op.mask, op.atomic_rmw_op
+    at, value, mask, kind = Builder(op), op.val, op.mask, op.atomic_rmw_op
     if mask is not None:
-        other = add(ConstantOp.of(_COMBINE[kind].identity_of(value.type), value.type))
-        value = add(SelectOp.build(mask, value, other))
-    total = _reduced(value, _COMBINE[kind], add)
-    wanted = None if mask is None else _reduced(mask, OrIOp, add)
+        other = at.constant(_COMBINE[kind].identity_of(value.type), value)
+        value = at.value(SelectOp, mask, value, other)
+    total = _reduced(at, value, _COMBINE[kind])
+    wanted = None if mask is None else _reduced(at, mask, OrIOp)
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
-    add(AtomicRMWOp.build(op.ptr.owner.operands[0], total, wanted, **attributes))
-    op.detach()
-    op.erase()
+    at.make(AtomicRMWOp, op.ptr.owner.operands[0], total, wanted, **attributes)
+    erase(op)
 
 
-def _reduced(value: SSAValue, combine: type[Op], add: Any) -> SSAValue:
+def _reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
     """All elements in one."""
     shape, element = ir.shape_of(value.type), ir.element_type(value.type)
     if len(shape) > 1:
         flat = ir.tensor_of((prod(shape),), element)
-        value = add(ReshapeOp.build(value, result=flat))
+        value = at.value(ReshapeOp, value, result=flat)
     body = Block(arg_types=[element, element])
     combined: Operation = combine.build(*body.args)
     body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
-    return add(ReduceOp.build([value], axis=0, regions=[Region(body)]))
+    return at.value(ReduceOp, [value], axis=0, regions=[Region(body)])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import fp
 from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir

@@ -25,14 +25,13 @@ from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assum
 from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.atomics.polling import may_observe
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
-from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
 from tritium.backends.cpu.tiles.ir import Buffer, Dot, For, Scalar
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
-from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
 

@@ -24,6 +24,7 @@ from tritium.ops.base import Op
 from tritium.ops.scf import ForOp
 from tritium.ops.ttir.function import CallOp
 from tritium.ops.ttir.memory import AdvanceOp, MakeTensorPtrOp
+from tritium.passes.rewriting import Builder
 from tritium.passes.ttir.descriptors.flow import flow
 from tritium.passes.ttir.descriptors.parts import Splitter
 
@@ -33,9 +34,8 @@ def split_block_pointers(module: ModuleOp) -> None:
     _BlockPointers(module).run(module)
 
 
-def is_block_pointer(value: SSAValue) -> bool:
-    """Whether a value is a block pointer."""
-    return isinstance(value.type, ir.PointerType) and isinstance(value.type.pointee, ir.TensorType)
+def _is_block_pointer(value: SSAValue) -> bool:
+    return ir.is_block_pointer(value.type)
 
 
 def _passes_on(op: Operation) -> bool:
@@ -47,7 +47,7 @@ def _passes_on(op: Operation) -> bool:
 class _BlockPointers(Splitter):
     def __init__(self, module: ModuleOp):
         super().__init__()
-        for source, target in flow(module, is_block_pointer):
+        for source, target in flow(module, _is_block_pointer):
             self.groups.join(source, target)
         made: list[SSAValue] = []
         mixed: list[SSAValue] = []
@@ -57,7 +57,7 @@ class _BlockPointers(Splitter):
             elif isinstance(op, MakeTensorPtrOp):
                 made.append(op.result)
             elif _passes_on(op):
-                mixed += filter(is_block_pointer, (*op.operands, *op.results))
+                mixed += filter(_is_block_pointer, (*op.operands, *op.results))
         makers = Counter(map(self.groups.find, made))
         self._split = {self.groups.find(value) for value in mixed}
         self._split |= {group for group, count in makers.items() if count > 1}
@@ -67,7 +67,7 @@ class _BlockPointers(Splitter):
         }  # fmt: skip
 
     def is_split(self, value: SSAValue) -> bool:
-        return is_block_pointer(value) and self.groups.find(value) in self._split
+        return _is_block_pointer(value) and self.groups.find(value) in self._split
 
     def kinds(self, value: SSAValue) -> list[ir.Type]:
         tile: Any = value.type
@@ -79,13 +79,11 @@ class _BlockPointers(Splitter):
         op = value.owner
         if isinstance(op, MakeTensorPtrOp):
             return [op.base, *op.shape, *op.strides, *op.offsets]
-        assert isinstance(op, AdvanceOp) and op.parent is not None, value
-        parts = self.parts(op.ptr)
+        assert isinstance(op, AdvanceOp), value
+        parts, at = self.parts(op.ptr), Builder(op)
         start = len(parts) - len(op.offsets)
         for index, step in enumerate(op.offsets, start):
-            moved = AddIOp.build(parts[index], step, location=op.location)
-            op.parent.insert_op_before(moved, op)
-            parts[index] = moved.result
+            parts[index] = at.value(AddIOp, parts[index], step)
         return parts
 
     def build(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import ancestor_in
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
 from tritium.ops.arith import SelectOp
@@ -256,7 +257,7 @@ def _needed_after(value: SSAValue, op: Operation) -> bool:
     owner = value.owner
     home = owner if isinstance(owner, Block) else owner.parent
     assert home is not None
-    anchor = _ancestor(op, home)
+    anchor = ancestor_in(home, op)
     if anchor is None or (isinstance(owner, Operation) and not owner.is_before_in_block(anchor)):
         return False
     inner = op
@@ -264,7 +265,7 @@ def _needed_after(value: SSAValue, op: Operation) -> bool:
         block = inner.parent
         assert block is not None
         for use in value.uses:
-            user = _ancestor(use.operation, block)
+            user = ancestor_in(block, use.operation)
             if user is not None and inner.is_before_in_block(user):
                 return True
         if block is home:
@@ -274,21 +275,9 @@ def _needed_after(value: SSAValue, op: Operation) -> bool:
         inner = above
         # In a loop's next iteration all that is in it comes after the op.
         if isinstance(inner, Op) and inner.is_loop and any(
-            any(_ancestor(use.operation, b) for b in _bodies(inner)) for use in value.uses
+            any(ancestor_in(r.block, use.operation) for r in inner.regions) for use in value.uses
         ):
             return True
-
-
-def _bodies(op: Operation) -> list[Block]:
-    return [region.block for region in op.regions]
-
-
-def _ancestor(op: Operation, block: Block) -> Operation | None:
-    """The op in a block that is or contains another."""
-    at: Operation | None = op
-    while at is not None and at.parent is not block:
-        at = at.parent_op()
-    return at
 
 
 class Groups:

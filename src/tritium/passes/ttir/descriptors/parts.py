@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
-from xdsl.dialects.builtin import FunctionType, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ops.arith import SelectOp
 from tritium.ops.declared import SEGMENTS
@@ -28,8 +29,9 @@ from tritium.ops.fields import i32_array
 from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.descriptor import MakeTensorDescOp, block_of
-from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
+from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.ops.ttir.memory import PaddingOption
+from tritium.passes.rewriting import Builder, erase, insert_before, recreate
 from tritium.passes.ttir.descriptors.flow import Groups, flow, is_descriptor
 
 
@@ -79,6 +81,8 @@ class Splitter(ABC):
                 passing.append(op)
         for op in passing:
             self._operands(op)
+        for function in functions(module):
+            function.update_type()
 
     def _made(self, parts: Sequence[SSAValue], old: SSAValue) -> Any:
         made = self.build(parts, old)
@@ -95,64 +99,40 @@ class Splitter(ABC):
                 block.insert_arg(kind, index + 1 + i) for i, kind in enumerate(self.kinds(argument))
             ]
             made = self._made(parts, argument)
-            first = block.first_op
-            assert first is not None
-            block.insert_op_before(made, first)
+            assert block.first_op is not None
+            insert_before(block.first_op, made)
             block.erase_arg(argument)
             if isinstance(owner, FuncOp) and owner.arg_attrs:
                 attributes = list(owner.arg_attrs)
                 attributes[index : index + 1] = [{}] * len(parts)
                 owner.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
-        if isinstance(owner, FuncOp) and block is owner.body:
-            self._signature(owner)
 
-    def _signature(self, function: FuncOp) -> None:
-        outputs: list[Any] = list(function.function_type.outputs)
-        returns = [op for op in function.walk() if isinstance(op, ReturnOp)]
-        found: list[Any] = []
-        for index, kind in enumerate(outputs):
-            split = returns and self.is_split(returns[0].operands[index])
-            found += self.kinds(returns[0].operands[index]) if split else [kind]
-        function.properties["function_type"] = FunctionType.from_lists(
-            [a.type for a in function.body.args], found
-        )
-
-    def _results(self, op: Operation) -> Operation:
+    def _results(self, op: ForOp | WhileOp | IfOp | CallOp) -> Operation:
         """The op with its results in parts; its operands stay."""
         if not any(self.is_split(r) for r in op.results):
             return op
         kinds = [self.kinds(r) if self.is_split(r) else [r.type] for r in op.results]
-        create = cast(Any, type(op)).create
-        new: Operation = create(
-            operands=op.operands, result_types=[k for group in kinds for k in group],
-            properties=op.properties, attributes=op.attributes, location=op.location,
-            regions=[op.detach_region(region) for region in list(op.regions)],
-        )  # fmt: skip
-        block = op.parent
-        assert block is not None
-        block.insert_op_before(new, op)
+        new = recreate(op, op.operands, [k for group in kinds for k in group])
         start = 0
         for old, group in zip(op.results, kinds, strict=True):
             parts = new.results[start : start + len(group)]
             start += len(group)
             if self.is_split(old):
-                block.insert_op_before(self._made(parts, old), op)
+                insert_before(op, self._made(parts, old))
             else:
                 parts[0].name_hint = old.name_hint
                 old.replace_all_uses_with(parts[0])
-        block.erase_op(op)
+        erase(op)
         return new
 
     def _select(self, op: SelectOp) -> None:
-        block = op.parent
-        assert block is not None
-        chosen: list[SSAValue] = []
-        for yes, no in zip(self.parts(op.true_value), self.parts(op.false_value), strict=True):
-            part = SelectOp.build(op.condition, yes, no, location=op.location)
-            block.insert_op_before(part, op)
-            chosen.append(part.result)
-        block.insert_op_before(self._made(chosen, op.result), op)
-        block.erase_op(op)
+        at = Builder(op)
+        chosen = [
+            at.value(SelectOp, op.condition, yes, no)
+            for yes, no in zip(self.parts(op.true_value), self.parts(op.false_value), strict=True)
+        ]
+        insert_before(op, self._made(chosen, op.result))
+        erase(op)
 
     def _operands(self, op: Any) -> None:
         if not any(self.is_split(v) for v in op.operands):

@@ -14,6 +14,7 @@ from functools import partial
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.codegen.llvm import elementwise as table
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.vmath import call
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const, lanes, scalar, vector
 from tritium.codegen.registry import lowers
@@ -21,26 +22,20 @@ from tritium.ir import types as ir
 from tritium.ops import arith, math
 from tritium.ops.base import Op
 
-FORMATS: dict[ir.Type, str] = {
-    ir.f16: "fp16", ir.bf16: "bf16", ir.f32: "fp32", ir.f64: "fp64", ir.f8e5m2: "fp8e5",
-    ir.f8e4m3fn: "fp8e4nv", ir.f8e4m3fnuz: "fp8e4b8", ir.f8e5m2fnuz: "fp8e5b16",
-}  # fmt: skip
-"""Names of the float types in `vmath.convert`."""
-
 _NARROW = {BITS_OF["half"]: "fp16", BITS_OF["bfloat"]: "bf16"}
 
 
-def in_float(
-    c: Context, values: tuple[Value, ...], compute: Callable[..., Value], back: bool = True
-) -> Value:
-    """`compute` on operands of sixteen bits as floats, the result rounded to their type again."""
+def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value]) -> Value:
+    """`compute` on operands of sixteen bits as floats; a result that is a float is rounded to their
+    type again."""
     base = scalar(values[0].type)
     name = _NARROW.get(base)
     if name is None:
         return compute(*values)
     wide = [fp(c.f, v, name, "fp32", features=c.features) for v in values]
     result = compute(*wide)
-    return fp(c.f, result, "fp32", name, features=c.features) if back else result
+    is_float = scalar(result.type) == "float"
+    return fp(c.f, result, "fp32", name, features=c.features) if is_float else result
 
 
 def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
@@ -50,6 +45,9 @@ def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
     return rule
 
 
+for _op, _rule in table.shared_rules(in_float, value_type).items():
+    lowers("cpu", _op)(_rule)
+lowers("cpu", math.SqrtOp)(table.intrinsic(in_float, "sqrt"))
 for _op, _opcode in table.BINARY.items():
     lowers("cpu", _op)(_binary(_opcode))
 
@@ -76,11 +74,6 @@ def _splat_number(value: Value) -> int | None:
     if text.startswith("splat ("):
         text = text[7:-1].split(" ")[1]
     return int(text) if text.lstrip("-").isdigit() else None
-
-
-@lowers("cpu", arith.MinSIOp, arith.MinUIOp, arith.MaxSIOp, arith.MaxUIOp)
-def int_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
-    return c.f.intrinsic(table.MIN_MAX[type(op)], a, b)
 
 
 @lowers("cpu", *table.DIVISIONS)
@@ -174,12 +167,6 @@ def remainder(c: Context, op: Op, a: Value, b: Value) -> Value:
     return in_float(c, (a, b), partial(call, c.f, "fmod", features=c.features))
 
 
-@lowers("cpu", arith.MinimumFOp, arith.MaximumFOp, arith.MinNumFOp, arith.MaxNumFOp)
-def float_min_max(c: Context, op: Op, a: Value, b: Value) -> Value:
-    """min and max: with NaN as either the result (minimum) or as absent (minnum)."""
-    return in_float(c, (a, b), partial(c.f.intrinsic, table.MIN_MAX[type(op)]))
-
-
 @lowers("cpu", arith.NegFOp)
 def negate(c: Context, op: Op, a: Value) -> Value:
     return _sign_bit(c, a, "xor")
@@ -198,40 +185,6 @@ def _sign_bit(c: Context, a: Value, opcode: str) -> Value:
     mask = -0x8000 if opcode == "xor" else 0x7FFF
     word = c.f.op(opcode, c.f.cast("bitcast", a, bits), const(bits, mask))
     return c.f.cast("bitcast", word, a.type)
-
-
-@lowers("cpu", arith.CmpIOp)
-def compare_integers(c: Context, op: arith.CmpIOp, a: Value, b: Value) -> Value:
-    return c.f.icmp(op.predicate.name.lower(), a, b)
-
-
-@lowers("cpu", arith.CmpFOp)
-def compare_floats(c: Context, op: arith.CmpFOp, a: Value, b: Value) -> Value:
-    predicate = op.predicate.name.lower()
-    return in_float(c, (a, b), partial(c.f.fcmp, predicate), back=False)
-
-
-@lowers("cpu", arith.SelectOp)
-def select(c: Context, op: Op, condition: Value, a: Value, b: Value) -> Value:
-    return c.f.select(condition, a, b)
-
-
-def _cast(opcode: str) -> Callable[..., Value]:
-    def rule(c: Context, op: Op, a: Value) -> Value:
-        return c.f.cast(opcode, a, vector(value_type(op.results[0].type), lanes(a.type)))
-
-    return rule
-
-
-for _op, _opcode in table.CASTS.items():
-    lowers("cpu", _op)(_cast(_opcode))
-
-
-@lowers("cpu", arith.IndexCastOp)
-def index_cast(c: Context, op: Op, a: Value) -> Value:
-    to = vector(value_type(op.results[0].type), lanes(a.type))
-    narrower = int(scalar(to)[1:]) < int(scalar(a.type)[1:])
-    return c.f.cast("trunc" if narrower else "sext", a, to)
 
 
 @lowers("cpu", arith.SIToFPOp, arith.UIToFPOp)
@@ -329,25 +282,6 @@ for _op, _name in (
     (math.RsqrtOp, "rsqrt"),
 ):  # fmt: skip
     lowers("cpu", _op)(_math(_name))
-
-
-def _unary_intrinsic(name: str) -> Callable[..., Value]:
-    def rule(c: Context, op: Op, a: Value) -> Value:
-        return in_float(c, (a,), partial(c.f.intrinsic, name))
-
-    return rule
-
-
-for _op, _name in (
-    (math.SqrtOp, "sqrt"), (math.CeilOp, "ceil"), (math.FloorOp, "floor"),
-    (math.TruncOp, "trunc"), (math.RoundEvenOp, "roundeven"),
-):  # fmt: skip
-    lowers("cpu", _op)(_unary_intrinsic(_name))
-
-
-@lowers("cpu", math.AbsIOp)
-def absolute_integer(c: Context, op: Op, a: Value) -> Value:
-    return c.f.intrinsic("smax", a, c.f.op("sub", const(a.type, 0), a))
 
 
 @lowers("cpu", math.FmaOp)

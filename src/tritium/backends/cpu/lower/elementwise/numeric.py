@@ -6,10 +6,11 @@ from __future__ import annotations
 from functools import partial
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS, in_float
+from tritium.backends.cpu.lower.elementwise.arithmetic import in_float
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -19,13 +20,9 @@ from tritium.ops.ttir.memory import AddPtrOp
 from tritium.ops.ttir.numeric import (
     ApproxDivFOp,
     BitcastOp,
-    ClampFOp,
     FpToFpOp,
     IntToPtrOp,
     MulHiUIOp,
-    PreciseDivFOp,
-    PreciseSqrtOp,
-    PropagateNan,
     PtrToIntOp,
     Rounding,
 )
@@ -58,23 +55,8 @@ def bitcast_linear(e: Emitter, op: Op, arguments: list[Lanes]) -> Linear | None:
     return a if pointers and isinstance(a, Linear) else None
 
 
-@lowers("cpu", ClampFOp)
-def clamp(c: Context, op: ClampFOp, x: Value, low: Value, high: Value) -> Value:
-    names = ("maximum", "minimum") if op.propagateNan is PropagateNan.ALL else ("maxnum", "minnum")
-
-    def compute(x: Value, low: Value, high: Value) -> Value:
-        return c.f.intrinsic(names[1], c.f.intrinsic(names[0], x, low), high)
-
-    return in_float(c, (x, low, high), compute)
-
-
-@lowers("cpu", PreciseSqrtOp)
-def precise_sqrt(c: Context, op: Op, a: Value) -> Value:
-    return in_float(c, (a,), partial(c.f.intrinsic, "sqrt"))
-
-
-@lowers("cpu", PreciseDivFOp, ApproxDivFOp)
-def precise_divide(c: Context, op: Op, a: Value, b: Value) -> Value:
+@lowers("cpu", ApproxDivFOp)
+def approximate_divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     return in_float(c, (a, b), partial(c.f.op, "fdiv"))
 
 

@@ -12,12 +12,12 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.analysis.index_compares import known_in_order
 from tritium.backends.cpu.lower.context import Context, as_tuple
-from tritium.backends.cpu.lower.elementwise.arithmetic import FORMATS
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.moves.shape import scalar_constant
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Root
+from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
