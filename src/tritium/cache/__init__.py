@@ -10,19 +10,6 @@ from tritium import knobs
 from tritium.cache.base import CacheManager
 from tritium.cache.files import FileCacheManager, check_readable, read
 
-__all__ = [
-    "CacheManager",
-    "CachedObjects",
-    "FileCacheManager",
-    "base32",
-    "find",
-    "get_cache_manager",
-    "get_dump_manager",
-    "get_override_manager",
-    "publish",
-]
-
-
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 

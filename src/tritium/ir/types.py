@@ -45,40 +45,6 @@ f8e5m2, f8e4m3fn = Float8E5M2Type(), Float8E4M3FNType()
 f8e4m3fnuz, f8e5m2fnuz = Float8E4M3FNUZType(), Float8E5M2FNUZType()
 _FLOATS = frozenset({f16, bf16, f32, f64, f8e5m2, f8e4m3fn, f8e4m3fnuz, f8e5m2fnuz})
 
-__all__ = [
-    "Encoding",
-    "IntegerType",
-    "PointerType",
-    "TensorDescType",
-    "TensorType",
-    "Type",
-    "bf16",
-    "bit_width",
-    "element_type",
-    "encoding_of",
-    "f8e4m3fn",
-    "f8e4m3fnuz",
-    "f8e5m2",
-    "f8e5m2fnuz",
-    "f16",
-    "f32",
-    "f64",
-    "i1",
-    "i8",
-    "i16",
-    "i32",
-    "i64",
-    "is_float",
-    "is_integer",
-    "is_pointer",
-    "numpy_dtype",
-    "pointer_to",
-    "shape_of",
-    "tensor_of",
-    "with_element",
-    "with_shape",
-]  # fmt: skip
-
 
 @irdl_attr_definition
 class PointerType(ParametrizedAttribute, TypeAttribute):

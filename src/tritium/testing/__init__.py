@@ -21,22 +21,3 @@ from tritium.testing.report import Mark as Mark
 from tritium.testing.report import perf_report as perf_report
 
 _summarize_statistics = summarize  # as the reference names it; libraries import that
-
-__all__ = [
-    "Benchmark",
-    "Mark",
-    "assert_close",
-    "cublas",
-    "cuda_graph_without_gc",
-    "cuda_memcheck",
-    "do_bench",
-    "do_bench_cudagraph",
-    "do_bench_cudagraph_proton",
-    "do_bench_proton",
-    "get_dram_gbps",
-    "get_max_simd_tflops",
-    "get_max_tensorcore_tflops",
-    "nvsmi",
-    "perf_report",
-    "set_gpu_clock",
-]

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import Signedness
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.language.values.base import Handle, as_tuple, base_type, is_sequence
-from tritium.language.values.constexpr import constexpr, constexpr_type, unwrap
+from tritium.language.values.constexpr import constexpr_type, unwrap
 from tritium.language.values.tuples import tuple_type
 
 TRITON_MAX_TENSOR_NUMEL = 1048576
@@ -598,41 +598,3 @@ def from_ir(type: ir.Type, like: dtype | None = None) -> dtype:
         scalar = _OF_IR[element]
     shape = ir.shape_of(type)
     return _block_of(scalar, shape, ir.encoding_of(type)) if shape else scalar
-
-
-__all__ = [
-    "TRITON_MAX_TENSOR_NUMEL",
-    "bfloat16",
-    "block_type",
-    "const",
-    "constexpr",
-    "constexpr_type",
-    "dtype",
-    "float8e4b8",
-    "float8e4b15",
-    "float8e4nv",
-    "float8e5",
-    "float8e5b16",
-    "float16",
-    "float32",
-    "float64",
-    "from_ir",
-    "get_int_dtype",
-    "int1",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "pi32_t",
-    "pointer_type",
-    "slice_type",
-    "str_to_ty",
-    "tensor_descriptor_type",
-    "tuple_type",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "validate_block_shape",
-    "void",
-]  # fmt: skip

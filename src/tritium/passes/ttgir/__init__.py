@@ -17,9 +17,3 @@ PASSES: tuple[type[Pass], ...] = (
     FuseNestedLoops, MatchClusters, Pipeline, StageOperands,
     ThreadLocality,
 )  # fmt: skip
-
-__all__ = [
-    "PASSES", "AccelerateMatmul", "AssignLayouts", "Coalesce", "ConvertTTIRToTTGIR",
-    "DescriptorsToTMA", "FuseNestedLoops", "MatchClusters", "Pipeline", "StageOperands",
-    "ThreadLocality",
-]  # fmt: skip

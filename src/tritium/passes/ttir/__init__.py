@@ -24,9 +24,3 @@ PASSES: tuple[type[Pass], ...] = (
     ReshapeAccesses, ScaledDot, Structure, SymbolDCE, TensorPointers, UniformAdvance,
     UniformAtomics, Unroll,
 )  # fmt: skip
-
-__all__ = [
-    "CSE", "DCE", "LICM", "PASSES", "CallFacts", "Canonicalize", "Combine", "DotPrecision",
-    "Inline", "ReorderBroadcast", "ReshapeAccesses", "ScaledDot", "Structure", "SymbolDCE",
-    "TensorPointers", "UniformAdvance", "UniformAtomics", "Unroll",
-]  # fmt: skip

@@ -33,7 +33,6 @@ from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import IfOp, YieldOp
 from tritium.ops.terminators import RegionEnd, terminator
 from tritium.ops.ttir.function import FuncOp, ReturnOp
-from tritium.ops.ttir.reduction import MapElementwiseOp, ReduceOp, ScanOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import copy_op, remove_unreachable
 
@@ -63,8 +62,7 @@ class Structure(Pass):
 
 
 def _branches(op: Operation) -> bool:
-    kinds = (FuncOp, ReduceOp, ScanOp, MapElementwiseOp)
-    return isinstance(op, kinds) and len(op.regions[0].blocks) > 1
+    return len(op.regions) == 1 and len(op.regions[0].blocks) > 1
 
 
 def structure(op: Operation) -> bool:
