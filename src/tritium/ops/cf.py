@@ -10,10 +10,10 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import ControlEdge, Op
 from tritium.ops.effects import opaque
+from tritium.ops.elementwise import check_condition
 from tritium.ops.evaluation import Jump
 from tritium.ops.fields import operand, string_attr, variadic
 from tritium.ops.memory import Context, EvaluationError
@@ -102,10 +102,8 @@ class CondBranchOp(Op, traits=[IsTerminator()]):
     @classmethod
     def infer(
         cls, condition: ir.Type, then_values: Sequence[ir.Type], else_values: Sequence[ir.Type]
-    ) -> tuple[ir.Type, ...]:
-        if condition != ir.i1:
-            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
-        return ()
+    ) -> None:
+        check_condition(cls.name, condition)
 
     def control_edges(self) -> Iterator[ControlEdge]:
         then, other = self.successors
@@ -160,10 +158,8 @@ class AssertOp(Op):
     msg = string_attr()
 
     @classmethod
-    def infer(cls, condition: ir.Type, *, msg: str) -> tuple[ir.Type, ...]:
-        if condition != ir.i1:
-            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
-        return ()
+    def infer(cls, condition: ir.Type, *, msg: str) -> None:
+        check_condition(cls.name, condition)
 
     def evaluate(self, context: Context, condition: Any) -> None:
         if not np.all(condition):

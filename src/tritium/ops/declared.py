@@ -63,8 +63,8 @@ class DeclaredOp(Operation):
         return None
 
     @classmethod
-    def infer(cls, *types: Any, **attrs: Any) -> Sequence[Attribute] | Attribute:
-        """The result type (or types) for operands of these types and these attribute values.
+    def infer(cls, *types: Any, **attrs: Any) -> Sequence[Attribute] | Attribute | None:
+        """The result type (or types; None for none) for these types of operands and attributes.
 
         Called with one argument an operand, in order: its type, None where an optional one is
         absent, a tuple for a variadic one; attributes as keyword arguments, in their Python form.
@@ -90,7 +90,7 @@ class DeclaredOp(Operation):
         if cls.takes_result:
             values["result"] = result
         inferred = cls.infer(*types, **values)
-        return (inferred,) if isinstance(inferred, Attribute) else tuple(inferred)
+        return (inferred,) if isinstance(inferred, Attribute) else tuple(inferred or ())
 
     @classmethod
     def build(

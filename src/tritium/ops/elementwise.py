@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.fields import operand
+from tritium.ops.memory import Context
 
 
 def function(compute: Any) -> Any:
@@ -37,6 +40,12 @@ def check_kind(name: str, kind: str, type: ir.Type) -> None:
     }[kind]
     if not fits:
         raise OpError(f"{name}: operand has type {describe(type)}; {kind} elements are required")
+
+
+def check_condition(name: str, type: ir.Type) -> None:
+    """A condition must be a scalar i1."""
+    if type != ir.i1:
+        raise OpError(f"{name}: condition has type {type}; i1 is required")
 
 
 def check_same_shape(name: str, *types: ir.Type) -> tuple[int, ...]:
@@ -106,3 +115,22 @@ class CastOp(Op):
                 f"the result must be {'wider' if cls.widens else 'narrower'}"
             )
         return result
+
+
+class SameBitsOp(CastOp):
+    """The same bits as another type of the same width; pointers have 64 bits."""
+
+    cost = 0
+
+    @classmethod
+    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
+        check_same_shape(cls.name, operand, result)
+        if ir.bit_width(operand) != ir.bit_width(result):
+            raise OpError(
+                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
+                "the widths must be the same"
+            )
+        return result
+
+    def evaluate(self, context: Context, operand: Any) -> Any:
+        return np.asarray(operand).view(ir.numpy_dtype(self.result_types[0]))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import opaque
+from tritium.ops.elementwise import check_condition
 from tritium.ops.fields import operand
 from tritium.ops.memory import Context, EvaluationError
 
@@ -23,10 +23,8 @@ class AssumeOp(Op):
     condition = operand()
 
     @classmethod
-    def infer(cls, condition: ir.Type) -> tuple[ir.Type, ...]:
-        if condition != ir.i1:
-            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
-        return ()
+    def infer(cls, condition: ir.Type) -> None:
+        check_condition(cls.name, condition)
 
     def evaluate(self, context: Context, condition: Any) -> None:
         if not np.all(condition):

@@ -16,7 +16,7 @@ from tritium.ir import types as ir
 from tritium.ops.arith.compare import CmpIPredicate
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.base import ControlEdge, Op
-from tritium.ops.elementwise import check_kind, check_same, describe
+from tritium.ops.elementwise import check_condition, check_kind, check_same, describe
 from tritium.ops.evaluation import Return
 from tritium.ops.fields import operand, unit_attr, variadic
 from tritium.ops.memory import Context
@@ -105,10 +105,8 @@ class ConditionOp(Op, traits=[IsTerminator()]):
     values = variadic()
 
     @classmethod
-    def infer(cls, condition: ir.Type, values: Sequence[ir.Type]) -> tuple[ir.Type, ...]:
-        if condition != ir.i1:
-            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
-        return ()
+    def infer(cls, condition: ir.Type, values: Sequence[ir.Type]) -> None:
+        check_condition(cls.name, condition)
 
     def evaluate(self, context: Context, condition: Any, values: tuple[Any, ...]) -> Return:
         return Return((condition, *values))
@@ -277,8 +275,7 @@ class IfOp(Op):
 
     @classmethod
     def infer(cls, condition: ir.Type, *, result: Any) -> Sequence[ir.Type]:
-        if condition != ir.i1:
-            raise OpError(f"{cls.name}: condition has type {condition}; i1 is required")
+        check_condition(cls.name, condition)
         return (result,) if isinstance(result, Attribute) else tuple(result or ())
 
     def control_edges(self) -> Iterator[ControlEdge]:

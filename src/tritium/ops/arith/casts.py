@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
-from tritium.ops.elementwise import CastOp, check_same_shape, describe
+from tritium.ops.elementwise import CastOp, SameBitsOp
 from tritium.ops.fields import AttrField, enum_attr, flags_attr
 from tritium.ops.memory import Context
 
@@ -228,25 +227,10 @@ class FPToUIOp(CastOp):
         return low ^ np.where(high, np.iinfo(low.dtype).min, low.dtype.type(0))
 
 
-class BitcastOp(CastOp):
+class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width."""
 
     name = "arith.bitcast"
-    cost = 0
-    source = target = "number"
-
-    @classmethod
-    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
-        check_same_shape(cls.name, operand, result)
-        if ir.bit_width(operand) != ir.bit_width(result):
-            raise OpError(
-                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
-                "the widths must be the same"
-            )
-        return result
-
-    def evaluate(self, context: Context, operand: Any) -> Any:
-        return np.asarray(operand).view(ir.numpy_dtype(self.result_types[0]))
 
 
 class IndexCastOp(IntegerExtensionOp):

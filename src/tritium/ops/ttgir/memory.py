@@ -93,9 +93,8 @@ class LocalDeallocOp(Op):
     src = operand()
 
     @classmethod
-    def infer(cls, src: ir.Type) -> tuple[ir.Type, ...]:
+    def infer(cls, src: ir.Type) -> None:
         check_memory(cls.name, src)
-        return ()
 
     def evaluate(self, context: Context, src: Buffer) -> None:
         if src.allocation.live:  # once merged, allocations may have several ends, as Triton writes
@@ -134,9 +133,8 @@ class LocalStoreOp(Op):
     dst = operand()
 
     @classmethod
-    def infer(cls, src: ir.Type, dst: ir.Type) -> tuple[ir.Type, ...]:
+    def infer(cls, src: ir.Type, dst: ir.Type) -> None:
         check_same_tile(cls.name, src, check_memory(cls.name, dst, mutable=True))
-        return ()
 
     def evaluate(self, context: Context, src: Any, dst: Buffer) -> None:
         assert not isinstance(src, Pending)

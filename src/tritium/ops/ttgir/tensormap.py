@@ -112,7 +112,7 @@ class TensormapCreateOp(Op):
         cls, desc_ptr: ir.Type, global_address: ir.Type, box_dim: Sequence[ir.Type],
         global_dim: Sequence[ir.Type], global_stride: Sequence[ir.Type],
         element_stride: Sequence[ir.Type], **attrs: Any,
-    ) -> tuple[ir.Type, ...]:  # fmt: skip
+    ) -> None:  # fmt: skip
         rank = len(box_dim)
         lists = [*box_dim, *global_dim, *element_stride]
         if not 1 <= rank <= 5 or lists != [ir.i32] * (3 * rank):
@@ -128,7 +128,6 @@ class TensormapCreateOp(Op):
             raise OpError(
                 f"{cls.name}: {describe(desc_ptr, global_address)}; two pointers are required"
             )
-        return ()
 
     def evaluate(
         self, context: Context, desc_ptr: Any, global_address: Any, box_dim: tuple[Any, ...],
@@ -161,10 +160,9 @@ class TensormapFenceproxyAcquireOp(Op):
     desc_ptr = operand()
 
     @classmethod
-    def infer(cls, desc_ptr: ir.Type) -> tuple[ir.Type, ...]:
+    def infer(cls, desc_ptr: ir.Type) -> None:
         if not ir.is_pointer(desc_ptr):
             raise OpError(f"{cls.name}: {describe(desc_ptr)}; a pointer is required")
-        return ()
 
     def evaluate(self, context: Context, desc_ptr: Any) -> None:
         context.state(Maps).visible.add(int(desc_ptr))

@@ -68,11 +68,10 @@ class InitBarrierOp(Op):
     count = plain_i32_attr()
 
     @classmethod
-    def infer(cls, alloc: ir.Type, *, count: int) -> tuple[ir.Type, ...]:
+    def infer(cls, alloc: ir.Type, *, count: int) -> None:
         check_barrier(cls.name, alloc)
         if count < 1:
             raise OpError(f"{cls.name}: count is {count}; 1 or more is required")
-        return ()
 
     def evaluate(self, context: Context, alloc: Buffer) -> None:
         state_of(context).new_barrier(alloc, self.count)
@@ -87,9 +86,8 @@ class InvalBarrierOp(Op):
     alloc = operand()
 
     @classmethod
-    def infer(cls, alloc: ir.Type) -> tuple[ir.Type, ...]:
+    def infer(cls, alloc: ir.Type) -> None:
         check_barrier(cls.name, alloc)
-        return ()
 
     def evaluate(self, context: Context, alloc: Buffer) -> None:
         state_of(context).drop_barrier(alloc)
@@ -106,10 +104,9 @@ class BarrierExpectOp(Op):
     size = plain_i32_attr()
 
     @classmethod
-    def infer(cls, alloc: ir.Type, pred: ir.Type, *, size: int) -> tuple[ir.Type, ...]:
+    def infer(cls, alloc: ir.Type, pred: ir.Type, *, size: int) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
-        return ()
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred:
@@ -129,12 +126,9 @@ class ArriveBarrierOp(Op):
     count = plain_i32_attr()
 
     @classmethod
-    def infer(
-        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, alloc: ir.Type, pred: ir.Type | None, *, count: int) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
-        return ()
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred is None or pred:
@@ -156,12 +150,11 @@ class WaitBarrierOp(Op):
     @classmethod
     def infer(
         cls, alloc: ir.Type, phase: ir.Type, pred: ir.Type | None, deps: Sequence[ir.Type]
-    ) -> tuple[ir.Type, ...]:
+    ) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
         if phase != ir.i32:
             raise OpError(f"{cls.name}: phase is {describe(phase)}; i32 is required")
-        return ()
 
     def evaluate(
         self, context: Context, alloc: Buffer, phase: Any, pred: Any, deps: tuple[Any, ...]
@@ -214,12 +207,11 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     def infer(
         cls, desc: ir.Type, coord: Sequence[ir.Type], barrier: ir.Type, target: ir.Type,
         pred: ir.Type, **attrs: Any,
-    ) -> tuple[ir.Type, ...]:  # fmt: skip
+    ) -> None:  # fmt: skip
         check_indices(cls.name, desc, coord)
         check_barrier(cls.name, barrier)
         check_flag(cls.name, pred)
         _check_block(cls.name, desc, check_memory(cls.name, target, mutable=True))
-        return ()
 
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], barrier: Buffer,
@@ -248,12 +240,9 @@ class AsyncTMACopyLocalToGlobalOp(Op):
     src = operand()
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type) -> None:
         check_indices(cls.name, desc, coord)
         _check_block(cls.name, desc, check_memory(cls.name, src))
-        return ()
 
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer
@@ -280,12 +269,9 @@ class AsyncTMAReduceOp(Op):
     kind = enum_attr(DescriptorReduceKind)
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, kind: Any
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, desc: ir.Type, coord: Sequence[ir.Type], src: ir.Type, *, kind: Any) -> None:
         check_indices(cls.name, desc, coord)
         _check_block(cls.name, desc, check_memory(cls.name, src))
-        return ()
 
     def evaluate(
         self, context: Context, desc: Tile, coord: tuple[Any, ...], src: Buffer

@@ -63,11 +63,10 @@ class AsyncTMAGatherOp(Op):
     def infer(
         cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, barrier: ir.Type,
         target: ir.Type, pred: ir.Type,
-    ) -> tuple[ir.Type, ...]:  # fmt: skip
+    ) -> None:  # fmt: skip
         check_barrier(cls.name, barrier)
         check_flag(cls.name, pred)
         _check(cls.name, desc, x_offsets, y_offset, target, True)
-        return ()
 
     def evaluate(
         self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, barrier: Buffer,
@@ -100,11 +99,8 @@ class AsyncTMAScatterOp(Op):
     src = operand()
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type) -> None:
         _check(cls.name, desc, x_offsets, y_offset, src, False)
-        return ()
 
     def evaluate(
         self, context: Context, desc: Any, x_offsets: Any, y_offset: Any, src: Buffer

@@ -169,10 +169,9 @@ class AtomicStoreOp(AtomicOp):
     @classmethod
     def infer(
         cls, ptr: ir.Type, val: ir.Type, mask: ir.Type | None, *, sem: MemSemantic, **attrs: Any
-    ) -> tuple[ir.Type, ...]:
+    ) -> None:
         _check_semantic(cls.name, sem, MemSemantic.RELEASE)
         check_access(cls.name, ptr, mask, val)
-        return ()
 
     def evaluate(self, context: Context, ptr: Any, val: Any, mask: Any) -> None:
         context.memory.store(ptr, val, mask)

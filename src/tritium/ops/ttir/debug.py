@@ -32,12 +32,11 @@ class PrintOp(Op):
     @classmethod
     def infer(
         cls, arguments: Sequence[ir.Type], *, isSigned: tuple[int, ...], **attrs: Any
-    ) -> tuple[ir.Type, ...]:
+    ) -> None:
         if len(isSigned) != len(arguments):
             raise OpError(
                 f"{cls.name}: isSigned has {len(isSigned)} entries for {len(arguments)} operands"
             )
-        return ()
 
     def evaluate(self, context: Context, arguments: tuple[Any, ...]) -> None:
         program = ", ".join(map(str, context.program_id))
@@ -76,10 +75,9 @@ class AssertOp(Op):
     message = string_attr()
 
     @classmethod
-    def infer(cls, condition: ir.Type, *, message: str) -> tuple[ir.Type, ...]:
+    def infer(cls, condition: ir.Type, *, message: str) -> None:
         if not ir.is_integer(condition):
             raise OpError(f"{cls.name}: condition is {describe(condition)}; i1 is required")
-        return ()
 
     def evaluate(self, context: Context, condition: Any) -> None:
         if not np.all(condition):

@@ -166,12 +166,9 @@ class DescriptorStoreOp(Op):
     indices = variadic()
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, src: ir.Type, indices: Sequence[ir.Type]
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, desc: ir.Type, src: ir.Type, indices: Sequence[ir.Type]) -> None:
         check_indices(cls.name, desc, indices)
         check_value(cls.name, desc, src)
-        return ()
 
     def evaluate(self, context: Context, desc: Tile, src: Any, indices: tuple[Any, ...]) -> None:
         shape = np.shape(src)
@@ -219,13 +216,10 @@ class DescriptorScatterOp(Op):
     src = operand()
 
     @classmethod
-    def infer(
-        cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, desc: ir.Type, x_offsets: ir.Type, y_offset: ir.Type, src: ir.Type) -> None:
         rows = check_rows(cls.name, desc, x_offsets, y_offset)
         if ir.shape_of(src) != ir.shape_of(rows) or ir.element_type(src) != ir.element_type(rows):
             raise OpError(f"{cls.name}: tile is {describe(src)}; {describe(rows)} is required")
-        return ()
 
     def evaluate(
         self, context: Context, desc: Tile, x_offsets: Any, y_offset: Any, src: Any
@@ -265,12 +259,11 @@ class DescriptorReduceOp(Op):
         indices: Sequence[ir.Type],
         *,
         kind: DescriptorReduceKind,
-    ) -> tuple[ir.Type, ...]:
+    ) -> None:
         check_indices(cls.name, desc, indices)
         check_value(cls.name, desc, src)
         if kind in (DescriptorReduceKind.INC, DescriptorReduceKind.DEC):
             raise OpError(f"{cls.name}: kind {kind.name.lower()} is not supported")
-        return ()
 
     def evaluate(self, context: Context, desc: Tile, src: Any, indices: tuple[Any, ...]) -> None:
         block = (1,) * (len(indices) - np.ndim(src)) + np.shape(src)

@@ -49,10 +49,9 @@ class FuncOp(Op):
     res_attrs = _dictionaries()
 
     @classmethod
-    def infer(cls, *, function_type: Attribute, **attrs: Any) -> tuple[ir.Type, ...]:
+    def infer(cls, *, function_type: Attribute, **attrs: Any) -> None:
         if not isinstance(function_type, FunctionType):
             raise OpError(f"{cls.name}: function_type is {function_type}; (...) -> (...) required")
-        return ()
 
     @property
     def body(self) -> Block:

@@ -270,12 +270,9 @@ class StoreOp(CachedOp):
     boundaryCheck = i32_array_attr(())
 
     @classmethod
-    def infer(
-        cls, ptr: ir.Type, value: ir.Type, mask: ir.Type | None, **attrs: Any
-    ) -> tuple[ir.Type, ...]:
+    def infer(cls, ptr: ir.Type, value: ir.Type, mask: ir.Type | None, **attrs: Any) -> None:
         check_access(cls.name, ptr, mask, value)
         check_boundary(cls.name, ptr, attrs["boundaryCheck"])
-        return ()
 
     def evaluate(self, context: Context, ptr: Any, value: Any, mask: Any) -> None:
         if isinstance(ptr, Tile):

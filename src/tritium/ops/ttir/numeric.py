@@ -16,6 +16,7 @@ from tritium.ops.base import Op
 from tritium.ops.elementwise import (
     BinaryOp,
     CastOp,
+    SameBitsOp,
     UnaryOp,
     check_kind,
     check_same,
@@ -69,26 +70,12 @@ class FpToFpOp(CastOp):
         return round_float(operand, dtype, mode)
 
 
-class BitcastOp(CastOp):
+class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width; pointers have 64 bits."""
 
     name = "tt.bitcast"
-    cost = 0
     memory_operands = ("operand",)
     syntax = "$operand attrs : type(operand) -> type(result)"
-
-    @classmethod
-    def infer(cls, operand: ir.Type, *, result: Any = None, **attrs: Any) -> ir.Type:
-        check_same_shape(cls.name, operand, result)
-        if ir.bit_width(operand) != ir.bit_width(result):
-            raise OpError(
-                f"{cls.name}: from {describe(operand)} to {describe(result)}; "
-                "the widths must be the same"
-            )
-        return result
-
-    def evaluate(self, context: Context, operand: Any) -> Any:
-        return np.asarray(operand).view(ir.numpy_dtype(self.result_types[0]))
 
 
 class PtrToIntOp(CastOp):

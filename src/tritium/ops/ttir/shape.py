@@ -54,12 +54,7 @@ class MakeRangeOp(Op):
             if size <= 0:
                 problem = "end argument must be greater than the start argument"
             raise OpError(f"{cls.name}: [{start}, {end}); arange's {problem}")
-        inferred = ir.tensor_of((size,), ir.i32)
-        if result is None:
-            return inferred
-        if ir.shape_of(result) != (size,) or ir.element_type(result) != ir.i32:
-            raise OpError(f"{cls.name}: result is {describe(result)}; {describe(inferred)} needed")
-        return result
+        return check_result(cls.name, ir.tensor_of((size,), ir.i32), result)
 
     def evaluate(self, context: Context) -> Any:
         return np.arange(self.start, self.end, dtype=np.int32)
