@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any, cast
@@ -75,10 +75,6 @@ class CPUOptions:
 _WITHOUT_EFFECT = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims"})
 
 
-def _min_dot_size(lhs: Any, rhs: Any) -> tuple[int, int, int]:
-    return 1, 1, 1
-
-
 class CPUBackend(BaseBackend):
     """Compiles for one processor, this machine's or another."""
 
@@ -111,18 +107,7 @@ class CPUBackend(BaseBackend):
         return _WITHOUT_EFFECT
 
     def target_features(self, options: CPUOptions) -> TargetFeatures:
-        return TargetFeatures(
-            name="cpu",
-            target=self.target,
-            min_dot_size=_min_dot_size,
-            supported_fp8_dtypes=options.supported_fp8_dtypes,
-            allowed_dot_input_precisions=options.allowed_dot_input_precisions,
-            default_dot_input_precision=options.default_dot_input_precision,
-            debug=options.debug,
-            sanitize_overflow=options.sanitize_overflow,
-            num_warps=options.num_warps,
-            sorts=True,
-        )
+        return replace(super().target_features(options), sorts=True)
 
     def add_stages(
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON

@@ -20,7 +20,6 @@ from typing import Any, cast
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, Stage
 from tritium.backends.nvidia.options import CUDAOptions, assembler, make_options, pipeline_arch
-from tritium.language.emitter import TargetFeatures
 from tritium.target import GPUTarget, Processor
 
 
@@ -69,20 +68,8 @@ class CUDABackend(BaseBackend):
     def parse_options(self, options: dict[str, Any]) -> CUDAOptions:
         return make_options(options, self.arch)
 
-    def target_features(self, options: CUDAOptions) -> TargetFeatures:
-        return TargetFeatures(
-            name="cuda",
-            target=self.target,
-            min_dot_size=min_dot_size(self.target),
-            supported_fp8_dtypes=options.supported_fp8_dtypes,
-            deprecated_fp8_dot_operand_dtypes=options.deprecated_fp8_dot_operand_dtypes,
-            allowed_dot_input_precisions=options.allowed_dot_input_precisions,
-            default_dot_input_precision=options.default_dot_input_precision,
-            max_num_imprecise_acc_default=options.max_num_imprecise_acc_default,
-            debug=options.debug,
-            sanitize_overflow=options.sanitize_overflow,
-            num_warps=options.num_warps,
-        )
+    def get_codegen_implementation(self, options: CUDAOptions) -> dict[str, Any]:
+        return {"min_dot_size": min_dot_size(self.target)}
 
     def add_stages(
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
