@@ -228,24 +228,29 @@ def parts(value: Real, bits: int, count: int) -> tuple[float, ...]:
     return tuple(result)
 
 
+_DOUBLE_ONLY = frozenset({"THIRD", "SQRT_HALF", "HALF_LOG_2PI", "INVERSE_PI"})
+"""Constants that no function of float32 uses."""
+
+
 def _constants() -> dict[str, tuple[float, ...]]:
     named = {
         "LN2": mp.log(2), "LOG2E": 1 / mp.log(2), "LOG10E": 1 / mp.log(10),
-        "LOG10_2": mp.log(2) / mp.log(10), "PI": mp.pi, "PIO2": mp.pi / 2, "PIO4": mp.pi / 4,
+        "PI": mp.pi, "PIO2": mp.pi / 2, "PIO4": mp.pi / 4,
         "TWO_OVER_PI": 2 / mp.pi, "THIRD": mp.mpf(1) / 3, "LN10": mp.log(10),
         "LOG2_10": mp.log(10) / mp.log(2), "SQRT_HALF": mp.sqrt(mp.mpf(1) / 2),
         "HALF_LOG_2PI": mp.log(2 * mp.pi) / 2, "INVERSE_PI": 1 / mp.pi,
     }  # fmt: skip
     result: dict[str, tuple[float, ...]] = {}
     for name, value in named.items():
-        result[f"{name}_F32"] = parts(value, 24, 3)
+        if name not in _DOUBLE_ONLY:
+            result[f"{name}_F32"] = parts(value, 24, 3)
         result[f"{name}_F64"] = parts(value, 53, 3)
     # ln2 and log10(2) with trailing zeros, so that their product with an exponent is exact.
-    for name in ("LN2", "LOG10_2"):
+    for name, value in (("LN2", mp.log(2)), ("LOG10_2", mp.log(2) / mp.log(10))):
         for suffix, bits, keep in (("F32", 24, 14), ("F64", 53, 40)):
-            exponent = keep - int(mp.floor(mp.log(named[name], 2))) - 1
-            high = mp.floor(mp.ldexp(named[name], exponent)) / mp.mpf(2) ** exponent
-            result[f"{name}_SPLIT_{suffix}"] = (float(high), *parts(named[name] - high, bits, 1))
+            exponent = keep - int(mp.floor(mp.log(value, 2))) - 1
+            high = mp.floor(mp.ldexp(value, exponent)) / mp.mpf(2) ** exponent
+            result[f"{name}_SPLIT_{suffix}"] = (float(high), *parts(value - high, bits, 1))
     sixteenths = [mp.mpf(2) ** (mp.mpf(k) / 16) for k in range(16)]
     result["EXP2_SIXTEENTHS_F32"] = tuple(parts(value, 24, 1)[0] for value in sixteenths)
     return result
