@@ -78,16 +78,6 @@ class Code(Function):
         self._open = False
 
     @contextmanager
-    def when(self, condition: Value) -> Generator[None, None, None]:
-        """`if (condition) { ... }`"""
-        then, after = self.new_label("then"), self.new_label("after")
-        self.branch_if(condition, then, after)
-        self.label(then)
-        yield
-        self.branch(after)
-        self.label(after)
-
-    @contextmanager
     def forever(self) -> Generator[Forever, None, None]:
         """`for (;;) { ... }`; left by `leave`."""
         again, done = self.new_label("again"), self.new_label("done")

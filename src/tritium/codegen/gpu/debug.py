@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from tritium.codegen.gpu.casts import float_from
@@ -19,15 +20,8 @@ from tritium.ops.ttir.debug import AssertOp, PrintOp
 
 def _print_line(c: Context, format: str, values: list[Value], condition: Value | None) -> None:
     """Print by the threads where the condition holds."""
-    f, done = c.f, ""
-    if condition is not None:
-        done, then = f.new_label("printed"), f.new_label("print")
-        f.branch_if(condition, then, done)
-        f.label(then)
-    c.hardware.host.print(c, format, values)
-    if done:
-        f.branch(done)
-        f.label(done)
+    with nullcontext() if condition is None else c.f.when(condition, "print", "printed"):
+        c.hardware.host.print(c, format, values)
 
 
 def _program(c: Context) -> list[Value]:

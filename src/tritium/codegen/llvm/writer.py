@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -270,6 +270,27 @@ class Function:
         node = Phi(self._new(type), list(incoming))
         self._lines.append(node)
         return node
+
+    @contextmanager
+    def when(self, condition: Value, then: str = "then", done: str = "done") -> Generator[None]:
+        """`if (condition) { ... }`; `then`, `done`: hints of labels."""
+        first, last = self.new_label(then), self.new_label(done)
+        self.branch_if(condition, first, last)
+        self.label(first)
+        yield
+        self.branch(last)
+        self.label(last)
+
+    def choose(
+        self, condition: Value, other: Value, write: Callable[[], Value],
+        then: str = "then", done: str = "done",
+    ) -> Value:  # fmt: skip
+        """`write()` where the condition holds; else `other`."""
+        before = self.block
+        with self.when(condition, then, done):
+            found = write()
+            last = self.block
+        return self.phi(other.type, [(found, last), (other, before)]).value
 
     @contextmanager
     def loop(

@@ -363,13 +363,9 @@ def _stream(e: Emitter, data: Value, start: Value, size: int, mask: Lanes | None
         return
     piece, on = PIECE // size, e.vec(mask)
     for first in range(0, e.width, piece):
-        then, done = f.new_label("store"), f.new_label("stored")
-        f.branch_if(f.extract(on, first), then, done)
-        f.label(then)
-        part = f.shuffle(data, None, range(first, min(first + piece, e.width)))
-        f.store(part, f.offset(start, first * size), min(PIECE, e.width * size), note)
-        f.branch(done)
-        f.label(done)
+        with f.when(f.extract(on, first), "store", "stored"):
+            part = f.shuffle(data, None, range(first, min(first + piece, e.width)))
+            f.store(part, f.offset(start, first * size), min(PIECE, e.width * size), note)
 
 
 def _store_scalar(
@@ -382,9 +378,5 @@ def _store_scalar(
         f.store(data, pointer.value, align)
         return
     assert isinstance(mask, Uniform)
-    then, done = f.new_label("store"), f.new_label("stored")
-    f.branch_if(mask.value, then, done)
-    f.label(then)
-    f.store(data, pointer.value, align)
-    f.branch(done)
-    f.label(done)
+    with f.when(mask.value, "store", "stored"):
+        f.store(data, pointer.value, align)

@@ -71,12 +71,8 @@ def store(c: Context, op: StoreOp, pointer: Value, value: Value, *rest: Value) -
     if not rest:
         f.store(to_memory(f, value, type), pointer, memory_bytes(type))
         return ()
-    then, done = f.new_label("store"), f.new_label("stored")
-    f.branch_if(rest[0], then, done)
-    f.label(then)
-    f.store(to_memory(f, value, type), pointer, memory_bytes(type))
-    f.branch(done)
-    f.label(done)
+    with f.when(rest[0], "store", "stored"):
+        f.store(to_memory(f, value, type), pointer, memory_bytes(type))
     return ()
 
 

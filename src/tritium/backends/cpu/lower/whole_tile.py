@@ -42,13 +42,9 @@ def histogram(c: Context, step: WholeTile) -> None:
         inside = f.icmp("ult", value, const("i64", bins))
         if op.mask is not None:
             inside = f.op("and", inside, _scalar(e, c, op.mask, at))
-        count, done = f.new_label("count"), f.new_label("counted")
-        f.branch_if(inside, count, done)
-        f.label(count)
-        place = f.gep(held, base, value)
-        f.store(f.op("add", f.load(held, place, align), const(held, 1)), place, align)
-        f.branch(done)
-        f.label(done)
+        with f.when(inside, "count", "counted"):
+            place = f.gep(held, base, value)
+            f.store(f.op("add", f.load(held, place, align), const(held, 1)), place, align)
     e.pop()
     c.fill(op.result)
 

@@ -166,17 +166,9 @@ def _exchanged(
 ) -> Value:
     """What the hardware has no instruction for: by a loop that compares and exchanges, which LLVM
     writes."""
-    f, before, type = e.f, e.f.block, value.type
-    then, done = f.new_label("exchange"), f.new_label("exchanged")
-    if condition is None:
-        condition = const("i1", 1)
-    f.branch_if(condition, then, done)
-    f.label(then)
+    type = value.type
     scope = {MemScope.GPU: 'syncscope("device") ', MemScope.CTA: 'syncscope("block") '}
     name = _SEMANTIC[order.semantic].replace("relaxed", "monotonic")
-    where = scope.get(order.scope, "")
-    old = f.emit(type, f"atomicrmw {operation} {pointer}, {value} {where}{name}")
-    end = f.block
-    f.branch(done)
-    f.label(done)
-    return f.phi(type, [(old, end), (const(type, 0 if type[0] == "i" else 0.0), before)]).value
+    text = f"atomicrmw {operation} {pointer}, {value} {scope.get(order.scope, '')}{name}"
+    always, zero = const("i1", 1), const(type, 0 if type[0] == "i" else 0.0)
+    return e.f.choose(condition or always, zero, lambda: e.f.emit(type, text), "exchange")

@@ -162,15 +162,11 @@ def _share(c: Context, op: Any, type: Any, value: Value, first: Value) -> Value:
         return value
     place = c.shared(c.offsets[op])
     bits = f"i{max(8, bits_of(value.type))}"
-    f, then, done = c.f, c.f.new_label("share"), c.f.new_label("shared")
-    f.branch_if(first, then, done)
-    f.label(then)
-    f.store(_held(c, value, bits), place, memory_bytes(type))
-    f.branch(done)
-    f.label(done)
+    with c.f.when(first, "share", "shared"):
+        c.f.store(_held(c, value, bits), place, memory_bytes(type))
     c.synchronize()
     if c.num_ctas == 1:
-        return _again(c, f.load(bits, place, memory_bytes(type)), value.type)
+        return _again(c, c.f.load(bits, place, memory_bytes(type)), value.type)
     read = c.hardware.shared.load_remote(c, place, c.i32(0), bits, 1)[0]
     c.synchronize()
     return _again(c, read, value.type)

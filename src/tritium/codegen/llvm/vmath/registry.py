@@ -148,12 +148,7 @@ def repeat_while(
             state = step(*state)
         return state
     f = state[0].function
-    before, head, body, done = (
-        f.block,
-        f.new_label("while"),
-        f.new_label("body"),
-        f.new_label("done"),
-    )
+    before, (head, body, done) = f.block, map(f.new_label, ("while", "body", "done"))
     f.branch(head)
     f.label(head)
     phis = [f.phi(v.value.type, [(v.value, before)]) for v in state]
@@ -176,13 +171,10 @@ def replace_lanes(
     lanes are taken one by one when some does (`compute` writes scalar code, once).
     """
     f = condition.function
-    before, cold, done = f.block, f.new_label("cold"), f.new_label("done")
-    f.branch_if(any_lane(condition), cold, done)
-    f.label(cold)
-    new = compute(by).value if by.count == 1 else _lane_loop(condition, value, compute, by)
-    last = f.block
-    f.branch(done)
-    f.label(done)
+    before = f.block
+    with f.when(any_lane(condition), "cold"):
+        new = compute(by).value if by.count == 1 else _lane_loop(condition, value, compute, by)
+        last = f.block
     return value.make(f.phi(value.value.type, [(value.value, before), (new, last)]).value)
 
 
@@ -194,13 +186,10 @@ def _lane_loop(
     zero, one, stop = const("i32", 0), const("i32", 1), const("i32", by.count)
     with f.loop(zero, stop, one, [value.value], at_least_once=True) as loop:
         wanted = f.icmp("ne", f.extract(wide, loop.index), const("i8", 0))
-        head, work, join = f.block, f.new_label("lane"), f.new_label("next")
-        f.branch_if(wanted, work, join)
-        f.label(work)
-        found = compute(by.make(f.extract(by.value, loop.index)))
-        merged = f.insert(loop.carried[0], found.value, loop.index)
-        worked = f.block
-        f.branch(join)
-        f.label(join)
+        head = f.block
+        with f.when(wanted, "lane", "next"):
+            found = compute(by.make(f.extract(by.value, loop.index)))
+            merged = f.insert(loop.carried[0], found.value, loop.index)
+            worked = f.block
         loop.next = [f.phi(merged.type, [(loop.carried[0], head), (merged, worked)]).value]
     return loop.results[0]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritium.backends.cpu.lower.access import store_buffer
 from tritium.backends.cpu.lower.atomics.exclusive_launch import private
-from tritium.backends.cpu.lower.atomics.operations import ORDER, masked
+from tritium.backends.cpu.lower.atomics.operations import ORDER, element, keep, masked
 from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.lower.values import Uniform
 from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Value
@@ -78,31 +76,19 @@ def poll_scalar(
     return _poll(c, op, pointer, expected, limit)
 
 
-def _element(e: Emitter, value: object, at: At) -> Value:
-    found = e.emit(value, at)  # pyright: ignore[reportArgumentType]
-    assert isinstance(found, Uniform)
-    return found.value
-
-
 def _mask(e: Emitter, op: AtomicLoadOp | AtomicStoreOp, at: At) -> Value | None:
-    return None if op.mask is None else _element(e, op.mask, at)
-
-
-def _keep(e: Emitter, root: Root, at: At, result: Value) -> None:
-    buffer = root.buffers[0] if root.buffers else None
-    if buffer is not None:
-        store_buffer(e, buffer, at, Uniform(result, e.depth))
+    return None if op.mask is None else element(e, op.mask, at)
 
 
 @lowers("cpu.scalarized", AtomicLoadOp)
 def load_element(e: Emitter, op: AtomicLoadOp, root: Root, at: At) -> None:
-    pointer = _element(e, op.ptr, at)
-    _keep(e, root, at, _loaded(e.context, op, pointer, _mask(e, op, at)))
+    pointer = element(e, op.ptr, at)
+    keep(e, root, at, _loaded(e.context, op, pointer, _mask(e, op, at)))
 
 
 @lowers("cpu.scalarized", AtomicStoreOp)
 def store_element(e: Emitter, op: AtomicStoreOp, root: Root, at: At) -> None:
-    pointer, value = _element(e, op.ptr, at), _element(e, op.val, at)
+    pointer, value = element(e, op.ptr, at), element(e, op.val, at)
     _stored(e.context, op, pointer, value, _mask(e, op, at))
 
 
@@ -111,9 +97,9 @@ def poll_element(e: Emitter, op: AtomicPollOp, root: Root, at: At) -> None:
     c, limit = e.context, None
     if op.timeout is not None:
         start = e.once(("poll", op), 0, _now, c)
-        limit = start, _element(e, op.timeout, ())
-    pointer, expected = _element(e, op.ptr, at), _element(e, op.expected, at)
-    _keep(e, root, at, _poll(c, op, pointer, expected, limit))
+        limit = start, element(e, op.timeout, ())
+    pointer, expected = element(e, op.ptr, at), element(e, op.expected, at)
+    keep(e, root, at, _poll(c, op, pointer, expected, limit))
 
 
 def _poll(

@@ -139,7 +139,7 @@ def write_settling(
     if mask is not None:  # of two conditions LLVM would make two branches
         change = f.op("and", change, f.cast("sext", mask, change.type))
     changes = f.icmp("ne", change, const(change.type, 0))
-    return _where(c, changes, found, partial(write_rmw, c, op, pointer, value))
+    return f.choose(changes, found, partial(write_rmw, c, op, pointer, value), "atomic")
 
 
 def _write_cas(c: Context, op: AtomicCASOp, pointer: Value, expected: Value, new: Value) -> Value:
@@ -163,12 +163,12 @@ def _cas(
     if private(c, op):
         found = f.load(new.type, pointer, align)
         swap = partial(_write_plain, c, pointer, found, new, align)
-        old = _where(c, f.icmp("eq", found, expected), found, swap)
+        old = f.choose(f.icmp("eq", found, expected), found, swap, "atomic")
     elif look:
         order = FAILURE[op.sem]
         found = f.emit(new.type, f"load atomic {new.type}, {pointer} {order}, align {align}")
         swap = partial(_write_cas, c, op, pointer, expected, new)
-        old = _where(c, f.icmp("eq", found, expected), found, swap)
+        old = f.choose(f.icmp("eq", found, expected), found, swap, "atomic")
     else:
         old = _write_cas(c, op, pointer, expected, new)
     return f.cast("bitcast", old, type) if type in FLOAT_TYPES else old
@@ -179,24 +179,11 @@ def _write_plain(c: Context, pointer: Value, old: Value, new: Value, align: int)
     return old
 
 
-def _where(c: Context, condition: Value, other: Value, write: Callable[[], Value]) -> Value:
-    """`write()` where the condition is true; else `other`."""
-    f = c.f
-    before, then, done = f.block, f.new_label("atomic"), f.new_label("done")
-    f.branch_if(condition, then, done)
-    f.label(then)
-    found = write()
-    last = f.block
-    f.branch(done)
-    f.label(done)
-    return f.phi(other.type, [(found, last), (other, before)]).value
-
-
 def masked(c: Context, mask: Value | None, type: str, write: Callable[[], Value]) -> Value:
     """`write()` where the mask is true; else zero."""
     if mask is None or mask.ref == "true":
         return write()
-    return _where(c, mask, const(type, 0), write)
+    return c.f.choose(mask, const(type, 0), write, "atomic")
 
 
 @lowers("cpu.scalar", AtomicRMWOp)
@@ -211,7 +198,8 @@ def cas_scalar(c: Context, op: AtomicCASOp, pointer: Value, expected: Value, new
     return _cas(c, op, pointer, expected, new, look=False)
 
 
-def _element(e: Emitter, value: Any, at: At) -> Value:
+def element(e: Emitter, value: Any, at: At) -> Value:
+    """One element of a tile, or a scalar."""
     found = e.emit(value, at)
     assert isinstance(found, Uniform)
     return found.value
@@ -219,8 +207,8 @@ def _element(e: Emitter, value: Any, at: At) -> Value:
 
 def element_operands(e: Emitter, op: AtomicRMWOp, at: At) -> tuple[Value, Value, Value | None]:
     """Address, value and mask of an element (None: it is active)."""
-    pointer, value = _element(e, op.ptr, at), _element(e, op.val, at)
-    mask = None if op.mask is None else _element(e, op.mask, at)
+    pointer, value = element(e, op.ptr, at), element(e, op.val, at)
+    mask = None if op.mask is None else element(e, op.mask, at)
     return pointer, value, None if mask is None or mask.ref == "true" else mask
 
 
@@ -234,16 +222,17 @@ def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
         old = write_settling(c, op, pointer, value, mask)
     else:
         old = masked(c, mask, value.type, partial(write_rmw, c, op, pointer, value))
-    _keep(e, root, at, old)
+    keep(e, root, at, old)
 
 
 @lowers("cpu.scalarized", AtomicCASOp)
 def cas(e: Emitter, op: AtomicCASOp, root: Root, at: At) -> None:
-    pointer, expected, new = (_element(e, v, at) for v in (op.ptr, op.cmp, op.val))
-    _keep(e, root, at, _cas(e.context, op, pointer, expected, new, look=True))
+    pointer, expected, new = (element(e, v, at) for v in (op.ptr, op.cmp, op.val))
+    keep(e, root, at, _cas(e.context, op, pointer, expected, new, look=True))
 
 
-def _keep(e: Emitter, root: Root, at: At, old: Value) -> None:
+def keep(e: Emitter, root: Root, at: At, old: Value) -> None:
+    """Write the result for an element, where it has a buffer."""
     buffer = root.buffers[0] if root.buffers else None
     if buffer is not None:
         store_buffer(e, buffer, at, Uniform(old, e.depth))

@@ -128,17 +128,12 @@ def rmw_scalarized(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
 
 
 def _sum_element(e: Emitter, op: AtomicRMWOp, table: Value, at: At) -> None:
-    f = e.f
     pointer, value, mask = element_operands(e, op, at)
     if mask is None:
         _sum(e.context, op, table, pointer, value)
         return
-    active, done = f.new_label("active"), f.new_label("done")
-    f.branch_if(mask, active, done)
-    f.label(active)
-    _sum(e.context, op, table, pointer, value)
-    f.branch(done)
-    f.label(done)
+    with e.f.when(mask, "active"):
+        _sum(e.context, op, table, pointer, value)
 
 
 def _sum(c: Context, op: AtomicRMWOp, table: Value, pointer: Value, value: Value) -> None:
@@ -168,10 +163,6 @@ def _empty(c: Context, op: AtomicRMWOp, table: Value) -> None:
     first, last, step = (const("i64", n) for n in (0, _SLOTS, 1))
     with f.loop(first, last, step, at_least_once=True) as loop:
         key = f.load("i64", f.gep("i64", table, loop.index), 8)
-        held, free = f.new_label("held"), f.new_label("free")
-        f.branch_if(f.icmp("ne", key, const("i64", 0)), held, free)
-        f.label(held)
-        total = f.load(type, f.gep("i64", f.offset(table, 8 * _SLOTS), loop.index), 8)
-        write_rmw(c, op, f.cast("inttoptr", key, "ptr"), total)
-        f.branch(free)
-        f.label(free)
+        with f.when(f.icmp("ne", key, const("i64", 0)), "held", "free"):
+            total = f.load(type, f.gep("i64", f.offset(table, 8 * _SLOTS), loop.index), 8)
+            write_rmw(c, op, f.cast("inttoptr", key, "ptr"), total)
