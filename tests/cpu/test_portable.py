@@ -259,6 +259,25 @@ def test_kernels_run_as_coff(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(out, powers / powers.sum(1, keepdims=True), rtol=2e-6)
 
 
+SAMPLE = [
+    "test_memory.py::test_contention", "test_memory.py::test_exchange_and_compare",
+    "test_memory.py::test_masks", "test_memory.py::test_masked_lanes_touch_no_memory",
+    "test_dot.py::test_small_shapes", "test_programs.py::test_calls",
+    "test_programs.py::test_assertions", "test_programs.py::test_program_ids",
+]  # fmt: skip
+
+
+def test_a_sample_of_the_conformance_suite(fresh_cache: Path) -> None:
+    folder = Path(__file__).parents[1] / "conformance"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    done = subprocess.run(
+        [*command, *(str(folder / name) for name in SAMPLE)], cwd=folder.parents[1],
+        env=knobs.child_environment(TRITIUM_PORTABLE="1"), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout and "skipped" not in done.stdout
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it is the only one there")
 def test_linux_is_used_on_linux() -> None:
     out = run("from tritium import knobs; print(type(knobs.system()).__name__)")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.runtime.launch.kernels import image
-from tests.runtime.launch.test_pool import SYSTEMS, Launch
+from tests.runtime.launch.test_pool import SYSTEMS, Launch, native_of
 from tritium import forking, knobs
 from tritium.backends.cpu.launcher import Native, Param, make_launcher
 from tritium.native.pool import POOL
@@ -19,7 +19,7 @@ from tritium.native.pool import POOL
 def shared(request: pytest.FixtureRequest):
     with knobs.runtime.scope():
         knobs.runtime.cpu_threads = 4
-        yield Native(None, SYSTEMS[request.param])
+        yield native_of(request.param)
 
 
 def launcher(shared: Native, exclusive: bool = True) -> Launch:

@@ -20,7 +20,6 @@ from tritium.backends.cpu.launcher import Native, Param, make_launcher, native_i
 from tritium.native.host import host
 from tritium.native.loader import compile_ir, load_object, object_key
 from tritium.native.pool import POOL, SLOT, SLOTS, WORKER, System
-from tritium.system.linux import Linux
 
 POSIX = System(threads="posix", crash_reports=False, cycle_counter=False)
 WINDOWS = System(threads="windows", crash_reports=False, cycle_counter=False)
@@ -29,16 +28,20 @@ SYSTEMS = {"here": System.here(), "posix": POSIX, "windows": WINDOWS}
 Launch = Callable[..., None]
 
 
+def native_of(name: str) -> Native:
+    """The native code and a pool for one of `SYSTEMS`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name == "windows":
+            functions = windows_functions()
+            patch.setattr(type(knobs.system()), "native_functions", lambda _: functions)
+        return Native(None, SYSTEMS[name])
+
+
 @pytest.fixture(scope="module", params=SYSTEMS, autouse=True)
 def shared(request: pytest.FixtureRequest):
     with knobs.runtime.scope():
         knobs.runtime.cpu_threads = 6  # more than there are CPUs: workers get descheduled
-        with pytest.MonkeyPatch.context() as patch:
-            if request.param == "windows":
-                functions = windows_functions()
-                patch.setattr(Linux, "native_functions", lambda _: functions)
-            native = Native(None, SYSTEMS[request.param])
-        yield native
+        yield native_of(request.param)
 
 
 def launcher(shared: Native, name: str, *types: str, scratch: int = 0) -> Launch:
