@@ -1,8 +1,9 @@
 """The loops over the register blocks of a tile on AMX: registers of 16 rows of 64 bytes.
 
 A holds 16 rows of 16 cells, B 16 cells along k of 16 columns, the accumulator 16 rows of 16
-columns. The process must have asked for the registers (`native.host`); LLVM writes their
-configuration, which calls lose: all of a sweep is in one function.
+columns. The process must have asked for the registers (`native.host`). LLVM writes their
+configuration, which calls lose, so that all of a sweep is in one function; it gives each register
+one shape in a function, so that all shapes are the same.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from tritium.backends.cpu.dot.operand import as_value, scale, static
 from tritium.backends.cpu.dot.sweep import Sweep
 from tritium.codegen.llvm.writer import Function, Value, const
 
-ROWS, ROW_BYTES = 16, 64
+_SIDE = 16
+"""Rows of a register, and cells of 4 bytes in each."""
+_SHAPE = const("i16", _SIDE), const("i16", 4 * _SIDE)
 _TILE = "x86_amx"
 _ZERO, _ONE = const("i64", 0), const("i64", 1)
 
@@ -33,39 +36,24 @@ class TileSweep(Sweep):
         ):
             self._block(f, m.index, n.index)
 
-    @property
-    def _height(self) -> int:
-        """Rows of an accumulator."""
-        return min(ROWS, self.plan.block_rows)
-
     def _block(self, f: Function, m: Value, n: Value) -> None:
         """The accumulators of a register block, from (m, n) on."""
         plan, stride = self.plan, const("i64", 4 * self.columns)
-        down, across = plan.block_rows // self._height, plan.block_vectors
-        cells = min(self._cells, ROW_BYTES // 4)
+        down, across = range(0, plan.block_rows, _SIDE), range(0, 16 * plan.block_vectors, _SIDE)
         assert self.a.outer_step is not None and self.b.k_step is not None
         a = _Registers(
-            self.a.places(f, m, [i * self._height for i in range(down)]),
-            (_short(self._height), _short(4 * cells)),
-            as_value(scale(f, self.a.outer_step, self.a.size)), const("i64", 4 * cells),
+            self.a.places(f, m, down), as_value(scale(f, self.a.outer_step, self.a.size)),
+            const("i64", 4 * _SIDE),
         )  # fmt: skip
         b_stride = as_value(scale(f, self.b.k_step, self.b.size))
-        b = _Registers(
-            self.b.places(f, n, [j * plan.lanes for j in range(across)]),
-            (_short(cells), _short(4 * plan.lanes)),
-            b_stride, as_value(scale(f, b_stride, cells)),
-        )  # fmt: skip
+        step = as_value(scale(f, b_stride, _SIDE))
+        b = _Registers(self.b.places(f, n, across), b_stride, step)
         corner = self.corner(f, m, n)
-        shape = _short(self._height), _short(4 * plan.lanes)
-        slots = [
-            f.offset(corner, 4 * (i * self._height * self.columns + j * plan.lanes))
-            for i in range(down)
-            for j in range(across)
-        ]
+        slots = [f.offset(corner, 4 * (i * self.columns + j)) for i in down for j in across]
         if self.from_zero:
-            accs = [f.call(_TILE, "llvm.x86.tilezero.internal", *shape) for _ in slots]
+            accs = [f.call(_TILE, "llvm.x86.tilezero.internal", *_SHAPE) for _ in slots]
         else:
-            accs = [_load(f, shape, slot, stride) for slot in slots]
+            accs = [_load(f, slot, stride) for slot in slots]
         if self.trips is None:
             accs = self._depth(f, a, b, self.a_span[0], self.b_span[0], accs)
         else:
@@ -77,25 +65,19 @@ class TileSweep(Sweep):
                 loop.next = [a_next, f.op("add", b_at, as_value(self.b_span[1])), *inner]
             accs = loop.results[2:]
         for slot, acc in zip(slots, accs, strict=True):
-            f.call("void", "llvm.x86.tilestored64.internal", *shape, slot, stride, acc)
-
-    @property
-    def _cells(self) -> int:
-        """Cells along k of one iteration."""
-        known = static(self.cells)
-        assert known is not None
-        return known
+            f.call("void", "llvm.x86.tilestored64.internal", *_SHAPE, slot, stride, acc)
 
     def _depth(
         self, f: Function, a: _Registers, b: _Registers, a_at: Value, b_at: Value,
         accs: list[Value],
     ) -> list[Value]:  # fmt: skip
         """All cells of one iteration, starting `a_at` and `b_at` bytes from the addresses."""
-        count = max(1, self._cells * 4 // ROW_BYTES)
-        if count == 1:
+        cells = static(self.cells)
+        assert cells is not None and cells % _SIDE == 0
+        if cells == _SIDE:
             return self._step(f, a.load(f, a_at), b.load(f, b_at), accs)
         carried = [a_at, b_at, *accs]
-        with f.loop(_ZERO, const("i64", count), _ONE, carried, at_least_once=True) as loop:
+        with f.loop(_ZERO, const("i64", cells // _SIDE), _ONE, carried, at_least_once=True) as loop:
             a_at, b_at, *accs = loop.carried
             accs = self._step(f, a.load(f, a_at), b.load(f, b_at), accs)
             loop.next = [f.op("add", a_at, a.step), f.op("add", b_at, b.step), *accs]
@@ -105,9 +87,7 @@ class TileSweep(Sweep):
         self, f: Function, a: list[Value], b: list[Value], accs: list[Value]
     ) -> list[Value]:
         """One step along k: each register of A with each of B."""
-        cells = min(self._cells, ROW_BYTES // 4)
-        shape = (self._height, 4 * self.plan.lanes, 4 * cells)
-        sizes = [_short(size) for size in shape]
+        sizes = (*_SHAPE, _SHAPE[1])
         name = f"llvm.{self.plan.instruction}"
         pairs = ((row, column) for row in a for column in b)
         return [
@@ -122,13 +102,11 @@ class _Registers:
 
     Args:
         places: the address of each at the start.
-        shape: rows, and bytes of a row.
         stride: bytes from row to row in memory.
         step: bytes to the next step along k.
     """
 
     places: list[tuple[Value, int]]
-    shape: tuple[Value, Value]
     stride: Value
     step: Value
 
@@ -137,14 +115,10 @@ class _Registers:
         found: list[Value] = []
         for pointer, offset in self.places:
             base = pointer if static(at) == 0 else f.gep("i8", pointer, at)
-            found.append(_load(f, self.shape, f.offset(base, offset), self.stride))
+            found.append(_load(f, f.offset(base, offset), self.stride))
         return found
 
 
-def _short(number: int) -> Value:
-    return const("i16", number)
-
-
-def _load(f: Function, shape: tuple[Value, Value], pointer: Value, stride: Value) -> Value:
+def _load(f: Function, pointer: Value, stride: Value) -> Value:
     """A register from memory."""
-    return f.call(_TILE, "llvm.x86.tileloadd64.internal", *shape, pointer, stride)
+    return f.call(_TILE, "llvm.x86.tileloadd64.internal", *_SHAPE, pointer, stride)

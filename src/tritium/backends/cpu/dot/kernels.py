@@ -71,18 +71,21 @@ class _Source:
     ) -> _Source:  # fmt: skip
         """`shape` is (outer, depth)."""
         advance = repeats.advance
-        if not (plan.pack_b if is_b else plan.pack_a):
-            if plan.method is not Method.FMA and not plan.method.in_tiles:
-                source = _as_words(source)
-            return cls(source, None, const("ptr", 0), advance)
+        packs = plan.pack_b if is_b else plan.pack_a
         by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
         by_outer &= not plan.method.in_tiles
         packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
         table = None
-        if static(repeats.trips) != 1 and source.outer_step is None and source.k_step is not None:
+        repeated = static(repeats.trips) != 1 and source.k_step is not None
+        if repeated and source.outer_step is None and (packs or not is_b):
             table = scratch_alloc(8 * shape[0])
-            source = tabulated(f, source, shape[0], packing.address_run, table)
+            run = packing.address_run if packs else 1
+            source = tabulated(f, source, shape[0], run, table)
             packing = replace(packing, source=source)
+        if not packs:
+            if plan.method is not Method.FMA and not plan.method.in_tiles:
+                source = _as_words(source)
+            return cls(source, None, const("ptr", 0), advance)
         kept, panel, size = repeats.kept, None, packing.bytes * repeats.together
         if kept is not None and kept.bytes >= 2 * size and source.k_step is not None:
             of = facts(source, advance)
@@ -112,6 +115,13 @@ class _Source:
         if self.panel is not None:
             f.branch(done)
             f.label(done)
+
+    def runs_on(self, cells: int) -> bool:
+        """Whether the cells of an iteration follow those of the one before at the same step."""
+        if self.packing is not None:
+            return self.packing.k_major
+        step, advance = static(self.cells.k_step or 0), static(self.advance)
+        return bool(step) and advance == (step or 0) * self.cells.size * cells
 
     def _first_slot(self, f: Function, iteration: Value) -> Value:
         """The slot of the first iteration of a block."""
@@ -232,7 +242,8 @@ def emit_dot_loop(
             if source.packing is not None:
                 source.pack_block(f, sweep.index, count)
         sweep_cells, sweep_trips = cells, count
-        if all(source.packing is not None and source.packing.k_major for source in sources):
+        runs_on = all(source.runs_on(depth // plan.method.group) for source in sources)
+        if runs_on and not plan.method.in_tiles:
             sweep_cells, sweep_trips = f.op("mul", count, cells), None
         total = _times(f, count, depth // plan.method.group)
         sums = _corrections(f, plan, sources[1], sweep.index, columns, total, scratch_alloc)

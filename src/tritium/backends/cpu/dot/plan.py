@@ -160,8 +160,9 @@ class Plan:
 
     @property
     def shortest(self) -> Plan:
-        """The plan whose code is the shortest: a register block of one vector."""
-        return replace(self, block_rows=1, block_vectors=1, unroll=1, prefetch=0)
+        """The plan whose code is the shortest: a register block of one register."""
+        rows = 16 if self.method.in_tiles else 1
+        return replace(self, block_rows=rows, block_vectors=1, unroll=1, prefetch=0)
 
     def orient(self, shape: tuple[int, int, int]) -> tuple[int, int, int]:
         """(M, N, K) of the product that is computed."""
@@ -238,14 +239,15 @@ def _in_tiles(
     method = kinds.get((next(iter(elements)), result)) if len(elements) == 1 else None
     if method is None or method.value[4:] not in host.amx:
         return None
-    return method if rows >= 4 and columns >= 16 and depth >= 4 * method.group else None
+    # LLVM gives each register one shape in a function: all have 16 rows of 64 bytes.
+    return method if min(rows, columns, depth // method.group) >= 16 else None
 
 
 def _tile_block(rows: int, columns: int) -> tuple[int, int]:
     """Rows and registers across of an AMX register block: of 8 registers 4 accumulate."""
-    down, across = max(1, rows // 16), columns // 16
+    down, across = rows // 16, columns // 16
     down, across = min(down, 4 if across == 1 else 2), min(across, 4 if down == 1 else 2)
-    return min(rows, 16 * down), across
+    return 16 * down, across
 
 
 def _instruction(
