@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from comparing import Case, compare, main
+from comparing import Case, Parts, compare, main
 from torch import nn
 
 R = torch.randn
@@ -22,7 +21,8 @@ def one(
     """What a `Case` makes: a module (or a function), called once with random inputs."""
 
     def make(device: torch.device) -> tuple[Any, list[tuple[Any, ...]]]:
-        made = module() if isinstance(module, type) or not hasattr(module, "__code__") else module
+        is_function = isinstance(module, Parts) or hasattr(module, "__code__")
+        made = module if is_function and not isinstance(module, type) else module()
         if isinstance(made, nn.Module):
             made = made.to(device=device, dtype=dtype)
         inputs = tuple(R(s, dtype=dtype).to(device).requires_grad_(grad) for s in shapes)
@@ -167,24 +167,12 @@ def soft(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.softmax(-1), x.log_softmax(0), x.logsumexp((0, 1)), F.softmin(x, 1), F.glu(x[:, :64])
 
 
-def one_by_one(*functions: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The functions' results, each function compiled by itself: together, torch 2.11 plans their
-    graphs for a GPU without end (scans) or fails (reductions of rows and columns), with any
-    compiler of kernels."""
-
-    @torch.compiler.disable(recursive=False)
-    def results(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(function(x) for function in functions)
-
-    return results
-
-
-scans = one_by_one(
+scans = Parts(
     lambda x: x.cumsum(-1), lambda x: x.cumsum(0), lambda x: (x * 0.1 + 1).cumprod(-1),
     lambda x: x.logcumsumexp(-1), lambda x: torch.cummax(x, -1).values,
     lambda x: torch.cummin(x, 0).values, lambda x: x.flip(-1).cumsum(-1),
 )  # fmt: skip
-reductions = one_by_one(
+reductions = Parts(
     lambda x: x.sum(-1), lambda x: x.mean(0), lambda x: x.var(-1), lambda x: x.std(),
     lambda x: x.amax(-1), lambda x: x.amin(0), lambda x: x.norm(dim=-1),
     lambda x: x.prod(-1) * 1e-3, lambda x: (x * 0.1).exp().sum(),
