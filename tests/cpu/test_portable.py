@@ -3,6 +3,7 @@ and are tuned without; objects of other systems load through LLVM's loader, and 
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import functools
 import os
@@ -325,3 +326,19 @@ def test_other_files_name_no_interface_of_linux() -> None:
         if NAMES.search(line)
     ]
     assert not found, "\n".join(found)
+
+
+def test_text_files_are_utf_8() -> None:
+    """Windows has another encoding where none is named."""
+    found: list[str] = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            given = {k.arg: k.value for k in node.keywords}
+            mode = given.get("mode", (node.args[1:2] or [ast.Constant("r")])[0])
+            text = name == "open" and not (isinstance(mode, ast.Constant) and "b" in mode.value)
+            if (text or name.endswith((".read_text", ".write_text"))) and "encoding" not in given:
+                found.append(f"{file.relative_to(PACKAGE)}:{node.lineno}: {name}")
+    assert not [f for f in found if not f.startswith("system/linux.py")], found

@@ -11,6 +11,7 @@ import json
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,31 @@ def test_objects_of_other_systems_need_no_library(name: str, arch: str) -> None:
     assert undefined(kernel.asm["obj"]) <= PROVIDED
     with pytest.raises(RuntimeError, match=r"is compiled for .* this machine, .* cannot run it"):
         kernel[(1,)](None, None, 1)
+
+
+@tritium.jit
+def shout(x):
+    tl.device_print("x", tl.load(x))
+
+
+@tritium.jit
+def wait(x):
+    tl.store(x + 1, tl.atomic_poll(x, 1, timeout_ns=100).to(tl.int32))
+
+
+def test_functions_of_other_systems() -> None:
+    windows, macos = "haswell:x86_64-pc-windows-msvc", "haswell:x86_64-apple-darwin"
+    printing, waiting = (ASTSource(f, {"x": "*i32"}, {}) for f in (shout, wait))
+    with pytest.raises(NotImplementedError, match=r"tt\.print on Windows") as error:
+        tritium.compile(printing, target=GPUTarget("cpu", windows, 1))
+    assert Path(__file__).name in str(error.value)
+    kernel = tritium.compile(printing, target=GPUTarget("cpu", macos, 1))
+    assert undefined(kernel.asm["obj"]) == {"_fflush", "_printf"}
+    kernel = tritium.compile(waiting, target=GPUTarget("cpu", windows, 1))
+    performance = {"QueryPerformanceCounter", "QueryPerformanceFrequency"}
+    assert undefined(kernel.asm["obj"]) - PROVIDED == performance
+    kernel = tritium.compile(waiting, target=GPUTarget("cpu", macos, 1))
+    assert undefined(kernel.asm["obj"]) == {"_clock_gettime"}
 
 
 @pytest.mark.parametrize(

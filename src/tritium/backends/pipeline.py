@@ -34,10 +34,12 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
         reproducer = with_reproducer(print_module(module), pipeline_text(passes))
     if reproducer and settings.reproducer_path:
         with _written("TRITON_REPRODUCER_PATH", settings.reproducer_path):
-            Path(f"{settings.reproducer_path}.{stage}.repro.mlir").write_text(reproducer)
+            place = Path(f"{settings.reproducer_path}.{stage}.repro.mlir")
+            place.write_text(reproducer, encoding="utf-8")
     wanted = dump and dump.lower() not in knobs.FALSE_WORDS
     with _written("MLIR_DUMP_PATH", path):
-        file = open(path, "a") if wanted and path else nullcontext(sys.stderr)  # noqa: SIM115
+        given = wanted and path
+        file = open(path, "a", encoding="utf-8") if given else nullcontext(sys.stderr)  # noqa: SIM115
     with file as stream:
         kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
         hook = dump_before(stream, kernel) if wanted else None

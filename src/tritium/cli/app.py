@@ -135,7 +135,7 @@ def opt(
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text)
+        output.write_text(text, encoding="utf-8")
 
 
 @cache_app.callback(invoke_without_command=True)

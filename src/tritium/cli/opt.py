@@ -45,7 +45,7 @@ def optimize(file: str, passes: Sequence[str], *, print_after_all: bool = False)
     """
     pipeline = ",".join(passes)
     registry.parse_pipeline(pipeline)
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     text, own = split_reproducer(text)
     if own is not None and not pipeline:
         registry.parse_pipeline(pipeline := own)

@@ -217,7 +217,7 @@ def _report(src: Any, metadata: Mapping[str, Any], group: Any, timer: Timer, hit
 def _stored(group: Mapping[str, str], name: str) -> dict[str, Any]:
     if knobs.compilation.listener is None:
         return {}
-    return json.loads(Path(group[f"{name}.json"]).read_text())
+    return json.loads(Path(group[f"{name}.json"]).read_text(encoding="utf-8"))
 
 
 def _fields(options: Any) -> dict[str, Any]:

@@ -256,7 +256,7 @@ class IRSource:
         self.path = Path(path)
         self.ext = self.path.suffix[1:]
         self.language = Language.TRITON
-        self.src = self.path.read_text()
+        self.src = self.path.read_text(encoding="utf-8")
         self.backend = backend
         self.module = None
         self.constants: dict[ArgPath, Any] = {}

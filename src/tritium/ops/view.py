@@ -159,4 +159,4 @@ class module(operation):
 
 def parse_mlir_module(path: str, context: Context | None = None) -> module:
     """The module in a file. Raises `ParseError` with the place for text that is not IR."""
-    return module(parse_module(Path(path).read_text(), str(path)))
+    return module(parse_module(Path(path).read_text(encoding="utf-8"), str(path)))

@@ -129,7 +129,7 @@ def finalize(session: int | None = None, output_format: str | None = "") -> None
         ended = _sessions.pop(number)
         ended.settle()
         Path(f"{ended.name}.hatchet").write_text(
-            json.dumps([ended.root.to_json(), _devices(ended.root)], default=str)
+            json.dumps([ended.root.to_json(), _devices(ended.root)], default=str), encoding="utf-8"
         )
     _listen()
 

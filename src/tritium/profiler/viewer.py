@@ -35,7 +35,7 @@ def parse(
 
     Raises `ValueError` for a metric that no node has.
     """
-    tree = Node.from_json(json.loads(Path(filename).read_text())[0])
+    tree = Node.from_json(json.loads(Path(filename).read_text(encoding="utf-8"))[0])
     values = [_value(metric) for metric in metrics]
     for value in values:
         value(tree)

@@ -222,7 +222,7 @@ def _cell(value: Any) -> str:
 def _write_csv(results: Results, folder: str, diff_col: bool, precision: int) -> None:
     header, rows = results.rows(diff_col)
     path = os.path.join(folder, f"{results.benchmark.plot_name}.csv")
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         for row in rows:

@@ -57,8 +57,8 @@ def run_filecheck(name: str, module_str: str, check_template: str) -> None:
         raise ImportError("needs the package filecheck: pip install filecheck") from None
     with tempfile.TemporaryDirectory() as folder:
         checks, module = Path(folder, "checks"), Path(folder, "module.mlir")
-        checks.write_text(check_template)
-        module.write_text(module_str)
+        checks.write_text(check_template, encoding="utf-8")
+        module.write_text(module_str, encoding="utf-8")
         options = parse_argv_options(["filecheck", str(checks), "--input-file", str(module)])
         output = io.StringIO()
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

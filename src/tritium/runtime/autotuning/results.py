@@ -42,7 +42,7 @@ class StoredTimings:
         group = cache.find(self._entry, self._filename)
         if group is None or self._filename not in group:
             return None
-        stored = json.loads(Path(group[self._filename]).read_text())
+        stored = json.loads(Path(group[self._filename]).read_text(encoding="utf-8"))
         # By their places: a dtype or a function among their values is only shown in the file.
         return {self._configs[place]: timing for place, timing in stored["timings"]}
 

@@ -25,10 +25,10 @@ def _text(c: Context, text: str) -> Value:
     return c.f.module.constant(f"[{len(data)} x i8]", f'c"{body}"', align=1, prefix="text")
 
 
-def _printf(c: Context, format: str, *values: Value) -> None:
+def _printf(c: Context, op: PrintOp, format: str, *values: Value) -> None:
     f = c.f
     if "windows" in c.processor.triple:
-        raise NotImplementedError("printing in code for Windows, whose C library has no printf")
+        raise c.unsupported(op, " on Windows, whose C library has no function printf")
     f.module.declarations.setdefault("printf", "declare i32 @printf(ptr, ...)")
     arguments = ", ".join(map(str, [_text(c, format), *values]))
     f.emit("i32", f"call i32 (ptr, ...) @printf({arguments})")
@@ -72,7 +72,7 @@ def _print(
     which = f"(operand {number}) " if len(op.arguments) > 1 else ""
     conversion, passed = _conversion(c, op, value, type, bool(op.isSigned[number]))
     format = f"pid (%d, %d, %d) idx ({index}){_escape(op.prefix)}{which}{conversion}\n"
-    _printf(c, format, *_program(c), *places, passed)
+    _printf(c, op, format, *_program(c), *places, passed)
 
 
 @lowers("cpu.scalarized", PrintOp)
@@ -90,7 +90,7 @@ def print_element(e: Emitter, op: PrintOp, root: Root, at: At) -> None:
 @lowers("cpu.scalar", PrintOp)
 def print_scalars(c: Context, op: PrintOp, *values: Value) -> tuple[()]:
     if not values:
-        _printf(c, f"pid (%d, %d, %d){_escape(op.prefix)}\n", *_program(c))
+        _printf(c, op, f"pid (%d, %d, %d){_escape(op.prefix)}\n", *_program(c))
     for number, (value, source) in enumerate(zip(values, op.arguments, strict=False)):
         _print(c, op, number, value, source.type, [])
     return ()

@@ -138,7 +138,7 @@ def compile_module_from_src(
             )
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, f"{name}.c")
-        Path(file).write_text(src)
+        Path(file).write_text(src, encoding="utf-8")
         built = Path(_build(name, file, folder, *lists)).read_bytes()
     path = cache.publish(key, filename, {filename: built}, replace=path is not None)[filename]
     return _load(name, path)
