@@ -58,6 +58,23 @@ def test_stored_values_are_cast():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("number", [float("-inf"), float("nan"), 1e30, -1.5e300, -2.0, 300.0])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+def test_numbers_that_an_integer_cannot_hold_are_converted_as_others_are(dtype, number):
+    @jit
+    def kernel(x, f, out, NUMBER: tl.constexpr):
+        i = tl.arange(0, 4)
+        element = out.dtype.element_ty
+        tl.store(out + i, tl.load(x + i, mask=i < 2, other=NUMBER))
+        tl.store(out + 4 + i, NUMBER, mask=i < 2)
+        tl.store(out + 6 + i, tl.load(f + i).to(element), mask=i < 2)
+
+    out = np.zeros(8, dtype)
+    both(kernel, x=np.full(4, 3, dtype), f=np.full(4, number), out=out, NUMBER=number)
+    assert out[:2].tolist() == [3, 3]
+    assert out[2:].tolist() == [out[7]] * 6
+
+
 def test_booleans_in_memory():
     @jit
     def kernel(x, out):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tritium.ir import types as ir
@@ -127,8 +126,7 @@ def as_element(value: object, element: dtype, shape: tuple[int, ...]) -> tensor:
 def constant(value: object, type: dtype) -> tensor:
     """A constant of a scalar or block type; integers wrap to the type's width.
 
-    Raises `TypeError` for pointers, void and what is no number, `ValueError` for an infinity or NaN
-    as an integer.
+    Raises `TypeError` for pointers, void and what is no number.
     """
     element = type.scalar
     if not is_number(value):
@@ -140,8 +138,8 @@ def constant(value: object, type: dtype) -> tensor:
     if element.is_bool():
         value = bool(value)
     elif element.is_int() and isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"{value} has no value as {element}")
+        if not element.get_int_min_value() <= value <= element.get_int_max_value():  # NaN, too
+            return cast(constant(value, type.with_element_ty(python_type(value))), element)
         value = int(value)
     (handle,) = emit(ConstantOp, value=constant_attr(value, type.to_ir()))
     return tensor(handle, type)
