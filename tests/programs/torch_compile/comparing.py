@@ -38,9 +38,8 @@ class Case:
 
 
 class Parts:
-    """The results of several functions, each compiled by itself: together, torch 2.11 plans their
-    graphs for a GPU without end (scans) or fails (reductions of rows and columns), whatever
-    compiles the kernels."""
+    """The results of several functions, each compiled by itself: torch 2.11 fails to plan graphs of
+    several reductions for a GPU, whatever compiles the kernels."""
 
     def __init__(self, *functions: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self.functions = functions

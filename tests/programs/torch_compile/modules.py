@@ -172,10 +172,11 @@ scans = Parts(
     lambda x: x.logcumsumexp(-1), lambda x: torch.cummax(x, -1).values,
     lambda x: torch.cummin(x, 0).values, lambda x: x.flip(-1).cumsum(-1),
 )  # fmt: skip
+# Not prod backward: torch 2.11 fails to write the kernel of one that it splits, for any compiler.
 reductions = Parts(
     lambda x: x.sum(-1), lambda x: x.mean(0), lambda x: x.var(-1), lambda x: x.std(),
     lambda x: x.amax(-1), lambda x: x.amin(0), lambda x: x.norm(dim=-1),
-    lambda x: x.prod(-1) * 1e-3, lambda x: (x * 0.1).exp().sum(),
+    lambda x: x.detach().prod(-1) * 1e-3, lambda x: (x * 0.1).exp().sum(),
 )  # fmt: skip
 
 
@@ -293,7 +294,9 @@ cases: Any = {
     "norms": Case(one(Norms, (5, 12, 100)), 5e-4),
     "language": Case(language),
     "softmax": Case(one(soft, (33, 777))),
-    "scans": Case(one(scans, (33, 301)), 5e-4, ORDERED),
+    "scans": Case(one(scans, (9, 64)), 5e-4, ORDERED),
+    # Not backward: torch 2.11 plans the graph for a GPU for minutes, whatever compiles the kernels.
+    "scans_long": Case(one(scans, (33, 301), grad=False), 5e-4, ORDERED),
     "optimizers": optimizers,
     "dropout": dropout,
     "sizes": Case(sizes, how={"dynamic": True}),
