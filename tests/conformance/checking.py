@@ -225,8 +225,8 @@ class Check:
             found = self._guarded("simt", lambda: self._on_simt(module))
             self._compare("simt", found, "evaluation", expected)
             return
-        program = self._guarded("tiles", lambda: lower_to_tiles(module, _Strict))
-        llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host()))
+        program = self._guarded("tiles", lambda: lower_to_tiles(module))
+        llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host(), fuse=False))
         done: set[str] = set()
         for level in self.levels:
             name = "native code" if level is None else f"native code at -O{level}"
@@ -294,12 +294,6 @@ def _functions(source: str) -> dict[str, Any]:
     names = re.findall(r"^def (\w+)", source, re.M)
     last = build(f"{source}\n\ndef last():\n    pass\n", "last")
     return {name: last.__globals__[name] for name in names}
-
-
-class _Strict:
-    """Options without fused multiplication and addition, so that results are the same bits."""
-
-    enable_fp_fusion = False
 
 
 class _Guarded:

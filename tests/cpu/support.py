@@ -19,12 +19,6 @@ from tritium.ops.parsing import parse_module
 from tritium.ops.ttir import FuncOp
 
 
-class Strict:
-    """Options without fused multiplication and addition, so that results are the same bits."""
-
-    enable_fp_fusion = False
-
-
 class Fault(ctypes.Structure):
     """What a failed assertion reports."""
 
@@ -41,19 +35,20 @@ class Context(ctypes.Structure):
 
 
 class Kernel:
-    """A module compiled for the host (or as for `machine`, of which the host has all features);
+    """A module compiled for the host (or as for `machine`, of which the host has all features),
+    without fused multiplication and addition unless `fuse`, so that results are the same bits;
     `compiled` makes an object of LLVM IR and the machine."""
 
     def __init__(
         self,
         module: ModuleOp | str,
-        options: Any = Strict,
+        fuse: bool = False,
         machine: Any = None,
         compiled: Callable[[str, Any], bytes] = lambda text, _: compile_ir(text),
     ):
         self.module = parse_module(module) if isinstance(module, str) else module
-        self.tiles = lower_to_tiles(self.module, options)
-        self.llir, self.facts = lower_to_llvm(self.tiles, machine or host())
+        self.tiles = lower_to_tiles(self.module)
+        self.llir, self.facts = lower_to_llvm(self.tiles, machine or host(), fuse)
         self.image = load_object(compiled(self.llir, machine), [self.facts["name"]])
         prototype = ctypes.CFUNCTYPE(
             None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64

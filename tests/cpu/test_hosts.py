@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cpu.support import Kernel, Strict
+from tests.cpu.support import Kernel
 from tests.ir.test_reference_runs import CASES, REFERENCE
 from tritium.native.host import Processor, host
 from tritium.ops.parsing import parse_module
@@ -31,7 +31,7 @@ def test_narrow_vectors(name: str, features: set[str]) -> None:
     module = parse_module((REFERENCE / f"{name}.ttir").read_text())
     for op in module.body.block.ops:
         op.properties.pop("arg_attrs", None)
-    kernel = Kernel(module, Strict, machine(features))
+    kernel = Kernel(module, machine=machine(features))
 
     def call(*arguments: Any, grid: tuple[int, ...] = (1,)) -> None:
         kernel.run(arguments, grid)

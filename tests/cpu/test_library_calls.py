@@ -15,7 +15,7 @@ import pytest
 
 import tritium
 import tritium.language as tl
-from tests.cpu.support import Kernel, Strict
+from tests.cpu.support import Kernel
 from tests.support.frontend import compile_kernel
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
@@ -179,7 +179,7 @@ def lowered(name: str, dtype: str, to: Processor) -> tuple[str, Any]:
         PROGRAMS[name], x=array, y=array, out=array, n=7, FLOAT="float" in dtype, N=64
     )
     PassManager(pipelines.ttir()).run(module)
-    return lower_to_llvm(lower_to_tiles(module, Strict), to)
+    return lower_to_llvm(lower_to_tiles(module), to, fuse=False)
 
 
 def undefined(name: str, dtype: str, features: tuple[str, ...]) -> set[str]:
@@ -238,7 +238,7 @@ def test_runs_with_fewer_features(level: str, dtype: str) -> None:
         out = np.zeros(size, kind)
         module = compile_kernel(_masked_sum, x=x, y=y, out=out, n=7, N=size)
         PassManager(pipelines.ttir()).run(module)
-        kernel = Kernel(module, Strict, machine(LEVELS[level]), compiled)
+        kernel = Kernel(module, machine=machine(LEVELS[level]), compiled=compiled)
         kernel.run([x, y, out, size - 1])
         with np.errstate(all="ignore"):
             total = (x.astype(np.float32) + y[::-1].astype(np.float32)).astype(kind)

@@ -48,7 +48,7 @@ def check(sample: Sample) -> None:
     note(print_module(sample.module, locations=False))
     wanted = [run(sample.module, n) for n in (0, 3)]
     kernel = Kernel(sample.module)
-    note(str(kernel.tiles))
+    note(print_module(kernel.tiles))
     for n, expected in zip((0, 3), wanted, strict=False):
         found = run_native(kernel, n)
         assert same_bits(found, expected), (found, expected)

@@ -63,7 +63,7 @@ def test_a_fault_names_kernel_line_and_stage(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_text_that_llvm_does_not_take_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "lower_to_llvm", lambda program, host: ("define nothing", {}))
+    monkeypatch.setattr(stages, "lower_to_llvm", lambda module, host, fuse: ("define nothing", {}))
     text = str(launch())
     assert "stage 'obj'" in text and "add_one" in text and __file__ in text
 

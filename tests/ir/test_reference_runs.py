@@ -24,6 +24,8 @@ CASES: dict[str, Callable[[Any], None]] = {}
 class Kernel:
     """A kernel of the corpus; calling it runs a grid on NumPy arrays, in bounds-checked memory."""
 
+    evaluator: type[Evaluator] = Evaluator
+
     def __init__(self, file: Path):
         self.module = parse_module(file.read_text(), file.name)
         self.printed: list[str] = []
@@ -34,7 +36,7 @@ class Kernel:
         """`reachable`: arrays besides the arguments that the kernel may access."""
         arrays = [a for a in (*arguments, *reachable) if isinstance(a, np.ndarray)]
         memory = Memory([(a.ctypes.data, a.nbytes) for a in arrays])
-        evaluator = Evaluator(self.module, memory)
+        evaluator = self.evaluator(self.module, memory)
         evaluator.print = self.printed.append  # type: ignore[method-assign]
         function: Any = next(f for f in self.module.ops if f.sym_visibility == "public")
         values = [

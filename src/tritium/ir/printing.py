@@ -9,6 +9,7 @@ Locations are aliases (`loc(#loc3)`), defined at the end but for those that argu
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
@@ -100,9 +101,7 @@ class IRPrinter(Printer):
             region, outer = pending.pop()
             inner = outer.nested()
             inner.name_region(region)
-            pending += [
-                (r, inner) for block in region.blocks for op in block.ops for r in op.regions
-            ]
+            pending += [(r, inner) for op in _scopes(region) for r in op.regions]
 
     def print_ssa_value(self, value: SSAValue) -> str:
         """Print a value's name; a value of no named region gets a number."""
@@ -276,6 +275,15 @@ def _is_terminator(op: Operation) -> bool:
     return any(type(t).__name__ == "IsTerminator" for t in op.traits.traits)
 
 
+def _scopes(region: Region) -> Iterator[Operation]:
+    """The ops in a region with regions of their own, whose values are known only there."""
+    for op in (op for block in region.blocks for op in block.ops if op.regions):
+        if getattr(op, "scoped", True):
+            yield op
+        else:
+            yield from _scopes(op.regions[0])
+
+
 class _Names:
     """Chooses names, with MLIR's counters for numbers, arguments and conflicts."""
 
@@ -304,6 +312,8 @@ class _Names:
                 self._choose(argument, hint or default)
             for op in block.ops:
                 self.name_results(op)
+                if op.regions and not getattr(op, "scoped", True):
+                    self.name_region(op.regions[0])
 
     def name_results(self, op: Operation) -> None:
         results = op.results

@@ -107,6 +107,9 @@ class Op(DeclaredOp):
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""
 
+    scoped: ClassVar[bool] = True
+    """Whether what the op's regions define is known only inside of them."""
+
     tile_source: ClassVar[bool] = False
     """Whether the op makes a tile of nothing, or of scalars."""
 

@@ -27,6 +27,7 @@ DIALECTS: dict[str, str] = {
     "tt": "tritium.ops.ttir",
     "ttg": "tritium.ops.ttgir",
     "ttng": "tritium.ops.ttgir",
+    "tile": "tritium.ops.tile",
 }
 """The module that defines each dialect."""
 

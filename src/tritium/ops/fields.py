@@ -136,9 +136,9 @@ class _Flag(AttrField[bool]):
         self.words = {name: True}
 
 
-def i32_attr(default: int = MISSING) -> Any:
+def i32_attr(default: int | None = MISSING) -> Any:
     """A 32-bit integer: `axis = 0 : i32`."""
-    return AttrField[int](lambda v: integer_attr(v, i32), lambda a: a.value.data, default)
+    return AttrField[Any](lambda v: integer_attr(v, i32), lambda a: a.value.data, default)
 
 
 def plain_i32_attr(default: int = MISSING) -> Any:
@@ -163,9 +163,9 @@ def string_attr(default: str = MISSING) -> Any:
     return AttrField[str](StringAttr, lambda a: a.data, default)
 
 
-def symbol_attr() -> Any:
-    """The name of a function: `@f`."""
-    return AttrField[str](_symbol, _symbol_text)
+def symbol_attr(default: str | None = MISSING) -> Any:
+    """The name of a function or a buffer: `@f`."""
+    return AttrField[Any](_symbol, _symbol_text, default)
 
 
 def _symbol(name: str) -> Attribute:

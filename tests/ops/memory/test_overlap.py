@@ -158,4 +158,4 @@ def test_booleans_over_bytes(offset: int | None) -> None:
         out = memory[SIZE + offset : 2 * SIZE + offset].view(bool)
     kernel = compares[(1,)](memory[SIZE:], zeros, out, SIZE)
     np.testing.assert_array_equal(out, expected)
-    assert "buffer" not in kernel.asm["tile"]
+    assert "tile.buffer" not in kernel.asm["tile"]

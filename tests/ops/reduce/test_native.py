@@ -10,6 +10,7 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.cpu.support import Kernel, compare
+from tritium.ir.printing import print_module
 
 COMBINE = {
     "sum": "%r = arith.addf %a, %b : f32", "product": "%r = arith.mulf %a, %b : f32",
@@ -237,7 +238,7 @@ def test_sums_of_one_tile_share_a_loop() -> None:
     }
     """
     kernel = compare(text, [data((256,)), np.zeros(1, np.float32)], rtol=1e-4, atol=1e-4)
-    assert str(kernel.tiles).count("loops [256]") == 1
+    assert print_module(kernel.tiles).count("tile.nest [256]") == 1
     assert kernel.facts["scratch_bytes"] == 0
 
 

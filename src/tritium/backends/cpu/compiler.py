@@ -120,20 +120,17 @@ class CPUBackend(BaseBackend):
         chosen = processor(options.arch)
 
         stages["ttir"] = cpu.make_ttir
-        stages["tile"] = lambda module, metadata: cpu.make_tiles(module, metadata, options)
-        stages["llir"] = lambda program, metadata: cpu.make_llir(program, metadata, chosen)
+        stages["tile"] = cpu.make_tiles
+        stages["llir"] = lambda module, metadata: cpu.make_llir(
+            module, metadata, chosen, options.enable_fp_fusion
+        )
         stages["obj"] = lambda text, metadata: cpu.make_object(text, metadata, chosen)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        if stage == "ttir":
+        if stage in ("ttir", "tile"):
             from tritium.ops.parsing import parse_module  # as in add_stages
 
             return parse_module(text, "<override>")
-        if stage == "tile":
-            from tritium.backends.cpu.tiles.build import lower_to_tiles
-            from tritium.backends.cpu.tiles.program import parse_program
-
-            return parse_program(text, lambda module: lower_to_tiles(module, options))
         if stage == self.binary_ext:
             check_object(cast("bytes", text))
         return text
@@ -141,9 +138,9 @@ class CPUBackend(BaseBackend):
     def stage_module(self, stage: str, text: str) -> Any:
         if stage != "tile":
             return None
-        from tritium.backends.cpu.tiles.program import parse_ops  # as in add_stages
+        from tritium.ops.parsing import parse_module  # as in add_stages
 
-        return parse_ops(text)
+        return parse_module(text)
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"asm": partial(_assembly, metadata.arch)}  # kernels are pickled

@@ -10,7 +10,7 @@ from tritium.analysis.writes import written_arguments
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
-from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.native.host import Processor
 from tritium.native.loader import compile_ir
@@ -22,20 +22,21 @@ def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
     return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
-def make_tiles(module: ModuleOp, metadata: dict[str, Any], options: Any) -> TileProgram:
+def make_tiles(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
     """Fuse into loop nests over tiles."""
-    program = lower_to_tiles(module, options)
+    module = lower_to_tiles(module)
     remark_on(module)
-    return program
+    return module
 
 
-def make_llir(program: TileProgram, metadata: dict[str, Any], processor: Processor) -> str:
+def make_llir(
+    module: ModuleOp, metadata: dict[str, Any], processor: Processor, fuse: bool
+) -> str:
     """Write LLVM IR for a processor; finds out how much scratch memory a thread needs, and which
     pointer arguments are written through."""
     no_asan()
-    kernel: Any = program.kernel.op
-    metadata["written_args"] = sorted(written_arguments(kernel))
-    text, facts = lower_to_llvm(program, processor)
+    metadata["written_args"] = sorted(written_arguments(kernel_of(module)))
+    text, facts = lower_to_llvm(module, processor, fuse)
     # Programs for GPUs divide a device's `max_shared_mem` by it, and take what results.
     metadata["shared"] = min(max(facts.get("scratch_bytes", 0), 64), processor.l2)
     metadata.update(facts)

@@ -14,16 +14,16 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Buffer
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const, lanes, mangle, scalar, vector
 from tritium.ir import types as ir
+from tritium.ops.tile import BufferOp
 
 ZEROS_BYTES = 512
 """Size of the block of zeros that loads whose mask is false read instead."""
 
 
-def buffer_pointer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
+def buffer_pointer(e: Emitter, buffer: BufferOp, at: tuple[Index, ...]) -> Lanes:
     """The addresses of elements of a buffer."""
     size = buffer.element_bytes
     strides, step = [0] * len(at), size
@@ -63,7 +63,7 @@ PIECE = 16
 """Bytes that tiles which are stored past the caches are aligned to: as much as NumPy's arrays."""
 
 
-def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
+def load_buffer(e: Emitter, buffer: BufferOp, at: tuple[Index, ...]) -> Lanes:
     """Elements of a buffer."""
     size = buffer.element_bytes
 
@@ -84,7 +84,7 @@ def load_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...]) -> Lanes:
     return found
 
 
-def store_buffer(e: Emitter, buffer: Buffer, at: tuple[Index, ...], value: Lanes) -> None:
+def store_buffer(e: Emitter, buffer: BufferOp, at: tuple[Index, ...], value: Lanes) -> None:
     """Write elements of a buffer."""
     pointer = buffer_pointer(e, buffer, at)
     size = buffer.element_bytes

@@ -15,7 +15,6 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.assembly import assembly_error, quoted
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 from tritium.codegen.registry import lowers
@@ -48,9 +47,8 @@ except RuntimeError as error:
 
 
 @lowers("cpu.whole_tile", ElementwiseInlineAsmOp)
-def inline_asm(c: Context, step: WholeTile) -> None:
+def inline_asm(c: Context, op: Any) -> None:
     """The assembly in a loop over the elements in row-major order."""
-    op: Any = step.op
     shape, pack = ir.shape_of(op.results[0].type), op.packed_element
     total = functools.reduce(lambda a, b: a * b, shape, 1)
     snippet = _Snippet(c, op)
@@ -68,8 +66,8 @@ def inline_asm(c: Context, step: WholeTile) -> None:
             return found.value
 
         results = snippet.run([[element(v, k) for k in range(pack)] for v in op.arguments])
-        for buffer, values in zip(step.buffers, results, strict=True):
-            assert buffer is not None
+        for result, values in zip(op.results, results, strict=True):
+            buffer = c.function.buffers[result]
             for place, value in zip(places, values, strict=True):
                 store_buffer(e, buffer, place, Uniform(value, e.depth))
     e.pop()

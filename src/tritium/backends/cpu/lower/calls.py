@@ -7,11 +7,8 @@ buffers; scalar results come back through memory.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -24,14 +21,13 @@ def call_scalars(c: Context, op: CallOp, *arguments: Value) -> tuple[Value, ...]
 
 
 @lowers("cpu.whole_tile", CallOp)
-def call_tiles(c: Context, step: WholeTile) -> None:
-    op: Any = step.op
+def call_tiles(c: Context, op: CallOp) -> None:
     arguments = [
         c.address(c.filled[v]) if isinstance(v.type, ir.TensorType) else c.scalars[v]
         for v in op.operands
     ]
     tiles = {
-        i: c.address(buffer) for i, buffer in enumerate(step.buffers) if buffer is not None
+        i: c.address(buffer) for i, buffer in enumerate(c.function.held(op)) if buffer is not None
     }
     results = _call(c, op, arguments, tiles)
     for number, result in enumerate(op.results):

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.dot.plan import Host
 from tritium.backends.cpu.lower.values import Lanes
-from tritium.backends.cpu.tiles.ir import Body, Buffer, TileFunction
+from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Section, Value, const
 from tritium.ir import types as ir
 from tritium.native.host import Processor
+from tritium.ops.tile import BufferOp
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
 """The program's place in the grid, and the grid, as every function takes them (i32)."""
@@ -85,7 +86,7 @@ class Context:
     address_info: Callable[[SSAValue], Any]
     entry: Section
     callees: dict[str, str]
-    run: Callable[[Context, Body], None]
+    run: Callable[[Context, Block], None]
     load_buffer: Callable[..., Lanes]
     may_be_exclusive: bool
     axes: dict[Any, tuple[int | None, ...]] = field(
@@ -93,7 +94,7 @@ class Context:
     )
     external: dict[int, Value] = field(default_factory=dict[int, Value])
     scalars: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
-    filled: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
+    filled: dict[SSAValue, BufferOp] = field(default_factory=dict[SSAValue, BufferOp])
     temporary_bytes: int = 0
     exclusive: bool = False
     """Whether what is being written runs only where `EXCLUSIVE` is true."""
@@ -108,7 +109,7 @@ class Context:
     _addresses: dict[int, Value] = field(default_factory=dict[int, Value])
 
     @property
-    def buffers(self) -> dict[SSAValue, Buffer]:
+    def buffers(self) -> dict[SSAValue, BufferOp]:
         """Where tiles are that are in memory; `filled` are those that are by now."""
         return self.filled
 
@@ -154,12 +155,12 @@ class Context:
             self._note = self.f.module.add_metadata("!{i32 1}")
         return self._note
 
-    def address(self, buffer: Buffer) -> Value:
+    def address(self, buffer: BufferOp) -> Value:
         """The address of a buffer's first element."""
         given = self.external.get(id(buffer))
         if given is not None:
             return given
-        assert buffer.offset >= 0, f"{buffer.name} has no place"
+        assert buffer.offset >= 0, f"@{buffer.sym_name} has no place"
         return self.scratch_at(buffer.offset)
 
     @property

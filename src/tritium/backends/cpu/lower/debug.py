@@ -8,13 +8,13 @@ from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import fp
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.ops import cf
+from tritium.ops.tile.nests import OPERAND
 from tritium.ops.ttir.debug import AssertOp, PrintOp
 
 
@@ -76,15 +76,16 @@ def _print(
 
 
 @lowers("cpu.scalarized", PrintOp)
-def print_element(e: Emitter, op: PrintOp, root: Root, at: At) -> None:
-    source = root.values[0]
+def print_element(e: Emitter, op: PrintOp, at: At) -> None:
+    number: Any = op.attributes[OPERAND]
+    source = op.arguments[number.value.data]
     if not ir.shape_of(source.type):
         at = ()
     found = e.emit(source, at)
     assert isinstance(found, Uniform)
     places = [e.position(i) for i in at]
     values = [p.value for p in places if isinstance(p, Uniform)]
-    _print(e.context, op, root.number, found.value, source.type, values)
+    _print(e.context, op, number.value.data, found.value, source.type, values)
 
 
 @lowers("cpu.scalar", PrintOp)
@@ -122,8 +123,8 @@ def check(c: Context, op: Any, condition: Value, message: str) -> None:
 
 
 @lowers("cpu.scalarized", AssertOp)
-def check_element(e: Emitter, op: AssertOp, root: Root, at: At) -> None:
-    found = e.emit(root.values[0], at)
+def check_element(e: Emitter, op: AssertOp, at: At) -> None:
+    found = e.emit(op.condition, at)
     assert isinstance(found, Uniform)
     check(e.context, op, found.value, op.message)
 

@@ -29,19 +29,41 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
-from tritium.backends.cpu.tiles.ir import Buffer, Dot, For, Scalar
+from tritium.backends.cpu.tiles.ir import ZERO, is_scalar, views_of
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
+from tritium.ops.scf import ForOp
+from tritium.ops.tile import BUFFERS, BufferOp
+from tritium.ops.ttir.dot import MatrixProduct
 
 Operand = View | Chunks
 
 
-def lower_dot(c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None]) -> None:
+@dataclass(frozen=True)
+class Dot:
+    """A product: `buffer` holds C on entry (unless `zero`) and the result afterwards."""
+
+    op: Any
+    buffer: BufferOp
+    zero: bool
+    a_is_view: bool
+    b_is_view: bool
+
+    @classmethod
+    def of(cls, c: Context, op: Any) -> Dot:
+        """As the op's attributes say."""
+        return cls(op, c.function.buffers[op.result], ZERO in op.attributes, *views_of(op))
+
+
+def lower_dot(
+    c: Context, op: MatrixProduct, copy: Callable[[Context, SSAValue, BufferOp], None]
+) -> None:
     """Write a dot: accumulate a @ b in its buffer. Operands that are views of memory are read where
     they are if their addresses, and the masks along K, do not wrap around; else they are copied
     first, by `copy`."""
+    step = Dot.of(c, op)
     found = None if c.copies_views else _assumption(c, [step])
     if c.copies_views:
         _lower_copied(c, step, copy, seldom=True)
@@ -84,18 +106,17 @@ def _assumption(
 
 
 def _lower_copied(
-    c: Context, step: Dot, copy: Callable[[Context, SSAValue, Buffer], None], seldom: bool
+    c: Context, step: Dot, copy: Callable[[Context, SSAValue, BufferOp], None], seldom: bool
 ) -> None:
     """The dot of copies of its operands; `seldom` code, for addresses that wrap around, is short
     rather than fast."""
     op: Any = step.op
-    added = list[tuple[SSAValue, Buffer]]()
+    added = list[tuple[SSAValue, BufferOp]]()
     with c.temporary() as allocate:
         for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
             source = peel(value, c.filled)[0]
             if view and source not in c.filled:
-                shape, element = ir.shape_of(source.type), ir.element_type(source.type)
-                buffer = Buffer(f"viewed.{len(added)}", shape, element)
+                buffer = BufferOp.build(sym_name="viewed", tile=source.type)
                 c.external[id(buffer)] = allocate(buffer.bytes)
                 copy(c, source, buffer)
                 c.filled[source] = buffer
@@ -275,26 +296,23 @@ class _Loop:
     extent: Value | None
 
 
-def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool:
+def lower_dot_loop(c: Context, op: ForOp, otherwise: Callable[[], None]) -> bool:
     """Write `for k: acc += a_k @ b_k` with the accumulators in registers throughout, if the loop
     is of that form; returns whether it was. `otherwise` writes the loop iteration by
     iteration, for where addresses or masks wrap around."""
-    dot = _only_dot(step)
+    dot = _only_dot(c, op)
     if dot is None:
         return False
-    op: Any = step.op
-    terminator = step.body.terminator
-    carried = [i for i, buffer in enumerate(step.buffers) if buffer is not None]
-    if len(carried) != 1 or step.buffers[carried[0]] is not dot.buffer or dot.zero:
+    terminator: Any = op.body.last_op
+    buffers = c.function.held(op)
+    carried = [i for i, buffer in enumerate(buffers) if buffer is not None]
+    if len(carried) != 1 or buffers[carried[0]] is not dot.buffer or dot.zero:
         return False
     if terminator.operands[carried[0]] is not dot.op.results[0]:
         return False
     if any(r.uses for i, r in enumerate(op.results) if i not in carried) or op.unsignedCmp:
         return False
-    pure = all(
-        not s.op.memory_effects() for s in step.body.steps if isinstance(s, Scalar)
-    )  # fmt: skip
-    if not pure:
+    if any(inner.memory_effects() for inner in _scalars(op)):
         return False
     trips = _trips(c.f, op, *(c.scalars[v] for v in (op.lower, op.upper, op.step)))
     given = _assumption(c, [dot], op, trips)
@@ -302,12 +320,12 @@ def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool
         return False
     outside = dict(c.scalars)
     c.assumed = given.then
-    _first_iteration(c, step)
+    _first_iteration(c, op)
     found = _analyse(c, Steps(c, op), dot)
     if found is None:
         c.assumed = NOTHING_ASSUMED
         return False
-    at_once = partial(_emit_loop, c, Steps(c, op), step, found, trips)
+    at_once = partial(_emit_loop, c, Steps(c, op), found, trips)
     if given.holds is None:
         at_once()
     else:
@@ -325,24 +343,25 @@ def lower_dot_loop(c: Context, step: For, otherwise: Callable[[], None]) -> bool
     return True
 
 
-def _only_dot(step: For) -> Dot | None:
-    dots = [s for s in step.body.steps if isinstance(s, Dot)]
-    others = [s for s in step.body.steps if not isinstance(s, (Dot, Scalar))]
-    if len(dots) != 1 or others or len(ir.shape_of(dots[0].op.results[0].type)) != 2:
+def _only_dot(c: Context, loop: ForOp) -> Dot | None:
+    found: list[Any] = [op for op in loop.body.ops if BUFFERS in op.attributes or op.regions]
+    if len(found) != 1 or not isinstance(found[0], MatrixProduct):
         return None
-    return dots[0]
+    return Dot.of(c, found[0]) if len(ir.shape_of(found[0].result.type)) == 2 else None
 
 
-def _first_iteration(c: Context, step: For) -> None:
+def _scalars(loop: ForOp) -> list[Any]:
+    return [op for op in loop.body.ops if is_scalar(op) and op is not loop.body.last_op]
+
+
+def _first_iteration(c: Context, op: ForOp) -> None:
     """Compute the scalars of the body as in the first iteration."""
-    op: Any = step.op
     c.scalars[op.body.args[0]] = c.scalars[op.lower]
     for argument, init in zip(op.body.args[1:], op.inits, strict=False):
         if not isinstance(init.type, ir.TensorType):
             c.scalars[argument] = c.scalars[init]
-    for inner in step.body.steps:
-        if isinstance(inner, Scalar):
-            scalar_op(c, inner.op)
+    for inner in _scalars(op):
+        scalar_op(c, inner)
 
 
 def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
@@ -377,7 +396,7 @@ def _analyse(c: Context, steps: Steps, dot: Dot) -> _Loop | None:
     return _Loop(dot, (advances[0], advances[1]), extent)
 
 
-def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) -> None:
+def _emit_loop(c: Context, steps: Steps, found: _Loop, trips: Value) -> None:
     f, op = c.f, found.dot.op
     shape_a, shape_b = ir.shape_of(op.operands[0].type), ir.shape_of(op.operands[1].type)
     shape = (shape_a[0], shape_b[1], shape_a[1])
@@ -396,18 +415,17 @@ def _emit_loop(c: Context, steps: Steps, step: For, found: _Loop, trips: Value) 
         emit_dot_loop(
             f, plan, a, b, c.address(found.dot.buffer), shape, trips=trips,
             a_advance=found.advance[0], b_advance=found.advance[1], scratch_alloc=scratch,
-            tail=tail, kept=_kept(c, step, found.dot),
+            tail=tail, kept=_kept(c, found.dot),
         )  # fmt: skip
 
 
-def _kept(c: Context, step: For, dot: Dot) -> tuple[Kept | None, Kept | None]:
+def _kept(c: Context, dot: Dot) -> tuple[Kept | None, Kept | None]:
     """The memory for copies of A and B that the next program may use: those of memory that no
     program writes while another one reads it."""
-    entry = c.function.blocks[0]
-    once = c.function.public and any(step is inner for inner in entry.steps)
-    if not once or any(may_observe(op) for op in c.function.op.walk()):
+    op, function = dot.op, c.function.op
+    once = function.sym_visibility == "public" and op.parent_op().parent is function.body
+    if not once or any(may_observe(inner) for inner in function.walk()):
         return None, None
-    op: Any = dot.op
     a, b = (
         None if peel(value, c.filled)[0] in c.filled else Kept(c.keep, c.processor.l2 // 2)
         for value in (op.a, op.b)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.dialects.builtin import ModuleOp
+
 from tritium.analysis.axis_info import AxisAnalysis
 
 # The modules of rules register them by being imported.
@@ -26,13 +28,12 @@ from tritium.backends.cpu.lower.elementwise import arithmetic, numeric, progress
 from tritium.backends.cpu.lower.moves import join_split, shape, sort
 from tritium.backends.cpu.lower.nests.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.tiles.ir import TileFunction
-from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, kernel_of
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.native.host import Processor
-from tritium.ops.ttir.function import CallOp
+from tritium.ops.ttir.function import CallOp, FuncOp
 
 RULE_MODULES = (
     accesses, arithmetic, assembly, calls, debug, join_split, numeric, operations, progressions,
@@ -43,8 +44,11 @@ WHOLE_TILE, SCALARIZED = rules("cpu.whole_tile"), rules("cpu.scalarized")
 """The ops that are done on whole tiles in memory, and those that are done element by element."""
 
 
-def lower_to_llvm(program: TileProgram, host: Processor) -> tuple[str, dict[str, Any]]:
-    """LLVM IR text for a host, and what running it takes.
+def lower_to_llvm(
+    tiles: ModuleOp, host: Processor, fuse: bool = True
+) -> tuple[str, dict[str, Any]]:
+    """LLVM IR text for a host, and what running it takes. `fuse`: a product and a sum may become
+    one operation.
 
     Returns: the text, and {"name": symbol, "scratch_bytes": bytes one program needs, "exclusive":
     whether its exclusive launches are faster, "waits": whether it may wait for another kernel,
@@ -54,16 +58,15 @@ def lower_to_llvm(program: TileProgram, host: Processor) -> tuple[str, dict[str,
     Raises NotImplementedError, naming op and line, for what the backend does not support.
     """
     module = Module()
-    kernel = program.kernel
-    fuse = getattr(program.options, "enable_fp_fusion", True)
-    waits = may_wait(program)
-    exclusive = not waits and has_use(program)
-    functions = _Functions(module, program, host, fuse, exclusive)
-    body, scratch = functions.lower(kernel)
+    kernel = kernel_of(tiles)
+    waits = may_wait(tiles)
+    exclusive = not waits and has_use(tiles)
+    functions = _Functions(module, tiles, host, fuse, exclusive)
+    body, scratch = functions.lower(kernel.sym_name)
     _wrapper(module, kernel, body, host, exclusive, functions.kept)
     facts = {
-        "name": kernel.name, "scratch_bytes": scratch, "exclusive": exclusive, "waits": waits,
-        "polls": any(polls(op) for op in program.module.walk()),
+        "name": kernel.sym_name, "scratch_bytes": scratch, "exclusive": exclusive, "waits": waits,
+        "polls": any(polls(op) for op in tiles.walk()),
         "llvm_opt": None,
     }  # fmt: skip
     return module.text(), facts
@@ -78,20 +81,24 @@ class _Functions:
     """Lowers a function after those that it calls."""
 
     def __init__(
-        self, module: Module, program: TileProgram, host: Processor, fuse: bool, exclusive: bool
+        self, module: Module, tiles: ModuleOp, host: Processor, fuse: bool, exclusive: bool
     ):
-        self.module, self.program, self.host = module, program, host
+        self.module, self.host, self.kernel = module, host, kernel_of(tiles)
+        self.functions = {function.op.sym_name: function for function in functions_of(tiles)}
         self.fuse, self.exclusive = fuse, exclusive
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
         self.kept: list[int] = []
         """Where in scratch the parts begin that programs of the kernel leave for the next."""
 
-    def lower(self, function: TileFunction) -> tuple[Function, int]:
+    def lower(self, name: str) -> tuple[Function, int]:
         """The LLVM function that runs one program, and the scratch that it takes (bytes)."""
-        if function.name in self.active:
-            raise NotImplementedError(f"recursive calls of '{function.name}'")
-        self.active.append(function.name)
+        if name in self.active:
+            raise NotImplementedError(f"recursive calls of '{name}'")
+        if name not in self.functions:
+            raise ValueError(f"tt.call: the module does not define '{name}'")
+        self.active.append(name)
+        function = self.functions[name]
         callees = [self._callee(name) for name in _called(function)]
         names = {name: f.name for name, (f, _) in callees}
         f, c = self._start(function, names)
@@ -103,22 +110,17 @@ class _Functions:
 
     def _callee(self, name: str) -> tuple[str, tuple[Function, int]]:
         if name not in self.done:
-            for function in self.program.functions:
-                if function.name == name:
-                    self.done[name] = self.lower(function)
-                    break
-            else:
-                raise ValueError(f"tt.call: the module does not define '{name}'")
+            self.done[name] = self.lower(name)
         return name, self.done[name]
 
     def _start(self, function: TileFunction, callees: dict[str, str]) -> tuple[Function, Context]:
-        entry = function.blocks[0].block
+        entry, public = function.op.body, function.op is self.kernel
         tiles = [isinstance(a.type, ir.TensorType) for a in entry.args]
         arguments = [
             ("ptr" if tile else value_type(a.type), f"a{i}", "")
             for i, (a, tile) in enumerate(zip(entry.args, tiles, strict=False))
         ]
-        results = [] if function.public else [
+        results = [] if public else [
             ("ptr", f"result{i}", "") for i in range(len(function.results))
         ]  # fmt: skip
         grid = [("i32", name, "") for name in GRID]
@@ -126,7 +128,7 @@ class _Functions:
             ("ptr", "scratch", "align 64"), ("ptr", "fault", ""), ("i1", STREAM, ""),
             ("i1", EXCLUSIVE, ""), *results,
         ]  # fmt: skip
-        name = f"{function.name}.program" if function.public else f"callee.{len(self.done)}"
+        name = f"{function.op.sym_name}.program" if public else f"callee.{len(self.done)}"
         f = Function(
             self.module, name, [*arguments, *grid, *rest], linkage="internal",
             attributes=_attributes(self.host),
@@ -157,11 +159,11 @@ def _called(function: TileFunction) -> list[str]:
 
 
 def _wrapper(
-    module: Module, kernel: TileFunction, body: Function, host: Processor,
+    module: Module, kernel: FuncOp, body: Function, host: Processor,
     may_be_exclusive: bool, kept: list[int],
 ) -> None:  # fmt: skip
     f = Function(
-        module, kernel.name,
+        module, kernel.sym_name,
         [("ptr", "args", ""), ("ptr", "ctx", ""), ("i64", "begin", ""), ("i64", "end", "")],
         attributes="nounwind",
     )  # fmt: skip
@@ -176,7 +178,7 @@ def _wrapper(
         exclusive = f.icmp("ne", f.load("i32", f.offset(ctx, 32), 8), const("i32", 0))
     values = [
         _argument(f, f.offset(args, 8 * i), value.type)
-        for i, value in enumerate(body.arguments[: len(kernel.blocks[0].block.args)])
+        for i, value in enumerate(body.arguments[: len(kernel.body.args)])
     ]
     run, loop, done = f.new_label("start"), f.new_label("program"), f.new_label("done")
     f.branch_if(f.icmp("slt", begin, end), run, done)
@@ -211,7 +213,7 @@ def _wrapper(
     f.ret()
 
 
-def _streams(f: Function, kernel: TileFunction, host: Processor, grid: tuple[Value, ...]) -> Value:
+def _streams(f: Function, kernel: FuncOp, host: Processor, grid: tuple[Value, ...]) -> Value:
     """Whether the whole launch writes so much that, with as much read, it fills the last cache."""
     size = stored_bytes(kernel)
     if not size:

@@ -10,7 +10,6 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.shape import unflatten
 from tritium.backends.cpu.lower.types import memory_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
-from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
@@ -22,11 +21,9 @@ _ZERO, _ONE = const("i64", 0), const("i64", 1)
 
 
 @lowers("cpu.whole_tile", HistogramOp)
-def histogram(c: Context, step: WholeTile) -> None:
+def histogram(c: Context, op: HistogramOp) -> None:
     """Count in the result's buffer, one element after the other."""
-    op: Any = step.op
-    f, target = c.f, step.buffers[0]
-    assert target is not None
+    f, target = c.f, c.function.buffers[op.result]
     (bins,), (size,) = ir.shape_of(op.result.type), ir.shape_of(op.src.type)
     base, held = c.address(target), memory_type(op.result.type)
     align = memory_bytes(op.result.type)
@@ -56,14 +53,13 @@ def _scalar(e: Emitter, c: Context, value: Any, at: tuple[Index, ...]) -> Value:
 
 
 @lowers("cpu.whole_tile", MapElementwiseOp)
-def map_elementwise(c: Context, step: WholeTile) -> None:
+def map_elementwise(c: Context, op: MapElementwiseOp) -> None:
     """Run the region for each element, or group of `pack` neighbours."""
-    op: Any = step.op
     f, shape, pack = c.f, ir.shape_of(op.inputs[0].type), op.pack
     total = 1
     for size in shape:
         total *= size
-    assert step.body is not None
+    body: Any = op.regions[0].block
     e = Emitter(c, 1)
     e.push()
     with e.loop(total, pack) as i:
@@ -71,14 +67,13 @@ def map_elementwise(c: Context, step: WholeTile) -> None:
             unflatten(e, Uniform(f.op("add", i.index, const("i64", k)), e.depth), shape)
             for k in range(pack)
         ]
-        arguments = iter(step.body.block.args)
+        arguments = iter(body.args)
         for value in op.inputs:
             for place in places:
                 c.scalars[next(arguments)] = _scalar(e, c, value, place)
-        c.run(c, step.body)
-        results = iter(step.body.terminator.operands)
-        for buffer in step.buffers:
-            assert buffer is not None
+        c.run(c, body)
+        results = iter(body.last_op.operands)
+        for buffer in map(c.function.buffers.__getitem__, op.results):
             for place in places:
                 store_buffer(e, buffer, place, Uniform(c.scalars[next(results)], e.depth))
     e.pop()

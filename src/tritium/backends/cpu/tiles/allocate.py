@@ -1,11 +1,11 @@
 """Allocate places in scratch: buffers that are never needed at the same time may share.
 
 before:
-    buffer a: 64xf32
-    buffer b: 64xf32
+    tile.buffer @a : tensor<64xf32>
+    tile.buffer @b : tensor<64xf32>
 after (if `a` is read for the last time before `b` is filled):
-    buffer a: 64xf32 at 0
-    buffer b: 64xf32 at 0
+    tile.buffer @a {offset = 0 : i32} : tensor<64xf32>
+    tile.buffer @b {offset = 0 : i32} : tensor<64xf32>
 """
 
 from __future__ import annotations
@@ -14,47 +14,39 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from tritium.analysis.recursion import resolve
-from tritium.backends.cpu.tiles.ir import (
-    Body,
-    Buffer,
-    Dot,
-    For,
-    If,
-    Nest,
-    Step,
-    TileFunction,
-    While,
-    WholeTile,
-)
-from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, homes
 from tritium.ir import types as ir
+from tritium.ops import scf
+from tritium.ops.fields import integer_attr
+from tritium.ops.tile.nests import BUFFERS, BufferOp, NestOp, tiles_of
 from tritium.passes.base import Pass
 
 ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Allocate(Pass[TileProgram]):
+class Allocate(Pass):
     """Give each buffer its place in scratch."""
 
     name: ClassVar[str] = "tile-allocate"
     title: ClassVar[str] = "TileAllocate"
 
-    def run(self, module: TileProgram) -> bool:
-        for function in module.functions:
+    def run(self, module: ModuleOp) -> bool:
+        for function in functions_of(module, buffered=True):
             _allocate(function)
         return True
 
 
 def _allocate(function: TileFunction) -> None:
     """Set the offset of every buffer and the function's `scratch_bytes`."""
-    lifetimes = _Lifetimes(function)
-    for body in function.blocks:
-        lifetimes.body(body)
-    if len(function.blocks) > 1:
+    lifetimes, blocks = _Lifetimes(function), function.op.regions[0].blocks
+    for block in blocks:
+        lifetimes.body(block)
+    if len(blocks) > 1:
         # Blocks that branch to each other: what one fills, any other may read.
         for held in lifetimes.spans:
             lifetimes.spans[held] = (0, lifetimes.clock)
@@ -70,15 +62,15 @@ def _allocate(function: TileFunction) -> None:
             if offset + size <= low:
                 break
             offset = max(offset, -(-high // ALIGNMENT) * ALIGNMENT)
-        buffer.offset = offset
+        buffer.properties["offset"] = integer_attr(offset, ir.i32)
         placed.append((start, stop, offset, offset + size))
     size = max((high for *_, high in placed), default=0)
     function.scratch_bytes = -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def external(function: TileFunction) -> list[Buffer]:
+def external(function: TileFunction) -> list[BufferOp]:
     """The buffers that the caller provides: tiles among the arguments and results."""
-    arguments = [function.buffers.get(a) for a in function.blocks[0].block.args]
+    arguments = [function.buffers.get(a) for a in function.op.body.args]
     return [b for b in (*arguments, *function.results) if b is not None]
 
 
@@ -89,11 +81,11 @@ class _Lifetimes:
     def __init__(self, function: TileFunction):
         self.function = function
         self.clock = 0
-        self.spans: dict[Buffer, tuple[int, int]] = {}
-        self._number = {buffer: n for n, buffer in enumerate(function.all_buffers)}
-        self._memo: dict[SSAValue, frozenset[Buffer]] = {}
+        self.spans: dict[BufferOp, tuple[int, int]] = {}
+        self._number = {buffer: n for n, buffer in enumerate(function.named.values())}
+        self._memo: dict[SSAValue, frozenset[BufferOp]] = {}
 
-    def touch(self, buffer: Buffer | None) -> None:
+    def touch(self, buffer: BufferOp | None) -> None:
         if buffer is not None:
             start, stop = self.spans.get(buffer, (self.clock, self.clock))
             self.spans[buffer] = (min(start, self.clock), max(stop, self.clock))
@@ -106,15 +98,15 @@ class _Lifetimes:
             for operand in owner.operands:
                 self.reads(operand, False)
 
-    def _buffers(self, value: SSAValue) -> frozenset[Buffer]:
+    def _buffers(self, value: SSAValue) -> frozenset[BufferOp]:
         return resolve(value, self._read_for, self._memo)
 
     def _read_for(
         self, value: SSAValue
-    ) -> Generator[SSAValue, frozenset[Buffer], frozenset[Buffer]]:
+    ) -> Generator[SSAValue, frozenset[BufferOp], frozenset[BufferOp]]:
         """The buffers that computing a value reads."""
         held = self.function.buffers.get(value)
-        result: frozenset[Buffer] = frozenset()
+        result: frozenset[BufferOp] = frozenset()
         if held is not None:
             result = frozenset({held})
         elif isinstance(value.type, ir.TensorType) and not isinstance(value.owner, Block):
@@ -122,45 +114,45 @@ class _Lifetimes:
                 result |= yield operand
         return result
 
-    def body(self, body: Body) -> None:
-        for step in body.steps:
+    def body(self, block: Block) -> None:
+        for op in block.ops:
             self.clock += 1
-            self.step(step)
+            self.step(op)
 
-    def step(self, step: Step) -> None:
-        if isinstance(step, Nest):
-            for root in step.roots:
-                for buffer in (*root.buffers, root.source):
+    def step(self, op: Any) -> None:
+        held = self.function.held(op)
+        if isinstance(op, NestOp):
+            for root in op.roots:
+                for buffer in self.function.touched(root):
                     self.touch(buffer)
-                for value in root.values:
+                for value in tiles_of(root):
                     self.reads(value)
-        elif isinstance(step, (Dot, WholeTile)):
-            for buffer in [step.buffer] if isinstance(step, Dot) else step.buffers:
+        elif isinstance(op, scf.IfOp):
+            for buffer in held:
                 self.touch(buffer)
-            for value in step.op.operands:
-                self.reads(value)
-            if isinstance(step, WholeTile) and step.body is not None:
-                self.body(step.body)
-        elif isinstance(step, If):
-            for held in step.buffers:
-                self.touch(held)
-            self.body(step.then)
-            if step.otherwise is not None:
-                self.body(step.otherwise)
+            for region in op.regions:
+                if region.blocks:
+                    self.body(region.block)
             self.clock += 1
-            for held in step.buffers:
-                self.touch(held)
-        elif isinstance(step, For):
-            self._loop([step.body], step.buffers)
-        elif isinstance(step, While):
-            self._loop([step.before, step.after], (*step.before_buffers, *step.after_buffers))
+            for buffer in held:
+                self.touch(buffer)
+        elif isinstance(op, (scf.ForOp, scf.WhileOp)):
+            self._loop(op)
+        elif BUFFERS in op.attributes:
+            for buffer in held:
+                self.touch(buffer)
+            for value in op.operands:
+                self.reads(value)
+            for region in op.regions:
+                self.body(region.block)
 
-    def _loop(self, bodies: list[Body], carried: tuple[Buffer | None, ...]) -> None:
+    def _loop(self, op: Any) -> None:
+        carried = [self.function.buffers.get(values[0]) for values in homes(op)]
         start, before = self.clock, dict(self.spans)
         for held in carried:
             self.touch(held)
-        for body in bodies:
-            self.body(body)
+        for region in op.regions:
+            self.body(region.block)
         self.clock += 1
         for held in carried:
             self.touch(held)

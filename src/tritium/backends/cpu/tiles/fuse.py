@@ -5,10 +5,10 @@ before:
     %y = arith.addf %x, %x : tensor<1024xf32>
     tt.store %q, %y : tensor<1024x!tt.ptr<f32>>
 after:
-    loops [1024] {
-      %x = tt.load %p
-      %y = arith.addf %x, %x
-      store %q, %y
+    %x = tt.load %p : tensor<1024x!tt.ptr<f32>>
+    %y = arith.addf %x, %x : tensor<1024xf32>
+    tile.nest [1024] {
+      tt.store %q, %y : tensor<1024x!tt.ptr<f32>>
     }
 
 Ops that must happen somewhere become roots, and join the loops of an earlier root if their operands
@@ -21,33 +21,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.lower.module import SCALARIZED, WHOLE_TILE
 from tritium.backends.cpu.tiles.grouping import Grouping
 from tritium.backends.cpu.tiles.ir import (
-    Body,
-    Buffer,
-    Dot,
-    For,
-    If,
-    Root,
-    RootKind,
-    Scalar,
+    VIEW_A,
+    VIEW_B,
+    ZERO,
     TileFunction,
-    While,
-    WholeTile,
+    copy_of,
+    homes,
+    name_buffers,
+    runs_on_scalars,
 )
 from tritium.backends.cpu.tiles.loop_carried import keeps_places
-from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.backends.cpu.tiles.views import peel, prefix_mask
 from tritium.ir import types as ir
 from tritium.ops import scf
 from tritium.ops.arith import ConstantOp
-from tritium.ops.base import Op
+from tritium.ops.fields import integer_attr
 from tritium.ops.terminators import is_terminator
+from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
+from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.reduction import ReduceOp, ScanOp
 from tritium.ops.ttir.shape import UnsplatOp
@@ -55,194 +54,166 @@ from tritium.passes.base import Pass
 
 
 @dataclass(frozen=True)
-class Fuse(Pass[TileProgram]):
-    """Make steps of the ops of each block, and nests of the ops that share loops."""
+class Fuse(Pass):
+    """Move the ops that must be executed into nests, those that share loops into one."""
 
     name: ClassVar[str] = "tile-fuse"
     title: ClassVar[str] = "TileFuse"
 
-    def run(self, module: TileProgram) -> bool:
-        for function in module.functions:
-            module.groupings[function] = _Builder(function).run()
+    def run(self, module: ModuleOp) -> bool:
+        for op in module.body.block.ops:
+            if isinstance(op, FuncOp):
+                _Builder(TileFunction(op)).run()
         return True
 
 
-def is_tile(value: SSAValue) -> bool:
-    """Whether a value is a tile."""
-    return isinstance(value.type, ir.TensorType)
-
-
 class _Builder:
-    """Builds the steps of one function."""
+    """Makes the nests of one function."""
 
     def __init__(self, function: TileFunction):
         self.function, self.op = function, function.op
-        self.positions: dict[Any, float] = {}
-        self.grouping = Grouping(function, self.positions)
-        self._count = 0
+        self.grouping = Grouping(function)
+        self.times = self.grouping.times
 
-    def run(self) -> Grouping:
+    def run(self) -> None:
         """The whole function."""
-        self._number(self.op.regions[0].blocks)
         blocks = list(self.op.regions[0].blocks)
+        arguments = self._keep(self.op)
+        outputs: list[Any] = list(self.op.function_type.outputs)
+        self.results = [
+            self.function.new_buffer(f"result{n}", type) if ir.shape_of(type) else None
+            for n, type in enumerate(outputs)
+        ]
+        if any(arguments) or any(self.results):
+            name_buffers(self.op, [*arguments, *self.results])
         for block in blocks:
-            self.buffers(block.args)
-        for number, type in enumerate(self.op.function_type.outputs):
-            tile = isinstance(type, ir.TensorType)
-            shape, element = ir.shape_of(type), ir.element_type(type)
-            self.function.results.append(
-                Buffer(f"result{number}", shape, element) if tile else None
-            )
-        for block in blocks:
-            self.function.blocks.append(self.body(block))
-        return self.grouping
+            self.body(block)
 
-    def _number(self, blocks: Sequence[Block]) -> None:
-        for block in blocks:
-            for op in block.ops:
-                self._count += 1
-                self.positions[op] = self._count
-                for region in op.regions:
-                    self._number(region.blocks)
-
-    def buffer(self, value: SSAValue) -> Buffer:
-        """A new buffer for a tile."""
-        held = self.function.buffers[value] = self.grouping.new_buffer(value)
-        return held
-
-    def buffers(
-        self, values: Sequence[SSAValue], same: Sequence[SSAValue] = ()
-    ) -> tuple[Buffer | None, ...]:
-        """A new buffer for each tile (None for scalars), in which those of `same` are as well."""
-        found = tuple(self.buffer(v) if is_tile(v) else None for v in values)
-        pairs = zip(same, found, strict=False)
-        self.function.buffers.update((v, held) for v, held in pairs if held is not None)
+    def _keep(self, op: Operation, unused: bool = True) -> list[BufferOp | None]:
+        """New buffers for the tiles that an op makes (None for scalars, and unless `unused` for
+        those that nobody uses)."""
+        found: list[BufferOp | None] = []
+        for value, *same in homes(op):
+            wanted = is_tile(value) and (unused or value.uses)
+            found.append(self.function.keep(value) if wanted else None)
+            if wanted:
+                self.function.buffers.update(dict.fromkeys(same, self.function.buffers[value]))
+        if any(found):
+            name_buffers(op, found)
         return found
 
-    def body(self, block: Block) -> Body:
-        """The steps of a block."""
-        body = Body(block)
-        self.grouping.enter(body)
-        for op in block.ops:
-            self._op(body, op)
+    def body(self, block: Block) -> None:
+        """The ops of a block."""
+        self.grouping.enter(block)
+        for op in list(block.ops):
+            self._op(op)
         self.grouping.leave()
-        return body
 
-    def _op(self, body: Body, op: Any) -> None:
-        position = self.positions[op]
+    def _op(self, op: Any) -> None:
+        if isinstance(op, (scf.ForOp, scf.WhileOp, scf.IfOp)):
+            self._control(op)
+            return
+        if isinstance(op, MatrixProduct):
+            self._dot(op)
+            return
         tiles = any(map(is_tile, op.operands)) or any(map(is_tile, op.results))
-        if isinstance(op, scf.ForOp):
-            self._for(body, op, position)
-        elif isinstance(op, scf.IfOp):
-            self._if(body, op, position)
-        elif isinstance(op, scf.WhileOp):
-            self._while(body, op, position)
-        elif is_terminator(op):
-            self._leave(op, position)
+        if tiles and type(op) in WHOLE_TILE:
+            self._whole(op)
+            return
+        self.times[op] = self.grouping.now()
+        if is_terminator(op):
+            self._leave(op)
         elif not tiles:
-            body.add(Scalar(position, op))
-            self.grouping.effect(op, position)
-        elif isinstance(op, StoreOp):
-            shape = ir.shape_of(op.ptr.type)
-            self.grouping.root(Root(RootKind.STORE, op, tuple(op.operands), shape, position))
+            self.grouping.effect(op)
+        elif isinstance(op, (StoreOp, UnsplatOp)):
+            self.grouping.root(op, op)
         elif isinstance(op, (ReduceOp, ScanOp)):
-            self._combine(op, position)
-        elif isinstance(op, MatrixProduct):
-            self._dot(body, op, position)
-        elif isinstance(op, UnsplatOp):
-            self.grouping.root(Root(RootKind.EXTRACT, op, tuple(op.operands), (), position))
+            self._combine(op)
         elif type(op) in SCALARIZED:
-            self._scalarized(op, position)
-        elif type(op) in WHOLE_TILE:
-            self._whole(body, op, position)
+            self._scalarized(op)
         else:
-            self.grouping.value(op, position)
+            self.grouping.value(op)
 
-    def _combine(self, op: Any, position: float) -> None:
+    def _combine(self, op: Any) -> None:
         """A reduction or scan: results that are tiles get buffers."""
-        buffers = tuple(self.buffer(r) if is_tile(r) and r.uses else None for r in op.results)
-        values = tuple(op.operands)
-        domain = ir.shape_of(values[0].type)
-        kind = RootKind.SCAN if isinstance(op, ScanOp) else RootKind.REDUCE
-        root = Root(kind, op, values, domain, position, op.axis, buffers)
-        block = op.regions[0].blocks[0]
-        if any(isinstance(o, Op) and (o.regions or o.memory_effects()) for o in block.ops):
-            root.body = self.body(block)
-        if isinstance(op, ScanOp) or root.body is not None:
-            self.grouping.alone(root)
+        self._keep(op, unused=False)
+        scalars = runs_on_scalars(op)
+        if scalars:
+            self.body(op.regions[0].blocks[0])
+        if isinstance(op, ScanOp) or scalars:
+            self.grouping.alone(op, op)
         else:
-            self.grouping.root(root)
+            self.grouping.root(op, op)
 
-    def _scalarized(self, op: Any, position: float) -> None:
+    def _scalarized(self, op: Any) -> None:
         """An op that is done element by element; of what is printed one operand after another."""
-        if isinstance(op, PrintOp):
-            for number, value in enumerate(op.operands):
-                shape = ir.shape_of(value.type)
-                at = position + number / 1024
-                root = Root(RootKind.SCALARIZED, op, (value,), shape, at, number=number)
-                self.grouping.alone(root)
+        if not isinstance(op, PrintOp):
+            self._keep(op, unused=False)
+            self.grouping.alone(op, op)
             return
-        shape = max((ir.shape_of(v.type) for v in op.operands), key=len)
-        buffers = tuple(self.buffer(r) if r.uses else None for r in op.results)
-        values: tuple[SSAValue, ...] = tuple(filter(is_tile, op.operands))
-        self.grouping.alone(Root(RootKind.SCALARIZED, op, values, shape, position, None, buffers))
+        following: Any = op.next_op
+        for number in range(len(op.operands)):
+            one: Any = op.clone() if number else op  # pyright: ignore[reportUnknownVariableType]
+            one.attributes[OPERAND] = integer_attr(number, ir.i32)
+            self.times[one] = self.times[op]
+            self.grouping.alone(one, following if number else op)
 
-    def copy(self, value: SSAValue, buffer: Buffer, position: float) -> None:
+    def copy(self, value: SSAValue, buffer: BufferOp, before: Operation) -> None:
         """Fill `buffer` with a tile, in the current block."""
-        if self.function.buffers.get(value) is buffer:
-            return
-        root = Root.copy(value, ir.shape_of(value.type), position, buffer)
-        self.grouping.root(root)
+        if self.function.buffers.get(value) is not buffer:
+            self.grouping.root(copy_of(value, buffer), before, ends=is_terminator(before))
 
     def fill(
-        self, buffers: Sequence[Buffer | None], values: Sequence[SSAValue], position: float
+        self, buffers: Sequence[BufferOp | None], values: Sequence[SSAValue], before: Operation
     ) -> None:
         """Copy the tiles among some values to their buffers."""
-        for value, buffer in zip(values, buffers, strict=True):
+        for value, buffer in zip(values, buffers, strict=False):
             if buffer is not None:
-                self.copy(value, buffer, position)
+                self.copy(value, buffer, before)
 
-    def _whole(self, body: Body, op: Any, position: float) -> None:
+    def _whole(self, op: Any) -> None:
         """An op on whole tiles: all operands in buffers, results too."""
         for operand in op.operands:
             if is_tile(operand):
-                self.operand(operand, position)
-        buffers = self.buffers(op.results)
-        inner = None
+                self.operand(operand, op)
+        self.times[op] = self.grouping.now()
+        name_buffers(op, self._keep(op))
         if op.regions:
             if len(op.regions[0].blocks) != 1:
                 raise NotImplementedError(f"{op.name}: a region of several blocks")
-            inner = self.body(op.regions[0].block)
-        step = WholeTile(position, op, buffers, inner)
-        body.add(step)
-        self.grouping.effect(op, position)
+            self.body(op.regions[0].block)
+        self.grouping.effect(op)
 
-    def operand(self, value: SSAValue, position: float) -> None:
-        """See to it that a tile is in a buffer at `position`."""
+    def operand(self, value: SSAValue, op: Operation) -> None:
+        """See to it that a tile is in a buffer when `op` is executed."""
         if value in self.function.buffers:
             return
-        buffer = self.grouping.new_buffer(value)
-        owner: Any = value.owner
+        buffer = self.function.buffer_for(value)
+        copy, owner = copy_of(value, buffer, keeps=True), value.owner
         if owner.parent is self.grouping.block:
-            self.copy(value, buffer, position - 0.5)
+            self.grouping.root(copy, op)
         else:
-            self.grouping.elsewhere(value, buffer, self.positions[owner] + 0.25)
+            self.grouping.elsewhere(copy)
         self.function.buffers[value] = buffer
 
     # Dot
 
-    def _dot(self, body: Body, op: MatrixProduct, position: float) -> None:
+    def _dot(self, op: MatrixProduct) -> None:
         views = self._views(op)
         for value, view in zip((op.a, op.b), views, strict=False):
             if not view:
                 flat = len(ir.shape_of(value.type)) == 2
                 source = peel(value, self.function.buffers)[0] if flat else value
-                self.operand(source, position)
-        buffer, zero = self._accumulator(op, position)
+                self.operand(source, op)
+        buffer, zero = self._accumulator(op)
+        self.times[op] = self.grouping.now()
         self.function.buffers[op.result] = buffer
-        step = Dot(position, op, buffer, zero, *views)
-        self.grouping.uses(step)
-        body.add(step)
+        name_buffers(op, [buffer])
+        for flag, holds in ((ZERO, zero), (VIEW_A, views[0]), (VIEW_B, views[1])):
+            if holds:
+                op.attributes[flag] = UnitAttr()
+        if any(views):  # what it reads in place it reads where it stands
+            self.grouping.reads(op)
 
     def _views(self, op: MatrixProduct) -> tuple[bool, bool]:
         """Which operands are read where they are: loads in memory that nothing changes in
@@ -273,23 +244,22 @@ class _Builder:
             return None
         if load.isVolatile or load.parent is not op.parent:
             return None
-        changed = self.grouping.changed_between(self.positions[load], self.positions[op])
-        return None if changed else load
+        return None if self.grouping.changed_since(self.times[load]) else load
 
-    def _accumulator(self, op: MatrixProduct, position: float) -> tuple[Buffer, bool]:
+    def _accumulator(self, op: MatrixProduct) -> tuple[BufferOp, bool]:
         """The buffer of the result, filled with the third operand (or not, if that is zero)."""
         constant: Any = op.c.owner
         if isinstance(constant, ConstantOp) and not any(bytes(constant.value.data.data)):
-            return self.grouping.new_buffer(op.result), True
+            return self.function.buffer_for(op.result), True
         held = self.function.buffers.get(op.c)
         if held is not None and len(list(op.c.uses)) == 1 and self._owned(op.c, op):
             return held, False
         target = self._carried_slot(op)
-        buffer = target or self.grouping.new_buffer(op.result)
-        self.copy(op.c, buffer, position - 0.5)
+        buffer = target or self.function.buffer_for(op.result)
+        self.copy(op.c, buffer, op)
         return buffer, False
 
-    def _owned(self, value: SSAValue, op: Op) -> bool:
+    def _owned(self, value: SSAValue, op: Operation) -> bool:
         """Whether a buffered value belongs to this iteration of the block, so may be
         overwritten."""
         owner: Any = value.owner
@@ -297,7 +267,7 @@ class _Builder:
             return owner is op.parent and owner.parent_op() is not self.op
         return owner.parent is op.parent and isinstance(owner, (MatrixProduct, scf.ForOp, scf.IfOp))
 
-    def _carried_slot(self, op: MatrixProduct) -> Buffer | None:
+    def _carried_slot(self, op: MatrixProduct) -> BufferOp | None:
         """The carried buffer that the result of `acc = f(acc); acc = dot(a, b, acc)` goes back
         to, if `f` is elementwise and the old value is not used otherwise."""
         uses = list(op.result.uses)
@@ -335,36 +305,26 @@ class _Builder:
 
     # Control flow
 
-    def _for(self, body: Body, op: scf.ForOp, position: float) -> None:
-        buffers = self.buffers(op.body.args[1:], op.results)
-        self.fill(buffers, op.inits, position - 0.5)
-        self.grouping.effect(op, position)
-        body.add(For(position, op, self.body(op.body), buffers))
+    def _control(self, op: Any) -> None:
+        """A loop, or a choice: what it carries, and its results, are in buffers."""
+        buffers = self._keep(op)
+        if op.is_loop:
+            self.fill(buffers, op.inits, op)
+        self.times[op] = self.grouping.now()
+        self.grouping.effect(op)
+        for region in op.regions:
+            if region.blocks:
+                self.body(region.blocks[0])
 
-    def _if(self, body: Body, op: scf.IfOp, position: float) -> None:
-        buffers = self.buffers(op.results)
-        self.grouping.effect(op, position)
-        bodies = [self.body(r.blocks[0]) for r in op.regions if r.blocks]
-        otherwise = bodies[1] if len(bodies) > 1 else None
-        body.add(If(position, op, bodies[0], otherwise, buffers))
-
-    def _while(self, body: Body, op: scf.WhileOp, position: float) -> None:
-        before, after = (region.block for region in op.regions)
-        first = self.buffers(before.args)
-        self.fill(first, op.inits, position - 0.5)
-        second = self.buffers(after.args, op.results)
-        self.grouping.effect(op, position)
-        body.add(While(position, op, self.body(before), self.body(after), first, second))
-
-    def _leave(self, op: Any, position: float) -> None:
+    def _leave(self, op: Any) -> None:
         """Tiles that a terminator passes on go to the buffers of where they arrive."""
         owner: Any = op if op.successors else op.parent_op()
         if owner is self.op:
-            self.fill(self.function.results, op.operands, position)
+            self.fill(self.results, op.operands, op)
         passed = (
             (value, self.function.buffers[target])
             for edge in owner.control_edges() if edge.source is op
             for value, target in zip(edge.values, edge.targets, strict=True) if is_tile(value)
         )  # fmt: skip
         for value, buffer in dict.fromkeys(passed):
-            self.copy(value, buffer, position)
+            self.copy(value, buffer, op)

@@ -2,238 +2,215 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import in_step
-from tritium.backends.cpu.tiles.ir import Body, Buffer, Dot, Nest, Root, RootKind, TileFunction
-from tritium.ir import types as ir
-from tritium.ops.base import Movement, Op
+from tritium.backends.cpu.tiles.ir import TileFunction
+from tritium.backends.cpu.tiles.summaries import Summaries
+from tritium.ops.base import Op
 from tritium.ops.effects import Effects
-from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.fields import i32_attr
+from tritium.ops.tile.nests import CopyOp, NestOp, domain_of, tiles_of
+from tritium.ops.ttir.memory import LoadOp, StoreOp
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Requirements of computing a value: `ready` is the position after which all scalars and
-    buffers are known, `loads` the loads that it would do, `cost` that of one element. `depth`
-    counts the moves (rearrangements, loads) on the longest way to it, from the last value that is
-    `deep`: one that is kept because code is emitted by recursion over moves."""
+@dataclass(eq=False)
+class _Nest:
+    """A nest that roots may join; `start` is when it was opened. `ends`: its copies hand on the
+    tiles of the block's terminator. `grew`: a root has joined it later."""
 
-    ready: float
-    loads: frozenset[Any]
-    cost: int
-    depth: int = 0
-    deep: bool = False
-
-
-_DEPTH = 24
-"""The moves between two values that are kept for no other reason."""
-
-
-NOTHING: frozenset[Any] = frozenset()
+    op: NestOp
+    start: int
+    domain: tuple[int, ...]
+    axis: int | None
+    roots: list[Any]
+    ends: bool
+    grew: bool = False
 
 
 @dataclass(eq=False)
 class _Scope:
-    body: Body
-    nests: list[Nest] = field(default_factory=list[Nest])
-    effects: list[tuple[float, Op]] = field(default_factory=list[Any])
+    block: Block
+    nests: list[_Nest] = field(default_factory=list[_Nest])
+    effects: list[tuple[int, Op]] = field(default_factory=list[Any])
 
 
 class Grouping:
-    """The nests of one function, made block by block."""
+    """The nests of one function, made block by block.
 
-    def __init__(self, function: TileFunction, positions: dict[Any, float]):
-        self.function, self.positions = function, positions
-        self.summaries: dict[SSAValue, Summary] = {}
-        self.body_of: dict[Block, Body] = {}
-        self.nest_block: dict[Any, Block] = {}
-        self.effects_of: dict[Block, list[tuple[float, Op]]] = {}
-        self.dots: list[Dot] = []
-        self.order: list[Any] = []
+    `times` says when each op was come to, in the order of the program: ops that join earlier nests
+    keep their time.
+    """
+
+    def __init__(self, function: TileFunction):
+        self.function = function
+        self.times: dict[Operation, int] = {}
+        self.summaries = Summaries(function.buffers, self.times)
+        self._clock = 0
         self._scopes: list[_Scope] = []
         self._effects: dict[Operation, Effects] = {}
+        self._behind: dict[Operation, NestOp] = {}
+        """By op the last nest that was put behind it."""
 
-    def new_buffer(self, value: SSAValue) -> Buffer:
-        """An unused buffer that fits a tile."""
-        name = value.name_hint or "t"
-        buffer = Buffer(
-            f"{name}.{len(self.function.all_buffers)}",
-            ir.shape_of(value.type),
-            ir.element_type(value.type),
-        )
-        self.function.all_buffers.append(buffer)
-        return buffer
+    def now(self) -> int:
+        """The next time."""
+        self._clock += 1
+        return self._clock
 
     # The current block
 
-    def enter(self, body: Body) -> None:
+    def enter(self, block: Block) -> None:
         """Go on with the ops of this block."""
-        self._scopes.append(_Scope(body))
-        self.body_of[body.block] = body
-        self.effects_of[body.block] = self._scopes[-1].effects
+        self._scopes.append(_Scope(block))
 
     def leave(self) -> None:
-        """Back to the block around it."""
-        self._scopes.pop()
+        """Put the ops that nests need before them, and go back to the block around it."""
+        scope = self._scopes.pop()
+        moved: set[Operation] = set()
+        for nest in sorted((n for n in scope.nests if n.grew), key=lambda n: n.start):
+            self._hoist(scope.block, nest, moved)
+
+    def _hoist(self, block: Block, nest: _Nest, moved: set[Operation]) -> None:
+        found: list[Any] = []
+        stack: list[SSAValue] = [v for root in nest.roots for v in root.operands]
+        while stack:
+            owner = stack.pop().owner
+            if isinstance(owner, Block) or owner.parent is not block or owner in moved:
+                continue
+            if self.times[owner] > nest.start:
+                moved.add(owner)
+                found.append(owner)
+                stack.extend(owner.operands)
+        for op in sorted(found, key=self.times.__getitem__):
+            op.detach()
+            block.insert_op_before(op, nest.op)
 
     @property
     def block(self) -> Block:
         """The current block."""
-        return self._scopes[-1].body.block
+        return self._scopes[-1].block
 
-    def effect(self, op: Op, position: float) -> None:
+    def effect(self, op: Op) -> None:
         """Note an op that may read or write memory."""
         if op.memory_effects(self._effects):
-            self._scopes[-1].effects.append((position, op))
+            self._scopes[-1].effects.append((self.times[op], op))
 
-    def changed_between(self, start: float, stop: float) -> bool:
-        """Whether something between two positions of this block may write."""
-        return any(
-            start < p < stop and not op.only_reads for p, op in self._scopes[-1].effects
-        )
+    def reads(self, op: Op) -> None:
+        """Note an op that reads memory where it stands."""
+        self._scopes[-1].effects.append((self.times[op], op))
 
-    # Values
+    def changed_since(self, start: int) -> bool:
+        """Whether something in this block may have written since a time."""
+        return any(start < time and not op.only_reads for time, op in self._scopes[-1].effects)
 
-    def value(self, op: Op, position: float) -> None:
+    def value(self, op: Op) -> None:
         """An op whose results are computed where they are used."""
-        self.order.append(op)
-        loads, ready, total, depth = NOTHING, 0.0, op.cost, 0
-        for operand in op.operands:
-            summary = self.summary(operand)
-            ready = max(ready, summary.ready)
-            if summary.loads:
-                loads = loads | summary.loads
-            total += summary.cost
-            depth = max(depth, summary.depth)
-        is_load = isinstance(op, LoadOp)
-        depth += op.movement is not None or is_load
-        views = op.movement is Movement.IN_ORDER
-        deep = depth >= _DEPTH and len(op.results) == 1 and not views
-        if is_load:
-            loads = loads | {op}
-            self.effect(op, position)
+        self.summaries.add(op)
+        if isinstance(op, LoadOp):
+            self.effect(op)
         elif op.memory_effects():
             raise NotImplementedError(f"the CPU backend does not support {op.name} on tiles")
-        for result in op.results:
-            self.summaries[result] = Summary(
-                ready, loads, min(total, 1 << 20), 0 if deep else depth, deep
-            )
-
-    def summary(self, value: SSAValue) -> Summary:
-        """The facts about a value's computation."""
-        found = self.summaries.get(value)
-        if found is None or value in self.function.buffers:
-            owner: Any = value.owner
-            if isinstance(owner, Block):
-                owner = owner.parent_op()
-            return Summary(self.positions.get(owner, 0.0), NOTHING, 0)
-        return found
 
     # Roots
 
-    def root(self, root: Root) -> None:
-        """Put a root into an earlier nest of the block if possible, else into a new one."""
+    def root(self, root: Any, before: Operation, ends: bool = False) -> None:
+        """Put a root into an earlier nest of the block if possible, else into a new one before an
+        op. `ends`: it belongs to the block's terminator."""
         scope = self._scopes[-1]
-        summaries = [self.summary(v) for v in root.values]
-        ready = max([s.ready for s in summaries], default=0.0)
+        summaries = [self.summaries.of(v) for v in tiles_of(root)]
+        ready = max([s.ready for s in summaries], default=0)
         loads = frozenset[Any]().union(*(s.loads for s in summaries))
-        home = self._find(scope, root, ready, loads)
-        if home is None:
-            self._open(scope, root)
-        else:
-            home.roots.append(root)
-            home.axis = home.axis if root.axis is None else root.axis
-        if root.op is not None and root.kind == RootKind.STORE:
-            scope.effects.append((root.position, root.op))
-
-    def _find(
-        self, scope: _Scope, root: Root, ready: float, loads: frozenset[Any]
-    ) -> Nest | None:
+        domain, axis = domain_of(root), _axis_of(root)
         for nest in reversed(scope.nests):
-            if nest.position <= ready:
-                return None
-            if self._joins(scope, nest, root, loads):
-                return nest
-        return None
+            if nest.start <= ready:
+                nest = None
+                break
+            if self._joins(scope, nest, root, domain, axis, loads, ends):
+                break
+        else:
+            nest = None
+        if nest is None:
+            scope.nests.append(self._open(root, before, domain, axis, ends))
+        else:
+            _move(root, nest.op)
+            nest.roots.append(root)
+            nest.grew = True
+            if nest.axis is None and axis is not None:
+                nest.axis = axis
+                nest.op.properties["axis"] = i32_attr().encode(axis)
+        if isinstance(root, StoreOp):
+            scope.effects.append((self.times[root], root))
 
-    def _open(self, scope: _Scope, root: Root) -> Nest:
-        nest = Nest(root.position, [root], root.domain, root.axis)
-        scope.nests.append(nest)
-        scope.body.add(nest)
-        self.nest_block[nest] = scope.body.block
-        return nest
+    def _open(
+        self, root: Any, before: Operation, domain: tuple[int, ...], axis: int | None, ends: bool
+    ) -> _Nest:
+        nest = NestOp.of(domain, axis)
+        assert before.parent is not None
+        before.parent.insert_op_before(nest, before)
+        _move(root, nest)
+        return _Nest(nest, self.times.get(root) or self.now(), domain, axis, [root], ends)
 
-    def alone(self, root: Root) -> None:
+    def alone(self, root: Any, before: Operation) -> None:
         """A root that shares its loops with nobody, and is an effect of its own."""
-        scope = self._scopes[-1]
-        nest = self._open(scope, root)
-        scope.nests.remove(nest)
-        if root.op is not None:
-            self.effect(root.op, root.position)
+        self._open(root, before, domain_of(root), _axis_of(root), False)
+        self.effect(root)
 
-    def elsewhere(self, value: SSAValue, buffer: Buffer, position: float) -> None:
-        """Fill a buffer in the block that defines the value."""
-        owner: Any = value.owner
-        root = Root.copy(value, ir.shape_of(value.type), position, buffer)
-        self.insert(root, owner.parent)
+    def elsewhere(self, copy: CopyOp) -> None:
+        """A nest for a copy in the block that defines the value."""
+        owner: Any = copy.value.owner
+        nest = NestOp.of(domain_of(copy))
+        _move(copy, nest)
+        owner.parent.insert_op_after(nest, self._behind.get(owner, owner))
+        self._behind[owner] = nest
 
-    def insert(self, root: Root, block: Block) -> Nest:
-        """A new nest for `root` at its position in `block`."""
-        nest = Nest(root.position, [root], root.domain, root.axis)
-        self.body_of[block].add(nest)
-        self.nest_block[nest] = block
-        return nest
-
-    def remove(self, nest: Nest) -> None:
-        """Take away a nest that has nothing left to do."""
-        self.body_of[self.nest_block.pop(nest)].steps.remove(nest)
-
-    def _joins(self, scope: _Scope, nest: Nest, root: Root, loads: frozenset[Any]) -> bool:
-        if nest.domain != root.domain:
+    def _joins(
+        self, scope: _Scope, nest: _Nest, root: Any, domain: Sequence[int], axis: int | None,
+        loads: frozenset[Any], ends: bool,
+    ) -> bool:  # fmt: skip
+        if nest.domain != domain:
             return False
-        if root.axis is not None and nest.axis not in (None, root.axis):
+        if axis is not None and nest.axis not in (None, axis):
             return False
-        mine = {r.op for r in nest.roots}
         # A tile that loops carry is overwritten at the end of the iteration, after all reads of it.
-        is_yield = root.kind == RootKind.COPY and root.position == int(root.position)
-        if is_yield and nest.position != root.position:
+        if ends and not nest.ends:
             return False
-        stores = [r.op for r in nest.roots if r.kind == RootKind.STORE]
+        stores = [r for r in nest.roots if isinstance(r, StoreOp)]
         if any(not self._before(load, store) for load in loads for store in stores):
             return False
-        if root.kind == RootKind.STORE:
+        is_store = isinstance(root, StoreOp)
+        if is_store:
             other = frozenset[Any]().union(
-                *(self.summary(v).loads for r in nest.roots for v in r.values)
+                *(self.summaries.of(v).loads for r in nest.roots for v in tiles_of(r))
             )
-            if any(not in_step(access, root.op) for access in (*other, *stores)):
+            if any(not in_step(access, root) for access in (*other, *stores)):
                 return False
             loads = loads | other
-        for position, op in scope.effects:
-            if not nest.position < position < root.position or op in mine:
+        for time, op in scope.effects:
+            if time <= nest.start or op in nest.roots:
                 continue
             if not op.only_reads:
-                later = any(self.positions[load] > position for load in loads)
-                if later or root.kind == RootKind.STORE:
+                if is_store or any(self.times[load] > time for load in loads):
                     return False
-            elif root.kind == RootKind.STORE and op not in loads:
+            elif is_store and op not in loads:
                 return False
         return True
 
     def _before(self, load: Any, store: Any) -> bool:
         """Whether a load can share loops with a store that follows it. (In one that it follows,
         it would read what the chunk is about to write.)"""
-        return self.positions[load] < self.positions[store] and in_step(load, store)
+        return self.times[load] < self.times[store] and in_step(load, store)
 
-    # Dots
 
-    def uses(self, step: Dot) -> None:
-        """A dot step of the current block. What it reads in place it reads where it stands."""
-        self.dots.append(step)
-        if step.a_is_view or step.b_is_view:
-            self._scopes[-1].effects.append((step.position, step.op))
-        self.nest_block[step] = self.block
+def _move(root: Operation, nest: NestOp) -> None:
+    if root.parent is not None:
+        root.detach()
+    nest.body.add_op(root)
 
+
+def _axis_of(root: Any) -> int | None:
+    return root.axis if isinstance(root, (ReduceOp, ScanOp)) else None

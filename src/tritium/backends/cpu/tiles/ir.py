@@ -1,212 +1,224 @@
-"""The tile stage: a program as fused loop nests over tiles, scalar ops and control flow.
+"""Functions of the tile stage: where their values are in memory.
 
-A tile-valued op is either *inlined* (it has no place in this stage: whoever needs an element
-computes it) or *materialised* in a buffer by a root of some nest. What is computed stays stated by
-the ttir ops themselves; this stage says where, when and in which loops.
+The stage's IR is the module itself: ttir with the ops of the `tile` dialect (`ops/tile`). This is
+an index of one function, found from its ops.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from math import prod
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import ArrayAttr, FlatSymbolRefAttr, ModuleOp, UnitAttr
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
+from tritium.ops.fields import integer_attr
+from tritium.ops.tile import BUFFERS, BufferOp, CopyOp, NestOp
+from tritium.ops.tile.nests import buffers_of, is_tile
 from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.memory import StoreOp
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.shape import UnsplatOp
 
+SCRATCH = "tile.scratch"
+"""The attribute of a function that says how many bytes its buffers take."""
+_IN_LANES = frozenset({CopyOp, StoreOp, ReduceOp, ScanOp, UnsplatOp})
 
-@dataclass(eq=False)
-class Buffer:
-    """A tile in scratch memory: dense, row-major, 64-byte aligned.
-
-    i1 elements take a byte each, pointers eight. `offset` in bytes is set by the allocation.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    element: ir.Type
-    offset: int = -1
-
-    @property
-    def element_bytes(self) -> int:
-        """Bytes of one element."""
-        return max(1, ir.bit_width(self.element) // 8)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of the whole tile."""
-        return self.element_bytes * prod(self.shape)
-
-    def __str__(self) -> str:
-        return f"{self.name}: {'x'.join(map(str, (*self.shape, self.element)))}"
-
-
-class RootKind(Enum):
-    """What a root does; the value names it in printed tiles."""
-
-    COPY = "copy"
-    """Writes `values[0]` to `buffers[0]`."""
-    STORE = "store"
-    """A `tt.store` (`op`)."""
-    REDUCE = "reduce"
-    """A `tt.reduce` (`op`) of `values` along `axis`; results in `buffers`, or scalars."""
-    SCAN = "scan"
-    """A `tt.scan` (`op`) of `values` along `axis` into `buffers`."""
-    EXTRACT = "extract"
-    """The only element of `values[0]`, the scalar result of `op`."""
-    SCALARIZED = "scalarized"
-    """`op`, element by element in row-major order (atomics, printing, assertions)."""
-
-
-@dataclass(eq=False)
-class Root:
-    """Something that a nest does for each element of its domain.
-
-    `values` are the tiles that are read element by element. With a `source`, a copy reads that
-    buffer instead (which holds the value).
-    """
-
-    kind: RootKind
-    op: Op | None
-    values: tuple[SSAValue, ...]
-    domain: tuple[int, ...]
-    position: float
-    axis: int | None = None
-    buffers: tuple[Buffer | None, ...] = ()
-    source: Buffer | None = None
-    number: int = 0
-    """Which operand of `op` this is about (printing)."""
-    body: Body | None = None
-    """The combine region of a reduction or scan with control flow or effects, run on scalars."""
-
-    @classmethod
-    def copy(
-        cls, value: SSAValue, domain: tuple[int, ...], position: float, *buffers: Buffer
-    ) -> Root:
-        """One that copies a tile, into a buffer that may be given later."""
-        return cls(RootKind.COPY, None, (value,), domain, position, None, buffers)
-
-
-@dataclass(eq=False)
-class Step:
-    """A part of a block, executed in the order of `position`."""
-
-    position: float
-
-
-_position = attrgetter("position")
-
-
-@dataclass(eq=False)
-class Scalar(Step):
-    """A scalar op."""
-
-    op: Op
-
-
-@dataclass(eq=False)
-class Nest(Step):
-    """Loops over `domain` that do all of the roots at each point (chunk)."""
-
-    roots: list[Root]
-    domain: tuple[int, ...]
-    axis: int | None = None
-
-
-@dataclass(eq=False)
-class Dot(Step):
-    """A `tt.dot`: `buffer` holds C on entry (unless `zero`) and the result afterwards.
-
-    `a` and `b` are views of memory where the operand is an unmasked load that nothing forbids to
-    delay; otherwise tiles in buffers.
-    """
-
-    op: Op
-    buffer: Buffer
-    zero: bool
-    a_is_view: bool
-    b_is_view: bool
-
-
-@dataclass(eq=False)
-class WholeTile(Step):
-    """An op on whole tiles that is not a loop nest: histogram, calls with tiles, ...; `body` is
-    its region, where it has one."""
-
-    op: Op
-    buffers: tuple[Buffer | None, ...] = ()
-    body: Body | None = None
-
-
-@dataclass(eq=False)
-class For(Step):
-    """`scf.for`; the tiles among the carried values live in `buffers` (None for scalars)."""
-
-    op: Op
-    body: Body
-    buffers: tuple[Buffer | None, ...]
-
-
-@dataclass(eq=False)
-class If(Step):
-    """`scf.if`; the tiles among the results live in `buffers`."""
-
-    op: Op
-    then: Body
-    otherwise: Body | None
-    buffers: tuple[Buffer | None, ...]
-
-
-@dataclass(eq=False)
-class While(Step):
-    """`scf.while`; carried tiles live in `before_buffers`, passed on ones in `after_buffers`."""
-
-    op: Op
-    before: Body
-    after: Body
-    before_buffers: tuple[Buffer | None, ...]
-    after_buffers: tuple[Buffer | None, ...]
-
-
-@dataclass(eq=False)
-class Body:
-    """A block: its steps, in the order of their positions, and how it ends."""
-
-    block: Block
-    steps: list[Step] = field(default_factory=list[Step])
-
-    def add(self, step: Step) -> None:
-        """Insert a step after those at its position."""
-        insort(self.steps, step, key=_position)
-
-    @property
-    def terminator(self) -> Op:
-        """The op that ends the block."""
-        last: Any = self.block.last_op
-        return last
+ZERO, VIEW_A, VIEW_B = "tile.zero", "tile.view_a", "tile.view_b"
+"""The flags of a product: its buffer does not hold C on entry; A, or B, is read in memory where it
+is, as an unmasked load that nothing forbids to delay."""
 
 
 @dataclass(eq=False)
 class TileFunction:
-    """A function: its blocks in order, and the buffers that hold tiles.
+    """A function: `buffers` maps every value that is kept in memory to where it is."""
 
-    `buffers` maps every materialised value to where it is.
-    """
-
-    name: str
     op: FuncOp
-    public: bool = True
-    blocks: list[Body] = field(default_factory=list[Body])
-    """Empty before `tile-fuse`."""
-    buffers: dict[SSAValue, Buffer] = field(default_factory=dict[SSAValue, Buffer])
-    results: list[Buffer | None] = field(default_factory=list[Any])
+    buffers: dict[SSAValue, BufferOp] = field(default_factory=dict[SSAValue, BufferOp])
+    copied: set[SSAValue] = field(default_factory=set[SSAValue])
+    """The values that copies put there."""
+    named: dict[str, BufferOp] = field(default_factory=dict[str, BufferOp])
+    results: list[BufferOp | None] = field(default_factory=list[Any])
     """Buffers of the caller that results go to (None for scalars)."""
-    all_buffers: list[Buffer] = field(default_factory=list[Buffer])
-    scratch_bytes: int = 0
 
+    order: list[Operation] = field(default_factory=list[Operation])
+    """All ops as they were found, those of a region after the op that has it."""
+
+    @classmethod
+    def of(cls, op: FuncOp) -> TileFunction:
+        """The index of a function."""
+        function = cls(op, results=[None] * len(op.function_type.outputs))
+        function.named = {buffer.sym_name: buffer for buffer in buffers_of(op)}
+        _add_ops(op, function.order)
+        inner: Any
+        for inner in function.order:
+            if inner.__class__ is CopyOp:
+                if inner.keeps:
+                    function.buffers[inner.value] = function.named[inner.target]
+                    function.copied.add(inner.value)
+                continue
+            listed: Any = inner.attributes.get(BUFFERS)
+            if listed is None:
+                continue
+            found = [function._named(name) for name in listed.data]
+            for values, buffer in zip(homes(inner), found, strict=False):
+                if buffer is not None:
+                    function.buffers.update(dict.fromkeys(values, buffer))
+            if inner is op:
+                function.results = found[len(homes(op)) :]
+        return function
+
+    def _named(self, name: Any) -> BufferOp | None:
+        return None if isinstance(name, UnitAttr) else self.named[name.string_value()]
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes that the buffers take."""
+        size: Any = self.op.attributes.get(SCRATCH)
+        return 0 if size is None else size.value.data
+
+    @scratch_bytes.setter
+    def scratch_bytes(self, size: int) -> None:
+        self.op.attributes[SCRATCH] = integer_attr(size, ir.i64)
+
+    def buffer_for(self, value: SSAValue) -> BufferOp:
+        """An unused buffer that fits a tile."""
+        return self.new_buffer(f"{value.name_hint or 't'}.{len(self.named)}", value.type)
+
+    def new_buffer(self, name: str, tile: ir.Type) -> BufferOp:
+        """An unused buffer of a name."""
+        buffer, block = BufferOp.build(sym_name=name, tile=tile), self.op.body
+        if self.named:
+            block.insert_op_after(buffer, next(reversed(self.named.values())))
+        elif block.first_op is None:
+            block.add_op(buffer)
+        else:
+            block.insert_op_before(buffer, block.first_op)
+        self.named[name] = buffer
+        return buffer
+
+    def keep(self, value: SSAValue) -> BufferOp:
+        """A new buffer for a tile."""
+        held = self.buffers[value] = self.buffer_for(value)
+        return held
+
+    def held(self, op: Operation) -> list[BufferOp | None]:
+        """The buffers of an op's results."""
+        return [self.buffers.get(result) for result in op.results]
+
+
+    def touched(self, root: Operation) -> list[BufferOp | None]:
+        """The buffers that a root names: those that it fills, then its source."""
+        if isinstance(root, CopyOp):
+            return [self.named[name] for name in (root.target, root.source) if name]
+        return self.held(root)
+
+
+def _add_ops(op: Operation, found: list[Operation]) -> None:
+    """The ops of a function in order; `walk` takes five times as long."""
+    found.append(op)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                if inner.regions:
+                    _add_ops(inner, found)
+                else:
+                    found.append(inner)
+
+
+def homes(op: Any) -> list[tuple[SSAValue, ...]]:
+    """The values that are in each of the buffers that an op names: the arguments and results that
+    take the same carried value are in one."""
+    if isinstance(op, FuncOp):
+        return [(a,) for block in op.regions[0].blocks for a in block.args]
+    targets: dict[Any, list[Sequence[SSAValue]]] = {}
+    for edge in op.control_edges():
+        targets.setdefault(edge.source, []).append(edge.targets)
+    found = dict.fromkeys(v for each in targets.values() for v in zip(*each, strict=True))
+    return list(found) or [(result,) for result in op.results]
+
+
+def name_buffers(op: Operation, buffers: Sequence[BufferOp | None]) -> None:
+    """State the buffers of an op's `homes`."""
+    make: Any = FlatSymbolRefAttr
+    op.attributes[BUFFERS] = ArrayAttr[Attribute](
+        [UnitAttr() if buffer is None else make(buffer.sym_name) for buffer in buffers]
+    )
+
+
+def functions_of(module: ModuleOp, buffered: bool = False) -> list[TileFunction]:
+    """The functions of a module; with `buffered`, only those that have buffers."""
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    return [TileFunction.of(op) for op in functions if not buffered or any(buffers_of(op))]
+
+
+def kernel_of(module: ModuleOp) -> FuncOp:
+    """The function that is launched, the only public one. Raises `ValueError` for several."""
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    public = [op for op in functions if op.sym_visibility == "public"]
+    if len(public) != 1 and len(functions) != 1:
+        names = ", ".join(op.sym_name for op in public)
+        raise ValueError(f"a module has one public function, the kernel; found: {names}")
+    return (public or functions)[0]
+
+
+def is_inlined(op: Operation) -> bool:
+    """Whether an op has no place of its own: its elements are computed where they are needed."""
+    return not (BUFFERS in op.attributes or op.regions) and _has_tiles(op)
+
+
+def is_scalar(op: Operation) -> bool:
+    """Whether an op neither takes nor makes tiles, nor controls others."""
+    return not (BUFFERS in op.attributes or op.regions or _has_tiles(op))
+
+
+def _has_tiles(op: Operation) -> bool:
+    return any(map(is_tile, op.operands)) or any(map(is_tile, op.results))
+
+
+def is_scalarized(root: Any) -> bool:
+    """Whether a root is done element by element, in row-major order (atomics, printing)."""
+    return type(root) not in _IN_LANES
+
+
+def runs_on_scalars(op: Any) -> bool:
+    """Whether a reduction or scan combines element by element, as its region has control flow or
+    effects."""
+    ops = op.regions[0].blocks[0].ops
+    return any(isinstance(o, Op) and (o.regions or o.memory_effects()) for o in ops)
+
+
+def views_of(product: Operation) -> tuple[bool, bool]:
+    """Which operands of a product are views of memory."""
+    return VIEW_A in product.attributes, VIEW_B in product.attributes
+
+
+def copy_of(value: SSAValue, buffer: BufferOp, keeps: bool = False) -> CopyOp:
+    """A copy of a tile to a buffer."""
+    return CopyOp.build(value, target=buffer.sym_name, keeps=keeps)
+
+
+class Nest(NamedTuple):
+    """Loops that do some roots: all those of a `tile.nest`, or a part."""
+
+    domain: tuple[int, ...]
+    axis: int | None
+    roots: tuple[Any, ...]
+
+    @property
+    def stores(self) -> bool:
+        """Whether a root stores to memory."""
+        return any(type(root) is StoreOp for root in self.roots)
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether elements depend on those before them: of scans, and of scalarized roots."""
+        return any(type(root) is ScanOp or is_scalarized(root) for root in self.roots)
+
+    @classmethod
+    def of(cls, op: NestOp) -> Nest:
+        """All of a nest."""
+        return cls(op.domain, op.axis, op.roots)

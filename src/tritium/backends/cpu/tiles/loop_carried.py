@@ -1,16 +1,16 @@
 """Protect loop-carried tiles: new values must not overwrite old ones that are still to be read.
 
 before:
-    for ... in %a, %b {
-      loops [16] { %a <- %b }
-      loops [16] { %b <- %a }
+    scf.for ... iter_args(%a, %b) {
+      tile.nest [16] { tile.copy %b to @a }
+      tile.nest [16] { tile.copy %a to @b }
     }
 after:
-    for ... in %a, %b {
-      loops [16] { %t <- %b }
-      loops [16] { %u <- %a }
-      loops [16] { %a <- %t }
-      loops [16] { %b <- %u }
+    scf.for ... iter_args(%a, %b) {
+      tile.nest [16] { tile.copy %b to @t }
+      tile.nest [16] { tile.copy %a to @u }
+      tile.nest [16] { tile.copy %b to @a {source = @t} }
+      tile.nest [16] { tile.copy %a to @b {source = @u} }
     }
 """
 
@@ -19,70 +19,75 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from tritium.backends.cpu.tiles.grouping import Grouping
-from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, RootKind, TileFunction
-from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.backends.cpu.tiles.ir import TileFunction, copy_of, functions_of
 from tritium.ir import types as ir
+from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp
 from tritium.ops.ttir.memory import LoadOp
 from tritium.passes.base import Pass
 
 
 @dataclass(frozen=True)
-class ProtectCarried(Pass[TileProgram]):
+class ProtectCarried(Pass):
     """Where the new value of a carried tile is computed from carried tiles that may have been
     overwritten by then, compute it into a buffer of its own first, and copy."""
 
     name: ClassVar[str] = "tile-protect-carried"
     title: ClassVar[str] = "TileProtectCarried"
 
-    def run(self, module: TileProgram) -> bool:
-        for function, grouping in module.groupings.items():
-            _protect(function, grouping)
+    def run(self, module: ModuleOp) -> bool:
+        for function in functions_of(module, buffered=True):
+            for op in function.order:
+                if isinstance(op, NestOp) and _is_last(op):
+                    _protect(function, _last_copies(op))
         return True
 
 
-def _protect(function: TileFunction, grouping: Grouping) -> None:
-    by_end: dict[tuple[Block, float], list[Nest]] = {}
-    for nest, block in list(grouping.nest_block.items()):
-        if isinstance(nest, Nest) and nest.roots[0].kind == RootKind.COPY:
-            last: Any = block.last_op
-            if last is not None and nest.position == grouping.positions[last]:
-                by_end.setdefault((block, nest.position), []).append(nest)
-    for (block, _), nests in by_end.items():
-        _protect_block(function, grouping, block, nests)
+def _is_last(nest: NestOp) -> bool:
+    return nest.parent is not None and nest.next_op is nest.parent.last_op
 
 
-def _protect_block(
-    function: TileFunction, grouping: Grouping, block: Block, nests: list[Nest]
-) -> None:
-    written = {r.buffers[0]: nest for nest in nests for r in nest.roots if r.kind == RootKind.COPY}
+def _last_copies(nest: Any) -> list[NestOp]:
+    """The nests, up to the last one of a block, that hand tiles on."""
+    found: list[NestOp] = []
+    while isinstance(nest, NestOp) and _hands_on(nest.roots[0]):
+        found.append(nest)
+        nest = nest.prev_op
+    return found[::-1]
+
+
+def _hands_on(root: Any) -> bool:
+    return isinstance(root, CopyOp) and not root.keeps
+
+
+def _protect(function: TileFunction, nests: list[NestOp]) -> None:
+    written = {
+        root.target: nest for nest in nests for root in nest.roots if isinstance(root, CopyOp)
+    }
     for nest in nests:
-        for root in list(nest.roots):
-            value, target = root.values[0], root.buffers[0]
-            if root.kind != RootKind.COPY or function.buffers.get(value) is target:
-                continue
-            touched = _reads(function, value)
+        for root in filter(_hands_on, nest.roots):
+            touched = _reads(function, root.value)
             if any(
-                buffer in written and (not identity or written[buffer] is not nest)
+                buffer.sym_name in written
+                and (not identity or written[buffer.sym_name] is not nest)
                 for buffer, identity in touched.items()
             ):
-                _through_temporary(function, grouping, block, root, value)
+                _through_temporary(function, root, nests[0])
 
 
-def _through_temporary(
-    function: TileFunction, grouping: Grouping, block: Block, root: Root, value: SSAValue
-) -> None:
-    temporary = grouping.new_buffer(value)
-    early = Root.copy(value, root.domain, root.position - 0.5, temporary)
-    grouping.insert(early, block)
-    root.source = temporary
+def _through_temporary(function: TileFunction, root: CopyOp, first: NestOp) -> None:
+    temporary, early = function.buffer_for(root.value), NestOp.of(ir.shape_of(root.value.type))
+    early.body.add_op(copy_of(root.value, temporary))
+    assert first.parent is not None
+    first.parent.insert_op_before(early, first)
+    root.properties["source"] = CopyOp.attr_fields["source"].encode(temporary.sym_name)
 
 
-def _reads(function: TileFunction, value: SSAValue) -> dict[Buffer, bool]:
+def _reads(function: TileFunction, value: SSAValue) -> dict[BufferOp, bool]:
     """The buffers that computing a value reads; True for those read at the same position only."""
-    found: dict[Buffer, bool] = {}
+    found: dict[BufferOp, bool] = {}
     stack, seen = [(value, True)], set[tuple[SSAValue, bool]]()
     while stack:
         place = stack.pop()

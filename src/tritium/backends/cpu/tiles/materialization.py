@@ -1,11 +1,11 @@
 """Keep values in buffers: backward over the ops, from who needs them.
 
 before:
-    loops [1024] { store %q, exp(%x) }
-    loops [32x32] { store %r, reshape(exp(%x)) }
+    tile.nest [1024] { store %q, exp(%x) }
+    tile.nest [32, 32] { store %r, reshape(exp(%x)) }
 after:
-    loops [1024] { %b <- exp(%x); store %q, exp(%x) }
-    loops [32x32] { store %r, reshape(%b) }
+    tile.nest [1024] { store %q, exp(%x); copy exp(%x) to @b {keeps} }
+    tile.nest [32, 32] { store %r, reshape(@b) }
 
 A value that is needed in several nests and is costly, or a load that a later write forbids to
 delay, becomes a buffer, filled in the first nest that needs it.
@@ -14,83 +14,122 @@ delay, becomes a buffer, filled in the first nest that needs it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 from typing import Any, ClassVar
 
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.backends.cpu.tiles.alias import in_step
-from tritium.backends.cpu.tiles.grouping import Grouping
-from tritium.backends.cpu.tiles.ir import Dot, Nest, Root, RootKind, TileFunction
-from tritium.backends.cpu.tiles.program import TileProgram
+from tritium.backends.cpu.tiles.ir import (
+    TileFunction,
+    copy_of,
+    functions_of,
+    is_inlined,
+    views_of,
+)
+from tritium.backends.cpu.tiles.summaries import Summaries
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
-from tritium.ops.effects import GLOBAL
-from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.effects import GLOBAL, Effects, only_read
+from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
+from tritium.ops.ttir.dot import MatrixProduct
+from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import JoinOp, TransOp
 from tritium.passes.base import Pass
 
-User = Nest | Dot
+User = NestOp | MatrixProduct
 
 _HEAVY = 12
 """From this cost on, a value that several nests need is kept instead of computed again."""
-
-_SLIGHTLY = 2.0**-20
-"""Between the positions of a nest and of one that is put right before it."""
-
 
 _HERE = frozenset({0})
 """The position that a user itself is at."""
 
 
 @dataclass(frozen=True)
-class Materialize(Pass[TileProgram]):
+class Materialize(Pass):
     """Add copies to buffers, and nests where needed, for the values that are to be kept."""
 
     name: ClassVar[str] = "tile-materialize"
     title: ClassVar[str] = "TileMaterialize"
 
-    def run(self, module: TileProgram) -> bool:
-        for function, grouping in module.groupings.items():
-            _Materialization(function, grouping).run()
+    def run(self, module: ModuleOp) -> bool:
+        for function in functions_of(module):
+            _Materialization(function).run()
         return True
 
 
 class _Materialization:
-    def __init__(self, function: TileFunction, grouping: Grouping):
-        self.function, self.grouping = function, grouping
+    def __init__(self, function: TileFunction):
+        self.function = function
+        self.places: dict[Operation, int] = {}
+        """The order of the ops. Nests that are put behind an op have its place, roots that of their
+        nest."""
+        self.inlined: list[Op] = []
+        self.users: list[User] = []
+        self.domains: dict[Operation, tuple[int, ...]] = {}
+        self.writes: dict[Block | None, list[tuple[int, Op]]] = {}
+        """The ops of a block that may write memory."""
         self.demand: dict[SSAValue, dict[User, bool]] = {}
         self.ways: dict[tuple[SSAValue, User], frozenset[Any]] = {}
         """The positions, each by some name, at which a user needs a value for one of its own; of
         many only two."""
         self.rearranged: dict[SSAValue, set[User]] = {}
         self.joined: set[SSAValue] = set()
-        self.inserted: dict[tuple[Any, tuple[int, ...]], list[Nest]] = {}
-        self.stored: dict[Any, float] = {}
-        """Where stores are done that have joined the loops of what comes before them."""
+        self.inserted: dict[tuple[Any, tuple[int, ...]], list[NestOp]] = {}
+        self._effects: dict[Operation, Effects] = {}
         self._names: dict[tuple[Any, int, int], int] = {}
-        self._changes: dict[Any, list[tuple[float, float, Any]]] = {}
-        self.filler: dict[SSAValue, Nest] = {}
+        self.filler: dict[SSAValue, NestOp] = {}
         """The nests that fill the buffers of what something needs whole (a sort, a product)."""
 
     def run(self) -> None:
-        for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
-            for root in nest.roots:
-                if root.kind == RootKind.STORE:
-                    self.stored[root.op] = nest.position
-                elif root.kind == RootKind.COPY and self._fills(root):
-                    self.filler[root.values[0]] = nest
-        for nest in [n for n in self.grouping.nest_block if isinstance(n, Nest)]:
-            for root in nest.roots:
-                for value in root.values:
-                    self.need(value, nest, ir.shape_of(value.type) == nest.domain)
-        for dot in self.grouping.dots:
-            op: Any = dot.op
-            for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
-                if view:
-                    self.need(value, dot, False)
-        for op in reversed(self.grouping.order):
+        self._number()
+        for user in self.users:
+            if isinstance(user, NestOp):
+                for root in user.roots:
+                    for value in tiles_of(root):
+                        identity = ir.shape_of(value.type) == self.domains[user]
+                        self.need(value, user, identity)
+            else:
+                for value, view in zip((user.a, user.b), views_of(user), strict=True):
+                    if view:
+                        self.need(value, user, False)
+        for op in reversed(self.inlined):
             self.op(op)
+
+    def _number(self) -> None:
+        """Number the ops in order, and find those that the decisions are about."""
+        held = self.function.buffers.keys() - self.function.copied
+        self.summaries = Summaries(held, self.places)
+        op: Any
+        for number, op in enumerate(self.function.order):
+            if op in self.places:
+                continue  # a root
+            self.places[op] = number
+            if op.__class__ is NestOp:
+                self.users.append(op)
+                self.domains[op] = op.domain
+                for root in op.roots:
+                    self.places[root] = number
+                    self._writes(root, op.parent)
+                    if root.__class__ is CopyOp and root.keeps:
+                        held.add(root.value)
+                        self.filler[root.value] = op
+            elif is_inlined(op):
+                self.inlined.append(op)
+                self.summaries.add(op)
+                if op.__class__ is LoadOp:
+                    self._writes(op, op.parent)
+            else:
+                self._writes(op, op.parent)
+                if isinstance(op, MatrixProduct):
+                    self.users.append(op)
+
+    def _writes(self, op: Any, block: Block) -> None:
+        """Note an op that may write memory when its block comes to it."""
+        if isinstance(op, Op) and not only_read(op.memory_effects(self._effects)):
+            self.writes.setdefault(block, []).append((self.places[op], op))
 
     def need(
         self, value: SSAValue, user: User, identity: bool, ways: frozenset[int] = _HERE
@@ -122,7 +161,7 @@ class _Materialization:
                 users = {home: True}
                 self.ways[op.results[0], home] = _HERE
         elif is_load and op.results[0] in self.filler and self._pinned(op, users):
-            users = {self._refill(op, users): True}
+            users = {self._refill(op): True}
             self.ways[op.results[0], next(iter(users))] = _HERE
         if isinstance(op, JoinOp):
             self.joined.update(op.operands)
@@ -131,7 +170,7 @@ class _Materialization:
             if op.movement is Movement.REORDERED or user in self._rearranging(op):
                 for operand in op.operands:
                     self.rearranged.setdefault(operand, set()).add(user)
-            viewed = isinstance(user, Dot) and is_load
+            viewed = isinstance(user, MatrixProduct) and is_load
             here, there = self._positions(op, user)
             for number, operand in enumerate(op.operands):
                 same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)
@@ -148,27 +187,32 @@ class _Materialization:
                 there.add(self._names.setdefault((op, number, way), len(self._names) + 1))
         return frozenset(here), frozenset(there)
 
-    def _fills(self, root: Root) -> bool:
-        """Whether a copy writes a value to the buffer where others find it."""
-        return self.function.buffers.get(root.values[0]) is root.buffers[0]
-
     def _computes(self, user: User, value: SSAValue) -> bool:
         """Whether `user` computes a value that has a buffer: the nest that fills it, or one that
         comes earlier."""
         filler = self.filler.get(value)
-        return filler is not None and (user is filler or user.position < filler.position)
+        return filler is not None and (
+            user is filler or self.places[user] < self.places[filler]
+        )
 
-    def _refill(self, load: Any, users: dict[User, bool]) -> Nest:
+    def _refill(self, load: Any) -> NestOp:
         """Have the buffer of a load filled at the load's own place."""
         value, late = load.results[0], self.filler[load.results[0]]
-        (root,) = (r for r in late.roots if r.kind == RootKind.COPY and r.values == (value,)
-                   and self._fills(r))  # fmt: skip
-        late.roots.remove(root)
-        if not late.roots:
-            self.grouping.remove(late)
-        first = min(u.position for u in users)
-        root.position = min(self.grouping.positions[load] + 0.25, first - _SLIGHTLY)
-        self.filler[value] = nest = self.grouping.insert(root, load.parent)
+        (copy,) = (r for r in late.roots if isinstance(r, CopyOp) and r.keeps and r.value is value)
+        copy.detach()
+        if late.body.is_empty:
+            late.detach()
+            late.erase()
+        self.filler[value] = nest = self._nest_behind(load)
+        nest.body.add_op(copy)
+        return nest
+
+    def _nest_behind(self, op: Any) -> NestOp:
+        """A new nest for copies of the op's result."""
+        domain = ir.shape_of(op.results[0].type)
+        nest = NestOp.of(domain)
+        op.parent.insert_op_after(nest, op)
+        self.places[nest], self.domains[nest] = self.places[op], domain
         return nest
 
     def _rearranging(self, op: Any) -> set[User]:
@@ -176,18 +220,18 @@ class _Materialization:
         found = [self.rearranged.get(result, set[User]()) for result in op.results]
         return set[User]().union(*found)
 
-    def _home(self, op: Any, users: dict[User, bool]) -> Nest | None:
+    def _home(self, op: Any, users: dict[User, bool]) -> NestOp | None:
         """The nest that fills a buffer for the op's result; None to compute it where needed."""
         is_load = isinstance(op, LoadOp)
         value = op.results[0]
-        summary = self.grouping.summaries[value]
+        summary = self.summaries[value]
         cheap = summary.cost < _HEAVY or _is_address(value, summary.loads)
         if not is_load and cheap and not summary.deep:
             return None
         if op.movement is Movement.IN_ORDER:
             return None  # only what it views is kept
         block: Any = op.parent
-        first = min(users, key=lambda u: u.position)
+        first = min(users, key=self.places.__getitem__)
         pinned = is_load and self._pinned(op, users)
         several = not is_load and any(len(self.ways[value, u]) > 1 for u in users)
         wanted = summary.deep or several or len(users) > 1 or any(
@@ -196,34 +240,26 @@ class _Materialization:
         )
         if not pinned and not wanted:
             return None
-        here = self.grouping.nest_block[first] is block
+        here = first.parent is block
         apart = pinned or several or summary.deep
-        if not apart and here and users[first] and isinstance(first, Nest):
-            root = Root.copy(value, first.domain, first.position)
-            first.roots.append(root)
+        if not apart and here and users[first] and isinstance(first, NestOp):
             return first
-        # The first user may have joined loops that come before the op in the text.
-        last = first.position - _SLIGHTLY if here else inf
-        position = min(self.grouping.positions[op] + 0.25, last)
-        root = Root.copy(value, ir.shape_of(value.type), position)
+        found = self.inserted.setdefault((block, ir.shape_of(value.type)), [])
+        for nest in () if pinned else found:
+            place = self.places[nest]
+            if self.places[op] <= place and not (here and place >= self.places[first]):
+                return nest
+        nest = self._nest_behind(op)
         if not pinned:
-            for nest in self.inserted.get((block, root.domain), []):
-                if position <= nest.position <= last:
-                    nest.roots.append(root)
-                    return nest
-        nest = self.grouping.insert(root, block)
-        if not pinned:
-            self.inserted.setdefault((block, root.domain), []).append(nest)
+            found.append(nest)
         return nest
 
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:
         """Whether one user alone would compute the value again and again."""
-        if isinstance(user, Dot):
-            loads = self.grouping.summaries[value].loads
+        if isinstance(user, MatrixProduct):
+            loads = self.summaries[value].loads
             return bool(loads) and value not in _views(user)
-        if self.grouping.nest_block[user] is not op.parent and _in_loop(
-            self.grouping.nest_block[user], op.parent
-        ):
+        if user.parent is not op.parent and _in_loop(user.parent, op.parent):
             return True
         if isinstance(op, LoadOp):
             return False
@@ -231,51 +267,33 @@ class _Materialization:
             return True  # every element of a join computes both, and uses one
         if identity:
             return False
-        return prod(user.domain) >= 2 * prod(ir.shape_of(value.type))
+        return prod(self.domains[user]) >= 2 * prod(ir.shape_of(value.type))
 
     def _pinned(self, load: Any, users: dict[User, bool]) -> bool:
         """Whether a load must be done at its own place."""
-        grouping, block = self.grouping, load.parent
-        start = grouping.positions[load]
+        block, start = load.parent, self.places[load]
         for user in users:
-            where = grouping.nest_block[user]
-            if where is not block:
+            if user.parent is not block:
                 return True
-            own: set[Any] = set()
-            if isinstance(user, Nest):
-                own = {r.op for r in user.roots}
-                stores = [r.op for r in user.roots if r.kind == RootKind.STORE]
+            own: tuple[Any, ...] = ()
+            if isinstance(user, NestOp):
+                own = user.roots
                 rearranged = user in self._rearranging(load)
-                if any(not in_step(load, s, rearranged) for s in stores):
-                    return True
-                # Atomics go element by element, also where addresses are equal.
-                scalarized = [r.op for r in user.roots if r.kind == RootKind.SCALARIZED]
-                if any(op is not None and op.writes(GLOBAL) for op in scalarized):
-                    return True
-            end = user.position
-            for position, done, op in self._changes_in(block):
-                if position >= start and done < end and op not in own:
+                for root in own:
+                    if isinstance(root, StoreOp):
+                        if not in_step(load, root, rearranged):
+                            return True
+                    elif root.writes(GLOBAL):  # atomics go one by one, also to equal addresses
+                        return True
+            end = self.places[user]
+            for place, op in self.writes.get(block, ()):
+                if start <= place <= end and op not in own:
                     return True
         return load.isVolatile
 
-    def _changes_in(self, block: Block) -> list[tuple[float, float, Any]]:
-        """The ops of a block that change memory: where each is in the text, where it is done."""
-        found = self._changes.get(block)
-        if found is None:
-            found = self._changes[block] = [
-                (position, self.stored.get(op, position), op)
-                for position, op in self.grouping.effects_of[block]
-                if not op.only_reads
-            ]
-        return found
-
-    def _keep(self, op: Any, home: Nest) -> None:
+    def _keep(self, op: Any, home: NestOp) -> None:
         value = op.results[0]
-        buffer = self.grouping.new_buffer(value)
-        self.function.buffers[value] = buffer
-        for root in home.roots:
-            if root.kind == RootKind.COPY and root.values == (value,) and not root.buffers:
-                root.buffers = (buffer,)
+        home.body.add_op(copy_of(value, self.function.keep(value), keeps=True))
 
 
 def _is_index(op: Any, number: int) -> bool:
@@ -289,11 +307,10 @@ def _is_address(value: SSAValue, loads: frozenset[Any]) -> bool:
     return ir.is_pointer(value.type) and not loads
 
 
-def _views(dot: Dot) -> list[SSAValue]:
+def _views(product: MatrixProduct) -> list[SSAValue]:
     """The loads that a dot reads in place, and their transpositions."""
-    op: Any = dot.op
     found: list[SSAValue] = []
-    for value, view in ((op.a, dot.a_is_view), (op.b, dot.b_is_view)):
+    for value, view in zip((product.a, product.b), views_of(product), strict=True):
         while view and isinstance(value.owner, TransOp):
             found.append(value)
             value = value.owner.operands[0]

@@ -8,9 +8,10 @@ from typing import Any
 from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.tiles.ir import Nest, RootKind
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir import types as ir
 from tritium.ops.base import Movement
+from tritium.ops.tile.nests import CopyOp, tiles_of
 
 
 def rearranged(c: Context, nest: Nest) -> set[SSAValue]:
@@ -30,8 +31,9 @@ def rearranged(c: Context, nest: Nest) -> set[SSAValue]:
 
 def computed(c: Context, nest: Nest) -> Iterator[tuple[SSAValue, Any]]:
     """Each value once, with the op that defines it. Numbers are given, but not followed further."""
-    stack = [v for root in nest.roots if root.source is None for v in root.values]
-    filling = {root.values[0] for root in nest.roots if root.kind == RootKind.COPY}
+    copies = [root for root in nest.roots if isinstance(root, CopyOp)]
+    copied, filling = {r for r in copies if r.source}, {r.value for r in copies}
+    stack = [v for root in nest.roots if root not in copied for v in tiles_of(root)]
     seen: set[SSAValue] = set()
     while stack:
         value = stack.pop()

@@ -14,11 +14,11 @@ from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.values import Facts
-from tritium.backends.cpu.tiles.ir import Nest, RootKind
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp
-from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import SplatOp
 
 
@@ -42,9 +42,8 @@ def _masks(c: Context, nest: Nest) -> list[SSAValue]:
     """The masks of the stores and of the loads that they depend on."""
     masks = dict[SSAValue, None]()
     for root in nest.roots:
-        op: Any = root.op
-        if root.kind == RootKind.STORE and op.mask is not None:
-            masks[op.mask] = None
+        if isinstance(root, StoreOp) and root.mask is not None:
+            masks[root.mask] = None
     for _, owner in computed(c, nest):
         if type(owner) is LoadOp and owner.mask is not None:
             masks[owner.mask] = None

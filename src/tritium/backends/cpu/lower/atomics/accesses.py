@@ -10,7 +10,6 @@ from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
-from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Value
 from tritium.codegen.registry import lowers
@@ -81,25 +80,25 @@ def _mask(e: Emitter, op: AtomicLoadOp | AtomicStoreOp, at: At) -> Value | None:
 
 
 @lowers("cpu.scalarized", AtomicLoadOp)
-def load_element(e: Emitter, op: AtomicLoadOp, root: Root, at: At) -> None:
+def load_element(e: Emitter, op: AtomicLoadOp, at: At) -> None:
     pointer = element(e, op.ptr, at)
-    keep(e, root, at, _loaded(e.context, op, pointer, _mask(e, op, at)))
+    keep(e, op, at, _loaded(e.context, op, pointer, _mask(e, op, at)))
 
 
 @lowers("cpu.scalarized", AtomicStoreOp)
-def store_element(e: Emitter, op: AtomicStoreOp, root: Root, at: At) -> None:
+def store_element(e: Emitter, op: AtomicStoreOp, at: At) -> None:
     pointer, value = element(e, op.ptr, at), element(e, op.val, at)
     _stored(e.context, op, pointer, value, _mask(e, op, at))
 
 
 @lowers("cpu.scalarized", AtomicPollOp)
-def poll_element(e: Emitter, op: AtomicPollOp, root: Root, at: At) -> None:
+def poll_element(e: Emitter, op: AtomicPollOp, at: At) -> None:
     c, limit = e.context, None
     if op.timeout is not None:
         start = e.once(("poll", op), 0, _now, c)
         limit = start, element(e, op.timeout, ())
     pointer, expected = element(e, op.ptr, at), element(e, op.expected, at)
-    keep(e, root, at, _poll(c, op, pointer, expected, limit))
+    keep(e, op, at, _poll(c, op, pointer, expected, limit))
 
 
 def _poll(

@@ -7,9 +7,10 @@ program"); `scope="sys"`, which covers the host and other processes, is always l
 
 from __future__ import annotations
 
+from xdsl.dialects.builtin import ModuleOp
+
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.tiles.ir import Nest
-from tritium.backends.cpu.tiles.program import TileProgram
 from tritium.ir import types as ir
 from tritium.ops import cf, scf
 from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
@@ -19,19 +20,19 @@ _WAITING = (AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, Elementwise
 """Ops with which a program may wait for another one."""
 
 
-def may_wait(program: TileProgram) -> bool:
+def may_wait(module: ModuleOp) -> bool:
     """Whether it is not certain that a kernel ends without another one."""
-    return any(isinstance(op, _WAITING) for op in program.module.walk())
+    return any(isinstance(op, _WAITING) for op in module.walk())
 
 
-def has_use(program: TileProgram) -> bool:
+def has_use(module: ModuleOp) -> bool:
     """Whether an exclusive launch of a kernel is faster, if the kernel waits for no other."""
-    return any(_gains(op) for op in program.module.walk())
+    return any(_gains(op) for op in module.walk())
 
 
 def gains(c: Context, nest: Nest) -> bool:
     """Whether a nest is worth a version for exclusive launches."""
-    return c.may_be_exclusive and any(_gains(root.op) for root in nest.roots)
+    return c.may_be_exclusive and any(_gains(root) for root in nest.roots)
 
 
 def _gains(op: object) -> bool:

@@ -18,11 +18,10 @@ from tritium.backends.cpu.lower.elementwise.arithmetic import in_float
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Uniform
-from tritium.backends.cpu.tiles.ir import Root
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import BITS_OF, FLOAT_TYPES, Value, const
 from tritium.codegen.registry import lowers
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicRMWOp, MemSemantic
+from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicOp, AtomicRMWOp, MemSemantic
 
 ORDER = {
     MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
@@ -212,7 +211,7 @@ def element_operands(e: Emitter, op: AtomicRMWOp, at: At) -> tuple[Value, Value,
     return pointer, value, None if mask is None or mask.ref == "true" else mask
 
 
-def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
+def rmw(e: Emitter, op: AtomicRMWOp, at: At) -> None:
     """One element of a tile."""
     c = e.context
     check_supported(c, op)
@@ -222,17 +221,17 @@ def rmw(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
         old = write_settling(c, op, pointer, value, mask)
     else:
         old = masked(c, mask, value.type, partial(write_rmw, c, op, pointer, value))
-    keep(e, root, at, old)
+    keep(e, op, at, old)
 
 
 @lowers("cpu.scalarized", AtomicCASOp)
-def cas(e: Emitter, op: AtomicCASOp, root: Root, at: At) -> None:
+def cas(e: Emitter, op: AtomicCASOp, at: At) -> None:
     pointer, expected, new = (element(e, v, at) for v in (op.ptr, op.cmp, op.val))
-    keep(e, root, at, _cas(e.context, op, pointer, expected, new, look=True))
+    keep(e, op, at, _cas(e.context, op, pointer, expected, new, look=True))
 
 
-def keep(e: Emitter, root: Root, at: At, old: Value) -> None:
+def keep(e: Emitter, op: AtomicOp, at: At, old: Value) -> None:
     """Write the result for an element, where it has a buffer."""
-    buffer = root.buffers[0] if root.buffers else None
+    buffer = e.context.function.buffers.get(op.result)
     if buffer is not None:
         store_buffer(e, buffer, at, Uniform(old, e.depth))

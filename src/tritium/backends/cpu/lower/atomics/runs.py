@@ -33,9 +33,10 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import Lanes, Linear, Vec
-from tritium.backends.cpu.tiles.ir import Nest, Root, RootKind
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Function, Value, const, lanes, mangle, vector
+from tritium.ops.tile import CopyOp
 from tritium.ops.ttir.atomic import AtomicRMWOp
 
 _WIDE = 16
@@ -52,7 +53,7 @@ def scalarized_shape(c: Context, nest: Nest) -> Shape:
     """The lanes of a nest that goes element by element: more than one for atomic operations that
     have a use for it."""
     lane = len(nest.domain) - 1
-    others = [root.op for root in nest.roots if root.kind != RootKind.COPY]
+    others = [root for root in nest.roots if not isinstance(root, CopyOp)]
     op = others[0]
     if lane < 0 or not isinstance(op, AtomicRMWOp) or len(others) > 1:
         return Shape(lane, 1, 1)
@@ -68,7 +69,7 @@ def scalarized_shape(c: Context, nest: Nest) -> Shape:
     return Shape(lane, run if private(c, op) or wide else 1, 1)
 
 
-def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
+def rmw_chunk(e: Emitter, op: AtomicRMWOp, at: At) -> None:
     """The elements of a chunk of a tile."""
     check_supported(e.context, op)
     size = memory_bytes(op.val.type)
@@ -81,22 +82,21 @@ def rmw_chunk(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
         first = e.f.extract(e.vec(pointer), 0)
         pointer = Linear(first, size, None, 0, e.depth, e.depth, pinned=True)
     if private(e.context, op) and isinstance(pointer, Linear) and pointer.stride == size:
-        _write_plain(e, op, root, at, pointer, value, mask)
+        _write_plain(e, op, at, pointer, value, mask)
     else:
-        _Chunk(e, op, root, at, value).write(pointer, mask)
+        _Chunk(e, op, at, value).write(pointer, mask)
 
 
 def _write_plain(
-    e: Emitter, op: AtomicRMWOp, root: Root, at: At, pointer: Lanes, value: Value,
-    mask: Lanes | None,
+    e: Emitter, op: AtomicRMWOp, at: At, pointer: Lanes, value: Value, mask: Lanes | None
 ) -> None:  # fmt: skip
     """Consecutive addresses that nobody else works on."""
     f, type, size = e.f, op.val.type, memory_bytes(op.val.type)
     old = _read(e, op, pointer, mask)
     new = combined(e.context, op.atomic_rmw_op, old, value)
     active = None if mask is None else e.vec(mask)
-    if root.buffers and root.buffers[0] is not None:
-        store_buffer(e, root.buffers[0], at, Vec(old, e.depth))
+    if (buffer := e.context.function.buffers.get(op.result)) is not None:
+        store_buffer(e, buffer, at, Vec(old, e.depth))
     done = f.new_label("written")
     if settles(e.context, op):  # a load has to wait for a store that wrote some of its elements
         _leave_unchanged(f, old, new, active, done)
@@ -128,14 +128,14 @@ def _folded(f: Function, how: str, flags: Value) -> Value:
 class _Chunk:
     """Writes the code for one chunk."""
 
-    def __init__(self, e: Emitter, op: AtomicRMWOp, root: Root, at: At, value: Value):
+    def __init__(self, e: Emitter, op: AtomicRMWOp, at: At, value: Value):
         self.e, self.c, self.f, self.op, self.value = e, e.context, e.f, op, value
         self.size, self.width = memory_bytes(op.val.type), e.width
         self.count = _WIDE // self.size
         self.type = value_type(op.val.type)
         self.olds: Value | None = None
-        if root.buffers and root.buffers[0] is not None:
-            place = buffer_pointer(e, root.buffers[0], at)
+        if (buffer := self.c.function.buffers.get(op.result)) is not None:
+            place = buffer_pointer(e, buffer, at)
             assert isinstance(place, Linear)
             self.olds = e.moved(place)
         self.start: Value | None = None

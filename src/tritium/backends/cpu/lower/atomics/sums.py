@@ -22,7 +22,7 @@ from tritium.backends.cpu.lower.nests.copies import inlined
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
-from tritium.backends.cpu.tiles.ir import Nest, Root
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Value, const, vector
 from tritium.codegen.registry import lowers
@@ -58,20 +58,19 @@ def _shared(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
     if root is None or shape.width > 1 or nest.domain[-1] < _LEAST:
         run(shape)
         return
-    f, op = c.f, root.op
-    assert isinstance(op, AtomicRMWOp)
+    f = c.f
     few, many, done = f.new_label("few"), f.new_label("many"), f.new_label("added")
     with c.temporary() as allocate:
         table = allocate(2 * 8 * _SLOTS)
         _clear(c, table)
-        found = _repetitions(c, op, nest, table)
+        found = _repetitions(c, root, nest, table)
         f.branch_if(f.icmp("uge", found, const("i64", _REPEATED)), few, many)
         f.label(few)
         _clear(c, table)
         c.external[id(root)] = table
         run(shape)
         del c.external[id(root)]
-        _empty(c, op, table)
+        _empty(c, root, table)
         f.branch(done)
         f.label(many)
         run(shape)
@@ -79,12 +78,11 @@ def _shared(c: Context, nest: Nest, run: Callable[[Shape], None]) -> None:
         f.label(done)
 
 
-def _is_summed(c: Context, root: Root) -> bool:
-    op = root.op
+def _is_summed(c: Context, op: object) -> bool:
     if not isinstance(op, AtomicRMWOp) or op.atomic_rmw_op not in _SUMMED:
         return False
     known = value_type(op.val.type) in (*FLOAT_TYPES, "i16", "i32", "i64")
-    return known and not private(c, op) and not any(root.buffers)
+    return known and not private(c, op) and not any(c.function.held(op))
 
 
 def _clear(c: Context, table: Value) -> None:
@@ -104,7 +102,7 @@ def _slot(c: Context, op: AtomicRMWOp, pointer: Value, table: Value) -> tuple[Va
 
 def _repetitions(c: Context, op: AtomicRMWOp, nest: Nest, table: Value) -> Value:
     """How many of the first elements go where one before went."""
-    f, e = c.f, Emitter(c, 1, inlined(c, nest.roots))
+    f, e = c.f, Emitter(c, 1, inlined(nest.roots))
     e.push()
     with e.loop(_LOOKED_AT, 1, [const("i64", 0)]) as loop:
         at = (*(ZERO for _ in nest.domain[1:]), Index(Kind.SCALAR, loop.index, 0, e.depth))
@@ -117,14 +115,14 @@ def _repetitions(c: Context, op: AtomicRMWOp, nest: Nest, table: Value) -> Value
 
 
 @lowers("cpu.scalarized", AtomicRMWOp)
-def rmw_scalarized(e: Emitter, op: AtomicRMWOp, root: Root, at: At) -> None:
-    table = e.context.external.get(id(root))
+def rmw_scalarized(e: Emitter, op: AtomicRMWOp, at: At) -> None:
+    table = e.context.external.get(id(op))
     if table is not None:
         _sum_element(e, op, table, at)
     elif e.width == 1:
-        rmw(e, op, root, at)
+        rmw(e, op, at)
     else:
-        rmw_chunk(e, op, root, at)
+        rmw_chunk(e, op, at)
 
 
 def _sum_element(e: Emitter, op: AtomicRMWOp, table: Value, at: At) -> None:

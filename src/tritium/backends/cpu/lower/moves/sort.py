@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritium.backends.cpu.lower.context import Context
-from tritium.backends.cpu.tiles.ir import WholeTile
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Value, const, lanes, vector
 from tritium.codegen.registry import lowers
@@ -29,11 +28,9 @@ _MANTISSA: dict[ir.Type, int] = {ir.f16: 10, ir.bf16: 7, ir.f32: 23, ir.f64: 52}
 
 
 @lowers("cpu.whole_tile", SortOp)
-def sort(c: Context, step: WholeTile) -> None:
+def sort(c: Context, op: SortOp) -> None:
     """Sort rows in the result's buffer, or in temporary memory where only `k` of them are kept."""
-    op: Any = step.op
-    source, target = c.filled[op.src], step.buffers[0]
-    assert target is not None
+    source, target = c.filled[op.src], c.function.buffers[op.result]
     shape = ir.shape_of(op.src.type)
     size, total = shape[-1], 1
     for extent in shape:

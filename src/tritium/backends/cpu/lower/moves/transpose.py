@@ -16,10 +16,11 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.values import At, Kind, Lanes, Vec, differs_by_lane, result_axes
-from tritium.backends.cpu.tiles.ir import Nest, RootKind
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Function, Value
 from tritium.ir import types as ir
-from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.tile.nests import CopyOp, tiles_of
+from tritium.ops.ttir.memory import LoadOp, StoreOp
 
 Dims = tuple[int | None, ...]
 """For each axis of a value the dimension of the nest that it runs along."""
@@ -30,9 +31,9 @@ def store_dimension(context: Context, nest: Nest) -> int | None:
     last = len(nest.domain) - 1
     found: set[int] = set()
     for root in nest.roots:
-        if root.kind != RootKind.STORE or root.op is None:
+        if not isinstance(root, StoreOp):
             return None
-        contiguity = context.address_info(root.op.operands[0]).contiguity
+        contiguity = context.address_info(root.ptr).contiguity
         found.add(max(range(last, -1, -1), key=lambda d: contiguity[d]))
     (dim,) = found if len(found) == 1 else (last,)
     return None if dim == last or nest.domain[dim] < 8 else dim
@@ -55,10 +56,10 @@ def block_dimension(context: Context, nest: Nest, lane: int, width: int) -> int 
 def _reads(context: Context, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]]]:
     """Loads and reads of buffers: along what they run, and how far they are consecutive."""
     stack: list[tuple[SSAValue, Dims]] = [
-        (v, tuple(range(len(nest.domain)))) for root in nest.roots for v in root.values
+        (v, tuple(range(len(nest.domain)))) for root in nest.roots for v in tiles_of(root)
     ]
     seen: set[tuple[SSAValue, Dims]] = set()
-    filling = {root.values[0] for root in nest.roots if root.kind == RootKind.COPY}
+    filling = {root.value for root in nest.roots if isinstance(root, CopyOp)}
     while stack:
         value, dims = stack.pop()
         if (value, dims) in seen or len(ir.shape_of(value.type)) != len(dims):

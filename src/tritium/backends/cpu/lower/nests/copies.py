@@ -7,30 +7,21 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.lower.access import load_buffer, store_buffer
-from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.tiles.ir import Root, RootKind
+from tritium.ops.tile import CopyOp
 
 
-def inlined(context: Context, roots: Sequence[Root]) -> frozenset[SSAValue]:
+def inlined(roots: Sequence[object]) -> frozenset[SSAValue]:
     """The values whose buffers these roots fill: to be computed, not read."""
-    return frozenset(
-        root.values[0]
-        for root in roots
-        if root.kind == RootKind.COPY
-        and root.source is None
-        and context.function.buffers.get(root.values[0]) is root.buffers[0]
-    )
+    return frozenset(root.value for root in roots if isinstance(root, CopyOp) and root.keeps)
 
 
-def copy(e: Emitter, roots: Sequence[Root], at: At) -> None:
+def copy(e: Emitter, roots: Sequence[object], at: At) -> None:
     """The copies among `roots` for one chunk."""
-    copies = [r for r in roots if r.kind == RootKind.COPY]
+    named = e.context.function.named
+    copies = [r for r in roots if type(r) is CopyOp]
     values = [
-        e.emit(r.values[0], at) if r.source is None else load_buffer(e, r.source, at)
-        for r in copies
+        load_buffer(e, named[r.source], at) if r.source else e.emit(r.value, at) for r in copies
     ]
     for root, value in zip(copies, values, strict=True):
-        buffer = root.buffers[0]
-        assert buffer is not None
-        store_buffer(e, buffer, at, value)
+        store_buffer(e, named[root.target], at, value)

@@ -7,17 +7,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tritium.backends.cpu.lower.access import store
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import SEVERAL, Assumption, assumption
 from tritium.backends.cpu.lower.atomics.sums import lower_scalarized
-from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
+from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, class_of, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
@@ -27,51 +28,53 @@ from tritium.backends.cpu.lower.nests.scan import lower_scan
 from tritium.backends.cpu.lower.nests.schedule import Shape, choose
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Buffer, Nest, Root, RootKind
+from tritium.backends.cpu.tiles.ir import Nest, copy_of, is_scalarized
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
+from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp, domain_of, tiles_of
+from tritium.ops.ttir.memory import StoreOp
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.shape import UnsplatOp
 
 
-def lower_nest(context: Context, nest: Nest) -> None:
-    """Write the loops of `nest` at the current position."""
-    kinds = {root.kind for root in nest.roots}
-    values = [v for root in nest.roots for v in root.values]
-    found = assumption(context, values, lane=_only_lane(context, nest, kinds))
+def lower_nest(context: Context, op: NestOp) -> None:
+    """Write the loops of a nest at the current position."""
+    nest = Nest.of(op)
+    values = [v for root in nest.roots for v in tiles_of(root)]
+    found = assumption(context, values, lane=_only_lane(context, nest))
     assert found is not None
-    _lower(context, nest, kinds, found)
+    _lower(context, nest, found)
     context.assumed = NOTHING_ASSUMED
     for root in nest.roots:
-        if root.kind == RootKind.COPY and root.source is None:
-            if context.function.buffers.get(root.values[0]) is root.buffers[0]:
-                context.fill(root.values[0])
-        elif root.op is not None:
-            for result in root.op.results:
-                context.fill(result)
+        if type(root) is CopyOp and root.keeps:
+            context.fill(root.value)
+        for result in root.results:
+            context.fill(result)
 
 
-def _only_lane(context: Context, nest: Nest, kinds: set[RootKind]) -> int:
+def _only_lane(context: Context, nest: Nest) -> int:
     """The axis along which a nest takes neighbours together; `SEVERAL` if other axes matter too:
     to transpositions, and to the question whether stores meet other accesses."""
-    if len(nest.domain) < 2 or kinds & {RootKind.SCAN, RootKind.SCALARIZED}:
+    if len(nest.domain) < 2 or nest.is_sequential:
         return SEVERAL
     shape = choose(context, nest)
     if shape.block is not None:
         return SEVERAL
-    if RootKind.STORE in kinds and (
+    if nest.stores and (
         len(nest.roots) > 1 or not shape.in_order(nest) or loads_of(context, nest)
     ):
         return SEVERAL
     return shape.lane
 
 
-def _lower(context: Context, nest: Nest, kinds: set[RootKind], found: Assumption) -> None:
+def _lower(context: Context, nest: Nest, found: Assumption) -> None:
     """Fused loops where the accesses are apart and nothing wraps around; else the accesses one
     after the other (there may be several in memory that a nest stores to), or the same loops."""
     context.assumed = found.then
-    fused, split = partial(_lower_fused, context, nest, kinds), partial(_lower_split, context, nest)
-    stores = RootKind.STORE in kinds and not kinds & {RootKind.SCAN, RootKind.SCALARIZED}
+    fused, split = partial(_lower_fused, context, nest), partial(_lower_split, context, nest)
+    stores = nest.stores and not nest.is_sequential
     holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
     first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
     if holds is not None:
@@ -94,62 +97,63 @@ def _lower(context: Context, nest: Nest, kinds: set[RootKind], found: Assumption
 def _lower_split(c: Context, nest: Nest) -> None:
     """The loads and stores of a nest one whole after the other, as they stand in the program, and
     then all else that it does."""
-    copies = {r.values[0]: r for r in nest.roots if r.kind == RootKind.COPY and r.source is None}
-    stores: dict[Any, Root] = {r.op: r for r in nest.roots if r.kind == RootKind.STORE}
-    accesses = {*loads_of(c, nest), *stores}
-    filled, temporary = dict(c.filled), list[Buffer]()
-    done: set[int] = set()
+    copies = {r.value: r for r in nest.roots if isinstance(r, CopyOp) and r.keeps}
+    stores: list[Any] = [r for r in nest.roots if isinstance(r, StoreOp)]
+    loads = set(loads_of(c, nest))
+    filled, done = dict(c.filled), set[Operation]()
 
-    def one(root: Root) -> None:
-        part = Nest(nest.position, [root], root.domain)
-        shape = choose(c, part, root.kind == RootKind.STORE)
+    def one(root: Any) -> None:
+        part = Nest(domain_of(root), None, (root,))
+        shape = choose(c, part, isinstance(root, StoreOp))
         _Loops(c, part, replace(shape, unroll=1)).run()
-        done.add(id(root))
+        done.add(root)
 
-    with c.temporary() as allocate:
-        block = next(iter(accesses)).parent
-        for op in (op for op in block.ops if op in accesses):
-            if op in stores:
-                one(stores[op])
-                continue
-            value = op.results[0]
+    with c.temporary() as allocate, ExitStack() as temporary:
+        for load in (op for op in stores[0].parent_op().parent.ops if op in loads):
+            value = load.results[0]
             root = copies.get(value)
-            if root is None or c.function.buffers.get(value) is not root.buffers[0]:
-                shape = ir.shape_of(value.type)
-                buffer = Buffer(f"apart.{len(temporary)}", shape, ir.element_type(value.type))
+            if root is None:
+                buffer = BufferOp.build(sym_name=f"apart.{len(done)}", tile=value.type)
                 c.external[id(buffer)] = allocate(buffer.bytes)
-                temporary.append(buffer)
-                root = Root.copy(value, shape, nest.position, buffer)
+                root = temporary.enter_context(_copy(c, value, buffer))
+                temporary.callback(c.external.pop, id(buffer))
             one(root)
-            held = root.buffers[0]
-            assert held is not None
-            c.filled[value] = held
-        rest = [r for r in nest.roots if id(r) not in done]
+            c.filled[value] = c.function.named[root.target]
+        for store in stores:
+            one(store)
+        rest = tuple(r for r in nest.roots if r not in done)
         if rest:
-            part = Nest(nest.position, rest, nest.domain, nest.axis)
+            part = nest._replace(roots=rest)
             _Loops(c, part, replace(choose(c, part), unroll=1)).run()
     c.filled.clear()
     c.filled.update(filled)
-    for buffer in temporary:
-        del c.external[id(buffer)]
 
 
-def copy_to(context: Context, value: SSAValue, buffer: Buffer) -> None:
+@contextmanager
+def _copy(c: Context, value: SSAValue, buffer: BufferOp) -> Generator[CopyOp]:
+    """A copy to memory that is not one of the function's buffers."""
+    copy = copy_of(value, buffer)
+    c.function.named[buffer.sym_name] = buffer
+    yield copy
+    del c.function.named[buffer.sym_name]
+    copy.erase()
+
+
+def copy_to(context: Context, value: SSAValue, buffer: BufferOp) -> None:
     """Compute a tile into a buffer that the caller provides, at the current position."""
-    shape = ir.shape_of(value.type)
-    root = Root.copy(value, shape, 0, buffer)
-    nest = Nest(0, [root], shape)
-    found = assumption(context, [value], lane=_only_lane(context, nest, set()))
-    assert found is not None
-    context.assumed = found.always
-    _Loops(context, nest, replace(choose(context, nest), unroll=1)).run()
+    with _copy(context, value, buffer) as copy:
+        nest = Nest(buffer.shape, None, (copy,))
+        found = assumption(context, [value], lane=_only_lane(context, nest))
+        assert found is not None
+        context.assumed = found.always
+        _Loops(context, nest, replace(choose(context, nest), unroll=1)).run()
     context.assumed = NOTHING_ASSUMED
 
 
-def _lower_fused(context: Context, nest: Nest, kinds: set[RootKind], fast: bool = True) -> None:
-    if RootKind.SCAN in kinds:
+def _lower_fused(context: Context, nest: Nest, fast: bool = True) -> None:
+    if any(isinstance(root, ScanOp) for root in nest.roots):
         lower_scan(context, nest)
-    elif RootKind.SCALARIZED in kinds:
+    elif any(map(is_scalarized, nest.roots)):
         lower_scalarized(context, nest, lambda shape: _Loops(context, nest, shape).run())
     else:
         shape = choose(context, nest)
@@ -179,10 +183,10 @@ class _Loops:
 
     def run(self) -> None:
         nest = self.nest
-        inline = inlined(self.context, nest.roots)
+        inline = inlined(nest.roots)
         self.e = Emitter(self.context, self.shape.width, inline, self.facts)
         self.reductions = [
-            Reduction(self.context, r, self.quick) for r in nest.roots if r.kind == RootKind.REDUCE
+            Reduction(self.context, r, self.quick) for r in nest.roots if isinstance(r, ReduceOp)
         ]
         self.at = [ZERO] * len(nest.domain)
         self.e.push()
@@ -263,7 +267,7 @@ class _Loops:
     def _body(self, starts: list[Index]) -> None:
         """Everything but reductions, for the unrolled chunks."""
         places = [self._position(index) for index in starts]
-        if all(root.kind == RootKind.STORE for root in self.nest.roots):
+        if all(isinstance(root, StoreOp) for root in self.nest.roots):
             # A load behind a store waits for it where the last twelve bits of both addresses are
             # the same, as those of arrays allocated one after the other nearly are.
             for at in places:
@@ -283,26 +287,24 @@ class _Loops:
             self._compute(at)
         copy(e, self.nest.roots, at)
         for root in self.nest.roots:
-            if root.kind == RootKind.STORE:
+            if type(root) is StoreOp:
                 _store(e, root, at, only)
-            elif root.kind == RootKind.SCALARIZED:
-                _scalarized(e, root, at)
-            elif root.kind == RootKind.EXTRACT:
+            elif type(root) is UnsplatOp:
                 self._extract(root)
+            elif is_scalarized(root):
+                _scalarized(e, root, at)
 
     def _compute(self, at: At) -> None:
         """The operands of the stores and reductions of one chunk."""
         for root in self.nest.roots:
-            if root.kind in (RootKind.STORE, RootKind.REDUCE):
-                for value in root.values:
+            if type(root) in (StoreOp, ReduceOp):
+                for value in root.operands:
                     self.e.emit(value, at)
 
-    def _extract(self, root: Root) -> None:
-        assert root.op is not None
-        source = root.values[0]
-        found = self.e.emit(source, (ZERO,) * len(ir.shape_of(source.type)))
+    def _extract(self, root: UnsplatOp) -> None:
+        found = self.e.emit(root.src, (ZERO,) * len(ir.shape_of(root.src.type)))
         assert isinstance(found, Uniform)
-        self.context.scalars[root.op.results[0]] = found.value
+        self.context.scalars[root.result] = found.value
 
     # Reductions
 
@@ -391,22 +393,18 @@ class _Loops:
         return following
 
 
-def _store(e: Emitter, root: Root, at: At, only: Value | None) -> None:
-    op = root.op
-    assert op is not None
-    pointer, value = e.emit(op.ptr, at), e.emit(op.value, at)  # pyright: ignore
-    mask = None if op.mask is None else e.emit(op.mask, at)  # pyright: ignore
+def _store(e: Emitter, op: StoreOp, at: At, only: Value | None) -> None:
+    pointer, value = e.emit(op.ptr, at), e.emit(op.value, at)
+    mask = None if op.mask is None else e.emit(op.mask, at)
     if only is not None:
         mask = Vec(only, e.depth)  # the store's own mask is true here
     type = ir.element_type(op.operands[1].type)
     store(e, pointer, value, type, mask, memory_bytes(type))
 
 
-def _scalarized(e: Emitter, root: Root, at: At) -> None:
+def _scalarized(e: Emitter, op: Any, at: At) -> None:
     """Write an op that is done element by element, in row-major order."""
-    op = root.op
-    assert op is not None
-    rule = rules("cpu.scalarized").get(type(op))
+    rule = rules("cpu.scalarized").get(class_of(op))
     if rule is None:
         raise e.context.unsupported(op)
-    rule(e, op, root, at)
+    rule(e, op, at)

@@ -25,9 +25,12 @@ from tritium.backends.cpu.lower.context import Context, either
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.streaming import Lines, can_stream, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
-from tritium.backends.cpu.tiles.ir import Nest, RootKind
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import const
 from tritium.ir import types as ir
+from tritium.ops.tile import CopyOp
+from tritium.ops.ttir.reduction import ReduceOp
+from tritium.ops.ttir.shape import UnsplatOp
 
 
 class Write(Protocol):
@@ -43,8 +46,8 @@ def scalar_results(nest: Nest) -> list[SSAValue]:
     return [
         result
         for root in nest.roots
-        if root.kind in (RootKind.REDUCE, RootKind.EXTRACT) and root.op is not None
-        for result in root.op.results
+        if isinstance(root, (ReduceOp, UnsplatOp))
+        for result in root.results
         if not isinstance(result.type, ir.TensorType)
     ]
 
@@ -89,13 +92,13 @@ def _usual_or_not(
 
 
 def _is_plain_reduction(nest: Nest) -> bool:
-    kinds = {root.kind for root in nest.roots}
-    plain = RootKind.REDUCE in kinds and kinds <= {RootKind.REDUCE, RootKind.COPY}
+    kinds = set(map(type, nest.roots))
+    plain = ReduceOp in kinds and kinds <= {ReduceOp, CopyOp}
     return plain and len(nest.domain) == 1 and nest.domain[0] >= 64
 
 
 def _lower_reduction(c: Context, nest: Nest, write: Write) -> None:
-    reductions = [Reduction(c, root) for root in nest.roots if root.kind == RootKind.REDUCE]
+    reductions = [Reduction(c, root) for root in nest.roots if isinstance(root, ReduceOp)]
     extremes = [r for r in reductions if r.extreme is not None]
     results, quick = scalar_results(nest), bool(extremes)
     quickly = partial(write, quick=quick)
@@ -104,7 +107,7 @@ def _lower_reduction(c: Context, nest: Nest, write: Write) -> None:
         return
     doubtful = const("i1", False)
     for reduction in extremes:
-        op: Any = reduction.root.op
+        op: Any = reduction.root
         value = c.scalars[op.results[0]]
         same = c.f.fcmp("oeq", value, const(value.type, reduction.extreme or 0.0))
         doubtful = c.f.op("or", doubtful, same)

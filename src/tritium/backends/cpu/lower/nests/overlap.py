@@ -23,10 +23,10 @@ from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.tiles.alias import base_of
-from tritium.backends.cpu.tiles.ir import Nest, RootKind
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
-from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.memory import LoadOp, StoreOp
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def loads_of(c: Context, nest: Nest) -> list[Any]:
 def apart(c: Context, nest: Nest, in_order: bool) -> Value | None:
     """Whether the nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes
     to the current position. `in_order`: the chunks come in row-major order."""
-    stores: list[Any] = [root.op for root in nest.roots if root.kind == RootKind.STORE]
+    stores: list[Any] = [root for root in nest.roots if isinstance(root, StoreOp)]
     others = [*loads_of(c, nest), *stores]
     steps, extents = Steps(c), dict[SSAValue, Extent | None]()
     result: Value | None = None

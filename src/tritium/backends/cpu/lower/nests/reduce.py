@@ -16,14 +16,14 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.moves.shape import scalar_constant
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Root
+from tritium.backends.cpu.tiles.ir import runs_on_scalars
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.arith import ConstantOp, MaxNumFOp, MinNumFOp, SelectOp, attr_value
 from tritium.ops.elementwise import BinaryOp
-from tritium.ops.ttir.reduction import combining_op
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp, combining_op
 
 _EXTREMES: Mapping[type[BinaryOp] | None, tuple[str, float]] = {
     MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
@@ -36,7 +36,7 @@ NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
 
 def combine_region(
     context: Context,
-    root: Root,
+    root: ReduceOp | ScanOp,
     arguments: Sequence[Value],
     why: str,
     settled: Mapping[SSAValue, bool] = NOTHING_SETTLED,
@@ -47,11 +47,11 @@ def combine_region(
     Scalars from outside the region are spread over the lanes; `settled` are conditions whose values
     are known. Raises NotImplementedError for ops that do not act on each element alone.
     """
-    block: Block = root.op.regions[0].block  # pyright: ignore
-    if root.body is not None:
+    block: Any = root.regions[0].block
+    if runs_on_scalars(root):
         context.scalars.update(zip(block.args, arguments, strict=True))
-        context.run(context, root.body)
-        return [context.scalars[v] for v in root.body.terminator.operands]
+        context.run(context, block)
+        return [context.scalars[v] for v in block.last_op.operands]
     table = rules("cpu")
     width = lanes(arguments[0].type)
     known: dict[SSAValue, Value] = dict(zip(block.args, arguments, strict=True))
@@ -88,19 +88,19 @@ def combine_region(
 
 
 class Reduction:
-    """A `tt.reduce` root: its operands' accumulators are vectors, one list a chunk.
+    """A `tt.reduce`: its operands' accumulators are vectors, one list a chunk.
 
     `quick`: should it look for the largest or smallest number, do so as `multiversioning` says.
     """
 
-    def __init__(self, context: Context, root: Root, quick: bool = False):
+    def __init__(self, context: Context, root: ReduceOp, quick: bool = False):
         self.context, self.root = context, root
-        op: Any = root.op
+        op: Any = root
         if len(op.regions[0].blocks) != 1:
             raise context.unsupported(op, " (branches in the combine function)")
         self.block: Block = op.regions[0].block
         self.operator = combining_op(self.block)
-        self.type = ir.element_type(root.values[0].type)
+        self.type = ir.element_type(root.operands[0].type)
         self.neutral = None if self.operator is None else self.operator.identity_of(self.type)
         # Sixteen-bit floats would be converted there and back for each element; in float, a sum is
         # rounded once.
@@ -120,7 +120,7 @@ class Reduction:
 
     def elements(self, e: Emitter, at: At) -> list[Value]:
         """The operands at a position, as they are accumulated."""
-        values = [e.vec(e.emit(v, at)) for v in self.root.values]
+        values = [e.vec(e.emit(v, at)) for v in self.root.operands]
         if self.narrow is None:
             return values
         c = self.context
@@ -162,11 +162,12 @@ class Reduction:
 
     def finish(self, e: Emitter, values: list[Value], at: At) -> None:
         """Keep the results: scalars as such, elements of tiles in their buffers."""
-        op: Any = self.root.op
+        op: Any = self.root
         if self.narrow is not None:
             c = self.context
             values = [fp(c.f, v, "fp32", self.narrow, features=c.features) for v in values]
-        for result, buffer, value in zip(op.results, self.root.buffers, values, strict=True):
+        buffers = self.context.function.held(op)
+        for result, buffer, value in zip(op.results, buffers, values, strict=True):
             if buffer is None:
                 if not isinstance(result.type, ir.TensorType):
                     self.context.scalars[result] = value

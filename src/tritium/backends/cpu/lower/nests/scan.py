@@ -10,11 +10,11 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.reduce import combine_region
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Nest, RootKind
+from tritium.backends.cpu.tiles.ir import Nest, runs_on_scalars
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, lanes
 from tritium.ir import types as ir
-from tritium.ops.ttir.reduction import combining_op
+from tritium.ops.ttir.reduction import ScanOp, combining_op
 
 
 def lower_scan(c: Context, nest: Nest) -> None:
@@ -24,22 +24,22 @@ def lower_scan(c: Context, nest: Nest) -> None:
 
 class _Scan:
     def __init__(self, c: Context, nest: Nest):
-        (self.root,) = (r for r in nest.roots if r.kind == RootKind.SCAN)
-        op: Any = self.root.op
+        (self.root,) = (r for r in nest.roots if isinstance(r, ScanOp))
+        op: Any = self.root
         if len(op.regions[0].blocks) != 1:
             raise c.unsupported(op, " (branches in the combine function)")
         self.c, self.nest, self.op = c, nest, op
         assert nest.axis is not None
         self.axis, self.domain = nest.axis, nest.domain
         self.lane = len(self.domain) - 1
-        bits = max(memory_bytes(v.type) for v in self.root.values) * 8
+        bits = max(memory_bytes(v.type) for v in self.root.operands) * 8
         self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
-        if self.root.body is not None:
+        if runs_on_scalars(op):
             self.width = 1
-        element = ir.element_type(self.root.values[0].type)
+        element = ir.element_type(self.root.operands[0].type)
         operator = combining_op(op.regions[0].block)
         self.neutral = None if operator is None else operator.identity_of(element)
-        self.e = Emitter(c, self.width, inlined(c, nest.roots))
+        self.e = Emitter(c, self.width, inlined(nest.roots))
         self.at: list[Index] = [ZERO] * len(self.domain)
 
     def run(self) -> None:
@@ -62,13 +62,13 @@ class _Scan:
 
     def _values(self, at: At) -> list[Value]:
         copy(self.e, self.nest.roots, at)
-        return [self.e.vec(self.e.emit(v, at)) for v in self.root.values]
+        return [self.e.vec(self.e.emit(v, at)) for v in self.root.operands]
 
     def _combine(self, left: list[Value], right: list[Value]) -> list[Value]:
         return combine_region(self.c, self.root, [*left, *right], "a scan")
 
     def _keep(self, values: list[Value], at: At) -> None:
-        for buffer, value in zip(self.root.buffers, values, strict=True):
+        for buffer, value in zip(self.c.function.held(self.root), values, strict=True):
             if buffer is not None:
                 kind = Uniform if self.width == 1 else Vec
                 store_buffer(self.e, buffer, at, kind(value, self.e.depth))

@@ -9,9 +9,11 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.moves.transpose import block_dimension, store_dimension
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, runs_on_scalars
 from tritium.ir import types as ir
+from tritium.ops.tile.nests import tiles_of
 from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp
 
 _HEAVY = 24
 """From so many ops on, a chunk has enough parallelism of its own: unroll less."""
@@ -39,7 +41,7 @@ def choose(context: Context, nest: Nest, in_order: bool = False) -> Shape:
     domain = nest.domain
     if not domain:
         return Shape(0, 1, 1)
-    values = [v for root in nest.roots for v in root.values]
+    values = [v for root in nest.roots for v in tiles_of(root)]
     seen: set[SSAValue] = set()
     bits, weight = 0, 0
     stack = list(values)
@@ -59,7 +61,7 @@ def choose(context: Context, nest: Nest, in_order: bool = False) -> Shape:
             stack.extend(owner.operands)
     lane = len(domain) - 1 if in_order else store_dimension(context, nest)
     lane = _lane_dimension(domain) if lane is None else lane
-    if any(root.body is not None for root in nest.roots):
+    if any(isinstance(r, (ReduceOp, ScanOp)) and runs_on_scalars(r) for r in nest.roots):
         return Shape(lane, 1, 1)
     size = domain[lane]
     width = min(context.host.bits // max(bits, 8), size)

@@ -19,36 +19,34 @@ from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.values import Index, Kind
-from tritium.backends.cpu.tiles.ir import Nest, RootKind, TileFunction
-from tritium.backends.cpu.tiles.ir import Step as TileStep
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ir import types as ir
 from tritium.ops.base import Movement
+from tritium.ops.tile import NestOp
+from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.memory import StoreOp
 from tritium.ops.ttir.shape import ReshapeOp
 
 LINE = 64
 """Bytes of a line of the caches; a store of part of one must not pass its end."""
 
 
-def stored_bytes(function: TileFunction) -> int:
+def stored_bytes(function: FuncOp) -> int:
     """The least number of bytes that one program writes by tile stores outside of loops."""
     total = 0
-    for body in function.blocks:
-        for step in body.steps:
-            if can_stream(step):
-                assert isinstance(step, Nest)
-                for root in step.roots:
-                    size = memory_bytes(root.values[1].type)
-                    total += size * step.domain[0]
+    for op in (op for block in function.regions[0].blocks for op in block.ops):
+        if isinstance(op, NestOp) and can_stream(nest := Nest.of(op)):
+            total += sum(memory_bytes(root.value.type) for root in nest.roots) * nest.domain[0]
     return total
 
 
-def can_stream(step: TileStep) -> bool:
+def can_stream(nest: Nest) -> bool:
     """Whether a nest is of the kind that may do so: stores of one-dimensional tiles."""
-    if not isinstance(step, Nest) or len(step.domain) != 1 or step.domain[0] < 64:
+    if len(nest.domain) != 1 or nest.domain[0] < 64:
         return False
-    return all(root.kind == RootKind.STORE for root in step.roots)
+    return all(isinstance(root, StoreOp) for root in nest.roots)
 
 
 class Lines(NamedTuple):
@@ -80,13 +78,13 @@ def may_stream(c: Context, nest: Nest, width: int) -> tuple[Value, Lines] | None
         return None
     f, steps = c.f, Steps(c)
     holds, zero = c.program["stream"], const("i64", 0)
-    sizes = {c.pointee_bytes(root.values[0].type) for root in nest.roots}
+    sizes = {c.pointee_bytes(root.ptr.type) for root in nest.roots}
     if len(sizes) > 1:
         return None
     (size,) = sizes
     lead: Value | None = None
     for root in nest.roots:
-        pointer = root.values[0]
+        pointer = root.ptr
         step = steps.along(pointer, 0)
         if step is None or static(step) != 1:
             return None

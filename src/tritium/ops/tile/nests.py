@@ -1,0 +1,219 @@
+"""Nests of loops over tiles, and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import takewhile
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import NoTerminator
+from xdsl.utils.exceptions import VerifyException
+
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.fields import (
+    i32_array_attr,
+    i32_attr,
+    operand,
+    plain_i32_attr,
+    raw_attr,
+    symbol_attr,
+    unit_attr,
+)
+from tritium.ops.ttir.debug import PrintOp
+from tritium.ops.ttir.shape import UnsplatOp
+
+if TYPE_CHECKING:
+    from xdsl.parser import Parser
+    from xdsl.printer import Printer
+
+BUFFERS = "tile.buffers"
+"""The attribute of an op that lists the buffers of its results; of a function, those of its blocks'
+arguments, then of its results. A unit stands for a scalar, or a tile that nobody needs."""
+
+OPERAND = "tile.operand"
+"""The attribute that says which one of its operands a `tt.print` in a nest prints."""
+
+
+def is_tile(value: SSAValue) -> bool:
+    """Whether a value is a tile."""
+    return value.type.__class__ is TensorType
+
+
+class BufferOp(Op):
+    """A tile in scratch memory: dense, row-major, 64-byte aligned, at the start of the function.
+
+    i1 elements take a byte each, pointers eight. `offset` is in bytes; without one the caller
+    provides the memory, or `tile-allocate` has not run. `BufferOp.build(sym_name="b", tile=type)`.
+    """
+
+    name = "tile.buffer"
+    syntax = "$sym_name attrs : $tile"
+    sym_name = symbol_attr()
+    tile = raw_attr()
+    offset = plain_i32_attr(-1)
+
+    @classmethod
+    def infer(cls, **attrs: Any) -> tuple[ir.Type, ...]:
+        return ()
+
+    def verify_structure(self) -> None:
+        """The first buffer of a function checks the copies to all."""
+        function = self.parent_op()
+        if function is None or self.prev_op is not None:
+            return
+        named = {buffer.sym_name: buffer for buffer in buffers_of(function)}
+        copies: list[Any] = [op for op in function.walk() if op.__class__ is CopyOp]
+        for copy in copies:
+            for name in filter(None, (copy.target, copy.source)):
+                shape = named[name].shape if name in named else None
+                if shape != ir.shape_of(copy.value.type):
+                    raise VerifyException(
+                        f"tile.copy of {copy.value.type} to @{name} of shape {shape}"
+                    )
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The tile's shape."""
+        return ir.shape_of(self.tile)
+
+    @cached_property
+    def element(self) -> ir.Type:
+        """The type of the tile's elements."""
+        return ir.element_type(self.tile)
+
+    @cached_property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return max(1, ir.bit_width(self.element) // 8)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tile."""
+        return self.element_bytes * prod(self.shape)
+
+
+class CopyOp(Op):
+    """Write a tile to the buffer `target`, in a nest.
+
+    With `keeps`, the value is read from that buffer from then on. With a `source`, the elements
+    are read from that buffer, which holds the value. `CopyOp.build(value, target="b")`.
+    """
+
+    name = "tile.copy"
+    syntax = "$value 'to' $target attrs : type(value)"
+    value = operand()
+    target = symbol_attr()
+    source: Any = symbol_attr(None)
+    keeps = unit_attr()
+
+    @classmethod
+    def infer(cls, value: ir.Type, **attrs: Any) -> tuple[ir.Type, ...]:
+        return ()
+
+
+class NestOp(Op, traits=[NoTerminator()]):
+    """Loops over `domain` that do all roots of the body at each point (or chunk of points).
+
+    `axis` is the dimension that its reductions and scans run along. The body is executed once, so
+    what it defines is visible after the nest. `NestOp.build(domain=(64,), regions=[region])`.
+    """
+
+    name = "tile.nest"
+    recursive_effects = True
+    scoped = False
+    domain = i32_array_attr()
+    axis: Any = i32_attr(None)
+
+    @classmethod
+    def infer(cls, **attrs: Any) -> tuple[ir.Type, ...]:
+        return ()
+
+    @classmethod
+    def of(cls, domain: tuple[int, ...], axis: int | None = None) -> NestOp:
+        """One without roots."""
+        return cls.build(domain=domain, axis=axis, regions=[Region(Block())])
+
+    @property
+    def body(self) -> Block:
+        """The block of the roots."""
+        return self.regions[0].block
+
+    @property
+    def roots(self) -> tuple[Any, ...]:
+        """The roots in order."""
+        return tuple(self.body.ops)
+
+    def verify_structure(self) -> None:
+        domain = self.domain
+        for root in self.roots:
+            if domain_of(root) != domain:
+                raise VerifyException(
+                    f"{root.name} in a nest over {domain} runs over {domain_of(root)}"
+                )
+        before = self.prev_op
+        while before is not None and not isinstance(before, NestOp):
+            before = before.prev_op
+        if before is None:
+            self._verify_order()
+
+    def _verify_order(self) -> None:
+        """All nests of a block (this is the first) come after what they use."""
+        block, seen = self.parent, set[Operation]()
+        for op in () if block is None else block.ops:
+            if isinstance(op, NestOp):
+                for value in (v for root in op.roots for v in root.operands):
+                    owner = value.owner
+                    if isinstance(owner, Operation) and owner.parent is block and (
+                        owner not in seen
+                    ):
+                        raise VerifyException(f"tile.nest comes before the {owner.name} it uses")
+            seen.add(op)
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {list(self.domain)}")
+        if self.axis is not None:
+            printer.print_string(f" along {self.axis}")
+        if self.attributes:
+            printer.print_string(" attributes ")
+            printer.print_attr_dict(self.attributes)
+        printer.print_string(" ")
+        printer.print_region(self.regions[0], print_empty_block=False)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> NestOp:
+        domain = parser.parse_comma_separated_list(
+            parser.Delimiter.SQUARE, parser.parse_integer
+        )
+        along = parser.parse_optional_keyword("along")
+        nest = cls.of(tuple(domain), None if along is None else parser.parse_integer())
+        if parser.parse_optional_keyword("attributes"):
+            nest.attributes.update(parser.parse_optional_attr_dict())
+        parser.parse_punctuation("{")
+        while parser.parse_optional_punctuation("}") is None:
+            nest.body.add_op(parser.parse_operation())
+        return nest
+
+
+def buffers_of(function: Operation) -> Iterator[BufferOp]:
+    """The buffers of a function."""
+    first = function.regions[0].blocks[0]
+    yield from takewhile(lambda op: op.__class__ is BufferOp, first.ops)  # pyright: ignore
+
+
+def tiles_of(root: Any) -> tuple[SSAValue, ...]:
+    """The tiles of which a root reads each element."""
+    if root.__class__ is PrintOp:
+        return (root.operands[root.attributes[OPERAND].value.data],)  # pyright: ignore
+    return tuple(filter(is_tile, root.operands))
+
+
+def domain_of(root: Any) -> tuple[int, ...]:
+    """The shape of what the loops of a root run over."""
+    if root.__class__ is UnsplatOp:
+        return ()
+    return max((ir.shape_of(v.type) for v in tiles_of(root)), key=len)
