@@ -143,11 +143,11 @@ def element_type(type: Type) -> Type:
     return type.element_type if type.__class__ is TensorType else type  # pyright: ignore
 
 
-def encoding_of(type: Type) -> Any:
+def encoding_of(type: Any) -> Any:
     """The encoding of a tile, which says how it is distributed; None without one."""
     if type.__class__ is not TensorType:
         return None
-    encoding: Any = type.encoding  # pyright: ignore
+    encoding = type.encoding
     return None if encoding.__class__ is builtin.NoneAttr else encoding
 
 

@@ -6,7 +6,7 @@ A dialect's module is imported when a text first uses the dialect. Its op classe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 
@@ -32,7 +32,7 @@ DIALECTS: dict[str, str] = {
 """The module that defines each dialect."""
 
 
-def op_classes(dialect: str) -> list[type[Op]]:
+def op_classes(dialect: str) -> Sequence[type[Op]]:
     """The op classes of a dialect of `DIALECTS`, which is imported."""
     import_module(DIALECTS[dialect])
     return [cls for name, cls in REGISTRY.items() if name.startswith(f"{dialect}.")]
@@ -42,7 +42,7 @@ def load_dialect(name: str) -> Dialect:
     """Import a dialect of `DIALECTS`."""
     attributes = getattr(import_module(DIALECTS[name]), "ATTRIBUTES", ())
     own = [cls for cls in attributes if cls.name.startswith(f"{name}.")]
-    return Dialect(name, op_classes(name), own)
+    return Dialect(name, list(op_classes(name)), own)
 
 
 def load_all() -> None:

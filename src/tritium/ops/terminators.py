@@ -29,7 +29,7 @@ class RegionEnd(Op, traits=[IsTerminator()]):
         return Return(values)
 
 
-def terminator(block: Block) -> Any:
+def terminator(block: Block) -> Operation:
     """The last op of a block, which ends it."""
     assert block.last_op is not None
     return block.last_op
