@@ -61,8 +61,9 @@ class MatrixUnit(Protocol):
     """A kind of matrix instruction; products are `ops.ttir.dot.MatrixProduct`s."""
 
     @property
-    def from_shared(self) -> bool:
-        """Whether groups of warps read operands from shared memory, while they go on."""
+    def from_shared(self) -> Any:
+        """The op of products that groups of warps compute from shared memory, while they go on;
+        None for units that take operands in registers."""
         ...
 
     def takes(self, product: Any, num_warps: int, part: tuple[int, ...]) -> bool:
@@ -86,6 +87,25 @@ class MatrixUnit(Protocol):
 
 
 @dataclass(frozen=True)
+class BulkCopies:
+    """What an engine serves that copies blocks of tensors.
+
+    Attributes:
+        most_bytes: of a block, which must find room in shared memory.
+        alignment: what addresses, and steps along all axes but the last, are multiples of.
+        sums: the element types of each kind of `tt.descriptor_reduce`.
+        without_nan: element types of which it fills no NaN in beside the tensor.
+        rows: whether it gathers and scatters rows.
+    """
+
+    most_bytes: int
+    alignment: int
+    sums: tuple[tuple[str, frozenset[str]], ...] = ()
+    without_nan: tuple[str, ...] = ()
+    rows: bool = False
+
+
+@dataclass(frozen=True)
 class Processor:
     """The facts about a GPU that passes ask for; its backend states them.
 
@@ -97,8 +117,8 @@ class Processor:
         smallest_product: the least rows, columns, and bytes along K of a product by matrix units.
         matrix_units: the best first.
         float8_products: whether matrix units multiply 8-bit floats.
-        bulk_copies: whether there is an engine that copies blocks of tensors.
-        bulk_rows: whether that engine gathers and scatters rows.
+        product_part: the least rows and columns of a product that a block of a cluster gets.
+        bulk_copies: of the engine that copies blocks of tensors, where there is one.
         copy_bytes: the least and the most bytes of a copy from global to shared memory that a
             thread starts; empty where there are none.
         access_bytes: the most bytes that a thread loads or stores at once.
@@ -112,8 +132,8 @@ class Processor:
     smallest_product: tuple[int, int, int] = (1, 1, 1)
     matrix_units: tuple[MatrixUnit, ...] = ()
     float8_products: bool = False
-    bulk_copies: bool = False
-    bulk_rows: bool = False
+    product_part: tuple[int, int] = (1, 1)
+    bulk_copies: BulkCopies | None = None
     copy_bytes: tuple[int, ...] = ()
     access_bytes: int = 16
     banks: Banks = Banks()

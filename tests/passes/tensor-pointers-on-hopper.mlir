@@ -1,4 +1,4 @@
-// RUN: tensor-pointers{bulk_copies=true}
+// RUN: tensor-pointers{target=cuda:90}
 
 // The copy engine serves %d and %e; not %f, of which rows are gathered, %g, whose rows begin at
 // multiples of 4 bytes, and %h, whose memory threads write.

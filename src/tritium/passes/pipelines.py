@@ -83,9 +83,7 @@ def ttgir(
         ScaledDot(tensor_cores=True),
         DotPrecision(target=processor.name),
         CallFacts(),
-        TensorPointers(
-            bulk_copies=processor.bulk_copies, rows=processor.bulk_rows and num_ctas == 1
-        ),
+        TensorPointers(target=processor.name, rows=num_ctas == 1),
         Canonicalize(),
         CSE(),
         LICM(),

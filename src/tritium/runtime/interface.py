@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,12 +16,12 @@ Grid = Any
 """1 to 3 ints, or a function from the arguments by name to that."""
 
 
-class KernelInterface(Generic[T]):
+class KernelInterface(ABC, Generic[T]):
     """Anything that is launched as `kernel[grid](*args, **options)`."""
 
+    @abstractmethod
     def run(self, *args: Any, grid: Grid, warmup: bool, **kwargs: Any) -> Any:
-        """Launch, or with `warmup` only compile. What can be launched defines it."""
-        raise NotImplementedError(f"{type(self).__name__} does not define run")
+        """Launch, or with `warmup` only compile."""
 
     def __deepcopy__(self, memo: object) -> Self:
         """Itself, as for a function: an object that holds a kernel can be copied."""

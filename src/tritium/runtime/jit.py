@@ -163,7 +163,7 @@ class JITFunction(JITCallable, KernelInterface[T]):
         return {k: v for k, v in super().__getstate__().items() if k not in _OF_THIS_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        vars(self).update(state)
         self._caches, self._preloaded, self._compiling = {}, {}, ForkSafeLock()
         self._teacher = None
         self._reset_launch()

@@ -8,14 +8,23 @@ from math import prod
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import Cluster, NvidiaMmaEncoding, part_of
+from tritium.ops.ttgir import WarpGroupDotOp
 from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
-from tritium.target import MatrixUnit, Processor
+from tritium.target import BulkCopies, MatrixUnit, Processor
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 SMALLEST = (16, 8, 32)
 """The rows and columns of `mma.sync`, and the bytes along K of any matrix instruction."""
 COPY_BYTES = (4, 16)
 """The least and the most of `cp.async`."""
+
+_WORDS = frozenset({"i32", "si32", "ui32", "i64", "si64", "ui64"})
+_ORDERED = _WORDS | {"f16", "bf16"}
+_SUMS = {
+    "ADD": frozenset({"f16", "bf16", "f32", "i32", "si32", "ui32", "ui64"}),
+    "MIN": _ORDERED, "MAX": _ORDERED, "AND": _WORDS, "OR": _WORDS, "XOR": _WORDS,
+}  # fmt: skip
+"""Element types of `cp.reduce.async.bulk.tensor` (PTX ISA, data movement)."""
 
 
 def _kinds(op: MatrixProduct) -> tuple[ir.Type, ir.Type, int]:
@@ -31,7 +40,7 @@ def _fills_k(op: MatrixProduct) -> bool:
 class Wgmma:
     """`wgmma` (sm_90): four warps, 64 rows, the right operand in shared memory."""
 
-    from_shared: bool = True
+    from_shared: type[MatrixProduct] | None = WarpGroupDotOp
 
     def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         element, out, bits = _kinds(product)
@@ -75,7 +84,7 @@ class MmaSync:
     """`mma.sync`: one warp, 16 rows and 8 columns, operands in registers."""
 
     float8: bool
-    from_shared: bool = False
+    from_shared: type[MatrixProduct] | None = None
 
     def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         element, out, _ = _kinds(product)
@@ -121,11 +130,15 @@ def processor(arch: int) -> Processor:
     if arch // 10 == 9:
         units = (Wgmma(), *units)
     small = arch in (86, 89) or arch >= 120
+    bulk = BulkCopies(  # its maps hold 8-bit floats as bytes
+        most_bytes=1 << 17, alignment=16, sums=tuple(_SUMS.items()),
+        without_nan=tuple(map(str, _BYTE_FLOATS)), rows=100 <= arch < 120,
+    )  # fmt: skip
     return Processor(
         name=f"cuda:{arch}", lanes=32,
         max_shared=1024 * (99 if small else 163 if arch < 90 else 227),
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
-        smallest_product=SMALLEST, matrix_units=units,
-        float8_products=arch >= 89, bulk_copies=arch >= 90, bulk_rows=100 <= arch < 120,
-        copy_bytes=COPY_BYTES,
+        smallest_product=SMALLEST, matrix_units=units, float8_products=arch >= 89,
+        product_part=(64, 16),  # a warp group's rows
+        bulk_copies=bulk if arch >= 90 else None, copy_bytes=COPY_BYTES,
     )  # fmt: skip

@@ -28,10 +28,6 @@ def _tile(type: ir.Type) -> ir.Type:
     return type
 
 
-def _encoding(type: Any) -> Any:
-    return type.encoding if isinstance(type, ir.TensorType) else None
-
-
 class WarpGroupDotOp(MatrixProduct):
     """`a @ b + c` by warp groups: `b` in shared memory, `a` there or in registers as a dot operand.
 
@@ -55,7 +51,7 @@ class WarpGroupDotOp(MatrixProduct):
         check_memory(cls.name, b)
         left, right = _tile(a), _tile(b)
         check_product(cls.name, ir.shape_of(left), ir.shape_of(right), a, b, c)
-        encoding, fragment = _encoding(c), _encoding(a)
+        encoding, fragment = ir.encoding_of(c), ir.encoding_of(a)
         if not isinstance(encoding, NvidiaMmaEncoding) or encoding.version != 3:
             raise OpError(
                 f"{cls.name}: accumulator {describe(c)}; #ttg.nvidia_mma version 3 needed"

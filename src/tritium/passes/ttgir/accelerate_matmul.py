@@ -39,7 +39,6 @@ from tritium.ops.ttgir import (
     ConvertLayoutOp,
     LocalAllocOp,
     MemDescTransOp,
-    WarpGroupDotOp,
     memdesc_of,
 )
 from tritium.ops.ttir.dot import MatrixProduct
@@ -75,12 +74,13 @@ class AccelerateMatmul(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         num_warps, num_ctas = num_warps_of(module), num_ctas_of(module)
-        units = [u for u in processor_of(module).matrix_units if self.wgmma or not u.from_shared]
+        processor = processor_of(module)
+        units = [u for u in processor.matrix_units if self.wgmma or not u.from_shared]
         changed = False
         for function in functions(module):
             for op in list(_products(function)):
                 shape = ir.shape_of(op.results[0].type)
-                cluster = split_product(shape, num_ctas)
+                cluster = split_product(shape, num_ctas, processor)
                 part = part_of(cluster, shape)
                 unit = next((u for u in units if u.takes(op, num_warps, part)), None)
                 if unit is not None:
@@ -142,7 +142,7 @@ def _from_shared_memory(
         a = _in_shared_memory(op, op.a, 1, bits, operand_cluster(cluster, 1))
     b = _in_shared_memory(op, op.b, 0, bits, operand_cluster(cluster, 0))
     dot = Builder(op).value(
-        WarpGroupDotOp, a, b, convert(op.c, encoding, op), None,
+        unit.from_shared, a, b, convert(op.c, encoding, op), None,
         inputPrecision=op.inputPrecision, maxNumImpreciseAcc=op.maxNumImpreciseAcc,
     )  # fmt: skip
     dot.name_hint = op.results[0].name_hint

@@ -23,6 +23,7 @@ from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.ttgir.layout_propagation import is_elementwise
+from tritium.target import Processor
 
 _STORES = (ttir.StoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
 
@@ -55,10 +56,9 @@ def copies(rank: int, num_ctas: int) -> Cluster:
     return ((0,) * rank,) * (num_ctas.bit_length() - 1)
 
 
-def split_product(shape: Sequence[int], num_ctas: int) -> Cluster:
-    """A product's result: parts of at least 64 rows, a warp group's, else of fewer columns, as
-    far as an instruction is wide."""
-    return _split([*[1] * (len(shape) - 2), 64, 16], shape, num_ctas)
+def split_product(shape: Sequence[int], num_ctas: int, processor: Processor) -> Cluster:
+    """A product's result: parts of fewer rows, else of fewer columns."""
+    return _split([*[1] * (len(shape) - 2), *processor.product_part], shape, num_ctas)
 
 
 def operand_cluster(cluster: Cluster, k_axis: int) -> Cluster:
@@ -72,7 +72,9 @@ def blocks_of(encoding: Encoding, shape: tuple[int, ...]) -> tuple[tuple[int, ..
     return tuple(linear(encoding, shape).bases(BLOCK))
 
 
-def product_accesses(function: Operation, num_ctas: int) -> dict[int, Cluster]:
+def product_accesses(
+    function: Operation, num_ctas: int, processor: Processor
+) -> dict[int, Cluster]:
     """For accesses (by id) that bring operands of products or store their results, perhaps after
     computing, the split that needs no exchange between blocks. What products would have differently
     is left out."""
@@ -81,7 +83,7 @@ def product_accesses(function: Operation, num_ctas: int) -> dict[int, Cluster]:
         if not isinstance(op, MatrixProduct):
             continue
         shape = ir.shape_of(op.results[0].type)
-        cluster, rank = split_product(shape, num_ctas), len(shape)
+        cluster, rank = split_product(shape, num_ctas, processor), len(shape)
         for value, k_axis in ((op.a, rank - 1), (op.b, rank - 2)):
             _follow(value, operand_cluster(cluster, k_axis), wishes)
         _follow_results(op.results[0], cluster, wishes)

@@ -57,7 +57,7 @@ class Coalesce(Pass):
         operands: dict[int, Cluster] = {}
         if num_ctas > 1:
             for function in functions(module):
-                operands |= product_accesses(function, num_ctas)
+                operands |= product_accesses(function, num_ctas, processor)
             share_descriptors(module, num_ctas, operands)
         for function in functions(module):
             analysis = AxisAnalysis(function, trust=True)

@@ -161,7 +161,7 @@ class ConvertTTIRToTTGIR(Pass):
 
     def _fix_dot(self, op: MatrixProduct) -> None:
         shape = ir.shape_of(op.results[0].type)
-        cluster = split_product(shape, self.num_ctas)
+        cluster = split_product(shape, self.num_ctas, processor_named(self.target))
         parent = product_encoding(shape, self._threads, cluster)
         for index in (0, 1):
             operand = DotOperandEncoding.make(opIdx=index, parent=parent)

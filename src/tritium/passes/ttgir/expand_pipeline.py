@@ -41,7 +41,6 @@ from tritium.ops.ttgir import (
     MemDescTransOp,
     MemDescType,
     WaitBarrierOp,
-    WarpGroupDotOp,
     WarpGroupDotWaitOp,
     bytes_of,
     memdesc_of,
@@ -221,7 +220,7 @@ class _Expansion:
         """Let the loop's only product end in the next iteration, if nothing needs it before but one
         branch, which then waits; returns the index of the value that carries it, if so."""
         dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
-        if len(dots) != 1 or not isinstance(dots[0], WarpGroupDotOp) or dots[0].parent is not body:
+        if len(dots) != 1 or not dots[0].asynchronous or dots[0].parent is not body:
             return []
         dot = dots[0]
         product = dot.results[0]

@@ -56,6 +56,7 @@ from tritium.passes.rewriting import erase, insert_before
 from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
 from tritium.passes.ttir.descriptors.flow import defined, served
 from tritium.passes.ttir.descriptors.parts import split_descriptors
+from tritium.target import processor_named
 
 _ACCESSES = (
     DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp, DescriptorScatterOp,
@@ -67,21 +68,22 @@ _ACCESSES = (
 class TensorPointers(Pass):
     """Block pointers and tensor descriptors as plain addresses.
 
-    With `bulk_copies` those that the bulk copy engine serves (`descriptors/flow.py`) are left to
-    the target, with `rows` gathers and scatters of rows as well. The attribute
+    Those that the bulk copy engine of `target` (`cuda:90`) serves (`descriptors/flow.py`) are left
+    to it; without `rows`, its gathers and scatters of rows are not used. The attribute
     `tt.plain_descriptors` says which arguments of a kernel stand for descriptors.
     """
 
     name: ClassVar[str] = "tensor-pointers"
     title: ClassVar[str] = "RewriteTensorPointers"
-    bulk_copies: bool = False
-    rows: bool = False
+    target: str = ""
+    rows: bool = True
 
     def run(self, module: ModuleOp) -> bool:
         if not any(_is_place(value.type) for op in module.walk() for value in defined(op)):
             return False
         functions = [op for op in module.walk() if isinstance(op, FuncOp)]
-        kept = served(module, self.rows) if self.bulk_copies else set[SSAValue]()
+        engine = processor_named(self.target).bulk_copies if self.target else None
+        kept = served(module, engine, self.rows) if engine else set[SSAValue]()
         changed = False
         for function in functions:
             if function.sym_visibility != "private":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tritium.codegen.llvm.vmath import libdevice  # which fills the table
-from tritium.codegen.llvm.vmath.lanes import Lanes
+from tritium.codegen.llvm.vmath.lanes import EagerLanes, Lanes
 from tritium.codegen.llvm.vmath.registry import TABLE
 from tritium.codegen.llvm.writer import Function, Value, scalar
 
@@ -70,11 +70,10 @@ def _array(lanes: Lanes) -> Any:
     return lanes.value.ref
 
 
-class ArrayLanes(Lanes):
+class ArrayLanes(EagerLanes):
     """`Lanes` whose value is an array."""
 
     __slots__ = ()
-    eager = True
 
     def make(self, value: Value) -> Lanes:
         return ArrayLanes(self.function, value, ())

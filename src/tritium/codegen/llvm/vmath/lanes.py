@@ -7,6 +7,7 @@ transformations here depend on it. Nothing here makes control flow.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
@@ -55,7 +56,6 @@ class Lanes:
     """One value of an expression. Numbers mix in as constants; `&`, `|`, `<<` want integers."""
 
     __slots__ = ("features", "function", "value")
-    eager = False  # whether operations compute at once (`arrays.py`) instead of writing code
 
     def __init__(self, function: Function, value: Value, features: Features):
         self.function, self.value, self.features = function, value, features
@@ -223,16 +223,6 @@ class Lanes:
         bound = self.lift(bound)
         return select(bound > self, bound, self)
 
-    # What is written in other ways (`registry.py`) unless lanes are `eager`
-
-    def apply(self, name: str, *others: Lanes) -> Lanes:
-        """The function `name` of this value and others; see `registry.apply`."""
-        raise NotImplementedError(f"Lanes.apply of {name}")
-
-    def any(self) -> bool:
-        """Whether a condition holds in some lane."""
-        raise NotImplementedError("Lanes.any")
-
     # Lanes
 
     def chunks(self, size: int) -> list[Lanes]:
@@ -245,6 +235,20 @@ class Lanes:
             self.make(self.function.shuffle(self.value, None, range(at, at + size)))
             for at in range(0, self.count, size)
         ]
+
+
+class EagerLanes(ABC, Lanes):
+    """Lanes whose operations compute at once (`arrays.py`) instead of writing code."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def apply(self, name: str, *others: Lanes) -> Lanes:
+        """The function `name` of this value and others; see `registry.apply`."""
+
+    @abstractmethod
+    def any(self) -> bool:
+        """Whether a condition holds in some lane."""
 
 
 def select(condition: Lanes, then: Lanes | float, other: Lanes | float) -> Lanes:

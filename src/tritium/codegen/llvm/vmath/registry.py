@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
-from tritium.codegen.llvm.vmath.lanes import FORMATS, Features, Lanes, concat
+from tritium.codegen.llvm.vmath.lanes import FORMATS, EagerLanes, Features, Lanes, concat
 from tritium.codegen.llvm.writer import Function, Module, Value, const, mangle, scalar
 
 Emitter = Callable[..., Lanes]
@@ -81,8 +82,8 @@ def call(f: Function, name: str, *args: Value, features: Features) -> Value:
 
 
 def apply(name: str, x: Lanes, *others: Lanes) -> Lanes:
-    """The function `name` of lanes, whether they stand for code or (`eager`) for arrays."""
-    if x.eager:
+    """The function `name` of lanes, whether they stand for code or for arrays."""
+    if isinstance(x, EagerLanes):
         return x.apply(name, *others)
     values = [v.value for v in (x, *others)]
     return x.make(call(x.function, name, *values, features=x.features))
@@ -143,8 +144,8 @@ def repeat_while(
 ) -> list[Lanes]:
     """`while any(active(*state)): state = step(*state)`, the last state. For outlined functions
     only; `step` itself keeps lanes that are not active as they are."""
-    if state[0].eager:
-        while active(*state).any():
+    if isinstance(state[0], EagerLanes):
+        while cast(EagerLanes, active(*state)).any():
             state = step(*state)
         return state
     f = state[0].function

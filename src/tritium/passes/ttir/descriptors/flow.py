@@ -43,18 +43,7 @@ from tritium.ops.ttir.descriptor import (
 from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
 from tritium.passes.ttir.descriptors.memory import Threads
-
-MOST_BYTES = 1 << 17
-"""Of a block, which must find room in shared memory."""
-
-_FP8 = frozenset({ir.f8e4m3fn, ir.f8e5m2})
-_WORDS = frozenset({"i32", "si32", "ui32", "i64", "si64", "ui64"})
-_ORDERED = _WORDS | {"f16", "bf16"}
-_SUMS = {
-    "ADD": {"f16", "bf16", "f32", "i32", "si32", "ui32", "ui64"},
-    "MIN": _ORDERED, "MAX": _ORDERED, "AND": _WORDS, "OR": _WORDS, "XOR": _WORDS,
-}  # fmt: skip
-"""Element types of `cp.reduce.async.bulk.tensor` (PTX ISA, data movement)."""
+from tritium.target import BulkCopies
 
 Edge: TypeAlias = "tuple[SSAValue, SSAValue]"
 
@@ -64,9 +53,9 @@ def is_descriptor(value: SSAValue) -> bool:
     return isinstance(value.type, ir.TensorDescType)
 
 
-def served(module: ModuleOp, rows: bool = False) -> set[SSAValue]:
-    """The descriptors of a module that may have tensor maps. `rows`: the engine gathers and
-    scatters rows."""
+def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
+    """The descriptors of a module that may have tensor maps. `rows`: the engine, if it can, gathers
+    and scatters rows."""
     groups = Groups()
     makes: list[Any] = []
     edges: dict[SSAValue, list[SSAValue]] = {}
@@ -80,8 +69,8 @@ def served(module: ModuleOp, rows: bool = False) -> set[SSAValue]:
             for value in descriptors(function):
                 groups.find(value)
                 users = [use.operation for use in value.uses]
-                fit = all(_hands_on(u) or _accesses(u, axes, rows) for u in users)
-                if not (fit and _has_map(value, function)):
+                fit = all(_hands_on(u) or _accesses(u, axes, engine, rows) for u in users)
+                if not (fit and _has_map(value, function, engine)):
                     refused.add(value)
                 if isinstance(value.owner, MakeTensorDescOp):
                     makes.append(value)
@@ -165,15 +154,15 @@ def _hands_on(op: Operation) -> bool:
     return isinstance(op, (ForOp, WhileOp, SelectOp, CallOp)) or is_terminator(op)
 
 
-def _accesses(op: Any, axes: AxisAnalysis, rows: bool) -> bool:
+def _accesses(op: Any, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
     """Whether the engine can do an access."""
     if isinstance(op, (DescriptorGatherOp, DescriptorScatterOp)):
         bits = ir.bit_width(op.desc.type.block.element_type)
         count = ir.shape_of(op.x_offsets.type)[0]
-        few = count * op.desc.type.block.get_shape()[1] * bits <= 8 * MOST_BYTES
-        aligned = axes.of(op.y_offset).divisibility[0] * bits % 128 == 0
+        few = count * op.desc.type.block.get_shape()[1] * bits <= 8 * engine.most_bytes
+        aligned = axes.of(op.y_offset).divisibility[0] * bits % (8 * engine.alignment) == 0
         numbered = ir.element_type(op.x_offsets.type) == ir.i32 and count % 4 == 0
-        return rows and few and aligned and numbered
+        return rows and engine.rows and few and aligned and numbered
     if isinstance(op, DescriptorLoadOp):
         tile = op.result.type
     elif isinstance(op, (DescriptorStoreOp, DescriptorReduceOp)):
@@ -182,23 +171,24 @@ def _accesses(op: Any, axes: AxisAnalysis, rows: bool) -> bool:
         return False
     block: Any = op.desc.type.block
     if isinstance(op, DescriptorReduceOp) and \
-            str(block.element_type) not in _SUMS.get(op.kind.name, ()):  # fmt: skip
+            str(block.element_type) not in dict(engine.sums).get(op.kind.name, ()):  # fmt: skip
         return False
     starts = [axes.of(index) for index in op.indices]
     if not isinstance(op, DescriptorLoadOp) and any((s.known or 0) < 0 for s in starts):
         return False
-    aligned = starts[-1].divisibility[0] * ir.bit_width(block.element_type) % 128 == 0
+    bits = ir.bit_width(block.element_type)
+    aligned = starts[-1].divisibility[0] * bits % (8 * engine.alignment) == 0
     return aligned and ir.shape_of(tile) == tuple(block.get_shape())
 
 
-def _has_map(value: SSAValue, function: FuncOp) -> bool:
+def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
     """Whether the engine knows the element type, and what the descriptor is made of."""
     kind: Any = value.type
     element, shape = kind.block.element_type, tuple(kind.block.get_shape())
     if map_element(element) is None:
         return False
     size = ir.bit_width(element) // 8
-    if prod(shape) * size > MOST_BYTES or shape[-1] * size < 16:
+    if prod(shape) * size > engine.most_bytes or shape[-1] * size < engine.alignment:
         return False
     owner = value.owner
     if isinstance(owner, MakeTensorDescOp):
@@ -206,11 +196,11 @@ def _has_map(value: SSAValue, function: FuncOp) -> bool:
         known = [_known(stride) for stride in owner.strides]
         if known[-1] not in (None, 1):
             return False
-        if any(k is not None and k * size % 16 for k in known[:-1]):
+        if any(k is not None and k * size % engine.alignment for k in known[:-1]):
             return False
     else:
         nan = owner is function.body and _pads_with_nan(function, value)
-    return not (nan and element in _FP8)  # their maps hold bytes, which no NaN fills
+    return not (nan and str(element) in engine.without_nan)
 
 
 def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
