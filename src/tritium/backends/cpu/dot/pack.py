@@ -12,7 +12,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tritium.backends.cpu.dot.convert import widen
-from tritium.backends.cpu.dot.operand import ELEMENT_BYTES, Operand, as_value, dense, scale, static
+from tritium.backends.cpu.dot.operand import (
+    ELEMENT_BYTES,
+    Operand,
+    add,
+    as_value,
+    dense,
+    scale,
+    static,
+)
 from tritium.backends.cpu.dot.plan import Plan
 from tritium.codegen.llvm.writer import Function, Loop, Value, const, lanes, scalar, vector
 
@@ -189,16 +197,17 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
         with _count(f, p.depth // p.group, 1) as cell:
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
             first = f.op("mul", cell.index, const("i64", p.group))
+            ks = [as_value(add(f, first, g)) for g in range(p.group)]
+            skips = [_skip(f, p.source, k, offset) for k in ks] if linear else []
             for c in range(len(chunks)):
                 rows: list[Value] = []
                 for g in range(p.group):
-                    k = f.op("add", first, const("i64", g))
                     if linear:
-                        rows.append(p.load(f, _at(f, p.source, places[c], k, offset), chunk))
+                        pointer = f.offset(f.gep("i8", places[c][0], skips[g]), places[c][1])
                     else:
                         place = f.op("add", outer.index, const("i64", chunks[c]))
-                        pointer = _move(f, p.source.pointer(f, place, k), offset)
-                        rows.append(p.load(f, pointer, chunk))
+                        pointer = _move(f, p.source.pointer(f, place, ks[g]), offset)
+                    rows.append(p.load(f, pointer, chunk))
                 width = chunk * p.group * ELEMENT_BYTES[p.plan.compute]
                 f.store(interleave(f, rows), f.offset(out, c * width), min(width, 64))
 
@@ -207,11 +216,15 @@ def _at(
     f: Function, source: Operand, place: tuple[Value, int], k: Value, offset: Value
 ) -> Value:
     """The address of (place, k) for an operand with a step along k."""
+    return f.offset(f.gep("i8", place[0], _skip(f, source, k, offset)), place[1])
+
+
+def _skip(f: Function, source: Operand, k: Value, offset: Value) -> Value:
+    """Bytes from (place, 0) to (place, k), and `offset`."""
     assert source.k_step is not None
     known = static(source.k_step)
     step = scale(f, k, known) if known is not None else f.op("mul", k, as_value(source.k_step))
-    at = f.gep("i8", place[0], as_value(scale(f, step, source.size)))
-    return _move(f, f.offset(at, place[1]), offset)
+    return as_value(add(f, scale(f, step, source.size), offset))
 
 
 def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile: int) -> None:

@@ -424,7 +424,7 @@ def _kept(c: Context, dot: Dot) -> tuple[Kept | None, Kept | None]:
     program writes while another one reads it."""
     op, function = dot.op, c.function.op
     once = function.sym_visibility == "public" and op.parent_op().parent is function.body
-    if not once or any(may_observe(inner) for inner in function.walk()):
+    if not once or any(may_observe(inner) for inner in function.walk() if inner is not function):
         return None, None
     a, b = (
         None if peel(value, c.filled)[0] in c.filled else Kept(c.keep, c.processor.l2 // 2)

@@ -1,0 +1,170 @@
+"""The operands of a dot as the kernel reads them: in place, or copied first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tritium.backends.cpu.dot.operand import (
+    Operand,
+    Step,
+    add,
+    as_value,
+    scale,
+    static,
+    tabulated,
+)
+from tritium.backends.cpu.dot.pack import Packing, ScratchAlloc
+from tritium.backends.cpu.dot.plan import Method, Plan
+from tritium.backends.cpu.dot.reuse import Kept, Panel, facts
+from tritium.codegen.llvm.writer import Function, Value, const
+
+_ZERO, _ONE = const("i64", 0), const("i64", 1)
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How often an operand is packed: `together` iterations of `trips` at a time, each `advance`
+    bytes after the one before. `kept` is for the copy, if it may outlive the program."""
+
+    trips: Value
+    together: int
+    advance: Step
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """An operand as the kernel reads it.
+
+    Args:
+        cells: where it is read.
+        between: bytes there from one iteration to the next.
+        packing: the copy to make first, to `target`; None: there is none.
+        advance: bytes from one iteration to the next in memory.
+        panel: where the copy is, if it may be that of the program before.
+        lazy: it is only copied if the program before had the same operand.
+    """
+
+    cells: Operand
+    between: Step
+    packing: Packing | None
+    target: Value
+    advance: Step
+    panel: Panel | None = None
+    lazy: bool = False
+
+    @classmethod
+    def prepare(
+        cls, f: Function, plan: Plan, source: Operand, shape: tuple[int, int], is_b: bool,
+        repeats: Repeats, scratch_alloc: ScratchAlloc,
+    ) -> Source:  # fmt: skip
+        """`shape` is (outer, depth)."""
+        advance, kept = repeats.advance, repeats.kept
+        packs = plan.pack_b if is_b else plan.pack_a
+        by_outer = source.k_run < min(4, shape[1]) and source.outer_run >= min(4, shape[0])
+        by_outer &= not plan.method.in_tiles
+        packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
+        repeated = static(repeats.trips) != 1 and source.k_step is not None
+        size = packing.bytes * repeats.together
+        keeps = repeated and kept is not None and kept.bytes >= 2 * size
+        lazy = keeps and is_b and not packs and plan.method is Method.FMA
+        lazy = lazy and source.element == plan.compute
+        table = None
+        if repeated and source.outer_step is None and (packs or lazy or not is_b):
+            table = scratch_alloc(8 * shape[0])
+            run = packing.address_run if is_b or packs else 1
+            source = tabulated(f, source, shape[0], run, table)
+            packing = replace(packing, source=source)
+        if not packs and not lazy:
+            if plan.method is not Method.FMA and not plan.method.in_tiles:
+                source = _as_words(source)
+            return cls(source, advance, None, const("ptr", 0), advance)
+        panel = None
+        if keeps and kept is not None:
+            of = facts(source, advance)
+            panel = Panel.find(f, kept, packing, table, of, repeats.trips)
+        if lazy and panel is not None:
+            return cls._lazy(f, source, packing, advance, panel)
+        target = scratch_alloc(size) if panel is None else panel.target
+        return cls(packing.cells(target), packing.bytes, packing, target, advance, panel)
+
+    @classmethod
+    def _lazy(
+        cls, f: Function, source: Operand, packing: Packing, advance: Step, panel: Panel
+    ) -> Source:
+        """An operand that is read in place or from its copy, by the same code."""
+        copied = packing.cells(panel.target)
+
+        def pointer(f: Function, place: Value, k: Value) -> Value:
+            found = (form.pointer(f, place, k) for form in (copied, source))
+            return f.select(panel.whole, *found)
+
+        def either(there: Step, here: Step | None) -> Value:
+            return f.select(panel.whole, as_value(there), as_value(here or 0))
+
+        cells = replace(source, pointer=pointer, k_step=either(packing.outer, source.k_step))
+        between = either(packing.bytes, advance)
+        return cls(cells, between, packing, panel.target, advance, panel, lazy=True)
+
+    def pack(
+        self, f: Function, iteration: Value, slot: Value, extent: Value | None = None
+    ) -> None:
+        """Copy the tile of an iteration to a slot of the copy."""
+        if self.packing is not None:
+            target = times(f, slot, self.packing.bytes)
+            target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
+            self.packing.emit(f, target, times(f, iteration, self.advance), extent)
+
+    def pack_block(self, f: Function, first: Value, count: Value) -> None:
+        """Copy the tiles of `count` iterations from `first` on, unless they are there."""
+        if self.packing is None:
+            return
+        if self.panel is None:
+            self._pack_block(f, first, count)
+            return
+        missing = f.op("xor", self.panel.filled, const("i1", True))
+        if self.lazy:
+            missing = f.op("and", missing, self.panel.whole)
+        with f.when(missing):
+            self._pack_block(f, first, count)
+
+    def _pack_block(self, f: Function, first: Value, count: Value) -> None:
+        start = self._first_slot(f, first)
+        with f.loop(_ZERO, count, _ONE, at_least_once=True) as slot:
+            iteration = f.op("add", first, slot.index)
+            self.pack(f, iteration, as_value(add(f, start, slot.index)))
+
+    def runs_on(self, cells: int) -> bool:
+        """Whether the cells of an iteration follow those of the one before at the same step."""
+        if self.packing is not None and not self.lazy:
+            return self.packing.k_major
+        step, between = static(self.cells.k_step or 0), static(self.between)
+        return bool(step) and between == (step or 0) * self.cells.size * cells
+
+    def _first_slot(self, f: Function, iteration: Value) -> Value:
+        """The place, among those of iterations, of the first of a block."""
+        if self.packing is None or self.lazy:
+            return iteration
+        return _ZERO if self.panel is None else f.select(self.panel.whole, iteration, _ZERO)
+
+    def start(self, f: Function, first: Value) -> Value:
+        """Bytes from the beginning to the tile of a block's first iteration, where it is read."""
+        return times(f, self._first_slot(f, first), self.between)
+
+
+def times(f: Function, value: Value, step: Step) -> Value:
+    """value * step, folded where possible."""
+    known, number = static(step), static(value)
+    if number is not None:
+        return as_value(scale(f, step, number))
+    if known is not None:
+        return as_value(scale(f, value, known))
+    return f.op("mul", value, as_value(step))
+
+
+def _as_words(source: Operand) -> Operand:
+    """A matrix with neighbours along k adjacent, as one of 4-byte cells."""
+    step = None if source.outer_step is None else static(source.outer_step)
+    if step is not None and step * source.size % 4 == 0:
+        return replace(source, element="i32", k_step=1, outer_step=step * source.size // 4)
+    return replace(source, element="i32", k_step=1, outer_step=None, outer_run=1)
