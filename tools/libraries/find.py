@@ -67,7 +67,7 @@ def _make_ttir(fn: Any, arguments: dict[str, guessing.Argument]) -> None:
 
 def search(kernel: loading.Kernel, tries: int, reference: bool) -> dict[str, Any]:
     """Arguments that the kernel compiles for, at most two, or the last error."""
-    rng, found, error = random.Random(kernel.name), list[Any](), ""
+    rng, found, error, late = random.Random(kernel.name), list[Any](), "", 0
     facts = guessing.facts_of(kernel.fn)
     for _ in range(tries):
         arguments = guessing.guess(facts, kernel.configs, rng)
@@ -80,7 +80,8 @@ def search(kernel: loading.Kernel, tries: int, reference: bool) -> dict[str, Any
             found.append(arguments)
         except Exception as raised:
             error = str(raised)[-400:]
-        if len(found) == 2:
+            late += isinstance(raised, TimeoutError)
+        if len(found) == 2 or late == 2:
             break
     return {"arguments": found} if found else {"arguments": [], "error": error}
 
