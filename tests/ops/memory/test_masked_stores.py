@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16, float8_e5m2
 
 import tritium
 import tritium.language as tl
@@ -43,6 +44,22 @@ def test_a_store_of_one_lane_is_as_wide_as_its_element(size: int, wide: Any, nar
             kernel[(1,)](x, out, place, size)
             expected = np.ones_like(out)
             expected[:size][chosen] = (x * factor).astype(narrow)[chosen]
+            np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("size", [4, 16, 64])
+@pytest.mark.parametrize("wide", [np.float32, np.float64, bfloat16])
+@pytest.mark.parametrize("narrow", [bfloat16, np.float16, float8_e5m2])
+def test_a_store_of_one_rounded_lane(size: int, wide: Any, narrow: Any) -> None:
+    x = (np.arange(size) % 4 + 1).astype(wide)
+    for place in {0, 1, size - 1}:
+        for kernel, factor, chosen in (
+            (one_of_them, 1, np.arange(size) == place), (first_of_them, 3, np.arange(size) < place)
+        ):  # fmt: skip
+            out = np.ones(size + 8, narrow)
+            kernel[(1,)](x, out, place, size)
+            expected = np.ones_like(out)
+            expected[:size][chosen] = (x.astype(np.float32) * factor).astype(narrow)[chosen]
             np.testing.assert_array_equal(out, expected)
 
 

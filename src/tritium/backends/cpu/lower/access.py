@@ -346,10 +346,11 @@ def store(
 
 
 def _use(f: Function, data: Value) -> None:
-    """A use of integers that are stored under a mask, which keeps LLVM from making one of the store
-    and of the truncation that they may come from: with AVX-512, where one lane of a constant mask
-    is on, LLVM 22 stores that lane as wide as it was before."""
-    if scalar(data.type) in ("i8", "i16", "i32"):
+    """A use of integers (also those that are the bits of 16-bit floats) that are stored under a
+    mask, which keeps LLVM from making one of the store and of the truncation that they may come
+    from: with AVX-512, where one lane of a constant mask is on, LLVM 22 stores that lane as wide as
+    it was before."""
+    if scalar(data.type) not in ("i64", "float", "double"):
         f.module.declare("llvm.fake.use", "void", ["..."])
         f.line(f"call void (...) @llvm.fake.use({data})")
 
