@@ -12,7 +12,7 @@ BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
-.PHONY: help demo setup test test-all test-gpu test-simt test-arm fuzz lint format types bench docs clean
+.PHONY: help demo setup test test-all test-gpu test-simt test-arm test-wine fuzz lint format types bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ test-simt: $(VENV)/.dev  ## the conformance suite as GPU code, run on the CPU, f
 
 test-arm: $(VENV)/.dev  ## a sample of the tests on AArch64, emulated (installs qemu-user; Debian and Ubuntu)
 	$(PY) tools/test_arm.py --jobs $(JOBS) $(ARGS)
+
+test-wine: $(VENV)/.dev  ## the thread pool and kernels for Windows under Wine (installs wine64 and mingw; Debian and Ubuntu)
+	$(PY) tools/test_wine.py
 
 fuzz: $(VENV)/.dev  ## random kernels, native code against the interpreter, for MINUTES
 	$(PY) tools/fuzz.py --minutes $(MINUTES) --jobs $(JOBS) $(ARGS)
