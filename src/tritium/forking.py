@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from tritium.system import at_fork
@@ -55,12 +54,7 @@ class ForkSafeLock:
             self._owner, self._lock = os.getpid(), threading.RLock()
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._lock.release()
 
     def __reduce__(self) -> tuple[type[ForkSafeLock], tuple[()]]:

@@ -87,7 +87,9 @@ def test_the_pipeline_of_the_page_of_passes():
 
 def test_the_page_of_passes_lists_all():
     rows = re.findall(r"^\| `([\w-]+)` \|", (DOCS / "passes.md").read_text(), re.MULTILINE)
-    assert sorted(rows) == sorted(registry.available())
+    passes = registry.available().items()  # those of backends are in their own pages
+    shared = [n for n, cls in passes if cls.__module__.startswith("tritium.passes.")]
+    assert sorted(rows) == sorted(shared)
     later = rows[rows.index("convert-ttir-to-ttgir"):]
     seen: set[str] = set()
     for blocks in (1, 2):

@@ -37,4 +37,6 @@ def test_file(file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
 
 
 def test_every_pass_has_a_file() -> None:
-    assert set(available()) <= {f.stem.split("-on-")[0] for f in FILES}
+    # Those of a backend, registered once it is imported, have tests beside its own.
+    shared = {n for n, cls in available().items() if cls.__module__.startswith("tritium.passes.")}
+    assert shared and shared <= {f.stem.split("-on-")[0] for f in FILES}

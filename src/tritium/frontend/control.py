@@ -30,6 +30,7 @@ from tritium.frontend.targets import bind, named
 from tritium.frontend.values import (
     assigned,
     carriable,
+    check_loop,
     flatten,
     ir_types,
     is_dynamic,
@@ -410,24 +411,13 @@ class ControlFlow(Part):
         if node.orelse:
             raise self.unsupported(node, "`else` after a loop is not supported")
         iterator = self.visit(node.iter)
-        if isinstance(iterator, tl.static_range):
-            self._unrolled_for(node, iterator)
-        elif isinstance(iterator, tl.range):
+        self.visitor.node = node.iter
+        check_loop(iterator)
+        self.visitor.node = node
+        if isinstance(iterator, tl.range):
             self._dynamic_for(node, iterator)
-        else:
-            raise self.error(
-                node.iter,
-                "Only `range` and `static_range` iterators are currently supported; "
-                f"got {iterator!r}",
-            )
-
-    def _unrolled_for(self, node: ast.For, iterator: Any) -> None:
-        bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
-        if not all(isinstance(b, int) for b in bounds):
-            raise self.error(
-                node.iter, f"the bounds of `static_range` must be compile-time ints; got {bounds}"
-            )
-        for i in range(*bounds):
+            return
+        for i in range(*(unwrap(v) for v in (iterator.start, iterator.end, iterator.step))):
             bind(self.visitor, node.target, constexpr(i))
             self._block(node.body)
 

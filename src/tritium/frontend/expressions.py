@@ -21,6 +21,7 @@ from tritium.frontend.values import (
     ir_types,
     is_dynamic,
     is_number,
+    items_of,
     owner_of,
     same,
     scalar_condition,
@@ -32,7 +33,7 @@ from tritium.frontend.visitor import Part, Visitor
 from tritium.language.builtins.casts import to_tensor
 from tritium.language.builtins.operators import both_hold
 from tritium.language.jit.function import JITCallable
-from tritium.language.values.base import base_value, is_sequence
+from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr, unwrap
 from tritium.ops.scf import IfOp, YieldOp
 
@@ -100,22 +101,14 @@ class Expressions(Part):
         generator = node.generators[0]
         saved = dict(self.scope.locals)
         values: list[Any] = []
-        for item in self._compile_time_items(generator.iter):
+        iterable = self.visit(generator.iter)
+        self.visitor.node = generator.iter
+        for item in items_of(iterable):
             bind(self.visitor, generator.target, item)
             if all(self.truth(self.visit(test), test) for test in generator.ifs):
                 values.append(self.visit(node.elt))
         self.scope.locals = saved
         return tl.tuple(values)
-
-    def _compile_time_items(self, node: ast.expr) -> list[Any]:
-        value = self.visit(node)
-        if isinstance(value, (tl.range, tl.static_range)):
-            bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
-            if all(isinstance(b, int) for b in bounds):
-                return [constexpr(i) for i in range(*bounds)]
-        elif isinstance(value, tl.tuple) or is_sequence(value):
-            return [wrap(v) for v in value]
-        raise self.error(node, "a comprehension can only run over a tuple or a constant range")
 
     def truth(self, value: Any, node: ast.AST) -> bool:
         """The truth of a compile-time condition. An error if it is only known at run time."""

@@ -223,6 +223,31 @@ def spread(value: Any) -> list[Any]:
     return [wrap(v) for v in value]
 
 
+def items_of(value: Any) -> list[Any]:
+    """The items of a comprehension's iterable. Raises `TypeError` for what is none."""
+    if isinstance(value, (tl.range, tl.static_range)):
+        bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
+        if all(isinstance(b, int) for b in bounds):
+            return [constexpr(i) for i in range(*bounds)]
+    elif isinstance(value, tl.tuple) or is_sequence(value):
+        return [wrap(v) for v in value]
+    raise TypeError("a comprehension can only run over a tuple or a constant range")
+
+
+def check_loop(iterator: Any) -> None:
+    """Raise `TypeError` for what no `for` runs over."""
+    if isinstance(iterator, tl.static_range):
+        bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
+        if not all(isinstance(b, int) for b in bounds):
+            raise TypeError(
+                f"the bounds of `static_range` must be compile-time ints; got {bounds}"
+            )
+    elif not isinstance(iterator, tl.range):
+        raise TypeError(
+            f"Only `range` and `static_range` iterators are currently supported; got {iterator!r}"
+        )
+
+
 def formatted(value: Any, conversion: str, spec: str) -> str:
     """One part of an f-string. Raises `TypeError` for a value known only at run time."""
     if is_dynamic(value):

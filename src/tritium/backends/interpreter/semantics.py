@@ -19,12 +19,14 @@ from tritium.frontend.scope import BUILTINS, Scope
 from tritium.frontend.values import (
     assigned,
     carriable,
+    check_loop,
     contains,
     declared,
     formatted,
     identical,
     is_dynamic,
     is_number,
+    items_of,
     make_dynamic,
     mismatch,
     owner_of,
@@ -38,7 +40,7 @@ from tritium.language.builtins.operators import both_hold
 from tritium.language.decorators import builtin
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.aggregate import is_mutable
-from tritium.language.values.base import REFERENCE_MARK, base_value, is_sequence
+from tritium.language.values.base import REFERENCE_MARK, base_value
 from tritium.language.values.constexpr import constexpr, unwrap
 
 
@@ -271,16 +273,7 @@ class Semantics:
             return format(convert(value), spec)
         return formatted(value, unwrap(conversion), spec)
 
-    @staticmethod
-    def items(value: Any) -> list[Any]:
-        """The iterable of a comprehension."""
-        if isinstance(value, (tl.range, tl.static_range)):
-            bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
-            if all(isinstance(b, int) for b in bounds):
-                return [constexpr(i) for i in range(*bounds)]
-        elif isinstance(value, tl.tuple) or is_sequence(value):
-            return [wrap(v) for v in value]
-        raise TypeError("a comprehension can only run over a tuple or a constant range")
+    items = staticmethod(items_of)
 
     @staticmethod
     def truth(value: Any) -> bool:
@@ -364,18 +357,9 @@ class Semantics:
     @staticmethod
     def loop(iterator: Any, simple: bool) -> Loop:
         """The iterable of a `for`; `simple`: its variable is a single name."""
+        check_loop(iterator)
         if isinstance(iterator, tl.static_range):
-            bounds = [unwrap(v) for v in (iterator.start, iterator.end, iterator.step)]
-            if not all(isinstance(b, int) for b in bounds):
-                raise TypeError(
-                    f"the bounds of `static_range` must be compile-time ints; got {bounds}"
-                )
             return Loop(iterator, False)
-        if not isinstance(iterator, tl.range):
-            raise TypeError(
-                "Only `range` and `static_range` iterators are currently supported; "
-                f"got {iterator!r}"
-            )
         if not simple:
             raise TypeError("the variable of a loop must be a single name")
         if not is_dynamic(iterator.step) and unwrap(iterator.step) == 0:

@@ -86,18 +86,11 @@ def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value
     return c.f.cast("fptrunc", result, narrow) if result.type == "float" else result
 
 
-def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
-    def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
-        return c.f.op(opcode, a, b, flags)
-
-    return rule
-
-
 for _op, _rule in table.shared_rules(in_float, value_type).items():
     lowers(ELEMENTWISE, _op)(_rule)
 lowers(ELEMENTWISE, math.AbsFOp)(table.intrinsic(in_float, "fabs"))
-for _op, _opcode in (table.BINARY | table.SHIFTS | table.DIVISIONS).items():
-    lowers(ELEMENTWISE, _op)(_binary(_opcode))
+for _op, _opcode in (table.SHIFTS | table.DIVISIONS).items():
+    lowers(ELEMENTWISE, _op)(table.binary(_opcode))
 
 
 @lowers(ELEMENTWISE, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.CeilDivUIOp)

@@ -67,6 +67,15 @@ def intrinsic(in_float: InFloat, name: str) -> Rule:
     return rule
 
 
+def binary(opcode: str) -> Rule:
+    """The rule for an op that is one instruction."""
+
+    def rule(c: Any, op: Op, a: Value, b: Value) -> Value:
+        return c.f.op(opcode, a, b)
+
+    return rule
+
+
 def shared_rules(
     in_float: InFloat, value_type: Callable[[ir.Type], str]
 ) -> Mapping[type[Op], Rule]:
@@ -103,6 +112,7 @@ def shared_rules(
         return c.f.cast(CASTS.get(type(op)) or ("trunc" if narrower else "sext"), a, to)
 
     return {
+        **{cls: binary(opcode) for cls, opcode in BINARY.items()},
         **{cls: intrinsic(in_float, name) for cls, name in INTRINSICS.items()},
         **dict.fromkeys((*CASTS, arith.IndexCastOp), cast),
         arith.CmpIOp: compare_integers, arith.CmpFOp: compare_floats, arith.SelectOp: select,

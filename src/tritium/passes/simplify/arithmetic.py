@@ -77,6 +77,14 @@ def owner_of(value: SSAValue, *classes: type[Op]) -> Any | None:
     return owner if type(owner) in classes else None
 
 
+def joined(op: Op, rewriter: Rewriter, cls: type[Op], *inner: type[Op]) -> bool:
+    """op(inner x) -> cls x"""
+    owner = owner_of(op.operands[0], *inner)
+    if owner is None:
+        return False
+    return rewriter.become(op, cls, owner.operands[0], result=op.results[0].type)
+
+
 def fold(op: Op, rewriter: Rewriter) -> bool:
     """An elementwise op of constants -> a constant."""
     values: list[Any] = []
@@ -350,26 +358,20 @@ def double_negation(op: NegFOp, rewriter: Rewriter) -> bool:
 # Casts
 
 
-def same_type_cast(op: CastOp, rewriter: Rewriter) -> bool:
-    """A cast to the type it comes from -> nothing."""
+def same_type(op: Op, rewriter: Rewriter) -> bool:
+    """A bitcast, broadcast or reshape to the type it comes from -> nothing."""
     value = op.operands[0]
     return value.type == op.results[0].type and rewriter.replace(op, value)
 
 
 def cast_chain(op: CastOp, rewriter: Rewriter) -> bool:
     """ext(ext x), trunc(trunc x), bitcast(bitcast x) -> one cast"""
-    inner = owner_of(op.operands[0], type(op))
-    if inner is None or (isinstance(op, TruncFOp)):
-        return False
-    return rewriter.become(op, type(op), inner.operands[0], result=op.results[0].type)
+    return joined(op, rewriter, type(op), type(op))
 
 
 def sign_of_zero_extended(op: ExtSIOp, rewriter: Rewriter) -> bool:
     """extsi(extui x) -> extui x: the sign is known to be 0"""
-    inner = owner_of(op.operands[0], ExtUIOp)
-    if inner is None:
-        return False
-    return rewriter.become(op, ExtUIOp, inner.operands[0], result=op.results[0].type)
+    return joined(op, rewriter, ExtUIOp, ExtUIOp)
 
 
 def truncated_extension(op: TruncIOp, rewriter: Rewriter) -> bool:
@@ -435,7 +437,7 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     add(neutral_float, AddFOp, SubFOp, MulFOp, DivFOp)
     add(divide_by_power, DivFOp)
     add(double_negation, NegFOp)
-    add(same_type_cast, BitcastOp)
+    add(same_type, BitcastOp)
     add(cast_chain, ExtSIOp, ExtUIOp, TruncIOp, ExtFOp, BitcastOp)
     add(sign_of_zero_extended, ExtSIOp)
     add(truncated_extension, TruncIOp)

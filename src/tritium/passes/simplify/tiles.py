@@ -19,7 +19,7 @@ from tritium.ops.ttir.shape import (
     UnsplatOp,
 )
 from tritium.passes.rewriting import Pattern, Rewriter
-from tritium.passes.simplify.arithmetic import is_zero, only_carried, owner_of
+from tritium.passes.simplify.arithmetic import is_zero, joined, only_carried, owner_of, same_type
 
 
 def constant_tile(op: Op, rewriter: Rewriter) -> bool:
@@ -32,24 +32,12 @@ def constant_tile(op: Op, rewriter: Rewriter) -> bool:
 
 def shape_of_splat(op: Op, rewriter: Rewriter) -> bool:
     """broadcast(splat x), reshape(splat x), ... -> splat x"""
-    inner = owner_of(op.operands[0], SplatOp)
-    if inner is None:
-        return False
-    return rewriter.become(op, SplatOp, inner.operands[0], result=op.results[0].type)
-
-
-def same_shape(op: Op, rewriter: Rewriter) -> bool:
-    """A broadcast or reshape to the same type -> nothing."""
-    value = op.operands[0]
-    return value.type == op.results[0].type and rewriter.replace(op, value)
+    return joined(op, rewriter, SplatOp, SplatOp)
 
 
 def broadcast_chain(op: BroadcastOp, rewriter: Rewriter) -> bool:
     """broadcast(broadcast x) -> broadcast x"""
-    inner = owner_of(op.operands[0], BroadcastOp)
-    if inner is None:
-        return False
-    return rewriter.become(op, BroadcastOp, inner.operands[0], result=op.results[0].type)
+    return joined(op, rewriter, BroadcastOp, BroadcastOp)
 
 
 def reshape_chain(op: ReshapeOp, rewriter: Rewriter) -> bool:
@@ -170,9 +158,9 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     return {
         SplatOp: [constant_tile],
         UnsplatOp: [constant_tile, unsplat_of_splat],
-        BroadcastOp: [same_shape, constant_tile, shape_of_splat, broadcast_chain],
+        BroadcastOp: [same_type, constant_tile, shape_of_splat, broadcast_chain],
         ExpandDimsOp: [constant_tile, shape_of_splat],
-        ReshapeOp: [same_shape, constant_tile, shape_of_splat, reshape_chain],
+        ReshapeOp: [same_type, constant_tile, shape_of_splat, reshape_chain],
         TransOp: [trans_identity, constant_tile, shape_of_splat, trans_chain],
         MakeRangeOp: [range_of_one],
         AddPtrOp: [add_nothing, add_chain, add_to_stated],

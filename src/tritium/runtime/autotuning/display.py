@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from tritium import knobs
@@ -40,12 +39,7 @@ class TuningDisplay:
         self._line(f"autotuning {self.name}: {self.total} configurations")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._live is not None:
             self._live.stop()
         self._line(f"autotuning {self.name}: {self.summary()}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, as_completed
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any
 
 active_mode: ContextVar[AsyncCompileMode | None] = ContextVar("active_mode", default=None)
@@ -71,12 +70,7 @@ class AsyncCompileMode:
         active_mode.set(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         active_mode.set(None)
         kernels = {k.future: k for k in self.future_kernels.values()}
         for future in as_completed(self.raw_futures):

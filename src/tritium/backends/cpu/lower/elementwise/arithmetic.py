@@ -38,18 +38,9 @@ def in_float(c: Context, values: tuple[Value, ...], compute: Callable[..., Value
     return fp(c.f, result, "fp32", name, features=c.features) if is_float else result
 
 
-def _binary(opcode: str, flags: str = "") -> Callable[..., Value]:
-    def rule(c: Context, op: Op, a: Value, b: Value) -> Value:
-        return c.f.op(opcode, a, b, flags)
-
-    return rule
-
-
 for _op, _rule in table.shared_rules(in_float, value_type).items():
     lowers("cpu", _op)(_rule)
 lowers("cpu", math.SqrtOp)(table.intrinsic(in_float, "sqrt"))
-for _op, _opcode in table.BINARY.items():
-    lowers("cpu", _op)(_binary(_opcode))
 
 
 @lowers("cpu", *table.SHIFTS)
