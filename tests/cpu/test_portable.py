@@ -20,13 +20,18 @@ import pytest
 
 import tritium
 import tritium.language as tl
+from tests.cpu.test_processors import undefined
 from tritium import knobs
+from tritium.backends.cpu.launch_records import API
+from tritium.backends.cpu.launcher import native_ir
+from tritium.backends.cpu.processors import processor
 from tritium.compiler import ASTSource
-from tritium.native import loader
-from tritium.native.host import is_x86
-from tritium.native.pool import CONTEXT
+from tritium.launch import records, writer
+from tritium.native import loader, pyobjects
+from tritium.native.host import Processor, is_x86
+from tritium.native.pool import CONTEXT, System
 from tritium.native.records import allocate
-from tritium.system.portable import Portable
+from tritium.system.portable import WINDOWS_FUNCTIONS, Portable
 from tritium.target import GPUTarget
 
 PACKAGE = Path(__file__).parents[2] / "src" / "tritium"
@@ -220,14 +225,80 @@ define void @call(ptr %kernel, ptr %args, ptr %ctx, i64 %begin, i64 %end) {
 """
 
 
-def link_for(triple: str, patch: pytest.MonkeyPatch) -> None:
-    """A linker of objects for another system."""
+def pretend(triple: str, patch: pytest.MonkeyPatch) -> Processor:
+    """Take this machine's system to be that of a triple, and all that it lacks to be there."""
     make: Any = llvm.create_lljit_compiler
     llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(triple).create_target_machine(jit=True)
     linker: Any = loader._linker  # pyright: ignore[reportPrivateUsage]
+    cpu = "x86-64" if triple.startswith("x86") else "cortex-a76"
+    found = processor(f"{cpu}:{triple}")
+    patch.setenv("TRITIUM_PORTABLE", "1")
     patch.setattr(llvm, "create_lljit_compiler", lambda **given: make(machine, **given))
     patch.setattr(loader, "_linker", functools.cache(linker.__wrapped__))
+    patch.setattr(loader, "host", lambda: found)
+    patch.setattr(sys, "platform", "darwin" if "darwin" in triple else "win32")
+    functions = {"_fltused": ctypes.addressof(FLOATS)}
+    patch.setattr(Portable, "native_functions", lambda _: functions)
+    return found
+
+
+FLOATS = ctypes.c_int32()
+FAR = """
+declare i64 @far(i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define i64 @f(i64 %x, ptr %p) {
+  %y = call i64 @far(i64 %x)
+  call void @llvm.memset.p0.i64(ptr %p, i8 3, i64 %x, i1 false)
+  ret i64 %y
+}
+"""
+SYSTEMS = ["x86_64-apple-darwin", "arm64-apple-darwin", "x86_64-pc-windows-msvc",
+           "aarch64-pc-windows-msvc"]  # fmt: skip
+
+
+@pytest.mark.parametrize("triple", SYSTEMS)
+def test_far_functions_are_reached(triple: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their whole addresses are in the code or beside it; a library may be anywhere. (In AArch64's
+    code for Windows in four parts.)"""
+    with monkeypatch.context() as patch:
+        target = pretend(triple, patch)
+        code = loader.compile_ir(FAR, processor=target)
+        imports = {"far": 0x1234_5678_9ABC, "memset": 0x2345_6789_ABCD}
+        image = loader.load_object(code, ["f"], imports)
+        with pytest.raises(RuntimeError):
+            loader.load_object(code, ["missing"], imports)
+        with pytest.raises(RuntimeError, match="no object code for this machine"):
+            loader.load_object(b"\x7fELF" + code[4:], ["f"])
+    near = ctypes.string_at(image["f"], 400)
+    for address in imports.values():
+        if triple.startswith("aarch64"):
+            parts = [0xF2C00010, 0xF2A00010, 0xF2800010]  # movk x16, the bits from 32, 16 and 0
+            wanted = b"".join(
+                (word | (address >> shift & 0xFFFF) << 5).to_bytes(4, "little")
+                for word, shift in zip(parts, (32, 16, 0), strict=True)
+            )
+        else:
+            wanted = address.to_bytes(8, "little")
+        assert wanted in near
+
+
+@pytest.mark.skipif(not is_x86(), reason="code for x86-64")
+def test_launches_need_what_windows_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's functions, and those whose addresses the portable interfaces know there."""
+    python = pyobjects.api_addresses([*API, *records.API])
+    windows = [name for names in WINDOWS_FUNCTIONS.values() for name in names]
+    imports = {**python, **{name: 0x1234_5678_9ABC + i for i, name in enumerate(windows)}}
+    for cycles in (False, True):
+        with monkeypatch.context() as patch:
+            target = pretend("x86_64-pc-windows-msvc", patch)
+            text = native_ir(System("windows", crash_reports=False, cycle_counter=cycles))
+            code = loader.compile_ir(text, opt="light", processor=target)
+            assert undefined(code) <= imports.keys() | {"_fltused"}
+            assert loader.load_object(code, ["tritium_end"], imports)["tritium_end"]
+            code = loader.compile_ir(writer.native_ir(), opt="light", processor=target)
+            assert undefined(code) <= imports.keys() | {"_fltused"}
 
 
 @pytest.mark.skipif(not is_x86(), reason="code for x86-64")
@@ -236,17 +307,9 @@ def test_kernels_run_as_coff(monkeypatch: pytest.MonkeyPatch) -> None:
     triple = "x86_64-pc-windows-msvc"
     source = ASTSource(softmax, {"x": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 512})
     kernel = tritium.compile(source, target=GPUTarget("cpu", f"x86-64:{triple}", 1))
-    code = kernel.asm["obj"]
-    floats = ctypes.c_int32()
-    functions = {"_fltused": ctypes.addressof(floats)}
     with monkeypatch.context() as patch:
-        patch.setenv("TRITIUM_PORTABLE", "1")
-        link_for(triple, patch)
-        patch.setattr(sys, "platform", "win32")
-        patch.setattr(Portable, "native_functions", lambda _: functions)
-        with pytest.raises(RuntimeError, match="no object code for this machine"):
-            loader.load_object(b"\x7fELF" + code[4:], ["softmax"])
-        image = loader.load_object(code, ["softmax"])
+        pretend(triple, patch)
+        image = loader.load_object(kernel.asm["obj"], ["softmax"])
     caller = loader.load_object(loader.compile_ir(FROM_LINUX), ["call"])
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 2)(caller["call"])
     rng = np.random.default_rng(5)
@@ -283,26 +346,6 @@ def test_a_sample_of_the_conformance_suite(fresh_cache: Path) -> None:
 def test_linux_is_used_on_linux() -> None:
     out = run("from tritium import knobs; print(type(knobs.system()).__name__)")
     assert out == "Linux\n"
-
-
-def test_objects_for_macos_on_aarch64_are_linked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They cannot be run here."""
-    source = ASTSource(softmax, {"x": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 512})
-    kernel = tritium.compile(source, target=GPUTarget("cpu", "apple-m1", 1))
-    monkeypatch.setenv("TRITIUM_PORTABLE", "1")
-    link_for("arm64-apple-darwin", monkeypatch)
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert loader.load_object(kernel.asm["obj"], ["softmax"])["softmax"] > 1 << 16
-    with pytest.raises(RuntimeError, match="missing"):
-        loader.load_object(kernel.asm["obj"], ["missing"])
-
-
-def test_loading_on_windows_for_aarch64_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    linker: Any = loader._linker  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(loader, "is_x86", lambda: False)
-    with pytest.raises(NotImplementedError, match="objects for AArch64 on Windows"):
-        linker.__wrapped__()
 
 
 OWN = {

@@ -67,6 +67,11 @@ def architecture_of(name: str) -> str:
     return {"arm64": "aarch64", "amd64": "x86_64"}.get(first, first)
 
 
+def is_macos(triple: str) -> bool:
+    """Whether code is for macOS."""
+    return "darwin" in triple or "macos" in triple
+
+
 @functools.cache
 def host() -> Processor:
     """The processor this process runs on."""

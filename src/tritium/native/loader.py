@@ -1,8 +1,8 @@
 """LLVM IR text to object code, for any processor, to callable addresses, on the host.
 
 On Linux `elf` links objects; elsewhere, and where it meets what it does not know, one LLJIT that
-lives as long as the process does, in which each is a library of its own. When an `Image` is
-collected, its memory is released.
+lives as long as the process does, in which each is a library of its own; on Windows MCJIT. When an
+`Image` is collected, its memory is released.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 
 from tritium import forking, knobs
 from tritium.native import elf
-from tritium.native.host import Processor, host, is_x86
+from tritium.native.host import Processor, host, is_macos
 
 
 class ObjectStore(Protocol):
@@ -66,21 +66,18 @@ def _machine(processor: Processor | None = None) -> Any:
         _initialize()
     else:
         _initialize_all()
+    # Far functions (libc) get stubs from the linker, but for Mach-O.
+    model = "large" if is_macos(processor.triple) else "small"
     return llvm.Target.from_triple(processor.triple).create_target_machine(
         cpu=processor.cpu, features=processor.feature_string, opt=3, reloc="pic",
-        codemodel="small", jit=True,  # far symbols (libm) get stubs from the linker
+        codemodel=model, jit=True,
     )  # fmt: skip
 
 
 @functools.cache
 def _linker() -> Any:
     _initialize()
-    windows = sys.platform == "win32"
-    if windows and not is_x86():
-        raise NotImplementedError("loading objects for AArch64 on Windows: LLVM's loaders cannot")
-    # LLVM's older loader ends the process at constants that several objects may have (COFF's
-    # COMDAT); its newer one asks for functions of a macOS host.
-    linker = llvm.create_lljit_compiler(suppress_errors=True, use_jit_link=windows)
+    linker = llvm.create_lljit_compiler(suppress_errors=True)
     # Never disposed of: worker threads may still sleep inside its code when the process ends.
     _never_collect(linker)
     return linker
@@ -241,6 +238,8 @@ def load_object(
 
 def _load_by_llvm(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Image:
     check_object(code)  # LLVM ends the process where it meets others
+    if sys.platform == "win32":
+        return _load_coff(code, symbols, imports)
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in symbols:
         builder.export_symbol(name)
@@ -249,3 +248,22 @@ def _load_by_llvm(code: bytes, symbols: Sequence[str], imports: Mapping[str, int
     with _lock:
         tracker: Any = builder.link(_linker(), f"tritium.{next(_names)}")
     return Image({name: tracker[name] for name in symbols}, tracker)
+
+
+def _load_coff(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Image:
+    """Load an object by MCJIT, an engine of its own: of LLVM's loaders the only one that links
+    COFF's calls of far functions, and its constants that several objects may have."""
+    with _lock:
+        _initialize()
+        machine = llvm.Target.from_triple(host().triple).create_target_machine(jit=True)
+        module = llvm.parse_assembly(f'target triple = "{host().triple}"\n')
+        engine: Any = llvm.create_mcjit_compiler(module, machine, use_lmm=True)
+        for name, address in imports.items():
+            llvm.add_symbol(name, address)
+        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        addresses: dict[str, int] = {name: engine.get_function_address(name) for name in symbols}
+    missing = [name for name, address in addresses.items() if not address]
+    if missing:
+        raise RuntimeError(f"symbol not found in the object: {', '.join(missing)}")
+    return Image(addresses, engine)

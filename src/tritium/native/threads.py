@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from tritium.codegen.llvm.writer import Module, Value, const
+from tritium.native.host import is_macos
 from tritium.native.writer import NULL, Code, i32, i64
 from tritium.system import Threads
 from tritium.system.linux import FUTEX
@@ -215,4 +216,4 @@ def clock_of(triple: str, module: Module) -> Posix:
     """What writes the reading of a clock, for any system that code is compiled for."""
     if "windows" in triple:
         return Windows(module)
-    return Posix(module, darwin="darwin" in triple or "macos" in triple)
+    return Posix(module, darwin=is_macos(triple))

@@ -98,7 +98,7 @@ class Portable:
         return path
 
 
-_WINDOWS = {
+WINDOWS_FUNCTIONS = {
     "kernel32": (
         "CloseHandle", "CreateThread", "GetCurrentThreadId", "QueryPerformanceCounter",
         "QueryPerformanceFrequency", "Sleep", "SwitchToThread",
@@ -107,13 +107,14 @@ _WINDOWS = {
     "ntdll": ("__chkstk", "memcmp", "memcpy", "memmove", "memset"),
     "ucrtbase": ("_aligned_free", "_aligned_malloc", "calloc", "free"),
 }  # fmt: skip
+"""What native code needs of Windows, by library."""
 _FLOATS = ctypes.c_int32(1)
 
 
 @functools.cache
 def _windows_functions() -> dict[str, int]:
     found = {"_fltused": ctypes.addressof(_FLOATS)}
-    for name, functions in _WINDOWS.items():
+    for name, functions in WINDOWS_FUNCTIONS.items():
         library = ctypes.CDLL(name)
         for function in functions:
             found[function] = ctypes.cast(library[function], ctypes.c_void_p).value or 0
