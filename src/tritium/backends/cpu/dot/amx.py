@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tritium.backends.cpu.dot.operand import as_value, scale, static
+from tritium.backends.cpu.dot.operand import as_value, count, scale, static
 from tritium.backends.cpu.dot.sweep import Sweep
 from tritium.codegen.llvm.writer import Function, Value, const
 
@@ -27,13 +27,8 @@ class TileSweep(Sweep):
 
     def emit(self, f: Function) -> None:
         plan = self.plan
-        width = const("i64", plan.lanes * plan.block_vectors)
-        with (
-            f.loop(_ZERO, const("i64", self.columns), width, at_least_once=True) as n,
-            f.loop(
-                _ZERO, const("i64", self.rows), const("i64", plan.block_rows), at_least_once=True
-            ) as m,
-        ):
+        width = plan.lanes * plan.block_vectors
+        with count(f, self.columns, width) as n, count(f, self.rows, plan.block_rows) as m:
             self._block(f, m.index, n.index)
 
     def _block(self, f: Function, m: Value, n: Value) -> None:

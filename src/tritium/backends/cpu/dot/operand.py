@@ -8,9 +8,10 @@ kernels keep as few pointers in registers as possible.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
+from tritium.codegen.llvm.writer import BITS_OF, Function, Loop, Value, const
 
 Convert = Callable[[Function, Value], Value]
 Address = Callable[[Function, Value, Value], Value]
@@ -50,10 +51,18 @@ def add(f: Function, left: Step, right: Step) -> Step:
 def scale(f: Function, step: Step, factor: int) -> Step:
     """step * factor, folded where possible."""
     known = static(step)
-    if known is not None:
-        return known * factor
+    if known is not None or not factor:
+        return (known or 0) * factor
     assert isinstance(step, Value)
     return step if factor == 1 else f.op("mul", step, const("i64", factor))
+
+
+def count(f: Function, stop: int, step: int) -> AbstractContextManager[Loop]:
+    """A loop from 0 to `stop`, at least once; no code where it is once."""
+    zero = const("i64", 0)
+    if stop <= step:
+        return nullcontext(Loop(zero, []))
+    return f.loop(zero, const("i64", stop), const("i64", step), at_least_once=True)
 
 
 @dataclass(frozen=True)
@@ -158,9 +167,16 @@ class Operand:
         step = None if self.outer_step is None else static(self.outer_step)
         places: list[tuple[Value, int]] = []
         anchor, anchored = Value("ptr", "null"), 0
+        strides = dict[int, Value]()
         for offset in offsets:
-            within = offset - anchored < self.outer_run and self.outer_run > 1
-            if not places or (step is None and not within):
+            distance = offset - anchored
+            within = distance < self.outer_run and self.outer_run > 1
+            if places and step is None and self.outer_step is not None and not within:
+                if distance not in strides:
+                    stride = scale(f, self.outer_step, distance * self.size)
+                    strides[distance] = as_value(stride)
+                anchor, anchored = f.gep("i8", anchor, strides[distance]), offset
+            elif not places or (step is None and not within):
                 row = add(f, start, offset)
                 anchor, anchored = self.pointer(f, as_value(row), const("i64", 0)), offset
             places.append((anchor, (offset - anchored) * (1 if step is None else step) * self.size))

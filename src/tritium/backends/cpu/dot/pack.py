@@ -8,7 +8,6 @@ Two forms, both of cells of `group` elements along k:
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from tritium.backends.cpu.dot.convert import widen
@@ -17,12 +16,13 @@ from tritium.backends.cpu.dot.operand import (
     Operand,
     add,
     as_value,
+    count,
     dense,
     scale,
     static,
 )
 from tritium.backends.cpu.dot.plan import Plan
-from tritium.codegen.llvm.writer import Function, Loop, Value, const, lanes, scalar, vector
+from tritium.codegen.llvm.writer import Function, Value, const, lanes, scalar, vector
 
 ScratchAlloc = Callable[[int], Value]
 
@@ -107,21 +107,14 @@ class Packing:
     def cell_offset(self, f: Function, outer: Value, cell: Value) -> Value:
         """Byte offset of a cell in the copy."""
         if self.k_major:
-            index = f.op("add", f.op("mul", cell, const("i64", self.outer)), outer)
+            index = add(f, scale(f, cell, self.outer), outer)
         else:
-            depth = const("i64", self.depth // self.group)
-            index = f.op("add", f.op("mul", outer, depth), cell)
-        return f.op("mul", index, const("i64", self.group * ELEMENT_BYTES[self.plan.compute]))
+            index = add(f, scale(f, outer, self.depth // self.group), cell)
+        return as_value(scale(f, index, self.group * ELEMENT_BYTES[self.plan.compute]))
 
 
 def _move(f: Function, pointer: Value, offset: Value) -> Value:
     return pointer if static(offset) == 0 else f.gep("i8", pointer, offset)
-
-
-def _count(f: Function, stop: int, step: int) -> AbstractContextManager[Loop]:
-    return f.loop(
-        const("i64", 0), const("i64", stop), const("i64", step), at_least_once=True
-    )
 
 
 def interleave(f: Function, rows: list[Value]) -> Value:
@@ -191,19 +184,24 @@ def _interleave(f: Function, p: Packing, target: Value, offset: Value) -> None:
     chunk = p.address_run
     block = min(4 * chunk, p.outer)
     chunks = range(0, block, chunk)
-    with _count(f, p.outer, block) as outer:
+    with count(f, p.outer, block) as outer:
         linear = p.source.k_step is not None
         places = p.source.places(f, outer.index, list(chunks)) if linear else []
-        with _count(f, p.depth // p.group, 1) as cell:
+        with count(f, p.depth // p.group, 1) as cell:
             out = f.gep("i8", target, p.cell_offset(f, outer.index, cell.index))
             first = f.op("mul", cell.index, const("i64", p.group))
             ks = [as_value(add(f, first, g)) for g in range(p.group)]
             skips = [_skip(f, p.source, k, offset) for k in ks] if linear else []
+            moved = {
+                (place.ref, g): f.gep("i8", place, skip)
+                for place in dict.fromkeys(place for place, _ in places)
+                for g, skip in enumerate(skips)
+            }
             for c in range(len(chunks)):
                 rows: list[Value] = []
                 for g in range(p.group):
                     if linear:
-                        pointer = f.offset(f.gep("i8", places[c][0], skips[g]), places[c][1])
+                        pointer = f.offset(moved[places[c][0].ref, g], places[c][1])
                     else:
                         place = f.op("add", outer.index, const("i64", chunks[c]))
                         pointer = _move(f, p.source.pointer(f, place, ks[g]), offset)
@@ -233,9 +231,9 @@ def _transpose_tiles(f: Function, p: Packing, target: Value, offset: Value, tile
     Four times as fast as gathers (transposed B: .96 to .99 of MKL against .32).
     """
     cell_type = vector(p.plan.cell, tile)
-    with _count(f, p.outer, tile) as outer:
+    with count(f, p.outer, tile) as outer:
         places = p.source.places(f, outer.index, list(range(tile)))
-        with _count(f, p.depth // p.group, tile) as cell:
+        with count(f, p.depth // p.group, tile) as cell:
             k = f.op("mul", cell.index, const("i64", p.group))
             rows: list[Value] = []
             for place in places:
@@ -252,9 +250,9 @@ def _rows(f: Function, p: Packing, target: Value, offset: Value) -> None:
     size = ELEMENT_BYTES[p.plan.compute]
     chunk = min(p.plan.host.bits // (8 * size), p.depth, p.source.k_run)
     linear = p.source.k_step is not None
-    with _count(f, p.outer, 1) as outer:
+    with count(f, p.outer, 1) as outer:
         place = p.source.places(f, outer.index, [0])[0] if linear else None
-        with _count(f, p.depth, chunk) as k:
+        with count(f, p.depth, chunk) as k:
             if place is not None:
                 pointer = _at(f, p.source, place, k.index, offset)
             else:
@@ -269,9 +267,9 @@ def _transpose_cells(f: Function, p: Packing, target: Value, offset: Value, tile
     """Outer-major from neighbours along the outer dimension: cells of `tile` rows of k at a time,
     interleaved, then transposed in registers."""
     size = ELEMENT_BYTES[p.plan.cell]
-    with _count(f, p.outer, tile) as outer:
+    with count(f, p.outer, tile) as outer:
         place = p.source.places(f, outer.index, [0])[0]
-        with _count(f, p.depth // p.group, tile) as cell:
+        with count(f, p.depth // p.group, tile) as cell:
             first = f.op("mul", cell.index, const("i64", p.group))
             rows: list[Value] = []
             for j in range(tile):
@@ -292,7 +290,7 @@ def _elements(
     zero, one = const("i64", 0), const("i64", 1)
     stop = extent or const("i64", p.depth)
     loop = f.loop(zero, stop, one, at_least_once=extent is None)
-    with _count(f, p.outer, 1) as outer, loop as k:
+    with count(f, p.outer, 1) as outer, loop as k:
         value = p.load(f, _move(f, p.source.pointer(f, outer.index, k.index), offset), 1)
         at = p.cell_offset(f, outer.index, f.op("lshr", k.index, shift))
         within = f.op("mul", f.op("and", k.index, mask), const("i64", size))

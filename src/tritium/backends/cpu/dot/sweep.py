@@ -20,6 +20,7 @@ from tritium.backends.cpu.dot.operand import (
     Step,
     add,
     as_value,
+    count,
     dense,
     scale,
     static,
@@ -73,17 +74,12 @@ class VectorSweep(Sweep):
     def emit(self, f: Function) -> None:
         plan = self.plan
         width = plan.lanes * plan.block_vectors
-        with f.loop(_ZERO, const("i64", self.columns), const("i64", width),
-                    at_least_once=True) as n:  # fmt: skip
+        with count(f, self.columns, width) as n:
             offsets = [i * plan.lanes for i in range(plan.block_vectors)]
             places = self.b.places(f, n.index, offsets)
             whole = self.rows // plan.block_rows * plan.block_rows
-            if whole == plan.block_rows:
-                self._block(f, _ZERO, n.index, whole, places)
-            else:
-                with f.loop(_ZERO, const("i64", whole), const("i64", plan.block_rows),
-                            at_least_once=True) as m:  # fmt: skip
-                    self._block(f, m.index, n.index, plan.block_rows, places)
+            with count(f, whole, plan.block_rows) as m:
+                self._block(f, m.index, n.index, plan.block_rows, places)
             if whole != self.rows:
                 self._block(f, const("i64", whole), n.index, self.rows - whole, places)
 
