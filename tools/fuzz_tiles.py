@@ -1,0 +1,145 @@
+"""Random tile programs beside NumPy alone, with guard pages around every array.
+
+    python tools/fuzz_tiles.py --minutes 5 --jobs 2 [--seed 0] [--arch native x86-64 haswell]
+
+A program is made of statements on tiles of integers, floats and masks; each is written as kernel
+text and computed with NumPy at once, so that the generator knows every value: which accesses are in
+bounds, which places programs of the grid share, which floats are exact. Nothing of the compiler's
+reference semantics takes part. Arrays end or begin at a page that cannot be accessed; arguments
+alias; processors, grids and arrays are chosen anew for each program. Compiling may take 2 s of the
+processor's time and give 1 MiB of LLVM IR. Program number N is the same everywhere:
+`--seed N --programs 1` runs it again, with `--show` its text is printed. Exits with 1 if a result
+is wrong, a process dies or hangs, or a budget is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+ARCHS = ("native", "x86-64", "haswell", "skylake-avx512")
+HANGS = 60.0
+"""Seconds after which a program counts as one that does not end."""
+
+
+def work(given: argparse.Namespace) -> None:
+    """Run seeds `seed`, `seed + step`, ...; a line of JSON before and after each."""
+    from tools.tile_programs.running import check
+
+    for seed in range(given.seed, given.seed + given.programs * given.step, given.step):
+        if time.time() > given.until:
+            break
+        arch = given.arch[seed % len(given.arch)]
+        print(json.dumps({"begins": seed, "arch": arch}), flush=True)
+        print(json.dumps({"seed": seed, "arch": arch, **check(seed, arch, given.show)}), flush=True)
+
+
+class Worker:
+    """A process that runs seeds from one on, started again behind a seed that it died of."""
+
+    def __init__(self, given: argparse.Namespace, first: int):
+        self.given, self.next, self.first = given, first, first
+        self.outcomes: collections.Counter[str] = collections.Counter()
+        self.faults: list[dict[str, object]] = []
+
+    def run(self) -> None:
+        """Run all seeds of this worker."""
+        end = self.first + self.given.programs * self.given.jobs
+        while self.next < end and time.time() < self.given.until:
+            self._run_process((end - self.next + self.given.jobs - 1) // self.given.jobs)
+
+    def _run_process(self, programs: int) -> None:
+        given = self.given
+        command = [
+            sys.executable, __file__, "--work", "--seed", str(self.next), "--programs",
+            str(programs), "--step", str(given.jobs), "--until", str(given.until),
+            "--arch", *given.arch, *(["--show"] if given.show else []),
+        ]  # fmt: skip
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert child.stdout is not None and child.stderr is not None
+        errors: list[str] = []
+        reader = threading.Thread(target=lambda s: errors.extend(s), args=(child.stderr,))
+        reader.start()
+        begun: dict[str, object] | None = None
+        hung = threading.Event()
+
+        def stop() -> None:
+            hung.set()
+            child.kill()
+
+        watchdog = threading.Timer(HANGS, stop)
+        watchdog.start()
+        for line in child.stdout:
+            watchdog.cancel()
+            if not line.startswith("{"):
+                print(line, end="", flush=True)
+                continue
+            found = json.loads(line)
+            if "begins" in found:
+                begun, self.next = found, found["begins"] + given.jobs
+            else:
+                begun = None
+                self._count(found)
+            watchdog = threading.Timer(HANGS, stop)
+            watchdog.start()
+        watchdog.cancel()
+        child.wait()
+        reader.join()
+        if begun is not None:
+            why = "hangs" if hung.is_set() else f"dies with {child.returncode}"
+            text = "".join(errors)[-1500:]
+            self._count({"seed": begun["begins"], "arch": begun["arch"], "outcome": why,
+                         "text": text})  # fmt: skip
+        elif child.returncode != 0:
+            raise SystemExit("".join(errors))
+
+    def _count(self, found: dict[str, object]) -> None:
+        outcome = str(found["outcome"])
+        self.outcomes[outcome] += 1
+        if outcome != "right":
+            self.faults.append(found)
+            print(json.dumps(found), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", type=int, default=1_000_000, help="for each job")
+    parser.add_argument("--arch", nargs="+", default=ARCHS, help="processors, in turn")
+    parser.add_argument("--out", type=Path, help="a file for the summary")
+    parser.add_argument("--show", action="store_true", help="print the programs")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--step", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        work(given)
+        return
+    given.until = time.time() + 60 * given.minutes
+    workers = [Worker(given, given.seed + number) for number in range(given.jobs)]
+    threads = [threading.Thread(target=worker.run) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    outcomes: collections.Counter[str] = sum((w.outcomes for w in workers), collections.Counter())
+    faults = [fault for worker in workers for fault in worker.faults]
+    summary = {"programs": outcomes.total(), "outcomes": outcomes, "faults": faults}
+    print(json.dumps({**summary, "faults": len(faults)}))
+    if given.out:
+        given.out.write_text(json.dumps(summary, indent=1) + "\n")
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()

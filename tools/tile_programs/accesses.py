@@ -1,0 +1,233 @@
+"""Statements on memory: loads, stores, atomics, loops around them, products."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from tools.tile_programs.arithmetic import condition, numbers_of
+from tools.tile_programs.program import LANGUAGE, Pointer, Program, Tile, row_major
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+ELEMENTS = (np.int8, np.int16, np.int32, np.int64, np.float16, BFLOAT16, np.float32)
+
+
+def _value(dtype: np.dtype, text: str, data: np.ndarray) -> tuple[str, np.ndarray]:
+    """What is loaded, in a type that the other statements take."""
+    if dtype.kind == "i":
+        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.int32)
+    else:
+        wide = np.dtype(np.float32)
+    return (text if wide == dtype else f"{text}.to({LANGUAGE[wide]})"), data.astype(wide)
+
+
+def _pointer(p: Program, at: np.ndarray) -> Pointer:
+    """Some array: one there is, an alias of one, or a new one that often just suffices."""
+    s = p.source
+    known = [pointer for pointer in p.pointers if not pointer.shared]
+    if known and s.random() < 0.5:
+        of = s.choice(known)
+        if s.random() < 0.3 and of.length > 4:
+            return p.alias(of, s.randrange(of.length // 2))
+        return of
+    needed = int(at.max()) + 1 if at.size else 1
+    length = needed if 1 <= needed <= 1 << 16 else s.choice((1, 7, 64, 1000))
+    return p.pointer(s.choice(ELEMENTS), max(1, length - s.choice((0, 0, 0, 1, 5))))
+
+
+def _mask(p: Program, pointer: Pointer, at: Tile) -> tuple[str, np.ndarray] | None:
+    """The text of a mask ("" for none) for which no access is out of bounds, and its value."""
+    s, data = p.source, at.data
+    inside = (data >= 0) & (data < pointer.length)
+    if inside.all() and s.random() < 0.6:
+        text, value = "", inside
+    else:
+        bound = p.scalar(pointer.length) if s.random() < 0.7 else str(pointer.length)
+        text, value = f"({at.name} < {bound})", data < pointer.length
+        if not (data >= 0).all():
+            text, value = f"({at.name} >= 0) & {text}", inside
+    masks = [t for t in p.tiles if t.kind == "b" and t.shape == at.shape]
+    if at.shape and s.random() < 0.3:
+        another, also = condition(p, at.shape)
+        text, value = f"{text} & {another}" if text else another, value & also
+        # A mask has the tile's shape, whatever is compared.
+        text = f"tl.broadcast_to({text}, {list(at.shape)})"
+    elif masks and s.random() < 0.4:
+        other = s.choice(masks)
+        text = f"{text} & {other.name}" if text else other.name
+        value = value & other.data
+    return text, value
+
+
+def _read(p: Program, pointer: Pointer, at: np.ndarray, active: np.ndarray) -> np.ndarray | None:
+    return pointer.base.read(at.astype(np.int64) + pointer.start, active)
+
+
+def loaded(p: Program) -> bool:
+    """A load."""
+    at = p.pick("i")
+    if at is None:
+        return False
+    pointer = _pointer(p, at.data)
+    found = _mask(p, pointer, at)
+    assert found is not None
+    mask, active = found
+    data = _read(p, pointer, at.data, active)
+    if data is None:
+        return False
+    text = f"tl.load({pointer.name} + {at.name}"
+    if mask:
+        other = p.source.choice((0, 0, 1, -3))
+        text += f", mask={mask}, other={other}"
+        data = np.where(active, data, np.asarray(other).astype(data.dtype))
+    p.new(*_value(data.dtype, f"{text})", data))
+    return True
+
+
+def _stored(values: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
+    """Values as they are in memory; None where that would not be exact."""
+    if values.dtype.kind == "b":
+        return values.astype(dtype)
+    if (values.dtype.kind == "f") != (dtype.kind not in "i"):
+        return None
+    held = values.astype(dtype)
+    if dtype.kind != "i" and not (held.astype(np.float32) == values).all():
+        return None
+    return held
+
+
+def stored(p: Program) -> bool:
+    """A store, where programs do not meet."""
+    s, at = p.source, p.pick("i")
+    if at is None:
+        return False
+    fit = [t for t in p.tiles if t.shape == at.shape and t.kind != "b"]
+    value = s.choice(fit)
+    pointer = _pointer(p, at.data)
+    held = _stored(value.data, pointer.base.data.dtype)
+    found = _mask(p, pointer, at)
+    if held is None or found is None:
+        return False
+    mask, active = found
+    if not pointer.base.write(at.data.astype(np.int64) + pointer.start, active, held):
+        return False
+    masked = f", mask={mask}" if mask else ""
+    p.line(f"tl.store({pointer.name} + {at.name}, {value.name}{masked})")
+    return True
+
+
+def added(p: Program) -> bool:
+    """Atomic additions to places that many elements and programs share."""
+    at = p.pick("i", 1)
+    if at is None:
+        return False
+    value = p.source.choice([t for t in p.tiles if t.shape == at.shape and t.kind == "i"])
+    size = p.source.choice((1, 8, 64, 1024))
+    dtype = value.data.dtype
+    pointer = p.pointer(dtype, size)
+    places = (at.data & at.data.dtype.type(size - 1)).astype(np.int64)
+    np.add.at(pointer.base.data, places.ravel(), value.data.ravel())
+    pointer.shared = True
+    p.line(f"tl.atomic_add({pointer.name} + ({at.name} & {size - 1}), {value.name})")
+    return True
+
+
+def loop(p: Program) -> bool:
+    """A loop that adds up tiles of an array further and further on."""
+    s, at = p.source, p.pick("i", 1)
+    if at is None or at.data.dtype != np.int32:
+        return False
+    trips, step = s.choice((0, 1, 3, 4)), s.choice((1, 8, int(np.prod(at.shape)), -1))
+    pointer = _pointer(p, at.data)
+    if pointer.base.data.dtype.kind == "i" and pointer.base.data.dtype.itemsize == 8:
+        return False
+    total = None
+    for trip in range(trips):
+        places = at.data + np.int32(trip * step)
+        active = (places >= 0) & (places < pointer.length)
+        data = _read(p, pointer, places, active)
+        if data is None:
+            return False
+        _, wide = _value(data.dtype, "", data)
+        total = wide if total is None else total + wide
+    dtype = np.dtype(np.int32 if pointer.base.data.dtype.kind == "i" else np.float32)
+    total = np.zeros(at.data.shape, dtype) if total is None else total
+    if not p.exact(total):
+        return False
+    name, index, length = p.name("v"), p.name("at"), p.scalar(pointer.length)
+    p.line(f"{name} = tl.zeros({at.shape}, {LANGUAGE[dtype]})")
+    p.line(f"for k in range({p.scalar(trips) if s.random() < 0.6 else trips}):")
+    p.line(f"    {index} = {at.name} + k * {step}")
+    load = f"tl.load({pointer.name} + {index}, mask=({index} >= 0) & ({index} < {length}), other=0)"
+    p.line(f"    {name} += {_value(pointer.base.data.dtype, load, total)[0]}")
+    p.tiles.append(Tile(name, total))
+    return True
+
+
+def product(p: Program) -> bool:
+    """A loop of products of loaded tiles, in any order of axes, masked along K, and used again."""
+    s = p.source
+    m, n, k = (s.choice((16, 16, 32, 64)) for _ in range(3))
+    dtype = np.dtype(s.choice((np.float32, np.float32, np.float16, BFLOAT16, np.int8)))
+    trips = s.choice((1, 1, 2, 3))
+    depth = trips * k - s.choice((0, 0, 1, 5))
+    result = np.dtype(np.int32 if dtype.kind == "i" else np.float32)
+    lines, operands, sums = [], [], []
+    for letter, rows, columns, is_b in (("a", m, depth, False), ("b", depth, n, True)):
+        pointer = p.pointer(dtype, p.programs * rows * columns)
+        data = pointer.base.data.reshape(p.programs, rows, columns)
+        turned = s.random() < 0.5  # in memory
+        swapped = s.random() < 0.4  # as it is loaded
+        if turned:
+            data = pointer.base.data.reshape(p.programs, columns, rows).transpose(0, 2, 1)
+        strides = (1, rows) if turned else (columns, 1)
+        held = [p.scalar(x) if s.random() < 0.4 else str(x) for x in strides]
+        along, other = f"(t * {k} + tl.arange(0, {k}))", f"tl.arange(0, {n if is_b else m})"
+        texts = (along, other) if is_b else (other, along)
+        if swapped:
+            places = f"{texts[0]}[None, :] * {held[0]} + {texts[1]}[:, None] * {held[1]}"
+        else:
+            places = f"{texts[0]}[:, None] * {held[0]} + {texts[1]}[None, :] * {held[1]}"
+        name = p.name(letter)
+        in_rows = is_b != swapped
+        mask = f"{along}[{':, None' if in_rows else 'None, :'}] < {p.scalar(depth)}"
+        masked = f", mask={mask}, other=0" if depth % k or s.random() < 0.3 else ""
+        start = f"{pointer.name} + pid * {rows * columns}"
+        lines.append(f"    {name} = tl.load({start} + ({places}){masked})")
+        operands.append(f"tl.trans({name})" if swapped else name)
+        sums.append((name, data))
+        pointer.base.read(np.arange(pointer.length).reshape(p.programs, -1),
+                          np.ones((p.programs, rows * columns), bool))  # fmt: skip
+    total, extra = p.name("v"), p.name("v")
+    p.line(f"{total} = tl.zeros(({m}, {n}), {LANGUAGE[result]})")
+    p.line(f"{extra} = tl.zeros((1,), {LANGUAGE[result]})")
+    p.line(f"for t in range({p.scalar(trips) if s.random() < 0.5 else trips}):")
+    for line in lines:
+        p.line(line)
+    p.line(f"    {total} = tl.dot({operands[0]}, {operands[1]}, {total}, "
+           f"out_dtype={LANGUAGE[result]}, input_precision='ieee')")  # fmt: skip
+    wide = [data.astype(np.int64 if dtype.kind == "i" else np.float64) for _, data in sums]
+    p.tiles.append(Tile(total, (wide[0] @ wide[1]).astype(result)))
+    again = s.random() < 0.4
+    if again:
+        which = s.randrange(2)
+        p.line(f"    {extra} += tl.sum({sums[which][0]}.to({LANGUAGE[result]}))")
+        p.tiles.append(Tile(extra, wide[which].sum((1, 2))[:, None].astype(result)))
+    return True
+
+
+def results(p: Program, least: int) -> None:
+    """Stores of tiles to arrays of their own, which end with the last element."""
+    for tile in p.tiles[-least:] + p.source.sample(p.tiles, min(2, len(p.tiles))):
+        numel = int(np.prod(tile.shape))
+        dtype = np.dtype(np.int8) if tile.kind == "b" else tile.data.dtype
+        pointer = p.pointer(dtype, p.programs * numel, np.zeros(p.programs * numel, dtype))
+        at, text = row_major(tile.shape), numbers_of(tile.shape)
+        if len(tile.shape) == 2 and p.source.random() < 0.3:  # turned
+            rows, columns = tile.shape
+            at = np.arange(rows)[:, None] + np.arange(columns)[None, :] * rows
+            text = f"tl.arange(0, {rows})[:, None] + tl.arange(0, {columns})[None, :] * {rows}"
+        where = at + np.arange(p.programs).reshape(-1, *(1,) * len(tile.shape)) * numel
+        done = pointer.base.write(where, np.ones(where.shape, bool), tile.data.astype(dtype))
+        assert done
+        p.line(f"tl.store({pointer.name} + pid * {numel} + ({text}), {tile.name})")
