@@ -124,6 +124,9 @@ class Op(DeclaredOp):
     """The layouts that those of results, or of operands, are found from (`result_layout`,
     `operand_layouts`) if all that is known is the shape of tiles."""
 
+    takes_any_layout: ClassVar[bool] = False
+    """Whether tile operands may have any layout, which says nothing about that of the results."""
+
     whole_operands: ClassVar[tuple[str, ...]] = ()
     """The operands any element of which an element of the results may depend on."""
 

@@ -88,6 +88,7 @@ class WarpGroupDotWaitOp(Op):
     name = "ttng.warp_group_dot_wait"
     effects = (waits(SHARED, Queue.WARP_GROUP_DOT),)
     syntax = "$inputs attrs : type(inputs)"
+    takes_any_layout = True
     inputs = variadic()
     pendings = i32_attr()
 

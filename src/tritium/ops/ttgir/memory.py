@@ -35,6 +35,7 @@ class ConvertLayoutOp(Op):
     name = "ttg.convert_layout"
     memory_operands = ("src",)
     syntax = "$src attrs : type(src) -> type(result)"
+    takes_any_layout = True
     src = operand()
 
     @classmethod
@@ -60,6 +61,7 @@ class LocalAllocOp(Op):
     name = "ttg.local_alloc"
     effects = (allocates(SHARED, "result"),)
     syntax = "[$src] attrs : functional"
+    takes_any_layout = True
     src = optional()
 
     @classmethod
@@ -129,6 +131,7 @@ class LocalStoreOp(Op):
     name = "ttg.local_store"
     effects = (writes(SHARED, "dst"),)
     syntax = "$src, $dst attrs : type(src) -> type(dst)"
+    takes_any_layout = True
     src = operand()
     dst = operand()
 

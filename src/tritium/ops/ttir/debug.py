@@ -24,6 +24,7 @@ class PrintOp(Op):
     name = "tt.print"
     effects = (opaque(),)
     syntax = "$prefix attrs [: $arguments : type(arguments)]"
+    takes_any_layout = True
     arguments = variadic()
     prefix = string_attr()
     hex = bool_attr()
@@ -71,6 +72,7 @@ class AssertOp(Op):
     name = "tt.assert"
     effects = (opaque(),)
     syntax = "$condition, $message attrs : type(condition)"
+    takes_any_layout = True
     condition = operand()
     message = string_attr()
 

@@ -161,6 +161,7 @@ class DescriptorStoreOp(Op):
     name = "tt.descriptor_store"
     effects = (writes(GLOBAL, "desc"),)
     syntax = "$desc ~ '[' $indices ']', $src attrs : type(desc), type(src)"
+    takes_any_layout = True
     desc = operand()
     src = operand()
     indices = variadic()
@@ -246,6 +247,7 @@ class DescriptorReduceOp(Op):
     name = "tt.descriptor_reduce"
     effects = (reads(GLOBAL, "desc"), writes(GLOBAL, "desc"))
     syntax = "$kind, $desc ~ '[' $indices ']', $src attrs : type(desc), type(src)"
+    takes_any_layout = True
     desc = operand()
     src = operand()
     indices = variadic()

@@ -75,6 +75,7 @@ class ReduceOp(Op):
     name = "tt.reduce"
     layouts_from = "operands"
     recursive_effects = True
+    takes_any_layout = True
     inputs = variadic()
     axis = i32_attr()
 

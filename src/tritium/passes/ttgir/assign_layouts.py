@@ -38,8 +38,6 @@ from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir import (
     ConvertLayoutOp,
-    LocalAllocOp,
-    LocalStoreOp,
     WarpGroupDotWaitOp,
 )
 from tritium.ops.ttir.dot import MatrixProduct
@@ -60,11 +58,6 @@ from tritium.passes.ttgir.layout_propagation import (
 SOFT, CARRIED, LOADED, PRODUCT = range(4)
 """How dear a value is: made of scalars and ranges; such a one carried by a loop; made of what
 memory or other threads gave; made of a product."""
-
-_ANY_ENCODING = (
-    ttir.ReduceOp, LocalAllocOp, LocalStoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp,
-    ttir.PrintOp, ttir.AssertOp, WarpGroupDotWaitOp,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -290,9 +283,11 @@ def _same_encoding(value: SSAValue) -> list[SSAValue]:
 def required(op: Operation, index: int) -> Encoding | None:
     """The encoding that an anchor needs its operand in: the one that it has. None for operands
     that may have any, and for ops that are no anchors."""
-    passes = (ConvertLayoutOp, ForOp, WhileOp, IfOp, YieldOp, ConditionOp, *_ANY_ENCODING)
     value = op.operands[index]
-    if not is_tile(value) or isinstance(op, passes) or is_follower(op) or _place_of(op) is not None:
+    if not is_tile(value) or isinstance(op, (ForOp, WhileOp, IfOp, YieldOp, ConditionOp)):
+        return None
+    free = isinstance(op, Op) and op.takes_any_layout
+    if free or is_follower(op) or _place_of(op) is not None:
         return None
     return ir.encoding_of(value.type)
 
