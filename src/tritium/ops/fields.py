@@ -165,10 +165,12 @@ def string_attr(default: str = MISSING) -> Any:
 
 def symbol_attr(default: str | None = MISSING) -> Any:
     """The name of a function or a buffer: `@f`."""
-    return AttrField[Any](_symbol, _symbol_text, default)
+    return AttrField[Any](symbol, _symbol_text, default)
 
 
-def _symbol(name: str) -> Attribute:
+@lru_cache(maxsize=4096)
+def symbol(name: str) -> Attribute:
+    """`@name`; cached."""
     make: Any = FlatSymbolRefAttr
     return make(name)
 

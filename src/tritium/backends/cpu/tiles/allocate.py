@@ -120,6 +120,8 @@ class _Lifetimes:
             self.step(op)
 
     def step(self, op: Any) -> None:
+        if not op.regions and BUFFERS not in op.attributes:
+            return
         held = self.function.held(op)
         if isinstance(op, NestOp):
             for root in op.roots:
@@ -138,7 +140,7 @@ class _Lifetimes:
                 self.touch(buffer)
         elif isinstance(op, (scf.ForOp, scf.WhileOp)):
             self._loop(op)
-        elif BUFFERS in op.attributes:
+        else:
             for buffer in held:
                 self.touch(buffer)
             for value in op.operands:

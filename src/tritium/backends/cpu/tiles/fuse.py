@@ -110,26 +110,27 @@ class _Builder:
         self.grouping.leave()
 
     def _op(self, op: Any) -> None:
-        if isinstance(op, (scf.ForOp, scf.WhileOp, scf.IfOp)):
+        kind: type[Any] = type(op)  # pyright: ignore[reportUnknownVariableType]
+        tiles = any(map(is_tile, op.results)) or any(map(is_tile, op.operands))
+        if kind in (scf.ForOp, scf.WhileOp, scf.IfOp):
             self._control(op)
             return
-        if isinstance(op, MatrixProduct):
-            self._dot(op)
-            return
-        tiles = any(map(is_tile, op.operands)) or any(map(is_tile, op.results))
-        if tiles and type(op) in WHOLE_TILE:
+        if tiles and kind in WHOLE_TILE:
             self._whole(op)
+            return
+        if tiles and isinstance(op, MatrixProduct):
+            self._dot(op)
             return
         self.times[op] = self.grouping.now()
         if is_terminator(op):
             self._leave(op)
         elif not tiles:
             self.grouping.effect(op)
-        elif isinstance(op, (StoreOp, UnsplatOp)):
+        elif kind in (StoreOp, UnsplatOp):
             self.grouping.root(op, op)
-        elif isinstance(op, (ReduceOp, ScanOp)):
+        elif kind in (ReduceOp, ScanOp):
             self._combine(op)
-        elif type(op) in SCALARIZED:
+        elif kind in SCALARIZED:
             self._scalarized(op)
         else:
             self.grouping.value(op)

@@ -111,7 +111,7 @@ class Grouping:
     def value(self, op: Op) -> None:
         """An op whose results are computed where they are used."""
         self.summaries.add(op)
-        if isinstance(op, LoadOp):
+        if type(op) is LoadOp:
             self.effect(op)
         elif op.memory_effects():
             raise NotImplementedError(f"the CPU backend does not support {op.name} on tiles")

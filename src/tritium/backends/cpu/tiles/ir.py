@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, FlatSymbolRefAttr, ModuleOp, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.fields import integer_attr
+from tritium.ops.fields import integer_attr, symbol
 from tritium.ops.tile import BUFFERS, BufferOp, CopyOp, NestOp
 from tritium.ops.tile.nests import buffers_of, is_tile
 from tritium.ops.ttir.function import FuncOp
@@ -143,9 +143,8 @@ def homes(op: Any) -> list[tuple[SSAValue, ...]]:
 
 def name_buffers(op: Operation, buffers: Sequence[BufferOp | None]) -> None:
     """State the buffers of an op's `homes`."""
-    make: Any = FlatSymbolRefAttr
     op.attributes[BUFFERS] = ArrayAttr[Attribute](
-        [UnitAttr() if buffer is None else make(buffer.sym_name) for buffer in buffers]
+        [UnitAttr() if buffer is None else symbol(buffer.sym_name) for buffer in buffers]
     )
 
 
@@ -176,7 +175,7 @@ def is_scalar(op: Operation) -> bool:
 
 
 def _has_tiles(op: Operation) -> bool:
-    return any(map(is_tile, op.operands)) or any(map(is_tile, op.results))
+    return any(map(is_tile, op.results)) or any(map(is_tile, op.operands))
 
 
 def is_scalarized(root: Any) -> bool:

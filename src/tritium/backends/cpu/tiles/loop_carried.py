@@ -40,7 +40,7 @@ class ProtectCarried(Pass):
     def run(self, module: ModuleOp) -> bool:
         for function in functions_of(module, buffered=True):
             for op in function.order:
-                if isinstance(op, NestOp) and _is_last(op):
+                if type(op) is NestOp and _is_last(op):
                     _protect(function, _last_copies(op))
         return True
 

@@ -32,7 +32,7 @@ from tritium.backends.cpu.tiles.summaries import Summaries
 from tritium.ir import types as ir
 from tritium.ops.base import Movement, Op
 from tritium.ops.effects import GLOBAL, Effects, only_read
-from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
+from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import JoinOp, TransOp
@@ -136,7 +136,7 @@ class _Materialization:
     ) -> None:
         """State that `user` needs the value, element for element of its domain or otherwise, at
         the positions `ways`."""
-        if not isinstance(value.type, ir.TensorType):
+        if not is_tile(value):
             return
         if value in self.function.buffers and not self._computes(user, value):
             return
@@ -153,7 +153,7 @@ class _Materialization:
                 users[user] = users.get(user, False) or identity
         if not users:
             return
-        is_load = isinstance(op, LoadOp)
+        is_load = type(op) is LoadOp
         if op.results[0] not in self.function.buffers and len(op.results) == 1:
             home = self._home(op, users)
             if home is not None:
@@ -163,14 +163,14 @@ class _Materialization:
         elif is_load and op.results[0] in self.filler and self._pinned(op, users):
             users = {self._refill(op): True}
             self.ways[op.results[0], next(iter(users))] = _HERE
-        if isinstance(op, JoinOp):
+        if type(op) is JoinOp:
             self.joined.update(op.operands)
         keeps_place = op.movement is None
         for user, identity in users.items():
             if op.movement is Movement.REORDERED or user in self._rearranging(op):
                 for operand in op.operands:
                     self.rearranged.setdefault(operand, set()).add(user)
-            viewed = isinstance(user, MatrixProduct) and is_load
+            viewed = is_load and type(user) is not NestOp
             here, there = self._positions(op, user)
             for number, operand in enumerate(op.operands):
                 same = ir.shape_of(operand.type) == ir.shape_of(op.results[0].type)

@@ -51,7 +51,7 @@ class Summaries:
                 loads = loads | summary.loads
             total += summary.cost
             depth = max(depth, summary.depth)
-        is_load = isinstance(op, LoadOp)
+        is_load = type(op) is LoadOp
         depth += op.movement is not None or is_load
         views = op.movement is Movement.IN_ORDER
         deep = depth >= _DEPTH and len(op.results) == 1 and not views
