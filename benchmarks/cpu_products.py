@@ -5,7 +5,8 @@
 
 The product is that of tutorial 03: grouped order, rows and columns modulo the sizes, a mask along
 K. All libraries run in one process, interleaved, one process for each number of threads; the table
-shows medians, and after the stroke the ratio of the least times.
+shows medians, and after the stroke the ratio of the least times. On one thread the time is the
+processor's, which other programs disturb little, else the clock's.
 """
 
 # Parameters of kernels are untyped: they are whatever the kernel is launched with.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -181,13 +183,30 @@ def measure(arguments: argparse.Namespace, threads: int) -> list[Result]:
     for result, runs in cases(arguments.only, arguments.sizes, arguments.tiles):
         result.threads = threads
         result.samples = {name: [] for name in runs}
-        rest = 0.2 if threads > 1 else 0.0
-        for sample in interleave(runs, rounds=arguments.rounds, sample_seconds=0.02, rest=rest):
+        for sample in _samples(runs, threads, arguments.rounds):
             for name, seconds in sample.items():
                 result.samples[name].append(seconds)
         results.append(result)
         print(line(result), file=sys.stderr, flush=True)
     return results
+
+
+def _samples(
+    runs: dict[str, Run], threads: int, rounds: int
+) -> Iterator[dict[str, float]]:
+    """For each round, seconds for a run of each."""
+    if threads > 1:
+        yield from interleave(runs, rounds=rounds, sample_seconds=0.02, rest=0.2)
+        return
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        sample: dict[str, float] = {}
+        for name, run in runs.items():
+            start = time.process_time()
+            run()
+            sample[name] = time.process_time() - start
+        yield sample
 
 
 def line(result: Result) -> str:
