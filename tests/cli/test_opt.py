@@ -48,6 +48,16 @@ def test_passes_for_a_target(file, target, status, text):
     assert done.returncode == status and text in done.stdout + done.stderr
 
 
+def test_passes_of_the_tile_stage(tmp_path):
+    """In a process that has loaded nothing else."""
+    path = tmp_path / "kernel.ttir"
+    path.write_text(TEXT.replace("i32", "tensor<8xi32>").replace("!tt.ptr<tensor<8xi32>>",
+                    "tensor<8x!tt.ptr<i32>>"))  # fmt: skip
+    command = [sys.executable, "-m", "tritium", "opt", str(path), "-p", "tile-fuse,tile-allocate"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "tile.nest [8] {" in done.stdout, done.stderr
+
+
 def test_without_passes_the_module_is_printed(file):
     done = opt(file)
     assert done.exit_code == 0

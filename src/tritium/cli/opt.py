@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.backends import backends as backends  # which describe the targets that passes name
+from tritium.backends.cpu.tiles import build as build  # which registers the CPU's passes
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
 from tritium.ir.reproducer import split_reproducer
