@@ -48,6 +48,12 @@ from tritium.runtime.workers.compile_ahead import ExecutorWorkers, LocalWorkers,
 BLOCKS = [Config({"BLOCK": block}) for block in (16, 32, 64, 128, 256)]
 
 
+@pytest.fixture(autouse=True)
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children are forked; test_spawned.py is about the portable ones."""
+    monkeypatch.delenv("TRITIUM_PORTABLE", raising=False)
+
+
 @tritium.jit
 def double(x, out, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
