@@ -427,7 +427,7 @@ def _kept(c: Context, dot: Dot) -> tuple[Kept | None, Kept | None]:
     if not once or any(may_observe(inner) for inner in function.walk() if inner is not function):
         return None, None
     a, b = (
-        None if peel(value, c.filled)[0] in c.filled else Kept(c.keep, c.processor.l2 // 2)
+        None if peel(value, c.filled)[0] in c.filled else Kept(c.keep, c.processor.l2)
         for value in (op.a, op.b)
     )
     return a, b
