@@ -38,8 +38,10 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
             place.write_text(reproducer, encoding="utf-8")
     wanted = dump and dump.lower() not in knobs.FALSE_WORDS
     with _written("MLIR_DUMP_PATH", path):
-        given = wanted and path
-        file = open(path, "a", encoding="utf-8") if given else nullcontext(sys.stderr)  # noqa: SIM115
+        if wanted and path:
+            file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        else:
+            file = nullcontext(sys.stderr)
     with file as stream:
         kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
         hook = dump_before(stream, kernel) if wanted else None

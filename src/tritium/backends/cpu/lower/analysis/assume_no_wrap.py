@@ -105,7 +105,8 @@ def _ancestors(
             continue
         if value in c.buffers and c.axis_info(value) == c.address_info(value):
             continue
-        if axis is not None and axis != SEVERAL and ir.shape_of(value.type)[axis] == 1:
+        of: Any = value.type
+        if axis is not None and axis != SEVERAL and ir.shape_of(of)[axis] == 1:
             axis = None
         yield owner, axis is not None
         if not owner.regions:
