@@ -10,7 +10,7 @@ they stand, runs where it does not hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Block, SSAValue
 
@@ -105,7 +105,7 @@ def _ancestors(
             continue
         if value in c.buffers and c.axis_info(value) == c.address_info(value):
             continue
-        of: Any = value.type
+        of: Any = cast(Any, value.type)
         if axis is not None and axis != SEVERAL and ir.shape_of(of)[axis] == 1:
             axis = None
         yield owner, axis is not None
