@@ -28,6 +28,7 @@ from tritium.backends.cpu.dot import (
 )  # fmt: skip
 from tritium.backends.cpu.dot.operand import BFLOAT16, FLOAT16
 from tritium.codegen.llvm.writer import Function, Module, Value, const
+from tritium.native.host import host
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="compiles for restricted x86 features"
@@ -42,8 +43,10 @@ AVX2 = (*BASELINE, "sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "avx", "avx2",
 
 
 def host_features() -> dict[str, bool]:
-    """The features of this machine by LLVM's names."""
-    return dict(llvm.get_host_cpu_features())
+    """The features of this machine by LLVM's names; AMX's where the process may use them, which
+    `host()` asks for."""
+    usable = host().features
+    return {name: name in usable for name in llvm.get_host_cpu_features()}
 
 
 def features_for(level: str) -> set[str]:
