@@ -16,7 +16,7 @@ _HWCAP2 = {1: "sve2", 13: "i8mm", 14: "bf16"}
 """LLVM's names of features by the bits of the kernel's `asm/hwcap.h` for AArch64."""
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
-"""The system call's number, by machine."""
+"""The number of the futex system call, by `platform.machine()`."""
 
 
 class Linux:
@@ -28,24 +28,24 @@ class Linux:
     @staticmethod
     @functools.cache
     def here() -> Linux:
-        """The process's."""
+        """The interfaces, made once for the process."""
         return Linux()
 
     @property
     def threads(self) -> Literal["linux", "posix"]:
-        """Linux's, where its system calls are known."""
+        """`linux` where the number of the futex system call is known, else `posix`."""
         return "linux" if platform.machine() in FUTEX else "posix"
 
     def native_functions(self) -> dict[str, int]:
-        """All can be found by name."""
+        """No addresses: native code finds all C functions by name."""
         return {}
 
     def usable_cpus(self) -> list[int]:
-        """Those of the process's affinity mask."""
+        """The CPUs of the process's affinity mask."""
         return sorted(os.sched_getaffinity(0))
 
     def processor_name(self) -> str:
-        """The first CPU's."""
+        """The first CPU's model name in `/proc/cpuinfo`."""
         with suppress(OSError):
             lines = (x.partition(":") for x in Path("/proc/cpuinfo").read_text().splitlines())
             for key, _, value in lines:
@@ -54,7 +54,7 @@ class Linux:
         return platform.processor() or platform.machine()
 
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
-        """Of the first CPU, from sysfs."""
+        """The sizes of the first CPU's caches, from sysfs."""
         found: dict[int, int] = {}
         for index in range(8):
             folder = f"/sys/devices/system/cpu/cpu0/cache/index{index}"
@@ -74,8 +74,8 @@ class Linux:
         return found
 
     def arm_features(self) -> list[str]:
-        """What the kernel says. LLVM reads `/proc/cpuinfo` instead, which containers and emulators
-        of another processor show as their host's."""
+        """The features that the kernel states. LLVM reads `/proc/cpuinfo` instead, which containers
+        and emulators of another processor show as their host's."""
         getauxval = ctypes.CDLL(None).getauxval
         getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
         return [
@@ -86,11 +86,11 @@ class Linux:
         ]
 
     def may_use_amx(self) -> bool:
-        """Asked of the kernel; children may, too."""
+        """Ask the kernel for permission, which child processes inherit."""
         return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
 
     def free_memory(self) -> int | None:
-        """The system's, and that of the process's control group."""
+        """The smaller of the system's free memory and the control group's."""
         found: list[int] = []
         with suppress(OSError, ValueError, IndexError):
             text = Path("/proc/meminfo").read_text()

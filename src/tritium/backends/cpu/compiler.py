@@ -127,7 +127,9 @@ class CPUBackend(BaseBackend):
         stages["obj"] = lambda text, metadata: cpu.make_object(text, metadata, chosen)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        if stage in ("ttir", "tile"):
+        if stage == "tile":
+            return _tiles(text, "<override>")
+        if stage == "ttir":
             from tritium.ops.parsing import parse_module  # as in add_stages
 
             return parse_module(text, "<override>")
@@ -136,11 +138,7 @@ class CPUBackend(BaseBackend):
         return text
 
     def stage_module(self, stage: str, text: str) -> Any:
-        if stage != "tile":
-            return None
-        from tritium.ops.parsing import parse_module  # as in add_stages
-
-        return parse_module(text)
+        return _tiles(text) if stage == "tile" else None
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"asm": partial(_assembly, metadata.arch)}  # kernels are pickled
@@ -150,6 +148,28 @@ class CPUBackend(BaseBackend):
 
     def get_module_map(self) -> Mapping[str, ModuleType]:
         return {}
+
+
+def _tiles(text: str, filename: str = "<ir>") -> Any:
+    """The module of the tile stage that a text, which may have been edited, describes. Raises
+    `ParseError` for what cannot be read, `ValueError` for what does not fit together."""
+    from xdsl.utils.exceptions import VerifyException  # as in add_stages
+
+    from tritium.backends.cpu.tiles.ir import functions_of
+    from tritium.ops.parsing import parse_module
+    from tritium.ops.tile import CopyOp
+
+    module = parse_module(text, filename)
+    try:
+        module.verify()
+        for function in functions_of(module):
+            for copy in (op for op in function.op.walk() if isinstance(op, CopyOp)):
+                function.touched(copy)
+    except VerifyException as error:
+        raise ValueError(f"the tile stage's text does not fit together: {error}") from error
+    except KeyError as error:
+        raise ValueError(f"the tile stage's text has no tile.buffer @{error.args[0]}") from error
+    return module
 
 
 def _assembly(arch: Any, stages: Mapping[str, Any]) -> str:

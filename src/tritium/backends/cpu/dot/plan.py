@@ -110,7 +110,7 @@ class Method(Enum):
 
     @property
     def in_tiles(self) -> bool:
-        """Whether it works on AMX's registers."""
+        """True for the methods that multiply registers of AMX."""
         return self.value.startswith("amx")
 
 
@@ -289,9 +289,9 @@ def _block(host: Host, rows: int, vectors: int, fma: bool) -> tuple[int, int, in
 
 
 def _prefetch(host: Host, rows: int, wide: int) -> int:
-    """How many steps of k ahead B is prefetched: where its rows are too short for the hardware to
-    see a stream, and where one or two rows of A do nothing but wait for it (1 x 4096 x 4096: .56
-    of torch with, .44 without)."""
+    """The number of steps of k by which B is prefetched, 0 for none: where its rows are too short
+    for the hardware to see a stream, and where one or two rows of A do nothing but wait for it
+    (1 x 4096 x 4096: .56 of torch with, .44 without)."""
     if host.bits < 512:
         return 0
     return 8 if rows <= 2 else 4 if wide == 2 else 0

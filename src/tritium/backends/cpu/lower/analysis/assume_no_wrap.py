@@ -24,7 +24,8 @@ from tritium.ops.ttir.memory import AddPtrOp, LoadOp
 _DIVISIONS = (DivSIOp, RemSIOp, FloorDivSIOp)
 _EXTENSIONS = (ExtSIOp, ExtUIOp, IndexCastOp)
 SEVERAL = -1
-"""For an axis: neighbours along several axes are computed together, or it is not known which."""
+"""The axis of values whose neighbours are computed together along several axes, or along one that
+is not known."""
 
 
 class Assumption(NamedTuple):
@@ -105,8 +106,8 @@ def _ancestors(
             continue
         if value in c.buffers and c.axis_info(value) == c.address_info(value):
             continue
-        of: Any = cast(Any, value.type)
-        if axis is not None and axis != SEVERAL and ir.shape_of(of)[axis] == 1:
+        shape = ir.shape_of(cast(Any, value.type))
+        if axis is not None and axis != SEVERAL and shape[axis] == 1:
             axis = None
         yield owner, axis is not None
         if not owner.regions:
