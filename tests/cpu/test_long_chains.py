@@ -13,8 +13,10 @@ import pytest
 import tritium
 import tritium.language as tl
 from tritium.analysis.recursion import resolve
+from tritium.compiler import ASTSource
 from tritium.errors import CompilationError
 from tritium.language.jit import dependencies
+from tritium.target import GPUTarget
 
 
 @tritium.jit
@@ -106,6 +108,24 @@ def test_a_chain_of_conditions() -> None:
     x, out = np.full(1, 150, np.float32), np.zeros(1, np.float32)
     _kernel(f"    r = 0.0\n{chain}    tl.store(out, r)\n")[(1,)](x, out)
     assert out[0] == 150.5
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_a_chain_of_conditional_expressions(
+    interpret: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", str(int(interpret)))
+    chain = "".join(f"{i}.5 if s == {i} else " for i in range(350))
+    x, out = np.full(1, 349, np.float32), np.zeros(1, np.float32)
+    kernel = _kernel(f"    tl.store(out, {chain}-1.0)\n")
+    kernel[(1,)](x, out)
+    assert out[0] == 349.5
+    x[0] = 400
+    kernel[(1,)](x, out)
+    assert out[0] == -1
+    if not interpret:
+        source = ASTSource(kernel, {"x": "*fp32", "out": "*fp32"}, {})
+        assert tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
 
 
 def test_a_chain_of_calls_that_is_too_long_is_explained() -> None:

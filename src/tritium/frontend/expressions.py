@@ -176,15 +176,35 @@ class Expressions(Part):
         return wrap(last) if dynamic is None else dynamic
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        condition = self.visit(node.test)
-        if not is_dynamic(condition):
-            return self.visit(node.body if unwrap(condition) else node.orelse)
-        condition = run_time_condition(self.visitor, condition, node.test)
-        blocks = (Block(), Block())
-        values: list[Any] = []
-        for block, branch in zip(blocks, (node.body, node.orelse), strict=True):
+        # `a if p else b if q else c` is nested as deep as the chain is long.
+        levels: list[tuple[ast.IfExp, Block, tl.tensor, tuple[Block, Block], Any]] = []
+        rest: ast.expr = node
+        block = self.builder.block
+        while isinstance(rest, ast.IfExp):
             with self.builder.inserting_into(block):
-                values.append(self.visit(branch))
+                self.visitor.enter(rest)
+                condition = self.visit(rest.test)
+                if not is_dynamic(condition):
+                    rest = rest.body if unwrap(condition) else rest.orelse
+                    continue
+                condition = run_time_condition(self.visitor, condition, rest.test)
+                blocks = (Block(), Block())
+                with self.builder.inserting_into(blocks[0]):
+                    value = self.visit(rest.body)
+            levels.append((rest, block, condition, blocks, value))
+            rest, block = rest.orelse, blocks[1]
+        with self.builder.inserting_into(block):
+            value = self.visit(rest)
+        for level, block, condition, blocks, first in reversed(levels):
+            with self.builder.inserting_into(block):
+                self.visitor.enter(level)
+                value = self._either(level, condition, blocks, [first, value])
+        return value
+
+    def _either(
+        self, node: ast.IfExp, condition: tl.tensor, blocks: Sequence[Block], values: list[Any]
+    ) -> Any:
+        """One of two values, which two blocks leave, by a run-time condition."""
         if same(values[0], values[1]) and not is_number(values[0]):
             # Of calls that return nothing, say.
             emit_if(self.builder, condition, blocks, ([], []))

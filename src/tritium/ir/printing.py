@@ -205,32 +205,59 @@ class IRPrinter(Printer):
             self.print_op_attributes(attributes)
         self.print_string(" ")
         self.print_region(op.body, print_empty_block=False)
+        self._print_location_of(op)
+
+    def print_region(
+        self,
+        region: Region,
+        print_entry_block_args: bool = True,
+        print_empty_block: bool = True,
+        print_block_terminators: bool = True,
+    ) -> None:
+        """Print a region in braces; its blocks, but for the entry, with their labels."""
+        for index, block in enumerate(region.blocks):
+            if block not in self._blocks:
+                self._populate_block_name(block, index)
+        self.print_string("{")
+        for block in region.blocks:
+            empty = print_empty_block and block.is_empty
+            if not _is_entry(block) or (block.args and print_entry_block_args) or empty:
+                self._print_label(block)
+            last = None if print_block_terminators else block.last_op
+            self._indent += 1
+            for op in block.ops:
+                if op is last and _is_terminator(op):
+                    continue
+                self._print_new_line()
+                generic = self.print_generic_format or Operation.print is type(op).print
+                if generic or not op.regions:
+                    super().print_op(op)
+                    continue
+                # What `print_op` does of such an op, in a call less: regions are nested deeply.
+                self._print_results(op)
+                self.print_string(op.name)
+                op.print(self)
+                self._print_location_of(op)
+            self._indent -= 1
+        self._print_new_line()
+        self.print_string("}")
+
+    def _print_label(self, block: Block) -> None:
+        """Print a block's name and arguments, and which blocks lead to it."""
+        self._print_new_line()
+        self.print_block_name(block)
+        if block.args:
+            self.print_string("(")
+            self.print_list(block.args, self.print_block_argument)
+            self.print_string(")")
+        self.print_string(":")
+        if not _is_entry(block):
+            self.print_string(self._predecessors_text(block))
+
+    def _print_location_of(self, op: Operation) -> None:
         if self.print_debuginfo:
             self.print_string(" ")
             self.print_attribute(op.location)
-
-    def print_block(
-        self, block: Block, print_block_args: bool = True, print_block_terminator: bool = True
-    ) -> None:
-        """Print a block; its label names the blocks that lead to it."""
-        if print_block_args:
-            self._print_new_line()
-            self.print_block_name(block)
-            if block.args:
-                self.print_string("(")
-                self.print_list(block.args, self.print_block_argument)
-                self.print_string(")")
-            self.print_string(":")
-            if not _is_entry(block):
-                self.print_string(self._predecessors_text(block))
-        last = None if print_block_terminator else block.last_op
-        print_op = super().print_op  # a call less for each region around an op
-        self._indent += 1
-        for op in block.ops:
-            if op is not last or not _is_terminator(op):
-                self._print_new_line()
-                print_op(op)
-        self._indent -= 1
 
     def print_block_argument(self, arg: BlockArgument, print_type: bool = True) -> None:
         """Print a block argument with its type and, spelled out, its location."""

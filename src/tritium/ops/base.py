@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import OpTraits
-from xdsl.traits import OpTrait
+from xdsl.traits import NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
@@ -273,6 +273,14 @@ class Op(DeclaredOp):
         raise NotImplementedError(f"{self.name} has no reference semantics")
 
     # Verification
+
+    def verify(self, verify_nested_ops: bool = True) -> None:
+        """Check the op and those in its regions, however deep they are nested."""
+        for op in self.walk(region_first=True) if verify_nested_ops else (self,):
+            single = (region.blocks[0] for region in op.regions if len(region.blocks) == 1)
+            if any(block.is_empty for block in single) and not op.has_trait(NoTerminator):
+                raise VerifyException(f"{op.name}: a region has no terminator")
+            Operation.verify(op, verify_nested_ops=False)
 
     def verify_(self) -> None:
         groups = self.operand_groups()

@@ -128,7 +128,7 @@ class PassManager(Generic[IR]):
         Raises:
             PassError: a pass raised an error that is no `TritonError` of its own (a fault of the
                 compiler), or what it left does not verify. Errors in the user's program pass
-                through as they are.
+                through as they are, and so does the end of Python's stack.
         """
         self.timings = []
         changed = False
@@ -140,7 +140,7 @@ class PassManager(Generic[IR]):
                 changed |= item.run(module)
                 if self.verify_each:
                     module.verify()
-            except (TritonError, NotImplementedError):
+            except (TritonError, NotImplementedError, RecursionError):
                 raise
             except Exception as error:
                 what = "left invalid IR: " if isinstance(error, VerifyException) else ""

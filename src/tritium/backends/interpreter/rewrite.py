@@ -183,7 +183,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(node, ast.stmt):
                 return self._refused(node, message)
             return self._refusal(node, message)
-        return super().visit(node)
+        return getattr(self, f"visit_{kind}", self.generic_visit)(node)
 
     # Expressions
 

@@ -106,15 +106,15 @@ class _Builder:
         """The ops of a block."""
         self.grouping.enter(block)
         for op in list(block.ops):
-            self._op(op)
+            if isinstance(op, (scf.ForOp, scf.WhileOp, scf.IfOp)):
+                self._control(op)
+            else:
+                self._op(op)
         self.grouping.leave()
 
     def _op(self, op: Any) -> None:
         kind: type[Any] = type(op)  # pyright: ignore[reportUnknownVariableType]
         tiles = any(map(is_tile, op.results)) or any(map(is_tile, op.operands))
-        if kind in (scf.ForOp, scf.WhileOp, scf.IfOp):
-            self._control(op)
-            return
         if tiles and kind in WHOLE_TILE:
             self._whole(op)
             return
