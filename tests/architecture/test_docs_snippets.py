@@ -323,11 +323,12 @@ import numpy as np
 from tritium.compiler.compiler import ASTSource
 from tritium.target import GPUTarget
 x = np.ones(4096, np.float32)
-texts = dict(scale[(4,)](x, x, 4096, BLOCK=1024).asm)
+scale[(4,)](x, x, 4096, BLOCK=1024)
 kinds = {{"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}}
 aligned = {{(i,): [["tt.divisibility", 16]] for i in range(3)}}
 source = ASTSource(scale, kinds, {{"BLOCK": 1024}}, attrs=aligned)
-texts |= tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm
+texts = dict(tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
+texts |= tritium.compile(source, target=GPUTarget("cpu", "skylake-avx512", 1)).asm
 print(json.dumps([texts[s] for s in ("ttir", "tile", "ttgir", "ptx")]))
 """
 

@@ -225,7 +225,7 @@ class Check:
             found = self._guarded("simt", lambda: self._on_simt(module))
             self._compare("simt", found, "evaluation", expected)
             return
-        program = self._guarded("tiles", lambda: lower_to_tiles(module))
+        program = self._guarded("tiles", lambda: lower_to_tiles(module, host()))
         llir, facts = self._guarded("llir", lambda: lower_to_llvm(program, host(), fuse=False))
         done: set[str] = set()
         for level in self.levels:

@@ -37,7 +37,7 @@ class Context(ctypes.Structure):
 class Kernel:
     """A module compiled for the host (or as for `machine`, of which the host has all features),
     without fused multiplication and addition unless `fuse`, so that results are the same bits;
-    `compiled` makes an object of LLVM IR and the machine."""
+    `compiled` makes an object of LLVM IR and the machine, `tiles` the tile stage."""
 
     def __init__(
         self,
@@ -45,10 +45,12 @@ class Kernel:
         fuse: bool = False,
         machine: Any = None,
         compiled: Callable[[str, Any], bytes] = lambda text, _: compile_ir(text),
+        tiles: Callable[[ModuleOp, Any], ModuleOp] = lower_to_tiles,
     ):
         self.module = parse_module(module) if isinstance(module, str) else module
-        self.tiles = lower_to_tiles(self.module)
-        self.llir, self.facts = lower_to_llvm(self.tiles, machine or host(), fuse)
+        processor = machine or host()
+        self.tiles = tiles(self.module, processor)
+        self.llir, self.facts = lower_to_llvm(self.tiles, processor, fuse)
         self.image = load_object(compiled(self.llir, machine), [self.facts["name"]])
         prototype = ctypes.CFUNCTYPE(
             None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64

@@ -179,7 +179,7 @@ def lowered(name: str, dtype: str, to: Processor) -> tuple[str, Any]:
         PROGRAMS[name], x=array, y=array, out=array, n=7, FLOAT="float" in dtype, N=64
     )
     PassManager(pipelines.ttir()).run(module)
-    return lower_to_llvm(lower_to_tiles(module), to, fuse=False)
+    return lower_to_llvm(lower_to_tiles(module, to), to, fuse=False)
 
 
 def undefined(name: str, dtype: str, features: tuple[str, ...]) -> set[str]:

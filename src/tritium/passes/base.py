@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from tritium.analysis.regions import functions
+from tritium.analysis.results import forget_results
 from tritium.errors import TritonError
 from tritium.ir.printing import print_module
 from tritium.ops.ttir.function import FuncOp
@@ -48,6 +49,8 @@ class Pass(ABC, Generic[IR]):
 
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
+    keeps_analyses: ClassVar[bool] = False
+    """Whether results of analyses stay right (`analysis.results`)."""
 
     @abstractmethod
     def run(self, module: IR) -> bool:
@@ -137,7 +140,10 @@ class PassManager(Generic[IR]):
                 self.before(item, module)
             start = time.perf_counter()
             try:
-                changed |= item.run(module)
+                if item.run(module):
+                    changed = True
+                    if not item.keeps_analyses:
+                        forget_results(module if isinstance(module, ModuleOp) else module.module)
                 if self.verify_each:
                     module.verify()
             except (TritonError, NotImplementedError, RecursionError):

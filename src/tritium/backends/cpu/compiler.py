@@ -120,7 +120,7 @@ class CPUBackend(BaseBackend):
         chosen = processor(options.arch)
 
         stages["ttir"] = cpu.make_ttir
-        stages["tile"] = cpu.make_tiles
+        stages["tile"] = lambda module, metadata: cpu.make_tiles(module, metadata, chosen)
         stages["llir"] = lambda module, metadata: cpu.make_llir(
             module, metadata, chosen, options.enable_fp_fusion
         )
@@ -156,6 +156,7 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
     from xdsl.utils.exceptions import VerifyException  # as in add_stages
 
     from tritium.backends.cpu.tiles.ir import functions_of
+    from tritium.backends.cpu.tiles.schedule import verify_schedules
     from tritium.ops.parsing import parse_module
     from tritium.ops.tile import CopyOp
 
@@ -163,6 +164,7 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
     try:
         module.verify()
         for function in functions_of(module):
+            verify_schedules(function)
             for copy in (op for op in function.op.walk() if isinstance(op, CopyOp)):
                 function.touched(copy)
     except VerifyException as error:

@@ -22,9 +22,11 @@ def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
     return run_pipeline(module, pipelines.ttir(), "make_ttir")
 
 
-def make_tiles(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
+def make_tiles(
+    module: ModuleOp, metadata: dict[str, Any], processor: Processor
+) -> ModuleOp:
     """Fuse into loop nests over tiles."""
-    module = lower_to_tiles(module)
+    module = lower_to_tiles(module, processor)
     remark_on(module)
     return module
 

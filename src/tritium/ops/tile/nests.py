@@ -39,6 +39,9 @@ OPERAND = "tile.operand"
 """The attribute that says which one of its operands a `tt.print` in a nest prints."""
 
 
+_WORDS = {"along": "axis", "lane": "lane", "width": "width", "unroll": "unroll", "block": "block"}
+
+
 def is_tile(value: SSAValue) -> bool:
     """Whether a value is a tile."""
     return value.type.__class__ is TensorType
@@ -66,7 +69,11 @@ class BufferOp(Op):
         function = self.parent_op()
         if function is None or self.prev_op is not None:
             return
-        named = {buffer.sym_name: buffer for buffer in buffers_of(function)}
+        named: dict[str, BufferOp] = {}
+        for buffer in buffers_of(function):
+            if buffer.sym_name in named:
+                raise VerifyException(f"two of tile.buffer @{buffer.sym_name}")
+            named[buffer.sym_name] = buffer
         copies: list[Any] = [op for op in function.walk() if op.__class__ is CopyOp]
         for copy in copies:
             for name in filter(None, (copy.target, copy.source)):
@@ -119,8 +126,10 @@ class CopyOp(Op):
 class NestOp(Op, traits=[NoTerminator()]):
     """Loops over `domain` that do all roots of the body at each point (or chunk of points).
 
-    `axis` is the dimension that its reductions and scans run along. The body is executed once, so
-    what it defines is visible after the nest. `NestOp.build(domain=(64,), regions=[region])`.
+    `axis` is the dimension that its reductions and scans run along. `tile-schedule` sets the rest:
+    the dimension `lane` runs over the lanes, `width` of them, `unroll` chunks at a time; along
+    `block`, squares are transposed in registers. The body is executed once, so what it defines is
+    visible after the nest. `NestOp.build(domain=(64,), regions=[region])`.
     """
 
     name = "tile.nest"
@@ -128,6 +137,10 @@ class NestOp(Op, traits=[NoTerminator()]):
     scoped = False
     domain = i32_array_attr()
     axis: Any = i32_attr(None)
+    lane: Any = i32_attr(None)
+    width: Any = i32_attr(None)
+    unroll: Any = i32_attr(None)
+    block: Any = i32_attr(None)
 
     @classmethod
     def infer(cls, **attrs: Any) -> tuple[ir.Type, ...]:
@@ -155,11 +168,33 @@ class NestOp(Op, traits=[NoTerminator()]):
                 raise VerifyException(
                     f"{root.name} in a nest over {domain} runs over {domain_of(root)}"
                 )
+        self._verify_schedule()
         before = self.prev_op
         while before is not None and not isinstance(before, NestOp):
             before = before.prev_op
         if before is None:
             self._verify_order()
+
+    def _verify_schedule(self) -> None:
+        """Chunks divide the dimension of the lanes, and blocks their own."""
+        numbers, block = (self.lane, self.width, self.unroll), self.block
+        if numbers == (None, None, None) and block is None:
+            return
+        if None in numbers:
+            raise VerifyException("tile.nest has some of lane, width and unroll, and not all")
+        lane, width, unroll = numbers
+        domain = self.domain or (1,)
+        if not 0 <= lane < len(domain):
+            raise VerifyException(f"tile.nest has no dimension {lane} for the lanes")
+        if width < 1 or unroll < 1 or domain[lane] % (width * unroll):
+            raise VerifyException(
+                f"tile.nest: {unroll} chunks of {width} lanes do not divide {domain[lane]}"
+            )
+        if block is not None and (
+            not 0 <= block < len(domain) or block == lane or self.axis is not None or unroll != 1
+            or domain[block] % width
+        ):  # fmt: skip
+            raise VerifyException(f"tile.nest cannot transpose blocks along {block}")
 
     def _verify_order(self) -> None:
         """All nests of a block (this is the first) come after what they use."""
@@ -176,8 +211,9 @@ class NestOp(Op, traits=[NoTerminator()]):
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {list(self.domain)}")
-        if self.axis is not None:
-            printer.print_string(f" along {self.axis}")
+        for word, name in _WORDS.items():
+            if name in self.properties:
+                printer.print_string(f" {word} {self.attr_fields[name].get(self)}")
         if self.attributes:
             printer.print_string(" attributes ")
             printer.print_attr_dict(self.attributes)
@@ -189,8 +225,10 @@ class NestOp(Op, traits=[NoTerminator()]):
         domain = parser.parse_comma_separated_list(
             parser.Delimiter.SQUARE, parser.parse_integer
         )
-        along = parser.parse_optional_keyword("along")
-        nest = cls.of(tuple(domain), None if along is None else parser.parse_integer())
+        nest = cls.of(tuple(domain))
+        for word, name in _WORDS.items():
+            if parser.parse_optional_keyword(word) is not None:
+                nest.properties[name] = cls.attr_fields[name].encode(parser.parse_integer())
         if parser.parse_optional_keyword("attributes"):
             nest.attributes.update(parser.parse_optional_attr_dict())
         parser.parse_punctuation("{")

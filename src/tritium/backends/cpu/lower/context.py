@@ -13,6 +13,7 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.dot.plan import Host
 from tritium.backends.cpu.lower.values import Lanes
 from tritium.backends.cpu.tiles.ir import TileFunction
+from tritium.backends.cpu.tiles.schedule import Facts
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Section, Value, const
 from tritium.ir import types as ir
@@ -127,6 +128,11 @@ class Context:
     def features(self) -> frozenset[str]:
         """LLVM's names of what the processor has."""
         return frozenset(self.processor.features)
+
+    @property
+    def facts(self) -> Facts:
+        """What the schedules of parts of nests depend on."""
+        return Facts(self.filled, self.address_info, self.host.bits, self.host.registers)
 
     @functools.cached_property
     def host(self) -> Host:

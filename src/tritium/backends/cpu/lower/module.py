@@ -14,8 +14,6 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tritium.analysis.axis_info import AxisAnalysis
-
 # The modules of rules register them by being imported.
 from tritium.backends.cpu.lower import assembly, calls, debug, scalars, whole_tile
 from tritium.backends.cpu.lower.access import load_buffer
@@ -135,11 +133,10 @@ class _Functions:
         )  # fmt: skip
         names = [n for _, n, _ in (*grid, *rest)]
         values = dict(zip(names, f.arguments[len(arguments) :], strict=False))
-        axes = AxisAnalysis(function.op, wraps=True)
         c = Context(
             f, function, self.host, values["scratch"], values, "contract" if self.fuse else "",
-            axes.of, AxisAnalysis(function.op, trust=True, carried=axes).of, f.section(),
-            callees, lower_steps, load_buffer, self.exclusive,
+            function.axes.of, function.address_axes.of, f.section(), callees, lower_steps,
+            load_buffer, self.exclusive,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:

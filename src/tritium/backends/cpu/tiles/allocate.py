@@ -34,6 +34,7 @@ class Allocate(Pass):
 
     name: ClassVar[str] = "tile-allocate"
     title: ClassVar[str] = "TileAllocate"
+    keeps_analyses: ClassVar[bool] = True
 
     def run(self, module: ModuleOp) -> bool:
         for function in functions_of(module, buffered=True):

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tritium.backends.cpu.dot.plan import Host
 from tritium.backends.cpu.tiles.allocate import Allocate
 from tritium.backends.cpu.tiles.fuse import Fuse
 from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.backends.cpu.tiles.loop_carried import ProtectCarried
 from tritium.backends.cpu.tiles.materialization import Materialize
+from tritium.backends.cpu.tiles.schedule import Schedule
 from tritium.backends.pipeline import run_pipeline
-from tritium.passes import pipelines
+from tritium.native.host import Processor
+from tritium.passes import Pass, pipelines
 from tritium.passes.registry import register
 
-PASSES = tuple(register(cls)() for cls in (Fuse, Materialize, ProtectCarried, Allocate))
+for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule):
+    register(_pass)
 
 
-def lower_to_tiles(module: ModuleOp) -> ModuleOp:
-    """The tile stage of a ttir module (inlined and canonical; remaining calls stay calls), which
-    is changed in place.
+def passes(processor: Processor) -> list[Pass]:
+    """The passes of the stage, for a processor."""
+    host = Host.of(processor.architecture, processor.features)
+    schedule = Schedule(bits=host.bits, registers=host.registers)
+    return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule]
+
+
+def lower_to_tiles(module: ModuleOp, processor: Processor) -> ModuleOp:
+    """The tile stage of a ttir module (inlined and canonical; remaining calls stay calls) for a
+    processor. The module is changed in place.
 
     Raises NotImplementedError, naming op and line, for what the backend does not support, and
     `ValueError` for several kernels.
     """
     kernel_of(module)
-    return run_pipeline(module, [*pipelines.tiles(), *PASSES], "make_tiles")
+    return run_pipeline(module, [*pipelines.tiles(), *passes(processor)], "make_tiles")

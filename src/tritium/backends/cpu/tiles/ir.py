@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.results import result_of
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.fields import integer_attr, symbol
@@ -70,6 +73,16 @@ class TileFunction:
             if inner is op:
                 function.results = found[len(homes(op)) :]
         return function
+
+    @cached_property
+    def axes(self) -> AxisAnalysis:
+        """Runs and alignment of numbers, whatever wraps around."""
+        return AxisAnalysis(self.op, wraps=True)
+
+    @cached_property
+    def address_axes(self) -> AxisAnalysis:
+        """The same where nothing wraps around and nothing that is divided is negative."""
+        return AxisAnalysis(self.op, trust=True, carried=self.axes)
 
     def _named(self, name: Any) -> BufferOp | None:
         return None if isinstance(name, UnitAttr) else self.named[name.string_value()]
@@ -151,7 +164,10 @@ def name_buffers(op: Operation, buffers: Sequence[BufferOp | None]) -> None:
 def functions_of(module: ModuleOp, buffered: bool = False) -> list[TileFunction]:
     """The functions of a module; with `buffered`, only those that have buffers."""
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
-    return [TileFunction.of(op) for op in functions if not buffered or any(buffers_of(op))]
+    return [
+        result_of(op, TileFunction.of)
+        for op in functions if not buffered or any(buffers_of(op))
+    ]  # fmt: skip
 
 
 def kernel_of(module: ModuleOp) -> FuncOp:
@@ -200,12 +216,28 @@ def copy_of(value: SSAValue, buffer: BufferOp, keeps: bool = False) -> CopyOp:
     return CopyOp.build(value, target=buffer.sym_name, keeps=keeps)
 
 
+class Shape(NamedTuple):
+    """A schedule. `lane`: the dimension that runs over lanes; `width` lanes; `unroll` chunks at a
+    time. `block`: the dimension along which blocks are transposed in registers."""
+
+    lane: int
+    width: int
+    unroll: int
+    block: int | None = None
+
+    def in_order(self, nest: Nest) -> bool:
+        """Whether chunks come in the row-major order of their elements."""
+        last = max(len(nest.domain) - 1, 0)
+        return self.lane == last and self.block is None and nest.axis in (None, last)
+
+
 class Nest(NamedTuple):
-    """Loops that do some roots: all those of a `tile.nest`, or a part."""
+    """Loops that do some roots: all those of a `tile.nest`, with its schedule, or a part."""
 
     domain: tuple[int, ...]
     axis: int | None
     roots: tuple[Any, ...]
+    shape: Shape | None = None
 
     @property
     def stores(self) -> bool:
@@ -220,4 +252,5 @@ class Nest(NamedTuple):
     @classmethod
     def of(cls, op: NestOp) -> Nest:
         """All of a nest."""
-        return cls(op.domain, op.axis, op.roots)
+        shape = None if op.lane is None else Shape(op.lane, op.width, op.unroll, op.block)
+        return cls(op.domain, op.axis, op.roots, shape)

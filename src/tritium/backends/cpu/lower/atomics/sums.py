@@ -19,10 +19,9 @@ from tritium.backends.cpu.lower.atomics.runs import rmw_chunk, scalarized_shape
 from tritium.backends.cpu.lower.context import EXCLUSIVE, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import inlined
-from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, Shape
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import FLOAT_TYPES, Value, const, vector
 from tritium.codegen.registry import lowers

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,10 +25,10 @@ from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, sca
 from tritium.backends.cpu.lower.nests.overlap import apart, loads_of
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.scan import lower_scan
-from tritium.backends.cpu.lower.nests.schedule import Shape, choose
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Nest, copy_of, is_scalarized
+from tritium.backends.cpu.tiles.ir import Nest, Shape, copy_of, is_scalarized
+from tritium.backends.cpu.tiles.schedule import choose
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
@@ -59,7 +59,7 @@ def _only_lane(context: Context, nest: Nest) -> int:
     to transpositions, and to the question whether stores meet other accesses."""
     if len(nest.domain) < 2 or nest.is_sequential:
         return SEVERAL
-    shape = choose(context, nest)
+    shape = nest.shape or choose(context.facts, nest)
     if shape.block is not None:
         return SEVERAL
     if nest.stores and (
@@ -75,7 +75,9 @@ def _lower(context: Context, nest: Nest, found: Assumption) -> None:
     context.assumed = found.then
     fused, split = partial(_lower_fused, context, nest), partial(_lower_split, context, nest)
     stores = nest.stores and not nest.is_sequential
-    holds = apart(context, nest, choose(context, nest).in_order(nest)) if stores else None
+    assert nest.shape is not None or nest.is_sequential
+    in_order = nest.shape is not None and nest.shape.in_order(nest)
+    holds = apart(context, nest, in_order) if stores else None
     first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
     if holds is not None:
         second, names = split, ("fused", "split")
@@ -104,8 +106,8 @@ def _lower_split(c: Context, nest: Nest) -> None:
 
     def one(root: Any) -> None:
         part = Nest(domain_of(root), None, (root,))
-        shape = choose(c, part, isinstance(root, StoreOp))
-        _Loops(c, part, replace(shape, unroll=1)).run()
+        shape = choose(c.facts, part, isinstance(root, StoreOp))
+        _Loops(c, part, shape._replace(unroll=1)).run()
         done.add(root)
 
     with c.temporary() as allocate, ExitStack() as temporary:
@@ -123,8 +125,8 @@ def _lower_split(c: Context, nest: Nest) -> None:
             one(store)
         rest = tuple(r for r in nest.roots if r not in done)
         if rest:
-            part = nest._replace(roots=rest)
-            _Loops(c, part, replace(choose(c, part), unroll=1)).run()
+            part = nest._replace(roots=rest, shape=None)
+            _Loops(c, part, choose(c.facts, part)._replace(unroll=1)).run()
     c.filled.clear()
     c.filled.update(filled)
 
@@ -146,7 +148,7 @@ def copy_to(context: Context, value: SSAValue, buffer: BufferOp) -> None:
         found = assumption(context, [value], lane=_only_lane(context, nest))
         assert found is not None
         context.assumed = found.always
-        _Loops(context, nest, replace(choose(context, nest), unroll=1)).run()
+        _Loops(context, nest, choose(context.facts, nest)._replace(unroll=1)).run()
     context.assumed = NOTHING_ASSUMED
 
 
@@ -156,9 +158,10 @@ def _lower_fused(context: Context, nest: Nest, fast: bool = True) -> None:
     elif any(map(is_scalarized, nest.roots)):
         lower_scalarized(context, nest, lambda shape: _Loops(context, nest, shape).run())
     else:
-        shape = choose(context, nest)
+        assert nest.shape is not None
+        shape = nest.shape
         if not fast:
-            _Loops(context, nest, replace(shape, unroll=1)).run()
+            _Loops(context, nest, shape._replace(unroll=1)).run()
             return
 
         def write(

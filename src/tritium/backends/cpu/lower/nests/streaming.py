@@ -17,9 +17,8 @@ from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.emitter import Emitter
-from tritium.backends.cpu.lower.nests.schedule import Shape
 from tritium.backends.cpu.lower.values import Index, Kind
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.ir import Nest, Shape
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ir import types as ir
@@ -79,9 +78,9 @@ def may_stream(c: Context, nest: Nest, width: int) -> tuple[Value, Lines] | None
     f, steps = c.f, Steps(c)
     holds, zero = c.program["stream"], const("i64", 0)
     sizes = {c.pointee_bytes(root.ptr.type) for root in nest.roots}
-    if len(sizes) > 1:
+    size = max(sizes)
+    if len(sizes) > 1 or not size < width * size <= LINE:
         return None
-    (size,) = sizes
     lead: Value | None = None
     for root in nest.roots:
         pointer = root.ptr

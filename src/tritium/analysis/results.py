@@ -1,0 +1,31 @@
+"""Results of analyses, kept with the function that they are about until a pass changes it.
+
+`result_of(function, TileFunction.of)` runs the analysis at the first question. `PassManager`
+forgets the results after each pass that changed a module, unless the pass `keeps_analyses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.ops.ttir.function import FuncOp
+
+T = TypeVar("T")
+
+
+def result_of(function: FuncOp, analysis: Callable[[FuncOp], T]) -> T:
+    """What `analysis` finds out about a function."""
+    known: dict[Any, Any] = function.__dict__.setdefault("analyses", {})
+    if analysis not in known:
+        known[analysis] = analysis(function)
+    return known[analysis]
+
+
+def forget_results(module: ModuleOp) -> None:
+    """Forget what is known of the functions of a module."""
+    for op in module.body.block.ops:
+        if isinstance(op, FuncOp):
+            op.__dict__.pop("analyses", None)

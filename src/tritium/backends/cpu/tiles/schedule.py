@@ -1,0 +1,210 @@
+"""Schedule nests: the dimension that runs over the lanes, their number, the unrolling.
+
+before:
+    tile.nest [1024] { tt.store %q, %y }
+after (for vectors of 512 bits):
+    tile.nest [1024] lane 0 width 16 unroll 4 { tt.store %q, %y }
+
+Nests with scans, and those that go element by element, have loops of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from tritium.backends.cpu.lower.values import result_axes
+from tritium.backends.cpu.tiles.ir import (
+    Nest,
+    Shape,
+    TileFunction,
+    functions_of,
+    runs_on_scalars,
+)
+from tritium.ir import types as ir
+from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
+from tritium.ops.ttir.memory import LoadOp, StoreOp
+from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.passes.base import Pass
+
+_HEAVY = 24
+"""From so many ops on, a chunk has enough parallelism of its own: unroll less."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a schedule depends on, beside the nest: the values that are in buffers by then, what is
+    known of addresses, the bits of a vector register and how many there are."""
+
+    buffers: Container[SSAValue]
+    address_info: Callable[[SSAValue], Any]
+    bits: int
+    registers: int
+
+
+@dataclass(frozen=True)
+class Schedule(Pass):
+    """Set the schedules of nests, for `registers` vector registers of `bits` bits."""
+
+    bits: int = 512
+    registers: int = 32
+    name: ClassVar[str] = "tile-schedule"
+    title: ClassVar[str] = "TileSchedule"
+    keeps_analyses: ClassVar[bool] = True
+
+    def run(self, module: ModuleOp) -> bool:
+        for function in functions_of(module):
+            info = function.address_axes.of
+            filled = function.buffers.keys() - function.copied
+            for op in function.order:
+                if isinstance(op, NestOp):
+                    nest = Nest.of(op)
+                    if not nest.is_sequential:
+                        _set(op, choose(Facts(filled, info, self.bits, self.registers), nest))
+                    filled |= {r.value for r in nest.roots if type(r) is CopyOp and r.keeps}
+        return True
+
+
+def _set(nest: NestOp, shape: Shape) -> None:
+    for name, number in shape._asdict().items():
+        if number is not None:
+            nest.properties[name] = NestOp.attr_fields[name].encode(number)
+
+
+def verify_schedules(function: TileFunction) -> None:
+    """Raise `VerifyException` for nests that have no schedule, or one that they cannot have."""
+    for op in function.order:
+        if not isinstance(op, NestOp):
+            continue
+        nest = Nest.of(op)
+        if nest.is_sequential == (nest.shape is not None):
+            why = "loops of its own, so no lane" if nest.is_sequential else "no lane, width, unroll"
+            raise VerifyException(f"tile.nest {list(op.domain)} has {why}")
+        if nest.shape is not None and nest.shape.width > 1 and any(map(_is_scalar, nest.roots)):
+            raise VerifyException(f"tile.nest {list(op.domain)} combines element by element")
+
+
+def _is_scalar(root: Any) -> bool:
+    return isinstance(root, (ReduceOp, ScanOp)) and runs_on_scalars(root)
+
+
+def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
+    """The shape of a nest of pointwise roots and reductions; `in_order` if chunks must be (of a
+    nest that does not reduce)."""
+    domain = nest.domain
+    if not domain:
+        return Shape(0, 1, 1)
+    values = [v for root in nest.roots for v in tiles_of(root)]
+    seen: set[SSAValue] = set()
+    bits, weight = 0, 0
+    stack = list(values)
+    while stack:
+        value: Any = stack.pop()
+        if value in seen or not ir.shape_of(value.type):
+            continue
+        seen.add(value)
+        owner: Any = value.owner
+        leaf = isinstance(owner, Block) or value in facts.buffers
+        loaded = type(owner) is LoadOp
+        data = leaf or value in values or loaded or ir.is_float(value.type)
+        if data and not ir.is_pointer(value.type):
+            bits = max(bits, _lane_bits(value.type))
+        weight += ir.is_float(value.type)
+        if not isinstance(owner, Block) and (not leaf or value in values):
+            stack.extend(owner.operands)
+    lane = len(domain) - 1 if in_order else store_dimension(facts, nest)
+    lane = _lane_dimension(domain) if lane is None else lane
+    if any(map(_is_scalar, nest.roots)):
+        return Shape(lane, 1, 1)
+    size = domain[lane]
+    width = min(facts.bits // max(bits, 8), size)
+    block = block_dimension(facts, nest, lane, min(width, facts.registers))
+    if block is not None and not in_order:
+        return Shape(lane, min(width, facts.registers), 1, block)
+    unroll = 4 if weight < _HEAVY else 2
+    return Shape(lane, width, max(1, min(unroll, size // width)))
+
+
+def _lane_bits(type: ir.Type) -> int:
+    """Bits that a lane computes in: sixteen-bit floats are computed as float."""
+    bits = ir.bit_width(type)
+    if ir.is_float(type):
+        return max(bits, 32)
+    return 8 if bits == 1 else bits
+
+
+def _lane_dimension(domain: tuple[int, ...]) -> int:
+    last = len(domain) - 1
+    if domain[last] >= 8:
+        return last
+    return max(range(len(domain)), key=lambda d: (domain[d] if domain[d] <= 16 else 16, d))
+
+
+Dims = tuple[int | None, ...]
+"""For each axis of a value the dimension of the nest that it runs along."""
+
+
+def store_dimension(facts: Facts, nest: Nest) -> int | None:
+    """The dimension along which all stores of a nest are consecutive; None for the last."""
+    last = len(nest.domain) - 1
+    found: set[int] = set()
+    for root in nest.roots:
+        if not isinstance(root, StoreOp):
+            return None
+        contiguity = facts.address_info(root.ptr).contiguity
+        found.add(max(range(last, -1, -1), key=lambda d: contiguity[d]))
+    (dim,) = found if len(found) == 1 else (last,)
+    return None if dim == last or nest.domain[dim] < 8 else dim
+
+
+def block_dimension(facts: Facts, nest: Nest, lane: int, width: int) -> int | None:
+    """A dimension along which reads are consecutive that are not so along the lanes."""
+    if nest.axis is not None or width < 4 or len(nest.domain) < 2:
+        return None
+    for dims, contiguity in _reads(facts, nest):
+        along = [c for d, c in zip(dims, contiguity, strict=True) if d == lane]
+        if not along or along[0] % width == 0:
+            continue
+        for dim, count in zip(dims, contiguity, strict=True):
+            if dim is not None and count % width == 0 and nest.domain[dim] >= width:
+                return dim
+    return None
+
+
+def _reads(facts: Facts, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]]]:
+    """Loads and reads of buffers: along what they run, and how far they are consecutive."""
+    stack: list[tuple[SSAValue, Dims]] = [
+        (v, tuple(range(len(nest.domain)))) for root in nest.roots for v in tiles_of(root)
+    ]
+    seen: set[tuple[SSAValue, Dims]] = set()
+    filling = {root.value for root in nest.roots if isinstance(root, CopyOp)}
+    while stack:
+        value, dims = stack.pop()
+        if (value, dims) in seen or len(ir.shape_of(value.type)) != len(dims):
+            continue
+        seen.add((value, dims))
+        owner: Any = value.owner
+        if value in facts.buffers and value not in filling:
+            shape = ir.shape_of(value.type)
+            yield dims, (*(1 for _ in shape[:-1]), shape[-1])
+        elif isinstance(owner, Block):
+            continue
+        elif type(owner) is LoadOp:
+            yield dims, facts.address_info(owner.operands[0]).contiguity
+        else:
+            stack.extend(_operands(owner, dims))
+
+
+def _operands(op: Any, dims: Dims) -> Iterator[tuple[SSAValue, Dims]]:
+    moves = op.source_axes() is not None
+    if not moves and not op.is_elementwise:
+        return
+    for operand in op.operands:
+        if isinstance(operand.type, ir.TensorType):
+            axes = result_axes(op) if moves else ()
+            yield operand, tuple(None if a is None else dims[a] for a in axes) if moves else dims
