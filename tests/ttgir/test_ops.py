@@ -44,7 +44,8 @@ ARGUMENTS = (
     "%k: !ttg.async.token, %i: i32, %b: i1, %d: !tt.tensordesc<tensor<64x64xf16, #shared>>, "
     "%a: !tt.ptr<i8>, %h: !tt.ptr<f16>, %l: i64, %r: tensor<16xi32>, "
     "%e: !tt.tensordesc<tensor<1x64xf16, #shared>>, "
-    "%n: !ttg.memdesc<16x64xf16, #shared, #smem, mutable>"
+    "%n: !ttg.memdesc<16x64xf16, #shared, #smem, mutable>, "
+    "%o: tensor<64x64xf16, #gluon.auto_encoding>, %q: tensor<8xi32, #gluon.coalesced_encoding>"
 )
 
 
@@ -62,7 +63,8 @@ def without_aliases(text: str) -> str:
 
 
 def test_every_op_has_an_example() -> None:
-    ours = {n for n, cls in REGISTRY.items() if cls.__module__.startswith("tritium.ops.ttgir.")}
+    places = ("tritium.ops.ttgir.", "tritium.ops.gluon")
+    ours = {n for n, cls in REGISTRY.items() if cls.__module__.startswith(places)}
     assert ours == {name for name, _ in EXAMPLES}
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tritium import knobs
 from tritium.backends.base import BaseBackend, Language, make_backend
 from tritium.errors import CompilationError
+from tritium.language.emitter import TargetFeatures
 from tritium.language.jit.captured_globals import Watched
 from tritium.language.jit.dependencies import digest_of_constexpr
 from tritium.language.jit.function import JITCallable
@@ -150,6 +151,10 @@ class ASTSource:
         ]
         return hashlib.sha256("-".join(parts).encode()).hexdigest()
 
+    def features(self, backend: BaseBackend, options: Any) -> TargetFeatures:
+        """What the language may use."""
+        return backend.target_features(options)
+
     def generate(self, backend: BaseBackend, options: Any) -> Any:
         """The module of `tt` functions. Raises `CompilationError`."""
         # Here, because a process that finds its kernels in the cache never needs the frontend.
@@ -161,7 +166,7 @@ class ASTSource:
             allow_non_constexpr_globals=knobs.compilation.allow_non_constexpr_globals,
             debugging=knobs.compilation.front_end_debugging,
         )
-        features = backend.target_features(options)
+        features = self.features(backend, options)
         # What the frontend reads now must be what the digest, under which it is kept, says.
         self.fn.check_globals()
         try:

@@ -55,6 +55,8 @@ class TargetFeatures:
         debug: whether `device_assert` is compiled in.
         sanitize_overflow: whether integer arithmetic is checked for overflow (with `debug`).
         num_warps: the launch's option, which kernels can ask for (`asked_num_warps`).
+        num_ctas: how many blocks, a cluster, run a program.
+        encoding: of the blocks that a program makes without saying which; None for no encoding.
         sorts: whether the backend takes `tt.sort`; else sorting is a network of other ops.
         modules: what a backend puts in place of modules of the language, by their names.
     """
@@ -72,6 +74,8 @@ class TargetFeatures:
     debug: bool = False
     sanitize_overflow: bool = True
     num_warps: int = 4
+    num_ctas: int = 1
+    encoding: Any = None
     sorts: bool = False
     modules: Mapping[str, ModuleType] = field(default_factory=dict[str, ModuleType])
     asked: set[str] = field(default_factory=set[str], compare=False)

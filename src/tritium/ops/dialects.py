@@ -28,6 +28,7 @@ DIALECTS: dict[str, str] = {
     "ttg": "tritium.ops.ttgir",
     "ttng": "tritium.ops.ttgir",
     "tile": "tritium.ops.tile",
+    "gluon": "tritium.ops.gluon",
 }
 """The module that defines each dialect."""
 

@@ -10,8 +10,10 @@ from tritium.passes.ttgir import (
     ConvertTTIRToTTGIR,
     DescriptorsToTMA,
     FuseNestedLoops,
+    InferCoalescedEncodings,
     MatchClusters,
     Pipeline,
+    ResolveAutoEncodings,
     StageOperands,
     ThreadLocality,
 )
@@ -104,4 +106,22 @@ def ttgir(
         CSE(),
         LICM(),
         DCE(),
+    ]
+
+
+def gluon() -> list[Pass]:
+    """From what the frontend writes for a Gluon kernel to the ttgir that `codegen/gpu` takes:
+    layouts that the program leaves open are found, no others are changed."""
+    return [
+        Inline(),
+        InferCoalescedEncodings(),
+        ResolveAutoEncodings(),
+        Structure(bodies=False),
+        DescriptorsToTMA(),
+        Canonicalize(),
+        CSE(),
+        Canonicalize(),
+        CSE(),
+        DCE(),
+        SymbolDCE(),
     ]

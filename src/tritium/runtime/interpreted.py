@@ -25,6 +25,9 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
         debug: whether `device_assert` is checked where a launch does not say.
     """
 
+    encoding: Any = None
+    """The encoding of blocks that the kernel makes without saying which."""
+
     def __init__(self, fn: Callable[..., Any], debug: bool | None = None):
         super().__init__(fn)
         self.debug = debug
@@ -37,7 +40,7 @@ class InterpretedFunction(JITCallable, KernelInterface[Any]):
         # Here, because a process that compiles its kernels never needs the interpreter.
         from tritium.backends.interpreter.interpret import InterpretedKernel
 
-        return InterpretedKernel(self, debug=self.debug)
+        return InterpretedKernel(self, debug=self.debug, encoding=self.encoding)
 
     @property
     def base_fn(self) -> InterpretedFunction:

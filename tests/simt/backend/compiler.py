@@ -102,13 +102,25 @@ class SimtBackend(BaseBackend):
     def add_stages(
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
     ) -> None:
-        stages["ttir"] = self._ttir
-        stages["ttgir"] = lambda module, facts: self._ttgir(module, options)
+        if language is Language.GLUON:
+            stages["glir"] = lambda module, facts: module
+            stages["ttgir"] = self._gluon
+        else:
+            stages["ttir"] = self._ttir
+            stages["ttgir"] = lambda module, facts: self._ttgir(module, options)
         stages["llir"] = lambda module, facts: self._llir(module, facts, options)
         stages["obj"] = lambda text, facts: compile_kernel(text)
 
     def _ttir(self, module: Any, metadata: dict[str, Any]) -> Any:
         run_pipeline(module, pipelines.ttir(), "make_ttir")
+        return self._with_written(module, metadata)
+
+    def _gluon(self, module: Any, metadata: dict[str, Any]) -> Any:
+        run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+        return self._with_written(module, metadata)
+
+    @staticmethod
+    def _with_written(module: Any, metadata: dict[str, Any]) -> Any:
         kernel = next(f for f in module.ops if f.sym_visibility != "private")
         metadata["written_args"] = sorted(written_arguments(kernel))
         return module

@@ -42,6 +42,7 @@ class InterpretedKernel:
         fn: the user's function, or the kernel function made of it.
         features: what the language checks programs against.
         debug: whether `device_assert` is checked where a launch does not say.
+        encoding: of blocks that the kernel makes without saying which.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class InterpretedKernel:
         fn: Callable[..., Any] | JITCallable,
         features: TargetFeatures | None = None,
         debug: bool | None = None,
+        encoding: Any = None,
     ):
         self.function = fn if isinstance(fn, JITCallable) else JITCallable(fn)
         self.signature = self.function.signature
         self.params = self.function.params
         self._features = features
         self._debug = debug
+        self._encoding = encoding
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         return lambda *args, **kwargs: self.launch(args, kwargs, grid)
@@ -152,4 +155,6 @@ class InterpretedKernel:
             sanitize_overflow=bool(kwargs.get("sanitize_overflow", True)),
             num_warps=kwargs.get("num_warps") or 4,
             sorts=True,
+            num_ctas=kwargs.get("num_ctas") or 1,
+            encoding=self._encoding,
         )

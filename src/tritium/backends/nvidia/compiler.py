@@ -74,20 +74,22 @@ class CUDABackend(BaseBackend):
     def add_stages(
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
     ) -> None:
-        if language is not Language.TRITON:
-            raise NotImplementedError("Gluon kernels are not supported by the NVIDIA backend")
         # Here, because a process that finds its kernels in the cache never needs the lowering.
         from tritium.backends.nvidia import stages as nvidia
 
         arch, real = pipeline_arch(options.arch, self.arch), self.arch
-        stages["ttir"] = nvidia.make_ttir
-        stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)
+        if language is Language.GLUON:
+            stages["glir"] = lambda module, facts: module
+            stages["ttgir"] = nvidia.make_ttgir_of_gluon
+        else:
+            stages["ttir"] = nvidia.make_ttir
+            stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)
         stages["llir"] = lambda module, facts: nvidia.make_llir(module, facts, arch, options)
         stages["ptx"] = lambda text, facts: nvidia.make_ptx(text, facts, real, options)
         stages["cubin"] = lambda text, facts: nvidia.make_cubin(text, facts, real, options)
 
     def parse_stage(self, stage: str, text: str, options: Any) -> Any:
-        if stage in ("ttir", "ttgir"):
+        if stage in ("ttir", "glir", "ttgir"):
             from tritium.ops.parsing import parse_module  # as in add_stages
 
             return parse_module(text, "<override>")

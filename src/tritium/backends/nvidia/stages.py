@@ -49,6 +49,11 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     return module
 
 
+def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any]) -> Any:
+    """Find the layouts that the program leaves open, and simplify."""
+    return run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+
+
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:
     """LLVM IR of one thread; the metadata gets what launching needs to know."""
     no_asan()

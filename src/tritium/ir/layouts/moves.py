@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from tritium.errors import OpError
 from tritium.ir.layouts.encodings import (
+    BLOCK,
+    LANE,
+    REGISTER,
+    WARP,
     BlockedEncoding,
     Cluster,
     Encoding,
     LinearEncoding,
+    SliceEncoding,
     dim,
     linear,
 )
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.undecided import UndecidedEncoding
 
 
 def permuted(cluster: Cluster, order: Sequence[int]) -> Cluster:
@@ -32,6 +39,8 @@ def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
 def transposed(encoding: Encoding, order: tuple[int, ...], shape: tuple[int, ...]) -> Encoding:
     """The encoding of a tile whose axis i was axis `order[i]` of a tile of this shape and encoding:
     all elements stay where they are."""
+    if isinstance(encoding, UndecidedEncoding):
+        return encoding
     if isinstance(encoding, BlockedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
         sizes = {
@@ -56,17 +65,46 @@ def flat(layout: LinearLayout) -> LinearLayout:
 @lru_cache(maxsize=1024)
 def reshaped(
     encoding: Encoding, shape: tuple[int, ...], result: tuple[int, ...]
-) -> LinearEncoding:
+) -> Encoding:
     """The encoding of a tile of this shape after a reshape that moves nothing between threads."""
+    if isinstance(encoding, UndecidedEncoding):
+        return encoding
     layout = flat(linear(encoding, shape))
     sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
     layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
-    return LinearEncoding.from_layout(layout)
+    return _blocked(layout, result) or LinearEncoding.from_layout(layout)
+
+
+def _blocked(layout: LinearLayout, shape: tuple[int, ...]) -> BlockedEncoding | None:
+    """The blocked encoding of a tile with this layout, if there is one: programs that reshape a
+    tile and compute with it name such encodings."""
+    if layout.in_bits(BLOCK):
+        return None
+    bases = {name: layout.bases(name) for name in (REGISTER, LANE, WARP)}
+    for count in reversed(range(len(bases[REGISTER]) + 1)):
+        parts = (bases[REGISTER][:count], bases[LANE], bases[WARP])
+        sizes = [_extents(part, len(shape)) for part in parts]
+        axes = [next((i for i, x in enumerate(b) if x), None) for part in parts for b in part]
+        rest = reversed(range(len(shape)))
+        order = tuple(dict.fromkeys([*(a for a in axes if a is not None), *rest]))
+        found = BlockedEncoding.make(
+            sizePerThread=sizes[0], threadsPerWarp=sizes[1], warpsPerCTA=sizes[2], order=order
+        )
+        if linear(found, shape) == layout:
+            return found
+    return None
+
+
+def _extents(bases: Sequence[Sequence[int]], rank: int) -> tuple[int, ...]:
+    """How many elements, lanes or warps there are along each axis."""
+    return tuple(1 << sum(1 for basis in bases if basis[axis]) for axis in range(rank))
 
 
 @lru_cache(maxsize=1024)
 def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     """The encoding of two tiles joined: the new axis is in each thread's lowest register bit."""
+    if isinstance(encoding, UndecidedEncoding):
+        return encoding
     rank = len(shape)
     if isinstance(encoding, BlockedEncoding):
         return BlockedEncoding.make(
@@ -77,6 +115,50 @@ def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
         )  # fmt: skip
     layout = LinearLayout.identity(2, "register", dim(rank)) * linear(encoding, shape)
     return LinearEncoding.from_layout(layout.transpose_outs([dim(i) for i in range(rank + 1)]))
+
+
+@lru_cache(maxsize=1024)
+def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
+    """The encoding of either half of a tile of this shape along its last axis, of size 2. Raises
+    `OpError` where a thread does not have both elements of all pairs that it has."""
+    if isinstance(encoding, UndecidedEncoding):
+        return encoding
+    last, layout = len(shape) - 1, linear(encoding, shape)
+    pair = (*[0] * last, 1)
+    registers = layout.bases(REGISTER)
+    others = [basis for n in layout.in_names for basis in layout.bases(n) if basis != pair]
+    if registers.count(pair) != 1 or any(basis[last] for basis in others):
+        raise OpError(f"tt.split: the last axis in {encoding}; a thread must have both elements")
+    kept = [c for c, basis in zip(layout.columns_of(REGISTER), registers, strict=True)
+            if basis != pair]  # fmt: skip
+    half = layout.with_columns(REGISTER, kept)
+    half = half.restrict(half.in_names, [dim(i) for i in range(last)])
+    if isinstance(encoding, BlockedEncoding):
+        sizes = {key: encoding.get(key)[:last]
+                 for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}  # fmt: skip
+        found = BlockedEncoding.make(
+            **sizes, order=tuple(a for a in encoding.get("order") if a != last),
+            CGALayout=tuple(basis[:last] for basis in encoding.get("CGALayout")),
+        )  # fmt: skip
+        if linear(found, shape[:last]) == half:
+            return found
+    return LinearEncoding.from_layout(half)
+
+
+def sliced(encoding: Encoding, axis: int) -> Encoding:
+    """The encoding of a tile that lost the axis to a reduction."""
+    if isinstance(encoding, UndecidedEncoding):
+        return encoding
+    return SliceEncoding.make(dim=axis, parent=encoding)
+
+
+def parent(encoding: Encoding, axis: int) -> Encoding | None:
+    """The encoding of a tile that got an axis; None where the tile's own is no slice along it."""
+    if isinstance(encoding, UndecidedEncoding):
+        return encoding
+    if not isinstance(encoding, SliceEncoding) or encoding.get("dim") != axis:
+        return None
+    return encoding.get("parent")
 
 
 def concatenated(encoding: Encoding, shape: tuple[int, ...]) -> LinearEncoding:

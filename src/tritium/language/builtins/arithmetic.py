@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tritium.ir import types as ir
+from tritium.ir.layouts.undecided import AutoEncoding
 from tritium.language import emitter
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.casts import (
     as_element,
     bitcast,
+    block,
     cast,
     constant,
     is_number,
@@ -70,6 +72,7 @@ from tritium.ops.arith.integer import (
     XOrIOp,
 )
 from tritium.ops.base import Op
+from tritium.ops.gluon import SetAutoLayoutOp
 
 
 class PropagateNan:
@@ -181,8 +184,8 @@ def binary_operands(
             _check_scalar_fits(a, left)
         if weak_right:
             _check_scalar_fits(b, left)
-    before = a.type.shape if isinstance(a, tensor) else ()
-    after = b.type.shape if isinstance(b, tensor) else ()
+    before = a.type if isinstance(a, tensor) else left
+    after = b.type if isinstance(b, tensor) else right
     return broadcast_values(as_element(a, left, after), as_element(b, right, before))
 
 
@@ -213,7 +216,7 @@ def ternary_operands(*operands: TensorLike) -> tuple[tensor, tensor, tensor]:
     for value in values:
         if _is_weak(value):
             _check_scalar_fits(value, result)
-    x, y, z = (as_element(value, result, ()) for value in values)
+    x, y, z = (as_element(value, result, result) for value in values)
     x, y = broadcast_values(x, y)
     x, z = broadcast_values(x, z)
     y, z = broadcast_values(y, z)
@@ -223,9 +226,10 @@ def ternary_operands(*operands: TensorLike) -> tuple[tensor, tensor, tensor]:
 # Shapes
 
 
-def splat(value: tensor, shape: tuple[int, ...]) -> tensor:
+def splat(value: tensor, shape: tuple[int, ...], encoding: Any = None) -> tensor:
     """A scalar repeated in a block."""
-    return build(ttir.SplatOp, value, like=value, result=ir.tensor_of(shape, value.handle.type))
+    result = block(value.type, shape, encoding).to_ir()
+    return build(ttir.SplatOp, value, like=value, result=result)
 
 
 def expand_dims(value: tensor, axis: int) -> tensor:
@@ -235,12 +239,13 @@ def expand_dims(value: tensor, axis: int) -> tensor:
     return build(ttir.ExpandDimsOp, value, like=value, axis=axis)
 
 
-def broadcast_shape(value: tensor, shape: tuple[int, ...]) -> tensor:
-    """`value` repeated along its axes of size 1. Raises `OpError` where an extent differs."""
+def broadcast_shape(value: tensor, shape: tuple[int, ...], encoding: Any = None) -> tensor:
+    """`value` repeated along its axes of size 1; a scalar in a block of the encoding. Raises
+    `OpError` where an extent differs."""
     if value.type.shape == shape:
         return value
     if not value.type.is_block():
-        return splat(value, shape)
+        return splat(value, shape, encoding)
     result = ir.with_shape(value.handle.type, shape)
     return build(ttir.BroadcastOp, value, like=value, result=result)
 
@@ -259,18 +264,42 @@ def common_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(right if left == 1 else left for left, right in zip(a, b, strict=True))
 
 
+def broadcast_like(value: tensor, like: dtype) -> tensor:
+    """`value` repeated to the shape of `like`, a scalar in its encoding."""
+    return broadcast_shape(value, like.shape, like.encoding)
+
+
+def layouts_differ(a: tensor, b: tensor) -> ValueError:
+    """The error for blocks that an op does not take together."""
+    return ValueError(
+        f"blocks of different layouts, {a.type} and {b.type}; `convert_layout` one of them"
+    )
+
+
+def decided(value: tensor, like: tensor) -> tensor:
+    """`value`, in the encoding of `like` if its own is still to be found."""
+    own, encoding = value.type.encoding, like.type.encoding
+    if not isinstance(own, AutoEncoding) or own == encoding or encoding is None:
+        return value
+    result = ir.tensor_of(value.type.shape, value.dtype.to_ir(), encoding)
+    return build(SetAutoLayoutOp, value, like=value, result=result)
+
+
 def broadcast_values(lhs: tensor, rhs: tensor) -> tuple[tensor, tensor]:
     """Both repeated to a common shape: new leading axes, and axes of size 1 stretched.
 
-    Raises `ValueError` where extents differ and neither is 1.
+    Raises `ValueError` where extents differ and neither is 1, and for different layouts.
     """
     if not lhs.type.is_block() or not rhs.type.is_block():
-        common = lhs.type.shape or rhs.type.shape
-        return broadcast_shape(lhs, common), broadcast_shape(rhs, common)
+        common = lhs.type if lhs.type.is_block() else rhs.type
+        return broadcast_like(lhs, common), broadcast_like(rhs, common)
     while len(lhs.type.shape) < len(rhs.type.shape):
         lhs = expand_dims(lhs, 0)
     while len(rhs.type.shape) < len(lhs.type.shape):
         rhs = expand_dims(rhs, 0)
+    lhs, rhs = decided(lhs, rhs), decided(rhs, lhs)
+    if lhs.type.encoding != rhs.type.encoding:
+        raise layouts_differ(lhs, rhs)
     shape = common_shape(lhs.type.shape, rhs.type.shape)
     return broadcast_shape(lhs, shape), broadcast_shape(rhs, shape)
 

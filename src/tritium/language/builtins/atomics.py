@@ -86,7 +86,7 @@ class _Access:
             raise ValueError(f"atomic_{name} does not support {element}")
         if element in _NARROW or element.is_bool() or element.is_fp8() or element.is_ptr():
             raise ValueError(f"atomic_{name} does not support {element}")
-        value = casts.as_element(val, element, p.type.shape)
+        value = casts.as_element(val, element, p.type)
         m = None if mask is None else casts.to_tensor(mask)
         for part, what in ((value, "Value"), (m, "Mask")):
             if part is not None:
@@ -215,7 +215,7 @@ def atomic_cas(
             f"atomic_cas only supports elements with width {{16, 32, 64}}; got {element}"
         )
     order = _order(sem, scope)
-    values = [casts.as_element(v, element, p.type.shape) for v in (cmp, val)]
+    values = [casts.as_element(v, element, p.type) for v in (cmp, val)]
     for value in values:
         check_covered(p, value, "Value")
     expected, new = (fit(p, v, "Value") for v in values)
@@ -272,7 +272,7 @@ def atomic_store(
     if p.dtype.const:
         raise ValueError("Cannot store to a constant pointer")
     order = _order(sem, scope, _STORE_SEMANTICS)
-    value = casts.cast(casts.as_element(val, element, p.type.shape), in_memory)
+    value = casts.cast(casts.as_element(val, element, p.type), in_memory)
     check_covered(p, value, "Value")
     m = None if mask is None else casts.to_tensor(mask)
     if m is not None:
@@ -305,7 +305,7 @@ def atomic_poll(
     """
     p, in_memory, _ = _plain_pointer("atomic_poll", pointer)
     order = _order(sem, scope, _LOAD_SEMANTICS)
-    value = casts.as_element(expected_value, in_memory, p.type.shape)
+    value = casts.as_element(expected_value, in_memory, p.type)
     check_covered(p, value, "Value")
     value = fit(p, value, "Value")
     timeout = None if timeout_ns is None else _nanoseconds(timeout_ns)

@@ -11,7 +11,7 @@ from tritium.language.values.base import base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import tensor
 from tritium.language.values.types import (
-    block_type,
+    block_of,
     dtype,
     float16,
     float32,
@@ -114,12 +114,12 @@ def to_tensor(value: object) -> tensor:
     return constant(value, python_type(value))
 
 
-def as_element(value: object, element: dtype, shape: tuple[int, ...]) -> tensor:
-    """A value converted to `element`: a tensor of its own shape, but a Python number of `shape`
-    (so that no op is needed to repeat it)."""
+def as_element(value: object, element: dtype, like: dtype) -> tensor:
+    """A value converted to `element`: a tensor of its own shape, but a Python number of the shape
+    and encoding of `like` (so that no op is needed to repeat it)."""
     value = plain(value)
     if is_number(value) and not element.is_ptr():
-        return constant(value, block_type(element, shape) if shape else element)
+        return constant(value, like.with_element_ty(element))
     return cast(to_tensor(value), element)
 
 
@@ -299,9 +299,17 @@ def select(condition: tensor, x: tensor, y: tensor) -> tensor:
     return build(SelectOp, condition, x, y, like=x)
 
 
-def full(shape: tuple[int, ...], value: Any, type: dtype) -> tensor:
+def block(element: dtype, shape: tuple[int, ...], encoding: Any = None) -> dtype:
+    """The type of a block that a program makes (with shape () of a scalar), in the encoding that
+    it asks for or else that of all blocks."""
+    if not shape:
+        return element
+    return block_of(element, shape, encoding or emitter.current().features.encoding)
+
+
+def full(shape: tuple[int, ...], value: Any, type: dtype, encoding: Any = None) -> tensor:
     """A block (or with shape () a scalar) filled with a number or a scalar tensor."""
-    result = block_type(type, shape) if shape else type
+    result = block(type, shape, encoding)
     if not isinstance(value, tensor):
         return constant(value, result)
     if value.numel.value != 1:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tritium.ir import types as ir
+from tritium.language import emitter
 from tritium.language.builtins import casts
 from tritium.language.builtins.build import build
 from tritium.language.decorators import builtin, tensor_member
@@ -51,7 +55,13 @@ def arange(start: object, end: object) -> tensor:
         )
     if not -(2**31) <= start <= 2**31 or not -(2**31) <= end <= 2**31:
         raise ValueError(f"arange must fit in int32; got [{start}, {end})")
-    return build(ttir.MakeRangeOp, like=int32, start=start, end=end)
+    return make_range(start, end, emitter.current().features.encoding)
+
+
+def make_range(start: int, end: int, encoding: Any) -> tensor:
+    """`arange`, in an encoding if one is given."""
+    result = None if encoding is None else ir.tensor_of((end - start,), ir.i32, encoding)
+    return build(ttir.MakeRangeOp, like=int32, start=start, end=end, result=result)
 
 
 def check_shape(shape: object) -> tuple[int, ...]:

@@ -103,7 +103,7 @@ def _load(desc: object, offsets: object) -> tensor:
 
 def _block(desc: tensor_descriptor, value: TensorLike) -> tensor:
     shape = desc.block_type.shape
-    return arithmetic.broadcast_shape(casts.as_element(value, desc.dtype, shape), shape)
+    return arithmetic.broadcast_shape(casts.as_element(value, desc.dtype, desc.block_type), shape)
 
 
 def _store(desc: object, offsets: object, value: TensorLike) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.ir import types as ir
 from tritium.language import emitter
 from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.arithmetic import PropagateNan
@@ -100,21 +99,24 @@ def gather(src: TensorLike, index: TensorLike, axis: object) -> tensor:
 
 @tensor_member
 @builtin
-def histogram(input: TensorLike, num_bins: object, mask: TensorLike | None = None) -> tensor:
+def histogram(
+    input: TensorLike, num_bins: object, mask: TensorLike | None = None, layout: Any = None
+) -> tensor:
     """How often each of 0 to `num_bins` - 1 occurs in a 1-D block of integers: an int32 block.
 
     Args:
         num_bins: a compile-time power of two.
         mask: int1, the elements to count.
+        layout: of the result, in a Gluon kernel.
     """
     x = casts.to_tensor(input)
     m = None
     if mask is not None:
-        m = arithmetic.broadcast_shape(casts.to_tensor(mask), x.type.shape)
+        m = arithmetic.broadcast_like(casts.to_tensor(mask), x.type)
     if x.dtype.is_int_signed() and x.dtype.int_bitwidth < 32:
         x = casts.cast(x, int32)  # so that no negative number is one of the bins
-    bins = ir.tensor_of(check_shape(num_bins), ir.i32)
-    return build(ttir.HistogramOp, x, m, like=int32, result=bins)
+    bins = casts.block(int32, check_shape(num_bins), layout and layout._to_ir())
+    return build(ttir.HistogramOp, x, m, like=int32, result=bins.to_ir())
 
 
 @builtin

@@ -94,7 +94,10 @@ def fit(pointer: tensor, value: tensor, what: str) -> tensor:
         raise ValueError(f"{what} argument cannot be block type if pointer argument is not a block")
     while value.type.is_block() and len(value.type.shape) < len(pointer.type.shape):
         value = arithmetic.expand_dims(value, 0)
-    return arithmetic.broadcast_shape(value, pointer.type.shape)
+    value = arithmetic.broadcast_like(arithmetic.decided(value, pointer), pointer.type)
+    if value.type.encoding != pointer.type.encoding:
+        raise arithmetic.layouts_differ(pointer, value)
+    return value
 
 
 def _stretched(pointer: tensor, mask: tensor | None) -> tensor:
@@ -184,7 +187,7 @@ def _load_pointers(
     pointer, memory_type = through_bytes(pointer, element)
     o = None
     if other is not None:
-        o = fit(pointer, casts.as_element(other, memory_type, pointer.type.shape), "Other")
+        o = fit(pointer, casts.as_element(other, memory_type, pointer.type), "Other")
     return casts.cast(build(ttir.LoadOp, pointer, m, o, like=memory_type, **options), element)
 
 
@@ -232,7 +235,8 @@ def store(
     assert isinstance(pointer.dtype, pointer_type)
     element = pointer.dtype.element_ty
     m = None if mask is None else casts.to_tensor(mask)
-    v = casts.as_element(value, element, pointer.type.shape)
+    v = casts.as_element(value, element, pointer.type)
+    pointer = arithmetic.decided(pointer, v)
     for part, what in ((v, "Value"), (m, "Mask")):
         if part is not None:
             check_covered(pointer, part, what)
@@ -276,7 +280,7 @@ def _store_block_pointer(
     if block.scalar.is_bool():
         raise ValueError("a block pointer to int1 cannot be stored to; use int8")
     axes = _boundary(boundary_check, len(block.shape))
-    stored = casts.as_element(value, block.scalar, block.shape)
+    stored = casts.as_element(value, block.scalar, block)
     stored = arithmetic.broadcast_shape(stored, block.shape)
     emit(ttir.StoreOp, pointer, stored, boundaryCheck=axes, **options)
 

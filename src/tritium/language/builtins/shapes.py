@@ -30,7 +30,7 @@ def reshape_to(value: tensor, shape: tuple[int, ...], can_reorder: bool = False)
         return build(ttir.UnsplatOp, value, like=value)
     if not value.type.is_block():
         return reshape_to(arithmetic.splat(value, (1,) * len(shape)), shape)
-    result = ir.with_shape(value.handle.type, shape)
+    result = ir.tensor_of(shape, value.dtype.to_ir())  # its encoding is inferred
     return build(ttir.ReshapeOp, value, like=value, result=result, allow_reorder=can_reorder)
 
 

@@ -68,6 +68,9 @@ class dtype(base_type):
     value_class: ClassVar[Any] = None
     """The class of values of such types: `tensor`, which registers itself here."""
 
+    encoding: ir.Encoding | None = None
+    """The encoding of a block; scalars have none."""
+
     class SIGNEDNESS(Enum):
         """Whether an integer has a sign."""
 
@@ -335,13 +338,17 @@ class pointer_type(dtype):
 class block_type(dtype):
     """Blocks of `element_ty`. Each extent is a power of two; see `validate_block_shape`.
 
-    `layout` is the IR type's encoding: how the elements lie in threads, where a program says so.
+    `encoding` is the IR type's: how the elements lie in threads, where a program says so.
     """
 
+    distributed_class: ClassVar[Any] = None
+    """The class of blocks with an encoding, if it is another: `distributed_type` of Gluon, which
+    registers itself here."""
+
     def __init__(
-        self, element_ty: dtype, shape: Sequence[Any], layout: ir.Encoding | None = None
+        self, element_ty: dtype, shape: Sequence[Any], encoding: ir.Encoding | None = None
     ):
-        self.layout = layout
+        self.encoding = encoding
         self.element_ty: dtype = unwrap(element_ty)
         self._shape = builtins.tuple(unwrap(list(shape)))
         if not self._shape:
@@ -353,11 +360,11 @@ class block_type(dtype):
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        layout = "" if self.layout is None else f", {self.layout}"
-        return f"<{list(self._shape)}, {self.element_ty}{layout}>"
+        encoding = "" if self.encoding is None else f", {self.encoding}"
+        return f"<{list(self._shape)}, {self.element_ty}{encoding}>"
 
     def to_ir(self, builder: object = None) -> ir.Type:
-        return ir.tensor_of(self._shape, self.element_ty.to_ir(), self.layout)
+        return ir.tensor_of(self._shape, self.element_ty.to_ir(), self.encoding)
 
     def is_block(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
         return True
@@ -379,11 +386,11 @@ class block_type(dtype):
         return self._shape
 
     def with_element_ty(self, element_ty: dtype) -> block_type:
-        return block_type(element_ty, self._shape, self.layout)
+        return block_of(element_ty, self._shape, self.encoding)
 
     def mangle(self) -> str:
-        layout = "" if self.layout is None else f"L{self.layout}L"
-        return f"{self.element_ty.mangle()}S{'_'.join(map(str, self._shape))}S{layout}"
+        encoding = "" if self.encoding is None else f"L{self.encoding}L"
+        return f"{self.element_ty.mangle()}S{'_'.join(map(str, self._shape))}S{encoding}"
 
     def codegen_name(self) -> str:
         return self.name
@@ -394,7 +401,7 @@ class block_type(dtype):
             isinstance(other, block_type)
             and self.element_ty == other.element_ty
             and self._shape == other._shape
-            and self.layout == other.layout
+            and self.encoding == other.encoding
         )
 
     def __hash__(self) -> int:
@@ -580,7 +587,14 @@ def str_to_ty(name: Any, value: Any = None) -> base_type:
 _OF_IR = {t: dtype(n) for n, t in reversed(_IR.items()) if n[0] != "u" and n != "fp8e4b15"}
 
 
-_block_of = lru_cache(maxsize=4096)(block_type)
+@lru_cache(maxsize=4096)
+def block_of(
+    element: dtype, shape: builtins.tuple[int, ...], encoding: ir.Encoding | None = None
+) -> block_type:
+    """The type of blocks, of the class for those with an encoding where there is one."""
+    distributed = block_type.distributed_class
+    kind = block_type if encoding is None or distributed is None else distributed
+    return kind(element, shape, encoding)
 
 
 def from_ir(type: ir.Type, like: dtype | None = None) -> dtype:
@@ -597,4 +611,4 @@ def from_ir(type: ir.Type, like: dtype | None = None) -> dtype:
             raise OpError(f"IR type {type} has no equivalent in the language")
         scalar = _OF_IR[element]
     shape = ir.shape_of(type)
-    return _block_of(scalar, shape, ir.encoding_of(type)) if shape else scalar
+    return block_of(scalar, shape, ir.encoding_of(type)) if shape else scalar

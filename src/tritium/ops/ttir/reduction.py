@@ -12,7 +12,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import Encoding, SliceEncoding
+from tritium.ir.layouts import moves
+from tritium.ir.layouts.encodings import Encoding
 from tritium.ops.base import Op
 from tritium.ops.elementwise import BinaryOp, check_same_shape, describe
 from tritium.ops.fields import bool_attr, i32_attr, variadic
@@ -88,7 +89,7 @@ class ReduceOp(Op):
         given = (result,) if isinstance(result, Attribute) else tuple(result or ())
         encoding = ir.encoding_of(inputs[0])
         if encoding is not None:
-            encoding = SliceEncoding.make(dim=axis, parent=encoding)
+            encoding = moves.sliced(encoding, axis)
             return [ir.tensor_of(shape, ir.element_type(t), encoding) for t in inputs]
         inferred = [ir.tensor_of(shape, ir.element_type(t)) for t in inputs]
         if [(ir.shape_of(t), ir.element_type(t)) for t in given] == [
@@ -112,7 +113,10 @@ class ReduceOp(Op):
         verify_combine(self, self.inputs, ReduceReturnOp)
 
     def result_layout(self, operand: Encoding) -> Encoding | None:
-        return SliceEncoding.make(dim=self.axis, parent=operand)
+        return moves.sliced(operand, self.axis)
+
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        return [moves.parent(result, self.axis)] * len(self.operands)
 
 
 class ScanReturnOp(RegionEnd):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts import moves
-from tritium.ir.layouts.encodings import Encoding, SliceEncoding
+from tritium.ir.layouts.encodings import Encoding
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.integer import unsigned
 from tritium.ops.axis_info import AxisInfo
@@ -201,11 +201,10 @@ class ExpandDimsOp(Op):
         return facts.expand_dims(operands[0], self.axis)
 
     def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
-        return [SliceEncoding.make(dim=self.axis, parent=result)]
+        return [moves.sliced(result, self.axis)]
 
     def result_layout(self, operand: Encoding) -> Encoding | None:
-        fits = isinstance(operand, SliceEncoding) and operand.get("dim") == self.axis
-        return operand.get("parent") if fits else None
+        return moves.parent(operand, self.axis)
 
 
 def _parent(name: str, source: ir.Type, axis: int) -> Attribute | None:
@@ -213,11 +212,18 @@ def _parent(name: str, source: ir.Type, axis: int) -> Attribute | None:
     encoding = ir.encoding_of(source)
     if encoding is None:
         return None
-    if not isinstance(encoding, SliceEncoding) or encoding.get("dim") != axis:
+    parent = moves.parent(encoding, axis)
+    if parent is None:
         raise OpError(
             f"{name}: operand has type {describe(source)}; #ttg.slice<{{dim = {axis}, ...}}> needed"
         )
-    return encoding.get("parent")
+    return parent
+
+
+def _moved(source: ir.Type, move: Callable[[Encoding], Encoding]) -> Encoding | None:
+    """The encoding of a tile made of another one, if that has an encoding."""
+    encoding = ir.encoding_of(source)
+    return None if encoding is None else move(encoding)
 
 
 def check_exactly(name: str, inferred: ir.Type, result: ir.Type | None) -> ir.Type:
@@ -228,9 +234,13 @@ def check_exactly(name: str, inferred: ir.Type, result: ir.Type | None) -> ir.Ty
 
 
 def check_result(name: str, inferred: ir.Type, result: ir.Type | None) -> ir.Type:
-    """The requested type if it agrees with the inferred one in all but the encoding."""
+    """The requested type if it agrees with the inferred one in all but the encoding, which is the
+    inferred one where none is requested."""
     if result is None or result == inferred:
         return inferred
+    if ir.encoding_of(result) is None:
+        result = ir.tensor_of(ir.shape_of(result), ir.element_type(result),
+                              ir.encoding_of(inferred))  # fmt: skip
     same = ir.shape_of(result) == ir.shape_of(inferred)
     if not same or ir.element_type(result) != ir.element_type(inferred):
         raise OpError(f"{name}: result is {describe(result)}; {describe(inferred)} is required")
@@ -261,7 +271,9 @@ class ReshapeOp(Op):
                 f"{cls.name}: from {describe(src)} to {describe(result)}; "
                 "reshape() cannot change total number of elements in tensor"
             )
-        return result
+        before, after = ir.shape_of(src), ir.shape_of(result)
+        found = _moved(src, lambda encoding: moves.reshaped(encoding, before, after))
+        return check_result(cls.name, ir.tensor_of(after, ir.element_type(src), found), result)
 
     def evaluate(self, context: Context, src: Any) -> Any:
         return np.reshape(src, ir.shape_of(self.result_types[0]))
@@ -299,7 +311,9 @@ class TransOp(Op):
             raise OpError(
                 f"{cls.name}: axes {list(order)} of {describe(src)}; permute dims must {wanted}"
             )
-        inferred = ir.tensor_of(tuple(shape[i] for i in order), ir.element_type(src))
+        found = _moved(src, lambda encoding: moves.transposed(encoding, tuple(order), shape))
+        moved = tuple(shape[i] for i in order)
+        inferred = ir.tensor_of(moved, ir.element_type(src), found)
         return check_result(cls.name, inferred, result)
 
     def evaluate(self, context: Context, src: Any) -> Any:
@@ -333,7 +347,9 @@ class JoinOp(Op):
     @classmethod
     def infer(cls, lhs: ir.Type, rhs: ir.Type, *, result: ir.Type | None = None) -> ir.Type:
         check_tile(cls.name, check_same(cls.name, lhs, rhs))
-        inferred = ir.tensor_of((*ir.shape_of(lhs), 2), ir.element_type(lhs))
+        shape = ir.shape_of(lhs)
+        found = _moved(lhs, lambda encoding: moves.joined(encoding, shape))
+        inferred = ir.tensor_of((*shape, 2), ir.element_type(lhs), found)
         return check_result(cls.name, inferred, result)
 
     def evaluate(self, context: Context, lhs: Any, rhs: Any) -> Any:
@@ -341,6 +357,9 @@ class JoinOp(Op):
 
     def result_layout(self, operand: Encoding) -> Encoding | None:
         return moves.joined(operand, ir.shape_of(self.lhs.type))
+
+    def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
+        return [moves.halved(result, ir.shape_of(self.results[0].type))] * 2
 
 
 class SplitOp(Op):
@@ -365,7 +384,9 @@ class SplitOp(Op):
                 "size 2, are required"
             )
         given: Any = result[0] if isinstance(result, (tuple, list)) and result else None  # pyright: ignore[reportUnknownVariableType]
-        half = check_result(cls.name, ir.tensor_of(shape[:-1], ir.element_type(src)), given)  # pyright: ignore[reportUnknownArgumentType]
+        found = _moved(src, lambda encoding: moves.halved(encoding, shape))
+        inferred = ir.tensor_of(shape[:-1], ir.element_type(src), found)
+        half = check_result(cls.name, inferred, given)  # pyright: ignore[reportUnknownArgumentType]
         return half, half
 
     def evaluate(self, context: Context, src: Any) -> Any:
@@ -373,6 +394,9 @@ class SplitOp(Op):
 
     def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
         return [moves.joined(result, ir.shape_of(self.results[0].type))]
+
+    def result_layout(self, operand: Encoding) -> Encoding | None:
+        return moves.halved(operand, ir.shape_of(self.src.type))
 
 
 class CatOp(Op):

@@ -9,11 +9,12 @@ from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
 from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
 from tritium.passes.ttgir.match_clusters import MatchClusters
 from tritium.passes.ttgir.pipeline import Pipeline
+from tritium.passes.ttgir.resolve_layouts import InferCoalescedEncodings, ResolveAutoEncodings
 from tritium.passes.ttgir.stage_operands import StageOperands
 from tritium.passes.ttgir.thread_locality import ThreadLocality
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
-    FuseNestedLoops, MatchClusters, Pipeline, StageOperands,
-    ThreadLocality,
+    FuseNestedLoops, InferCoalescedEncodings, MatchClusters, Pipeline, ResolveAutoEncodings,
+    StageOperands, ThreadLocality,
 )  # fmt: skip

@@ -139,15 +139,24 @@ def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
     return _Wish(shape, order, widest // size, max(width, 1), least)
 
 
-def _apply(op: Any, wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> bool:
+def access_encoding(
+    op: Any, analysis: AxisAnalysis, processor: Processor, threads: Threads, cluster: Cluster
+) -> BlockedEncoding:
+    """The encoding that an access alone would like."""
+    wish = _wish(op, analysis, processor)
+    return _encoding(wish, wish.width, threads, cluster)
+
+
+def _encoding(wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> BlockedEncoding:
     part = part_of(cluster, wish.shape)
     share = max(prod(part) // threads.total, wish.least)
-    width = min(width, share, wish.most, part[wish.order[0]])
     per_thread = [1] * len(wish.shape)
-    per_thread[wish.order[0]] = width
-    encoding: BlockedEncoding = blocked_for(
-        wish.shape, tuple(per_thread), wish.order, threads, cluster
-    )
+    per_thread[wish.order[0]] = min(width, share, wish.most, part[wish.order[0]])
+    return blocked_for(wish.shape, tuple(per_thread), wish.order, threads, cluster)
+
+
+def _apply(op: Any, wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> bool:
+    encoding = _encoding(wish, width, threads, cluster)
     if ir.encoding_of(_tile(op)) == encoding:
         return False
     for index, value in enumerate(op.operands):

@@ -1,0 +1,1 @@
+"""Languages and interfaces that may still change."""

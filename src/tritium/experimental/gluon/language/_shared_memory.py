@@ -1,0 +1,175 @@
+"""Shared memory: allocation, loads, stores and views."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tritium.experimental.gluon.language._core import checked
+from tritium.experimental.gluon.language._layouts import DistributedLayout, SharedLayout
+from tritium.experimental.gluon.language._types import shared_memory_descriptor_type
+from tritium.ir import types as ir
+from tritium.language.builtins import casts
+from tritium.language.builtins.build import build, emit
+from tritium.language.builtins.creation import check_dtype, check_shape
+from tritium.language.decorators import builtin
+from tritium.language.values.base import Handle, base_value
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import dtype, int32
+from tritium.ops import ttgir
+from tritium.ops.base import Op
+from tritium.ops.ttgir.memory import MemDescSubsliceOp
+
+
+class shared_memory_descriptor(base_value):
+    """A piece of shared memory.
+
+    Attributes:
+        handle: its value in the IR, whose type says all but the sign of integers.
+        dtype, shape, rank, numel: of its elements.
+        layout: how they lie in memory.
+    """
+
+    def __init__(self, handle: Any, element_ty: dtype, *_: Any, **__: Any):
+        self.handle = handle
+        self.type: shared_memory_descriptor_type = shared_memory_descriptor_type.of(
+            handle.type, element_ty
+        )
+
+    def flatten(self) -> list[Handle]:
+        return [self.handle]
+
+    @property
+    def dtype(self) -> dtype:
+        """The type of an element."""
+        return self.type.element_ty
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents."""
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        """The number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes_per_cta(self) -> int:
+        """The bytes that each thread block has."""
+        return self.type.nbytes_per_cta
+
+    @property
+    def layout(self) -> Any:
+        """How the elements lie in memory."""
+        return self.type.layout
+
+    def __repr__(self) -> str:
+        return repr(self.type)
+
+    def _view(self, cls: type[Op], *operands: tensor, **attrs: Any) -> shared_memory_descriptor:
+        (handle,) = emit(cls, self, *operands, **attrs)  # pyright: ignore[reportArgumentType]
+        return shared_memory_descriptor(handle, self.dtype)
+
+    @builtin
+    def load(self, layout: Any) -> tensor:
+        """The contents as a block in the layout."""
+        if not isinstance(layout, DistributedLayout):
+            raise TypeError(f"load: layout is {layout!r}; a DistributedLayout is required")
+        type = checked(layout, self.shape, self.dtype)
+        return build(
+            ttgir.LocalLoadOp, self, None, like=self.dtype, result=type.to_ir()  # pyright: ignore
+        )
+
+    @builtin
+    def store(self, value: Any) -> None:
+        """Write a block of the same shape and dtype."""
+        x = casts.to_tensor(value)
+        if list(x.type.shape) != self.shape or x.dtype != self.dtype:
+            raise ValueError(
+                f"store of {x.type} to {self.type}; shapes and dtypes must be the same"
+            )
+        emit(ttgir.LocalStoreOp, x, self)  # pyright: ignore[reportArgumentType]
+
+    @builtin
+    def slice(self, start: int, length: int, dim: int = 0) -> shared_memory_descriptor:
+        """The `length` elements from `start` on along the axis `dim`."""
+        for name, value in (("start", start), ("length", length), ("dim", dim)):
+            if not isinstance(value, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"slice: {name} is {value!r}; a compile-time int is required")
+        if not -self.rank <= dim < self.rank:
+            raise ValueError(f"slice: dim is {dim}; the memory has axes 0 to {self.rank - 1}")
+        offsets, shape = [0] * self.rank, list(self.shape)
+        offsets[dim], shape[dim] = start, length
+        check_shape(shape)
+        memory: Any = self.handle.type
+        result = ttgir.memdesc_of(
+            tuple(shape), memory.element_type, memory.encoding, memory.mutable,
+            memory.allocation_shape(), memory.memory_space,
+        )  # fmt: skip
+        return self._view(MemDescSubsliceOp, offsets=tuple(offsets), result=result)
+
+    @builtin
+    def index(self, index: Any) -> shared_memory_descriptor:
+        """One of the pieces along the first axis, which the result does not have."""
+        (at,) = [casts.to_tensor(index)]
+        if at.type != int32:
+            raise TypeError(f"index is {at.type}; an int32 scalar is required")
+        return self._view(ttgir.MemDescIndexOp, at)
+
+    @builtin
+    def permute(self, order: Any) -> shared_memory_descriptor:
+        """The same memory with its axes in another order: axis i is axis `order[i]`."""
+        return self._view(ttgir.MemDescTransOp, order=tuple(order))
+
+    @builtin
+    def reshape(self, shape: Any) -> shared_memory_descriptor:
+        """The same memory with another shape, elements in row-major order."""
+        raise NotImplementedError("shared_memory_descriptor.reshape is not built")
+
+    @builtin
+    def reinterpret(
+        self, dtype: Any = None, shape: Any = None, layout: Any = None
+    ) -> shared_memory_descriptor:
+        """The same bytes as memory of another dtype, shape or layout."""
+        element = self.dtype if dtype is None else check_dtype("reinterpret", dtype)
+        extents = self.shape if shape is None else list(shape)
+        type = shared_memory_descriptor_type(element, extents, layout or self.layout)
+        (handle,) = emit(ttgir.MemDescReinterpretOp, self, result=type.to_ir())  # pyright: ignore
+        return shared_memory_descriptor(handle, element)
+
+    @builtin
+    def _reinterpret(self, dtype: Any, shape: Any, layout: Any) -> shared_memory_descriptor:
+        """The name of `reinterpret` in release 3.6."""
+        return self.reinterpret(dtype, shape, layout)
+
+    @builtin
+    def _keep_alive(self) -> None:
+        """Ends the life of the memory here, not after its last use."""
+        emit(ttgir.LocalDeallocOp, self)  # pyright: ignore[reportArgumentType]
+
+
+shared_memory_descriptor_type.value_class = shared_memory_descriptor
+
+
+@builtin
+def allocate_shared_memory(
+    element_ty: Any, shape: Any, layout: Any, value: Any = None
+) -> shared_memory_descriptor:
+    """Shared memory for elements of the dtype, filled with the block `value` if one is given."""
+    element = check_dtype("allocate_shared_memory", element_ty)
+    if not isinstance(layout, SharedLayout):
+        raise TypeError(
+            f"allocate_shared_memory: layout is {layout!r}; a SharedLayout is required"
+        )
+    type = shared_memory_descriptor_type(element, list(shape), layout)
+    source = None if value is None else casts.to_tensor(value)
+    if source is not None and ir.element_type(source.handle.type) != element.to_ir():
+        raise TypeError(f"allocate_shared_memory of {element} for {source.type}")
+    (handle,) = emit(ttgir.LocalAllocOp, source, result=type.to_ir())
+    return shared_memory_descriptor(handle, element)

@@ -1,0 +1,1 @@
+"""What NVIDIA's GPUs have, by the generation that brought it."""

@@ -1,0 +1,69 @@
+"""Encodings of shared memory given by their bases."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from xdsl.irdl import irdl_attr_definition
+
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, dim
+from tritium.ir.layouts.linear import LinearLayout
+
+
+def _powers_of_two(*numbers: int) -> bool:
+    return all(n > 0 and n & (n - 1) == 0 for n in numbers)
+
+
+@irdl_attr_definition
+class SharedLinearEncoding(SharedEncoding):
+    """Elements in the order of the bases of `offset`; `block`: those of a cluster's blocks."""
+
+    name = "ttg.shared_linear"
+    KEYS: ClassVar[tuple[str, ...]] = (OFFSET, BLOCK, "alignment")
+    DEFAULTS: ClassVar[dict[str, Any]] = {BLOCK: ()}
+
+    def check(self) -> None:
+        if not self.get(OFFSET):
+            raise ValueError(f"#{self.name}: no bases of offsets; at least one is required")
+        if not _powers_of_two(self.get("alignment")):
+            raise ValueError(
+                f"#{self.name}: alignment {self.get('alignment')}; a power of two is required"
+            )
+        ranks = {len(basis) for key in (OFFSET, BLOCK) for basis in self.get(key)}
+        if len(ranks) != 1:
+            raise ValueError(f"#{self.name}: bases of ranks {sorted(ranks)}; one is required")
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        return _of_bases(self, shape)
+
+    @property
+    def base_alignment(self) -> int:
+        return self.get("alignment")
+
+
+@irdl_attr_definition
+class PaddedSharedEncoding(SharedEncoding):
+    """Elements in the order of the bases of `offset` with gaps: of each pair (interval, padding)
+    in `intervals`, so much padding after every so many elements."""
+
+    name = "ttg.padded_shared"
+    KEYS: ClassVar[tuple[str, ...]] = ("intervals", OFFSET, BLOCK)
+    DEFAULTS: ClassVar[dict[str, Any]] = {BLOCK: ()}
+
+    def check(self) -> None:
+        pairs = self.get("intervals")
+        if not pairs or any(len(pair) != 2 or not _powers_of_two(*pair) for pair in pairs):
+            raise ValueError(
+                f"#{self.name}: intervals {list(pairs)}; pairs of powers of two are required"
+            )
+        if len({interval for interval, _ in pairs}) != len(pairs):
+            raise ValueError(f"#{self.name}: an interval is given twice: {list(pairs)}")
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        """Without the gaps, which no linear map has."""
+        return _of_bases(self, shape)
+
+
+def _of_bases(encoding: SharedEncoding, shape: tuple[int, ...]) -> LinearLayout:
+    sizes = {dim(i): size for i, size in enumerate(shape)}
+    return LinearLayout.of({key: encoding.get(key) for key in (OFFSET, BLOCK)}, sizes)

@@ -1,0 +1,189 @@
+"""Find the encodings that a Gluon program leaves open.
+
+before:
+    %i = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32, #gluon.auto_encoding>
+    %j = gluon.set_auto_layout %i : ... -> tensor<128xi32, #blocked>
+after:
+    %i = tt.make_range {end = 128 : i32, start = 0 : i32} : tensor<128xi32, #blocked>
+
+`resolve-auto-encodings` takes them from the ops that set one; `infer-coalesced-encodings` from the
+addresses of loads and stores, as the pass `coalesce` would choose. From there they spread to all
+values that the ops' own rules (`result_layout`, `operand_layouts`) connect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.regions import functions
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding, UndecidedEncoding
+from tritium.ir.locations import source_position
+from tritium.ops import ttir
+from tritium.ops.arith import ConstantOp
+from tritium.ops.base import Op
+from tritium.ops.gluon import SetAutoLayoutOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import erase
+from tritium.passes.ttgir.clusters import num_ctas_of, split_rows
+from tritium.passes.ttgir.coalesce import access_encoding
+from tritium.passes.ttgir.layout_propagation import (
+    processor_of,
+    retype,
+    retype_constant,
+    threads_of,
+)
+
+
+@dataclass(frozen=True)
+class ResolveAutoEncodings(Pass):
+    """Give values of `AutoLayout` the encodings that the program sets."""
+
+    name: ClassVar[str] = "gluon-resolve-auto-encodings"
+    title: ClassVar[str] = "GluonResolveAutoEncodingsPass"
+
+    def run(self, module: ModuleOp) -> bool:
+        found = _Found(AutoEncoding)
+        settings = [op for op in module.walk() if isinstance(op, SetAutoLayoutOp)]
+        for op in settings:
+            found.decide(op.src, ir.encoding_of(op.result.type), op)
+        found.apply(module)
+        for op in settings:
+            op.result.replace_all_uses_with(op.src)
+            erase(op)
+        return bool(settings)
+
+
+@dataclass(frozen=True)
+class InferCoalescedEncodings(Pass):
+    """Give values of `CoalescedLayout` the encodings that suit the accesses of memory."""
+
+    name: ClassVar[str] = "gluon-infer-coalesced-encodings"
+    title: ClassVar[str] = "GluonInferCoalescedEncodingsPass"
+
+    def run(self, module: ModuleOp) -> bool:
+        found, processor = _Found(CoalescedEncoding), processor_of(module)
+        for function in functions(module):
+            analysis, threads = AxisAnalysis(function, trust=True), threads_of(module)
+            for op in function.walk():
+                if isinstance(op, (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)) and isinstance(
+                    ir.encoding_of(op.operands[0].type), CoalescedEncoding
+                ):
+                    cluster = split_rows(ir.shape_of(op.operands[0].type), num_ctas_of(module))
+                    chosen = access_encoding(op, analysis, processor, threads, cluster)
+                    found.decide(op.operands[0], chosen, op)
+        found.apply(module)
+        return bool(found.encodings)
+
+
+class _Found:
+    """The encodings found so far of values whose encoding is of the class `kind`."""
+
+    def __init__(self, kind: type[UndecidedEncoding]):
+        self.kind = kind
+        self.encodings: dict[SSAValue, Attribute] = {}
+
+    def decide(self, value: SSAValue, encoding: Attribute, op: Operation) -> None:
+        """The value has the encoding because of the op; so have those that follow from it."""
+        pending: list[tuple[SSAValue, Attribute, Operation]] = [(value, encoding, op)]
+        while pending:
+            value, encoding, op = pending.pop()
+            if not isinstance(ir.encoding_of(value.type), self.kind):
+                continue
+            known = self.encodings.get(value)
+            if known is None:
+                self.encodings[value] = encoding
+                for user in _related(value):
+                    pending += [(v, e, user) for v, e in _follow(user, value, encoding)]
+            elif known != encoding:
+                raise _error(op, value, f"two layouts are found for it, {known} and {encoding}")
+
+    def apply(self, module: ModuleOp) -> None:
+        """Write the encodings into the types. Raises `OpError` where one is not found."""
+        for value, encoding in self.encodings.items():
+            owner = value.owner
+            if isinstance(owner, ConstantOp):
+                retype_constant(owner, encoding)
+            else:
+                retype(value, encoding)
+        for function in functions(module):
+            for op in function.walk():
+                for value in _defined(op):
+                    if isinstance(ir.encoding_of(value.type), self.kind):
+                        raise _error(op, value, "nothing decides its layout; `set_auto_layout`, or "
+                                     "an operation with a block that has a layout, does")
+            function.update_type()
+
+
+def _defined(op: Operation) -> Iterator[SSAValue]:
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+
+
+def _error(op: Operation, value: SSAValue, message: str) -> OpError:
+    place = source_position(op.location)
+    where = "" if place is None else f"{place[0]}:{place[1]}: "
+    name = f"%{value.name_hint}" if value.name_hint else f"the result of {op.name}"
+    return OpError(f"{where}{name} of type {value.type}: {message}")
+
+
+def _related(value: SSAValue) -> Iterator[Operation]:
+    """The ops that use or define a value."""
+    for use in value.uses:
+        yield use.operation
+        if use.operation.parent_op() is not None:
+            yield use.operation.parent_op()  # pyright: ignore[reportReturnType]
+    owner = value.owner
+    if isinstance(owner, Block):
+        owner = owner.parent_op()
+    if owner is not None:
+        yield owner
+
+
+def _follow(
+    op: Operation, value: SSAValue, encoding: Any
+) -> Iterator[tuple[SSAValue, Attribute]]:
+    """The values whose encodings follow from one of an op's, and these."""
+    if not isinstance(op, Op):
+        return
+    for source, target in op.forwarded_values():
+        if value is source:
+            yield target, encoding
+        elif value is target:
+            yield source, encoding
+    if op.regions and not isinstance(op, (ttir.ReduceOp, ttir.ScanOp, ttir.MapElementwiseOp)):
+        return
+    if op.layouts_from is not None:
+        yield from _through(op, value, encoding)
+    elif not op.takes_any_layout and not isinstance(op, (SetAutoLayoutOp, ttir.CallOp)):
+        placed: Sequence[SSAValue] = op.operands
+        if op.placed_by is not None:
+            placed = op.operand_values(op.placed_by)
+        for other in (*placed, *op.results):
+            yield other, encoding
+
+
+def _through(op: Op, value: SSAValue, encoding: Any) -> Iterator[tuple[SSAValue, Attribute]]:
+    """Of an op that changes the shape of tiles."""
+    if value in op.operands:
+        result = op.result_layout(encoding)
+        if result is None:
+            raise _error(op, value, f"{op.name} does not take {encoding}")
+        for other in op.operands:
+            yield other, encoding
+        encoding = result
+    else:
+        for other, wanted in zip(op.operands, op.operand_layouts(encoding), strict=True):
+            if wanted is not None:
+                yield other, wanted
+    for other in op.results:
+        yield other, encoding

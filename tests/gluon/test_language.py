@@ -1,0 +1,204 @@
+"""Gluon's blocks and layouts: the IR that kernels become, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gluon.programs import auto_kernel, copy_kernel, helpers_kernel, transpose_kernel
+from tests.gluon.support import compiled, launcher
+from tests.nvidia.support import in_order
+from tritium.errors import CompilationError, InterpreterError, OpError
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+
+BLOCKED = gl.BlockedLayout([4], [32], [4], [0])
+ROWS = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
+
+
+def ptx_of(kernel: Any, arch: int) -> str:
+    text: str = kernel.asm["ptx"]
+    assert f"sm_{arch}" in text
+    return text
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+def test_copies_in_wide_accesses(arch: int) -> None:
+    kernel = compiled(copy_kernel, "*fp32 *fp32 i32", {"layout": BLOCKED, "BLOCK": 512}, arch)
+    assert "ttir" not in kernel.asm
+    in_order(kernel.asm["ttgir"], r"#blocked = #ttg.blocked<{sizePerThread = \[4\], threadsPerWarp "
+             r"= \[32\], warpsPerCTA = \[4\], order = \[0\]}>", '"ttg.num-warps" = 4 : i32',
+             "tt.make_range .* : tensor<512xi32, #blocked>", "tt.load .*#blocked>",
+             "tt.store .*#blocked>")  # fmt: skip
+    in_order(ptx_of(kernel, arch), r"ld.global.v4.b32", r"st.global.v4.b32")
+
+
+def test_each_layout_is_as_the_program_says() -> None:
+    narrow = gl.BlockedLayout([1], [32], [4], [0])
+    kernel = compiled(copy_kernel, "*fp32 *fp32 i32", {"layout": narrow, "BLOCK": 512})
+    assert "ld.global.b32" in kernel.asm["ptx"] and "v4" not in kernel.asm["ptx"]
+
+
+def test_a_coalesced_layout_is_found() -> None:
+    constants = {"layout": gl.CoalescedLayout(), "BLOCK": 512}
+    kernel = compiled(copy_kernel, "*fp32 *fp32 i32", constants)
+    assert "#gluon.coalesced_encoding" in kernel.asm["glir"]
+    assert "sizePerThread = [4]" in kernel.asm["ttgir"]
+    assert "ld.global.v4.b32" in kernel.asm["ptx"]
+
+
+def test_automatic_layouts_are_found() -> None:
+    layout = gl.BlockedLayout([1, 2], [8, 4], [1, 4], [1, 0])
+    kernel = compiled(auto_kernel, "*fp32 *fp32", {"layout": layout})
+    in_order(kernel.asm["glir"], r"tensor<16xi32, #gluon.auto_encoding>", "gluon.set_auto_layout")
+    in_order(kernel.asm["ttgir"],
+             r"make_range .* tensor<16xi32, #ttg.slice<{dim = 1, parent = #blocked}>>")  # fmt: skip
+    assert "gluon." not in kernel.asm["ttgir"]
+
+
+def test_changes_of_layout_stay() -> None:
+    kernel = compiled(transpose_kernel, "*fp32 *fp32", {"M": 64, "N": 32})
+    assert kernel.asm["ttgir"].count("ttg.convert_layout") == 1
+    assert kernel.metadata.shared == 64 * 32 * 4
+
+
+@gluon.jit
+def undecided_kernel(out):
+    i = gl.arange(0, 128)
+    gl.store(out + i, i)
+
+
+def test_a_layout_that_nothing_decides() -> None:
+    with pytest.raises(OpError, match=r"test_language.py:\d+: .*nothing decides its layout"):
+        compiled(undecided_kernel, "*i32")
+
+
+@gluon.jit
+def conflict_kernel(out, a: gl.constexpr, b: gl.constexpr):
+    i = gl.arange(0, 128)
+    gl.store(out + gl.set_auto_layout(i, a), 1)
+    gl.store(out + gl.set_auto_layout(i, b), 1)
+
+
+def test_two_layouts_for_one_value() -> None:
+    with pytest.raises(OpError, match=r"two layouts are found for it, .*\[1\].*and .*\[2\]"):
+        compiled(conflict_kernel, "*i32", {"a": gl.BlockedLayout([1], [32], [4], [0]),
+                                           "b": gl.BlockedLayout([2], [32], [4], [0])})  # fmt: skip
+
+
+@gluon.jit
+def sum_kernel(out, a: gl.constexpr, b: gl.constexpr):
+    i = gl.arange(0, 128, a) + gl.arange(0, 128, b)
+    gl.store(out + i, i)
+
+
+@gluon.jit
+def store_kernel(out, a: gl.constexpr, b: gl.constexpr):
+    gl.store(out + gl.arange(0, 128, a), gl.full([128], 1, gl.int32, b))
+
+
+@pytest.mark.parametrize("kernel", [sum_kernel, store_kernel])
+def test_blocks_of_different_layouts(kernel: Any) -> None:
+    layouts = {"a": gl.BlockedLayout([1], [32], [4], [0]), "b": BLOCKED}
+    message = (r"size_per_thread=\[1\].*size_per_thread=\[4\].*convert_layout")
+    with pytest.raises(CompilationError, match=message):
+        compiled(kernel, "*i32", layouts)
+    with pytest.raises(InterpreterError, match=message):
+        launcher("interpreted")(kernel, (1,), np.zeros(128, np.int32), **layouts)
+
+
+@gluon.jit
+def one_block(out, layout: gl.constexpr, N: gl.constexpr):
+    i = gl.arange(0, N, layout)
+    gl.store(out + i, i)
+
+
+@pytest.mark.parametrize(("layout", "message"), [
+    (gl.BlockedLayout([1], [32], [8], [0]), r"has 8 warps; the kernel runs with num_warps=4"),
+    (gl.BlockedLayout([1], [16], [4], [0]), r"has 16 threads a warp; 32 are required"),
+    (ROWS, r"rank mismatch: shape \[128\], BlockedLayout\(.*has rank 2"),
+    (gl.SwizzledSharedLayout(1, 1, 1, [0]), r"Swizzled.*a DistributedLayout is required"),
+    (gl.DistributedLinearLayout([], [[1], [2], [4], [8], [16]], [[0], [0]], [], [32]),
+     r"does not reach all elements of a block of \[128\]"),
+])  # fmt: skip
+def test_layouts_that_do_not_fit(layout: Any, message: str) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(one_block, "*i32", {"layout": layout, "N": 128})
+
+
+@gluon.jit
+def expanded_kernel(out, layout: gl.constexpr):
+    i = gl.arange(0, 128, layout)[:, None]
+    gl.store(out + i, i)
+
+
+def test_a_new_axis_needs_a_slice() -> None:
+    with pytest.raises(CompilationError, match=r"#ttg.slice<{dim = 1, ...}> needed"):
+        compiled(expanded_kernel, "*i32", {"layout": BLOCKED})
+
+
+@gluon.jit
+def trivial_kernel(out, a: gl.constexpr, b: gl.constexpr):
+    x = gl.convert_layout(gl.arange(0, 128, a), b, assert_trivial=True)
+    gl.store(out + x, x)
+
+
+def test_a_conversion_that_must_be_trivial() -> None:
+    layout = gl.BlockedLayout([1], [32], [4], [0])
+    linear = gl.DistributedLinearLayout([], [[1 << i] for i in range(5)], [[32], [64]], [], [128])
+    assert compiled(trivial_kernel, "*i32", {"a": layout, "b": linear}).asm["ptx"]
+    with pytest.raises(CompilationError, match=r"is not trivial(.|\n)*lane=\[\(1\), \(2\)"):
+        compiled(trivial_kernel, "*i32", {"a": layout, "b": BLOCKED})
+
+
+@gluon.jit
+def linear_kernel(layout: gl.constexpr, shared: gl.constexpr):
+    found: gl.constexpr = gl.to_linear_layout(layout, [16, 16])
+    gl.static_assert(found == gl.DistributedLinearLayout(
+        [[0, 1], [0, 2], [8, 0]], [[0, 4], [0, 8], [1, 0], [2, 0], [4, 0]], [], [], [16, 16]))
+    gl.static_assert(gl.to_linear_layout(found, [16, 16]) == found)
+    distributed: gl.constexpr = gl.distributed_type(gl.int32, [16, 16], layout)
+    memory: gl.constexpr = gl.shared_memory_descriptor_type(gl.int32, [16, 16], shared, [16, 16])
+    gl.static_print("conflicts", gl.bank_conflicts(distributed, memory))
+
+
+def test_linear_layouts_and_conflicts(capsys: pytest.CaptureFixture[str]) -> None:
+    layout = gl.BlockedLayout([1, 4], [8, 4], [1, 1], [1, 0])
+    for order, conflicts in (([1, 0], 0), ([0, 1], 3)):
+        shared = gl.SwizzledSharedLayout(1, 1, 1, order)
+        compiled(linear_kernel, "", {"layout": layout, "shared": shared}, num_warps=1)
+        assert capsys.readouterr().out.split() == ["conflicts", str(conflicts)]
+
+
+def test_functions_are_named_after_layouts() -> None:
+    layout = gl.BlockedLayout([1], [32], [4], [0])
+    kernel = compiled(helpers_kernel, "*i32 *i32", {"layout": layout})
+    assert helpers_kernel.is_gluon()
+    assert re.search(r"tests.gluon.programs.scale__i32S128SLB1_32_4_0_BL_", kernel.asm["glir"])
+
+
+def test_through_the_alias() -> None:
+    program = (
+        "import tritium.compat as c; c.install()\n"
+        "from triton.experimental import gluon\n"
+        "import triton.experimental.gluon.language as ttgl\n"
+        "import tritium.experimental.gluon as ours\n"
+        "assert gluon is ours and ttgl.BlockedLayout is ours.language.BlockedLayout\n"
+        "import triton.language as tl; assert ttgl.float32 is tl.float32\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_not_built_is_named() -> None:
+    @gluon.jit
+    def kernel():
+        gl.warp_specialize([], [])
+
+    with pytest.raises(CompilationError, match=r"ttg\.warp_specialize") as raised:
+        compiled(kernel, "")
+    assert isinstance(raised.value.__cause__, NotImplementedError)
