@@ -69,3 +69,25 @@ tt.func public @accumulate(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %n: i32
   tt.store %p, %h : tensor<64x64x!tt.ptr<f16>>
   tt.return
 }
+
+// A loaded row that meets a product is converted before it gets its second axis: from a buffer in
+// shared memory it can then be read as it is used, though the product after it wants it otherwise.
+// CHECK-LABEL: @row
+// CHECK: %[[D:.*]] = ttng.warp_group_dot
+// CHECK: %[[L:.*]] = tt.load %{{.*}} : tensor<64x!tt.ptr<f32>, #blocked{{[0-9]*}}>
+// CHECK-NEXT: %[[S:.*]] = ttg.convert_layout %[[L]] : {{.*}} -> tensor<64xf32, #ttg.slice<{dim = 0, parent = #mma}>>
+// CHECK-NEXT: tt.expand_dims %[[S]]
+// CHECK-NOT: ttg.convert_layout %{{.*}} : tensor<1x64xf32
+// CHECK: ttng.warp_group_dot
+tt.func public @row(%a: tensor<64x64xf16>, %b: tensor<64x64xf16>, %v: tensor<64x64xf16>, %x: tensor<64x!tt.ptr<f32>>, %p: tensor<64x64x!tt.ptr<f32>>) {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %d = tt.dot %a, %b, %z : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+  %l = tt.load %x : tensor<64x!tt.ptr<f32>>
+  %e = tt.expand_dims %l {axis = 0 : i32} : tensor<64xf32> -> tensor<1x64xf32>
+  %r = tt.broadcast %e : tensor<1x64xf32> -> tensor<64x64xf32>
+  %s = arith.subf %d, %r : tensor<64x64xf32>
+  %h = arith.truncf %s : tensor<64x64xf32> to tensor<64x64xf16>
+  %o = tt.dot %h, %v, %z : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+  tt.store %p, %o : tensor<64x64x!tt.ptr<f32>>
+  tt.return
+}

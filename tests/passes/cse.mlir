@@ -1,5 +1,9 @@
 // RUN: cse
 
+#blocked = #ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [16, 2], warpsPerCTA = [4, 1], order = [1, 0]}>
+#shared = #ttg.nvmma_shared<{swizzlingByteWidth = 32, transposed = false, elementBitWidth = 16}>
+#smem = #ttg.shared_memory
+
 // CHECK-LABEL: @merges
 tt.func public @merges(%x: i32, %y: i32, %p: !tt.ptr<i32>) {
   // CHECK: %[[A:.*]] = arith.addi %x, %y : i32
@@ -97,5 +101,31 @@ tt.func public @reductions(%x: tensor<8xf32>, %p: !tt.ptr<f32>) {
   tt.store %p, %a : !tt.ptr<f32>
   tt.store %p, %b : !tt.ptr<f32>
   tt.store %p, %c : !tt.ptr<f32>
+  tt.return
+}
+
+// Two allocations with the same contents that never change are one, unless it is freed between.
+// CHECK-LABEL: @constant_memory
+// CHECK: %[[M:.*]] = ttg.local_alloc %x
+// CHECK-NEXT: %[[A:.*]] = ttg.local_load %[[M]]
+// CHECK-NEXT: ttg.local_store %[[A]], %out
+// CHECK-NEXT: ttg.local_load %[[M]]
+// CHECK: ttg.local_alloc %y
+// CHECK: ttg.local_dealloc
+// CHECK: ttg.local_alloc %y
+tt.func public @constant_memory(%x: tensor<16x16xf16, #blocked>, %y: tensor<16x16xf16, #blocked>, %out: !ttg.memdesc<16x16xf16, #shared, #smem, mutable>) {
+  %a = ttg.local_alloc %x : (tensor<16x16xf16, #blocked>) -> !ttg.memdesc<16x16xf16, #shared, #smem>
+  %u = ttg.local_load %a : !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<16x16xf16, #blocked>
+  ttg.local_store %u, %out : tensor<16x16xf16, #blocked> -> !ttg.memdesc<16x16xf16, #shared, #smem, mutable>
+  %b = ttg.local_alloc %x : (tensor<16x16xf16, #blocked>) -> !ttg.memdesc<16x16xf16, #shared, #smem>
+  %v = ttg.local_load %b : !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<16x16xf16, #blocked>
+  ttg.local_store %v, %out : tensor<16x16xf16, #blocked> -> !ttg.memdesc<16x16xf16, #shared, #smem, mutable>
+  %c = ttg.local_alloc %y : (tensor<16x16xf16, #blocked>) -> !ttg.memdesc<16x16xf16, #shared, #smem>
+  %s = ttg.local_load %c : !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<16x16xf16, #blocked>
+  ttg.local_dealloc %c : !ttg.memdesc<16x16xf16, #shared, #smem>
+  %d = ttg.local_alloc %y : (tensor<16x16xf16, #blocked>) -> !ttg.memdesc<16x16xf16, #shared, #smem>
+  %t = ttg.local_load %d : !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<16x16xf16, #blocked>
+  %w = arith.addf %s, %t : tensor<16x16xf16, #blocked>
+  ttg.local_store %w, %out : tensor<16x16xf16, #blocked> -> !ttg.memdesc<16x16xf16, #shared, #smem, mutable>
   tt.return
 }

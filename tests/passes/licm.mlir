@@ -1,5 +1,9 @@
 // RUN: licm
 
+#blocked = #ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [16, 2], warpsPerCTA = [4, 1], order = [1, 0]}>
+#shared = #ttg.nvmma_shared<{swizzlingByteWidth = 32, transposed = false, elementBitWidth = 16}>
+#smem = #ttg.shared_memory
+
 // CHECK-LABEL: @nested
 // CHECK: %[[M:.*]] = arith.muli %n, %n
 // CHECK: %[[S:.*]] = tt.splat %[[M]]
@@ -84,5 +88,24 @@ tt.func public @disabled(%n: i32, %p: !tt.ptr<i32>) {
     %m = arith.muli %n, %n : i32
     tt.store %p, %m : !tt.ptr<i32>
   } {tt.disable_licm}
+  tt.return
+}
+
+// Memory that nothing writes after it was filled leaves a loop; memory that may be written stays.
+// CHECK-LABEL: @constant_memory
+// CHECK: ttg.local_alloc %x {{.*}} -> !ttg.memdesc<16x16xf16, #shared, #smem>
+// CHECK-NEXT: scf.for
+// CHECK-NEXT: ttg.local_alloc %x {{.*}} -> !ttg.memdesc<16x16xf16, #shared, #smem, mutable>
+tt.func public @constant_memory(%n: i32, %x: tensor<16x16xf16, #blocked>) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %a = ttg.local_alloc %x : (tensor<16x16xf16, #blocked>) -> !ttg.memdesc<16x16xf16, #shared, #smem>
+    %b = ttg.local_alloc %x : (tensor<16x16xf16, #blocked>) -> !ttg.memdesc<16x16xf16, #shared, #smem, mutable>
+    %u = ttg.local_load %a : !ttg.memdesc<16x16xf16, #shared, #smem> -> tensor<16x16xf16, #blocked>
+    %v = ttg.local_load %b : !ttg.memdesc<16x16xf16, #shared, #smem, mutable> -> tensor<16x16xf16, #blocked>
+    %w = arith.addf %u, %v : tensor<16x16xf16, #blocked>
+    ttg.local_store %w, %b : tensor<16x16xf16, #blocked> -> !ttg.memdesc<16x16xf16, #shared, #smem, mutable>
+  }
   tt.return
 }

@@ -201,6 +201,11 @@ class Op(DeclaredOp):
         return self.speculatable
 
     @property
+    def is_constant_memory(self) -> bool:
+        """Whether the op allocates memory, fills it, and nothing changes it afterwards."""
+        return False
+
+    @property
     def is_pure(self) -> bool:
         """Whether the op only computes its results."""
         return not self.memory_effects()

@@ -73,6 +73,12 @@ class LocalAllocOp(Op):
             raise OpError(f"{cls.name}: {describe(memory)} is never written; make it mutable")
         return memory
 
+    @property
+    def is_constant_memory(self) -> bool:
+        mutable = check_memory(self.name, self.result_types[0]).mutable
+        freed = any(isinstance(use.operation, LocalDeallocOp) for use in self.results[0].uses)
+        return self.src is not None and not mutable and not freed
+
     def own_effects(self) -> Effects:
         filled = (writes(SHARED, "result"),) if self.src is not None else ()
         return (*self.effects, *filled)

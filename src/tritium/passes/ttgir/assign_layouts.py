@@ -361,7 +361,10 @@ class _Rewrite:
         known = self._made.get(key)
         if known is None:
             place = _ancestor(user, value)
-            if self._again(value, encoding, 0) < _moving(value):
+            computed = isinstance(value.owner, Operation) and _can_compute_again(value.owner)
+            # Also if it costs the same: what is loaded is then converted, or read from a buffer in
+            # the encoding in which it is used.
+            if computed and self._computing(value, encoding, 0) <= _moving(value):
                 known = self._recompute(value, encoding, place)
             else:
                 known = convert(value, encoding, place)
@@ -391,17 +394,27 @@ class _Rewrite:
             return 0
         op = value.owner
         moving = _moving(value)
-        if not isinstance(op, Operation) or depth > 40:
+        if not isinstance(op, Operation) or depth > 40 or not _can_compute_again(op):
             return moving
+        return min(self._computing(value, encoding, depth), moving)
+
+    def _computing(self, value: SSAValue, encoding: Encoding, depth: int) -> float:
+        """Cost of computing a value again, and of what that needs; at least `_moving` of the value
+        if that is dearer than to convert it."""
+        op: Any = value.owner
+        moving = _moving(value)
         if is_source(op):
             return 1
-        if not is_follower(op) or len(op.results) != 1:
-            return moving
         cost: float = weight(op) * prod(ir.shape_of(value.type))
         for operand, needed in zip(op.operands, op.operand_layouts(encoding), strict=True):
             if needed is not None and cost < moving:
                 cost += self._again(source_of(operand), needed, depth + 1)
-        return min(cost, moving)
+        return cost
+
+
+def _can_compute_again(op: Operation) -> bool:
+    """Whether an op can be cloned with a result in another encoding."""
+    return is_source(op) or (is_follower(op) and len(op.results) == 1)
 
 
 def _moving(value: SSAValue) -> float:

@@ -33,7 +33,7 @@ Scope = dict[Hashable, Operation]
 
 @dataclass(frozen=True)
 class CSE(FunctionPass):
-    """Merge ops that compute the same, and reads with no write between them."""
+    """Merge ops that compute the same, reads with no write between them, and constant memory."""
 
     name: ClassVar[str] = "cse"
     title: ClassVar[str] = "CSE"
@@ -96,7 +96,7 @@ class _Merger:
         for op in list(block.ops):
             if not isinstance(op, Op) or is_terminator(op):
                 continue
-            effects = op.memory_effects(self.effects)
+            effects = () if op.is_constant_memory else op.memory_effects(self.effects)
             writes = not only_read(effects)
             # A loop's body may see what a later part of it wrote in the iteration before.
             self.epoch += bool(op.regions) and writes

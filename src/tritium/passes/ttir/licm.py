@@ -11,8 +11,9 @@ after:
       use %t, %i
     }
 
-Ops without effects always move. Reads, and divisions by what may be zero, move only where the loop
-is known to run at least once; reads move only out of loops that write nothing.
+Ops without effects always move, and allocations whose contents never change after they are filled.
+Reads, and divisions by what may be zero, move only where the loop is known to run at least once;
+reads move only out of loops that write nothing.
 """
 
 from __future__ import annotations
@@ -85,6 +86,6 @@ def _may_move(op: Operation, writes: bool, runs: bool) -> bool:
     if not isinstance(op, Op):
         return False
     effects = op.memory_effects()
-    if effects:
+    if effects and not op.is_constant_memory:
         return only_read(effects) and not writes and runs
     return runs or all(not isinstance(n, Op) or n.is_speculatable for n in op.walk())
