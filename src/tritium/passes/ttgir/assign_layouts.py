@@ -361,10 +361,11 @@ class _Rewrite:
         known = self._made.get(key)
         if known is None:
             place = _ancestor(user, value)
-            computed = isinstance(value.owner, Operation) and _can_compute_again(value.owner)
-            # Also if it costs the same: what is loaded is then converted, or read from a buffer in
-            # the encoding in which it is used.
-            if computed and self._computing(value, encoding, 0) <= _moving(value):
+            moving, cost = _moving(value), self._again(value, encoding, 0)
+            # A home that only a demand chose is as good as any: at the same cost, what is loaded is
+            # converted, or read from a buffer in the encoding in which it is used.
+            chosen = self.homes.level[value] == SOFT and _can_compute_again(value.owner)
+            if cost < moving or (chosen and self._computing(value, encoding, 0) <= moving):
                 known = self._recompute(value, encoding, place)
             else:
                 known = convert(value, encoding, place)
@@ -394,7 +395,7 @@ class _Rewrite:
             return 0
         op = value.owner
         moving = _moving(value)
-        if not isinstance(op, Operation) or depth > 40 or not _can_compute_again(op):
+        if depth > 40 or not _can_compute_again(op):
             return moving
         return min(self._computing(value, encoding, depth), moving)
 
@@ -412,8 +413,10 @@ class _Rewrite:
         return cost
 
 
-def _can_compute_again(op: Operation) -> bool:
+def _can_compute_again(op: Operation | Block) -> bool:
     """Whether an op can be cloned with a result in another encoding."""
+    if isinstance(op, Block):
+        return False
     return is_source(op) or (is_follower(op) and len(op.results) == 1)
 
 
