@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import Any, get_args
 
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
@@ -26,6 +27,9 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute
 
 UNKNOWN: LocationAttr = UNKNOWN_LOC
+
+LOCATIONS: frozenset[type] = frozenset(get_args(LocationAttr))
+"""The classes of locations; none has subclasses."""
 
 
 @lru_cache(maxsize=65536)
@@ -46,21 +50,22 @@ def named(name: str, location: LocationAttr | None = None) -> LocationAttr:
     return NameLoc(StringAttr(name), NoneAttr() if location is None else location)
 
 
-def parts_of(location: Attribute) -> Iterator[Attribute]:
+def parts_of(location: Any) -> Iterator[Attribute]:
     """The locations directly inside a location, in the order of its text."""
-    if isinstance(location, CallSiteLoc):
+    kind: object = location.__class__
+    if kind is CallSiteLoc:
         yield location.callee
         yield location.caller
-    elif isinstance(location, NameLoc):
-        if not isinstance(location.location, NoneAttr):
+    elif kind is NameLoc:
+        if type(location.location) is not NoneAttr:
             yield location.location
-    elif isinstance(location, FusedLoc) and isinstance(location.locations, ArrayAttr):
+    elif kind is FusedLoc and isinstance(location.locations, ArrayAttr):
         yield from location.locations.data
 
 
-def name_of(location: Attribute) -> str | None:
+def name_of(location: Any) -> str | None:
     """The variable name in a location: the outermost, first one."""
-    if isinstance(location, NameLoc):
+    if type(location) is NameLoc:
         return location.desc.data
     return next((n for part in parts_of(location) if (n := name_of(part)) is not None), None)
 
@@ -72,19 +77,19 @@ def source_position(location: Attribute) -> tuple[str, int, int] | None:
     return next((p for part in parts_of(location) if (p := source_position(part))), None)
 
 
-def location_text(location: Attribute, inner: Callable[[Attribute], str]) -> str:
+def location_text(location: Any, inner: Callable[[Attribute], str]) -> str:
     """A location's text without the enclosing `loc(...)`; `inner` gives that of its parts."""
-    if isinstance(location, FileLineColLoc):
+    kind: object = location.__class__
+    if kind is FileLineColLoc:
         file, line, column = location.filename.data, location.line.data, location.column.data
         return f"{quoted(file)}:{line}:{column}"
-    if isinstance(location, CallSiteLoc):
+    if kind is CallSiteLoc:
         return f"callsite({inner(location.callee)} at {inner(location.caller)})"
-    if isinstance(location, NameLoc):
+    if kind is NameLoc:
         name = quoted(location.desc.data)
-        return name if isinstance(location.location, NoneAttr) else (
-            f"{name}({inner(location.location)})"
-        )
-    if isinstance(location, FusedLoc):
+        part = location.location
+        return name if type(part) is NoneAttr else f"{name}({inner(part)})"
+    if kind is FusedLoc:
         return f"fused[{', '.join(inner(part) for part in parts_of(location))}]"
     return "unknown"
 

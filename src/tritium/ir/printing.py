@@ -16,17 +16,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
     AnyFloat,
     DenseIntOrFPElementsAttr,
-    LocationAttr,
     ModuleOp,
+    TensorType,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.printer import Printer
 
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import alias_of
-from tritium.ir.locations import location_text, name_of, parts_of
+from tritium.ir.locations import LOCATIONS, location_text, name_of, parts_of, quoted
 
 
 def print_module(module: ModuleOp, locations: bool = True, generic: bool = False) -> str:
@@ -57,7 +58,10 @@ class IRPrinter(Printer):
         self._texts: dict[Attribute, str] = {}
         self._same: dict[int, tuple[Attribute, str]] = {}
         """Attributes printed before, by identity: their hash takes long. They are kept alive."""
-        self._aliases: dict[Attribute, str] = {}
+        self._references: dict[int, tuple[Attribute, str]] = {}
+        """Aliases of locations, likewise."""
+        self._aliases: dict[str, str] = {}
+        """Aliases of locations by their text."""
         self._early: set[str] = set()
         self._encodings: dict[Attribute, str] = {}
 
@@ -72,9 +76,8 @@ class IRPrinter(Printer):
         before = [f"{alias} = {self._texts[e]}\n" for e, alias in
                   sorted(self._encodings.items(), key=lambda item: item[1])]  # fmt: skip
         self._parts.append("\n")
-        for location, alias in self._aliases.items():
-            line = f"{alias} = loc({location_text(location, self._reference)})\n"
-            (before if alias in self._early else self._parts).append(line)
+        for text, alias in self._aliases.items():
+            (before if alias in self._early else self._parts).append(f"{alias} = loc({text})\n")
         self._parts[:0] = before
 
     # Output, without xDSL's tracking of lines and columns.
@@ -117,9 +120,9 @@ class IRPrinter(Printer):
         if not results:
             return
         names = [self._ssa_values.get(r) or "_" for r in results]
-        if len(results) > 1 and "#" in names[0]:
-            names = [f"{names[0].split('#')[0]}:{len(results)}"]
-        self._parts.append(", ".join(f"%{name}" for name in names) + " = ")
+        if len(names) > 1 and "#" in names[0]:
+            names = [f"{names[0].split('#')[0]}:{len(names)}"]
+        self._parts.append(f"%{', %'.join(names)} = ")
 
     # Attributes
 
@@ -130,7 +133,7 @@ class IRPrinter(Printer):
             self._parts.append(known[1])
             return
         start = len(self._parts)
-        if isinstance(attribute, LocationAttr):
+        if type(attribute) in LOCATIONS:
             self._print_location(attribute)
         elif (alias := alias_of(attribute)) is not None:
             self._print_alias(attribute, alias)
@@ -153,8 +156,10 @@ class IRPrinter(Printer):
         known = self._texts.get(attribute)
         if known is None:
             start = len(self._parts)
-            if isinstance(attribute, DenseIntOrFPElementsAttr):
+            if type(attribute) is DenseIntOrFPElementsAttr:
                 self._print_dense(attribute)  # pyright: ignore[reportUnknownArgumentType]
+            elif type(attribute) is TensorType:
+                self._print_tensor(attribute)  # pyright: ignore[reportUnknownArgumentType]
             else:
                 super().print_attribute(attribute)
             self._texts[attribute] = "".join(self._parts[start:])
@@ -165,14 +170,23 @@ class IRPrinter(Printer):
         self._parts.append(f"loc({self._reference(location)})")
 
     def _reference(self, location: Attribute) -> str:
-        alias = self._aliases.get(location)
-        if alias is None:
-            for part in parts_of(location):
-                self._reference(part)
-            number = len(self._aliases)
-            alias = f"#loc{number}" if number else "#loc"
-            self._aliases[location] = alias
+        known = self._references.get(id(location))
+        if known is not None:
+            return known[1]
+        text = location_text(location, self._reference)  # its parts are numbered first
+        number = len(self._aliases)
+        alias = self._aliases.setdefault(text, f"#loc{number or ''}")
+        self._references[id(location)] = location, alias
         return alias
+
+    def _print_tensor(self, type: TensorType[Any]) -> None:
+        dimensions = "".join(f"{'?' if n == DYNAMIC_INDEX else n}x" for n in type.get_shape())
+        self._parts.append(f"tensor<{dimensions}")
+        self.print_attribute(type.element_type)
+        if ir.encoding_of(type) is not None:
+            self._parts.append(", ")
+            self.print_attribute(type.encoding)
+        self._parts.append(">")
 
     def _print_dense(self, attribute: DenseIntOrFPElementsAttr[Any]) -> None:
         element, shape = attribute.type.element_type, attribute.get_shape()
@@ -187,6 +201,10 @@ class IRPrinter(Printer):
         self.print_string(f"dense<{text}> : ")
         self.print_attribute(attribute.type)
 
+    def print_string_literal(self, string: str) -> None:
+        """Print a string in quotes."""
+        self._parts.append(quoted(string))
+
     def print_float(self, value: float, type: AnyFloat) -> None:
         """Print a number as MLIR does: six digits if that is exact, else all, else hexadecimal."""
         self.print_string(float_text(value, type))
@@ -195,7 +213,7 @@ class IRPrinter(Printer):
 
     def print_op(self, op: Operation) -> None:
         """Print an op with its location."""
-        if not isinstance(op, ModuleOp):
+        if type(op) is not ModuleOp:
             super().print_op(op)
             return
         self.print_string("module")
@@ -229,13 +247,12 @@ class IRPrinter(Printer):
                 if op is last and _is_terminator(op):
                     continue
                 self._print_new_line()
-                generic = self.print_generic_format or Operation.print is type(op).print
-                if generic or not op.regions:
+                if self.print_generic_format or Operation.print is type(op).print:
                     super().print_op(op)
                     continue
-                # What `print_op` does of such an op, in a call less: regions are nested deeply.
+                # What `print_op` does of such an op, in fewer calls: regions are nested deeply.
                 self._print_results(op)
-                self.print_string(op.name)
+                self._parts.append(op.name)
                 op.print(self)
                 self._print_location_of(op)
             self._indent -= 1

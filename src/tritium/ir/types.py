@@ -218,10 +218,11 @@ def numpy_dtype(type: Type) -> np.dtype:
     Raises `OpError` for a type that no array can hold (a descriptor, `i7`).
     """
     element = element_type(type)
-    if isinstance(element, PointerType):
+    kind = element.__class__
+    if kind is PointerType:
         return np.dtype(np.uint64)
-    if isinstance(element, IntegerType) and element.signedness.data is not Signedness.SIGNLESS:
-        element = IntegerType(element.width.data)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if kind is IntegerType and element.signedness.data is not Signedness.SIGNLESS:  # pyright: ignore
+        element = IntegerType(element.width.data)  # pyright: ignore
     known = _NUMPY.get(element)  # pyright: ignore[reportUnknownArgumentType]
     if known is None:
         raise OpError(f"type {element} has no NumPy equivalent")

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -288,18 +288,12 @@ class Op(DeclaredOp):
             Operation.verify(op, verify_nested_ops=False)
 
     def verify_(self) -> None:
-        groups = self.operand_groups()
-        if len(groups) != len(self.operand_fields) or sum(map(len, groups)) != len(self.operands):
-            raise VerifyException(f"{self.name}: wrong number of operands: {len(self.operands)}")
-        types: list[Any] = []
-        for field, group in zip(self.operand_fields, groups, strict=True):
-            if field.kind == "variadic":
-                types.append(tuple(v.type for v in group))
-            elif field.kind == "one" and len(group) != 1:
-                raise VerifyException(f"{self.name}: operand '{field.name}' is missing")
-            else:
-                types.append(group[0].type if group else None)
-        found = tuple(r.type for r in self.results)
+        types, fields = self.operand_types, self.operand_fields
+        if len(self._leading) != len(fields):
+            types = self._grouped(types)
+        elif len(types) != len(fields):
+            raise VerifyException(f"{self.name}: wrong number of operands: {len(types)}")
+        found = self.result_types
         given = {n: f.get(self) for n, f in self.attr_fields.items() if n in self.properties}
         try:
             expected = self.result_types_for(types, given, found[0] if len(found) == 1 else found)
@@ -311,6 +305,21 @@ class Op(DeclaredOp):
                 f"its operands give ({', '.join(map(str, expected))})"
             )
         self.verify_structure()
+
+    def _grouped(self, operands: Sequence[Attribute]) -> list[Any]:
+        """The types of the operands by declared field."""
+        groups = self.operand_groups()
+        if len(groups) != len(self.operand_fields) or sum(map(len, groups)) != len(operands):
+            raise VerifyException(f"{self.name}: wrong number of operands: {len(operands)}")
+        types: list[Any] = []
+        for field, group in zip(self.operand_fields, groups, strict=True):
+            if field.kind == "variadic":
+                types.append(tuple(v.type for v in group))
+            elif field.kind == "one" and len(group) != 1:
+                raise VerifyException(f"{self.name}: operand '{field.name}' is missing")
+            else:
+                types.append(group[0].type if group else None)
+        return types
 
     def verify_structure(self) -> None:
         """Further invariants (of regions, say); raises `VerifyException`."""

@@ -18,17 +18,15 @@ after:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.regions import is_removable
 from tritium.ops.base import Op
-from tritium.ops.cf import BranchOp, CondBranchOp
-from tritium.ops.scf import ForOp, IfOp, WhileOp
-from tritium.ops.terminators import is_terminator, terminator
+from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import erase, rebuild, remove_unreachable
@@ -48,32 +46,45 @@ class DCE(FunctionPass):
 
 def remove_dead(function: Op) -> bool:
     """Remove the dead ops, carried values and branch results of one function."""
-    live = _Liveness(function)
     ops = [op for op in function.walk(region_first=True) if op is not function]
-    carriers = [op for op in ops if isinstance(op, (ForOp, IfOp, WhileOp)) and live.has(op)]
-    changed = False
-    for op in carriers:
-        changed |= _strip_yields(op, live)
+    live = _Liveness(function, ops)
+    stripped = [
+        (op, slots, kept)
+        for op in ops if id(op) in live.carriers and live.has(op)
+        for slots in _slots(op)
+        if len(kept := slots.live(live)) < slots.count
+    ]  # fmt: skip
+    for _, slots, kept in stripped:
+        slots.strip_operands(kept)
+    changed = bool(stripped)
     ops.reverse()
     for op in ops:
         if not live.has(op) and op.parent is not None:
             erase(op)
             changed = True
-    for op in carriers:
-        _strip(op, live)
+    for op, slots, kept in stripped:
+        slots.strip_targets(op, kept)
     return changed
 
 
 class _Liveness:
     """Which ops and values something observable depends on."""
 
-    def __init__(self, function: Op):
+    def __init__(self, function: Op, ops: Sequence[Operation]):
         # Ids, because ops and values hash in Python; nothing is dropped before the end.
         self._ops: set[int] = {id(function)}
         self._values: set[int] = set()
         self._pending: list[SSAValue] = []
-        for op in function.walk():
-            if op is not function and self._is_root(op):
+        self.carriers: set[int] = set()
+        """Ops that pass values into and out of their regions; they live through what is in them."""
+        self._sources: dict[int, list[SSAValue]] = {}
+        """By value, those that control takes along to it."""
+        self._passing: set[int] = set()
+        """Ops whose variadic operands live as what they are passed to does."""
+        for op in ops:
+            self._note(op)
+        for op in reversed(ops):
+            if self._is_root(op):
                 self._op(op)
         while self._pending:
             self._value(self._pending.pop())
@@ -85,38 +96,35 @@ class _Liveness:
         """Whether the op is needed."""
         return id(op) in self._ops
 
-    @staticmethod
-    def _is_root(op: Operation) -> bool:
-        if op.regions and isinstance(op, (ForOp, IfOp, WhileOp)):
-            return False  # live through what is in them
+    def _note(self, op: Operation) -> None:
+        if not isinstance(op, Op) or not (op.regions or op.successors):
+            return
+        for edge in op.control_edges():
+            if op.regions:
+                self.carriers.add(id(op))
+            self._passing.add(id(edge.source))
+            for value, target in zip(edge.values, edge.targets, strict=True):
+                self._sources.setdefault(id(target), []).append(value)
+
+    def _is_root(self, op: Operation) -> bool:
+        if op.regions and id(op) in self.carriers:
+            return False
         if is_terminator(op):
-            parent = op.parent_op()
-            return not isinstance(parent, (ForOp, IfOp, WhileOp))
+            return id(op.parent_op()) not in self.carriers
         return not is_removable(op)
 
     def _op(self, op: Operation) -> None:
         if id(op) in self._ops:
             return
         self._ops.add(id(op))
-        if isinstance(op, (ForOp, WhileOp)):
-            self._need(op.operands[:3] if isinstance(op, ForOp) else ())
-        elif isinstance(op, BranchOp):
-            pass  # arguments live as the target's do
-        elif isinstance(op, CondBranchOp):
-            self._need([op.condition])
+        if isinstance(op, Op) and id(op) in self._passing:
+            self._need(op.leading_operands)
         else:
             self._need(op.operands)
         for region in op.regions:
             for block in region.blocks:
                 last = block.last_op
-                if last is None or not is_terminator(last):
-                    continue
-                if isinstance(op, WhileOp) and region is op.regions[0]:
-                    self._ops.add(id(last))
-                    self._need(last.operands[:1])
-                elif isinstance(op, (ForOp, IfOp, WhileOp)):
-                    self._ops.add(id(last))
-                else:
+                if last is not None and is_terminator(last):
                     self._op(last)
         parent = op.parent_op()
         if parent is not None:
@@ -130,100 +138,61 @@ class _Liveness:
 
     def _value(self, value: SSAValue) -> None:
         owner = value.owner
-        if isinstance(owner, Operation):
-            self._op(owner)
-            assert isinstance(value.index, int)  # pyright: ignore[reportAttributeAccessIssue]
-            self._need(_sources_of_result(owner, value.index))  # pyright: ignore
-            return
-        assert isinstance(value, BlockArgument)
-        parent = owner.parent_op()
-        if parent is not None:
-            self._op(parent)
-            self._need(_sources_of_argument(parent, owner, value.index))
+        op = owner.parent_op() if type(owner) is Block else owner
+        if op is not None:
+            self._op(op)  # pyright: ignore[reportArgumentType]
+        self._need(self._sources.get(id(value), ()))
 
 
-def _sources_of_result(op: Operation, index: int) -> list[SSAValue]:
-    """The values from which a result of structured control flow comes."""
-    if isinstance(op, ForOp):
-        return [op.inits[index], terminator(op.body).operands[index], op.body.args[index + 1]]
-    if isinstance(op, IfOp):
-        return [terminator(region.block).operands[index] for region in op.regions]
-    if isinstance(op, WhileOp):
-        return [terminator(op.regions[0].block).operands[index + 1]]
-    return []
+class _Slots:
+    """The operands, arguments and results of control flow between which values are passed on by
+    position: the initial and next values of a loop, its arguments and its results, say. Operands
+    and arguments are the last ones of their op or block."""
+
+    def __init__(self, count: int):
+        self.count = count
+        self.sources: list[Operation] = []
+        self.targets: list[Sequence[SSAValue]] = []
+
+    def live(self, live: _Liveness) -> list[int]:
+        """The positions that something needs."""
+        return [i for i in range(self.count) if any(t[i] in live for t in self.targets)]
+
+    def strip_operands(self, kept: Sequence[int]) -> None:
+        """Stop passing values at other positions. What receives them stays until `strip_targets`,
+        when nothing uses it."""
+        for op in self.sources:
+            first = len(op.operands) - self.count
+            op.operands = [*op.operands[:first], *(op.operands[first + i] for i in kept)]
+
+    def strip_targets(self, op: Operation, kept: Sequence[int]) -> None:
+        """Drop the arguments and results of `op` at other positions."""
+        for values in self.targets:
+            block = values[0].owner
+            if not isinstance(block, Block):
+                rebuild(op, list(op.operands), kept)  # pyright: ignore
+                continue
+            for arg in [v for i, v in enumerate(values) if i not in kept][::-1]:
+                block.erase_arg(arg)  # pyright: ignore[reportArgumentType]
 
 
-def _sources_of_argument(op: Operation, block: Block, index: int) -> list[SSAValue]:
-    if isinstance(op, ForOp):
-        return [] if index == 0 else [op.inits[index - 1], terminator(block).operands[index - 1]]
-    if isinstance(op, WhileOp):
-        if block.parent is op.regions[0]:
-            return [op.inits[index], terminator(op.regions[1].block).operands[index]]
-        return [terminator(op.regions[0].block).operands[index + 1]]
-    sources: list[SSAValue] = []
-    for use in block.uses:
-        branch = use.operation
-        if isinstance(branch, BranchOp):
-            sources.append(branch.values[index])
-        elif isinstance(branch, CondBranchOp):
-            values = branch.else_values if use.index else branch.then_values
-            sources.append(values[index])
-    return sources
-
-
-def _kept(op: ForOp | IfOp | WhileOp, live: _Liveness) -> list[int]:
-    """The results that stay."""
-    if isinstance(op, ForOp):
-        args = op.body.args[1:]
-    elif isinstance(op, WhileOp):
-        args = op.regions[1].block.args
-    else:
-        args = op.results
-    pairs = enumerate(zip(op.results, args, strict=True))
-    return [i for i, (result, arg) in pairs if result in live or arg in live]
-
-
-def _kept_inits(op: WhileOp, live: _Liveness) -> list[int]:
-    return [i for i, a in enumerate(op.regions[0].block.args) if a in live]
-
-
-def _strip_yields(op: ForOp | IfOp | WhileOp, live: _Liveness) -> bool:
-    """Stop passing values that are dead, in the yields and as initial values; whether there were
-    any. The arguments and results for them stay until `_strip`, when nothing uses them."""
-    kept = _kept(op, live)
-    if isinstance(op, WhileOp):
-        inits = _kept_inits(op, live)
-        condition, after = (terminator(region.block) for region in op.regions)
-        if len(kept) == len(op.results) and len(inits) == len(op.operands):
-            return False
-        condition.operands = [condition.operands[0], *(condition.operands[i + 1] for i in kept)]
-        after.operands = [after.operands[i] for i in inits]
-        op.operands = [op.operands[i] for i in inits]
-        return True
-    if len(kept) == len(op.results):
-        return False
-    for region in op.regions:
-        if region.first_block is not None:
-            last = terminator(region.block)
-            last.operands = [last.operands[i] for i in kept]
-    if isinstance(op, ForOp):
-        op.operands = [*op.operands[:3], *(op.operands[i + 3] for i in kept)]
-    return True
-
-
-def _strip(op: ForOp | IfOp | WhileOp, live: _Liveness) -> None:
-    """Drop the dead arguments and results."""
-    kept = _kept(op, live)
-    if isinstance(op, WhileOp):
-        _keep_args(op.regions[0].block, _kept_inits(op, live))
-        _keep_args(op.regions[1].block, kept)
-    elif isinstance(op, ForOp):
-        _keep_args(op.body, [0, *(i + 1 for i in kept)])
-    if len(kept) < len(op.results):
-        rebuild(op, list(op.operands), kept)
-
-
-def _keep_args(block: Block, kept: Sequence[int]) -> None:
-    for arg in list(block.args)[::-1]:
-        if arg.index not in kept:
-            block.erase_arg(arg)
+def _slots(op: Operation) -> Iterator[_Slots]:
+    """The slots of an op with regions."""
+    assert isinstance(op, Op)
+    found: list[_Slots] = []
+    for edge in op.control_edges():
+        if not edge.targets:
+            continue
+        first = edge.targets[0]
+        slots = next(
+            (s for s in found if edge.source in s.sources or first in [t[0] for t in s.targets]),
+            None,
+        )
+        if slots is None:
+            slots = _Slots(len(edge.targets))
+            found.append(slots)
+        if edge.source not in slots.sources:
+            slots.sources.append(edge.source)
+        if first not in [t[0] for t in slots.targets]:
+            slots.targets.append(tuple(edge.targets))
+    yield from found
