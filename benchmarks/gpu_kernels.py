@@ -167,10 +167,10 @@ def layer_norm_sums(
 @tritium.jit
 def _attend(
     acc, total, top, q, k_desc, v_desc, row, m, scale, low, high,
-    BN: tl.constexpr, MASKED: tl.constexpr,
+    BN: tl.constexpr, MASKED: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """The keys `low` to `high` added to one block of queries (Dao, "FlashAttention-2", 2023)."""
-    for start in tl.range(low, high, BN):
+    for start in tl.range(low, high, BN, warp_specialize=SPLIT):
         k = k_desc.load([row + start, 0]).T
         scores = tl.dot(q, k) * scale
         if MASKED:
@@ -188,13 +188,31 @@ def _attend(
 
 
 @tritium.jit
+def matmul_blocks(
+    a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
+    SPLIT: tl.constexpr = False,
+):  # fmt: skip
+    """c = a @ b.T through descriptors, one tile a program."""
+    tile, tiles_m, tiles_n = tl.program_id(0), tl.cdiv(M, BM), tl.cdiv(N, BN)
+    group = tile // (GROUP * tiles_n)
+    rows = min(tiles_m - group * GROUP, GROUP)
+    m = (group * GROUP + tile % (GROUP * tiles_n) % rows) * BM
+    n = tile % (GROUP * tiles_n) // rows * BN
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in tl.range(tl.cdiv(K, BK), warp_specialize=SPLIT):
+        acc = tl.dot(a.load([m, k * BK]), b.load([n, k * BK]).T, acc)
+    c.store([m, n], acc.to(tl.float16))
+
+
+@tritium.jit
 def persistent(
     a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr,
-    SUBTILE: tl.constexpr,
+    SUBTILE: tl.constexpr, SPLIT: tl.constexpr = False,
 ):  # fmt: skip
     """c = a @ b.T through descriptors; a program goes on to every `num_programs`-th tile."""
     tiles_m, tiles_n = tl.cdiv(M, BM), tl.cdiv(N, BN)
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0)):
+    tiles = tiles_m * tiles_n
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), warp_specialize=SPLIT):
         group = tile // (GROUP * tiles_n)
         rows = min(tiles_m - group * GROUP, GROUP)
         m = (group * GROUP + tile % (GROUP * tiles_n) % rows) * BM
@@ -213,19 +231,20 @@ def persistent(
 @tritium.jit
 def persistent_made(
     a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    GROUP: tl.constexpr, SUBTILE: tl.constexpr,
+    GROUP: tl.constexpr, SUBTILE: tl.constexpr, SPLIT: tl.constexpr = False,
 ):  # fmt: skip
     """The same with descriptors that the kernel makes."""
     a = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BM, BK])
     b = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BN, BK])
     c = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BM, BN // 2 if SUBTILE else BN])
-    persistent(a, b, c, M, N, K, BM, BN, BK, GROUP, SUBTILE)
+    persistent(a, b, c, M, N, K, BM, BN, BK, GROUP, SUBTILE, SPLIT)
 
 
 @tritium.jit
 def attention(
     q_desc, k_desc, v_desc, out_desc, top_ptr, length, scale,
     D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr,
+    SPLIT: tl.constexpr = False,
 ):  # fmt: skip
     """softmax(q @ k.T * scale) @ v for one block of BM queries of one head, and the logarithm (base
     2) of each row's sum for the backward pass. The heads are one after the other in the rows."""
@@ -240,15 +259,15 @@ def attention(
     q = q_desc.load([row + block * BM, 0])
     if CAUSAL:
         acc, total, top = _attend(
-            acc, total, top, q, k_desc, v_desc, row, m, scale, 0, block * BM, BN, False
+            acc, total, top, q, k_desc, v_desc, row, m, scale, 0, block * BM, BN, False, SPLIT
         )
         acc, total, top = _attend(
             acc, total, top, q, k_desc, v_desc, row, m, scale,
-            block * BM, (block + 1) * BM, BN, True,
+            block * BM, (block + 1) * BM, BN, True, SPLIT,
         )  # fmt: skip
     else:
         acc, total, top = _attend(
-            acc, total, top, q, k_desc, v_desc, row, m, scale, 0, length, BN, False
+            acc, total, top, q, k_desc, v_desc, row, m, scale, 0, length, BN, False, SPLIT
         )
     tl.store(top_ptr + row + m, top + tl.math.log2(total))
     out_desc.store([row + block * BM, 0], (acc / total[:, None]).to(tl.float16))

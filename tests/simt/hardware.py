@@ -177,6 +177,9 @@ class Barriers:
             e.f.call("void", "simt_barrier")
         self.count += 1
 
+    def named(self, e: Emitter, number: int, warps: int) -> None:
+        raise Unsupported("partitions of warps")
+
     def cluster(self, e: Emitter) -> None:
         raise Unsupported(CLUSTERS)
 
@@ -338,5 +341,7 @@ class Simt(Hardware):
     def prepare(self, module: Any, options: Any) -> None:
         pass
 
-    def kernel_attributes(self, num_warps: int, num_ctas: int, options: Any) -> str:
+    def kernel_attributes(
+        self, num_warps: int, num_ctas: int, options: Any, registers: int | None
+    ) -> str:
         return self.function_attributes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ ARGUMENTS = (
 
 def wrap(body: str, arguments: str = ARGUMENTS) -> str:
     """A module of one function that runs `body`."""
-    lines = "".join(f"    {line.strip()}\n" for line in body.strip().split("\n"))
+    lines = "".join(f"    {line}\n" for line in dedent(body).strip().split("\n"))
     return f"{ALIASES}module {{\n  tt.func @k({arguments}) {{\n{lines}    tt.return\n  }}\n}}\n"
 
 

@@ -8,6 +8,9 @@ has none either, and the fence costs a tenth of a matmul's speed.
 The state is what was read and written since the last barrier. Asynchronous accesses touch memory
 from their start to the op that waits for them, so that they count again there. The state at a
 block's start is the union over its predecessors; loops are walked until nothing changes.
+
+The regions of `ttg.warp_specialize` are walked each by itself: their threads synchronize when the
+op begins and ends, and in between through mbarriers.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from tritium.analysis.shared_memory import Allocation, allocates_memory
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, Effect, Queue, Resource
 from tritium.ops.scf import IfOp
+from tritium.ops.terminators import terminator
+from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp
 
 Bytes: TypeAlias = "tuple[int, int]"
 Sets: TypeAlias = "defaultdict[Queue, set[Bytes]]"
@@ -116,6 +121,8 @@ class Barriers:
                 self._loop(op, state)
             elif isinstance(op, IfOp):
                 self._branch(op, state)
+            elif isinstance(op, WarpSpecializeOp):
+                self._partitions(op, state)
             else:
                 self._access(op, state)
 
@@ -137,6 +144,24 @@ class Barriers:
             state.synchronize()
         for end in ends:
             state.join(end)
+
+    def _partitions(self, op: WarpSpecializeOp, state: _State) -> None:
+        self._access(op, state)
+        self._fence(op, state)
+        state.synchronize()
+        for region in op.partitions:
+            own = _State()
+            self._block(region.block, own)
+            self._fence(terminator(region.block), own)
+        self._block(op.default.block, state)
+        state.synchronize()
+
+    def _fence(self, op: Any, state: _State) -> None:
+        """Before an op with which threads synchronize anyhow, those that have stored bytes make
+        them visible to the async proxy: other threads will have it read them."""
+        if self._proxy and state.stores:
+            self.before[op] = True
+            state.stores.clear()
 
     def _access(self, op: Op, state: _State) -> None:
         place = None if allocates_memory(op) else self.allocation.places.get(op)

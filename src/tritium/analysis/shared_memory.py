@@ -2,7 +2,8 @@
 
 An allocation lives from its op to the last op that uses it or an alias of it (a use in a loop that
 does not contain the allocation lasts to the loop's end). What lives at the same time gets different
-ranges.
+ranges. The regions of `ttg.warp_specialize` run at the same time; what the op needs itself lives as
+long as they do.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tritium.ops.base import Op
 from tritium.ops.effects import Action, Queue
 from tritium.ops.ttgir.tensormap import TensormapCreateOp
 from tritium.ops.ttgir.types import bytes_of
+from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp
 
 SMALL = 1024
 """Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
@@ -55,6 +57,10 @@ class Allocation:
         return [self.places[op] for op in self.aliases[value]]
 
 
+Partition = tuple[WarpSpecializeOp, int]
+"""An op, and the number of a region of it."""
+
+
 @dataclass(frozen=True)
 class _Wanted:
     op: Any
@@ -62,6 +68,14 @@ class _Wanted:
     alignment: int
     first: int
     last: int
+    partition: Partition | None
+
+    def lives_with(self, other: _Wanted) -> bool:
+        """Whether the two are in use at the same time."""
+        mine, theirs = self.partition, other.partition
+        if mine is not None and theirs is not None and mine[0] is theirs[0] and mine != theirs:
+            return True
+        return other.first <= self.last and self.first <= other.last
 
 
 def _alignment(type: Any) -> int:
@@ -84,11 +98,12 @@ def allocate(blocks: Sequence[Block], scratch_bytes: Callable[[Any], int]) -> Al
     liveness = _Liveness(blocks)
     places: dict[Any, Range] = {}
     wanted = _wanted(liveness, scratch_bytes)
+    placed: list[_Wanted] = []
     for want in sorted(wanted, key=lambda w: (-w.size, w.first)):
         busy = sorted(
-            (p.start, p.end)
-            for p in places.values() if p.first <= want.last and want.first <= p.last
-        )  # fmt: skip
+            (places[p.op].start, places[p.op].end) for p in placed if want.lives_with(p)
+        )
+        placed.append(want)
         start = 0
         for begin, end in busy:
             if start + want.size <= begin:
@@ -103,15 +118,18 @@ def _wanted(liveness: _Liveness, scratch_bytes: Callable[[Any], int]) -> list[_W
     wanted: list[_Wanted] = []
     end, left = len(liveness.position), ALL_SMALL
     for op, first in liveness.position.items():
+        partition = liveness.partition.get(op)
         if allocates_memory(op):
             last, type = max(first, liveness.last.get(op, first)), op.results[0].type
-            wanted.append(_Wanted(op, bytes_of(type), _alignment(type), first, last))
+            wanted.append(_Wanted(op, bytes_of(type), _alignment(type), first, last, partition))
         elif (size := scratch_bytes(op)) > 0:
             copied = _bulk_copied(op)
             own = size <= min(SMALL, left) and not copied
             left -= size if own else 0
             alignment = BULK_ALIGNMENT if copied else SCRATCH_ALIGNMENT
-            wanted.append(_Wanted(op, size, alignment, *((0, end) if own else (first, first))))
+            last = _last_position(liveness.position, op)
+            life = (0, end) if own else (first, last)
+            wanted.append(_Wanted(op, size, alignment, *life, partition))
     return wanted
 
 
@@ -127,6 +145,7 @@ class _Liveness:
         self.aliases = memory_aliases(blocks)
         self.position: dict[Any, int] = {}
         self.last: dict[Any, int] = {}
+        self.partition: dict[Any, Partition] = {}
         self._loops: list[Operation] = []
         self._depth: dict[Any, int] = {}
         self._uses: list[tuple[Any, Operation, list[Operation]]] = []
@@ -150,9 +169,13 @@ class _Liveness:
                     self._uses.append((allocation, op, list(self._loops)))
             if op.regions:
                 self._loops.append(op)
-                for region in op.regions:
+                for number, region in enumerate(op.regions):
+                    start = len(self.position)
                     for inner in region.blocks:
                         self._block(inner)
+                    if isinstance(op, WarpSpecializeOp):
+                        inside = list(self.position)[start:]
+                        self.partition.update(dict.fromkeys(inside, (op, number)))
                 self._loops.pop()
 
 

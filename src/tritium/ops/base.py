@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -239,6 +239,11 @@ class Op(DeclaredOp):
         for name in self.memory_operands:
             for source in self.operand_values(name):
                 yield from ((source, result) for result in self.results)
+
+    def isolates(self, region: Region) -> bool:
+        """Whether a region of the op sees, of the values from outside, constants alone: what runs
+        it has no others."""
+        return False
 
     def source_axes(self) -> Sequence[int | None] | None:
         """For each axis of the result, the axis of the first operand along which its elements run;

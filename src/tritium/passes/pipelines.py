@@ -16,6 +16,7 @@ from tritium.passes.ttgir import (
     ResolveAutoEncodings,
     StageOperands,
     ThreadLocality,
+    WarpSpecialize,
 )
 from tritium.passes.ttir import (
     CSE,
@@ -69,7 +70,7 @@ def tiles() -> list[Pass]:
 
 def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
-    flatten: bool = True,
+    flatten: bool = True, spare: int = 0,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -80,6 +81,8 @@ def ttgir(
         num_ctas: how many blocks, a cluster, run a program.
         wgmma: whether products may read operands from shared memory (sm_90).
         flatten: whether loops that ask for it become one with the loop inside.
+        spare: bytes of shared memory that loops leave whose copies are started by warps of their
+            own.
     """
     return [
         ScaledDot(tensor_cores=True),
@@ -98,6 +101,7 @@ def ttgir(
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),
         LICM(),
+        WarpSpecialize(num_stages=num_stages, spare=spare),
         *([FuseNestedLoops()] if flatten else []),
         Pipeline(num_stages=num_stages),
         StageOperands(),

@@ -15,7 +15,7 @@ from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.memory.access import register_groups
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BlockedEncoding
-from tritium.ops.attributes import NUM_STAGES
+from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
@@ -25,8 +25,9 @@ from tritium.ops.ttir.dot import MatrixProduct
 
 def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
     """Write remarks on a finished ttgir module to standard error, if they are asked for: on
-    products without wgmma, on accesses element by element, and on operands of products in loops
-    that are not copied ahead. `num_stages` is what loops have that say nothing else."""
+    products without wgmma, on accesses element by element, on operands of products in loops that
+    are not copied ahead, and on loops that are not split among warps. `num_stages` is what loops
+    have that say nothing else."""
     if not wanted():
         return
     for function in module.body.block.ops:
@@ -34,6 +35,9 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
             continue
         analysis = AxisAnalysis(function)
         for op in function.walk():
+            why: Any = op.attributes.get(NOT_WARP_SPECIALIZED)
+            if why is not None:
+                remark(op, f"Warning: warp_specialize has no effect on this loop: {why.data}")
             if isinstance(op, MatrixProduct) and not op.asynchronous:
                 _on_product(op, capability)
             elif isinstance(op, (LoadOp, StoreOp)):

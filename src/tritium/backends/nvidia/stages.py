@@ -16,7 +16,8 @@ from tritium.backends.nvidia.remarks import remark_on, remark_on_resources
 from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
-from tritium.ops.attributes import FLATTEN
+from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
+from tritium.ops.ttgir import WarpSpecializeOp
 from tritium.passes import pipelines
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -28,23 +29,31 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
-    """Choose layouts, use shared memory and the tensor cores, copy ahead."""
-    asked = next((op for op in module.walk() if FLATTEN in op.attributes), None)
-    copy = None if asked is None else module.clone()
-    target = hardware(arch)
-    for flatten in (True, False):
+    """Choose layouts, use shared memory and the tensor cores, copy ahead. Loops that ask for what
+    takes more shared memory than there is get less of it."""
+    asking = [op for op in module.walk() if {FLATTEN, WARP_SPECIALIZE} & op.attributes.keys()]
+    target, original = hardware(arch), module.clone() if asking else None
+    flatten, spare = any(FLATTEN in op.attributes for op in asking), 0
+    while True:
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
-            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten,
+            wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, spare=spare,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
-        if copy is None or shared_bytes(module, target) <= target.max_shared:
+        excess = shared_bytes(module, target) - target.max_shared if original is not None else 0
+        split = excess > 0 and any(isinstance(op, WarpSpecializeOp) for op in module.walk())
+        if original is None or excess <= 0 or not (split or flatten):
             break
-        # What loads ahead lives as long as the fused loop, and so beside the epilogue's scratch.
-        if wanted():
-            remark(asked, "the loop is not flattened, as it would need more shared memory than "
-                   f"the {target.max_shared} bytes that a block may have")  # fmt: skip
-        module, copy = copy, None
+        if split:
+            spare += excess
+        else:
+            flatten = False
+            # What loads ahead lives as long as the fused loop, beside the epilogue's scratch.
+            for op in asking if wanted() else ():
+                if FLATTEN in op.attributes:
+                    remark(op, "the loop is not flattened, as it would need more shared memory "
+                           f"than the {target.max_shared} bytes that a block may have")  # fmt: skip
+        module = original.clone()
     remark_on(module, arch, options.num_stages)
     return module
 

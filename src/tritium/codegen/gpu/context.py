@@ -70,6 +70,8 @@ class Context(Emitter):
         sharing: the functions that use shared memory, by name.
         share: the start of the program's share of global scratch memory, and the places of
             allocations in it; None without any.
+        plan: which warps run which partitions of a kernel (`partitions.Plan`); None where all run
+            the same code.
     """
 
     hardware: Hardware
@@ -83,6 +85,7 @@ class Context(Emitter):
     libraries: set[str] = field(default_factory=set[str])
     sharing: frozenset[str] = frozenset()
     share: Any = None
+    plan: Any = None
 
     # Values
 
@@ -155,8 +158,8 @@ class Context(Emitter):
         return self.at_entry("block", lambda: self.hardware.grid.block_in_cluster(self))
 
     def barrier(self, proxy: bool = False) -> None:
-        """Synchronize the threads of the block. `proxy`: what they wrote to shared memory is then
-        also visible to matrix units and copy engines that read it on their own."""
+        """Synchronize the threads that run this code. `proxy`: what they wrote to shared memory is
+        then also visible to matrix units and copy engines that read it on their own."""
         self.hardware.barriers.block(self, proxy)
 
     def synchronize(self) -> None:

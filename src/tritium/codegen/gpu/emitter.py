@@ -18,10 +18,13 @@ class Emitter(ABC):
     Args:
         f: the LLVM function being written.
         entry: a section that dominates the whole body; index arithmetic goes there.
-        num_warps: warps of a thread block, a power of two.
+        num_warps: warps that run this code, a power of two.
         num_ctas: thread blocks of a program; with more than one they are a cluster.
         lane_bits: the logarithm of the number of lanes of a warp.
-        thread: the thread's index in its block; `lane` and `warp` are parts of it.
+        thread: the thread's index among those that run this code: of its block, or of a partition
+            of it; `lane` and `warp` are parts of it.
+        barrier_number: the barrier of the threads that run this code; None where that is all
+            threads of the block.
     """
 
     f: Function
@@ -32,6 +35,7 @@ class Emitter(ABC):
     thread: Value
     lane: Value
     warp: Value
+    barrier_number: int | None = None
     _parts: dict[tuple[tuple[int, ...], ...], tuple[Value, int]] = field(
         default_factory=dict[tuple[tuple[int, ...], ...], tuple[Value, int]], init=False
     )

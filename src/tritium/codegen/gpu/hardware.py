@@ -177,8 +177,13 @@ class Barriers(Protocol):
     """Synchronization of threads."""
 
     def block(self, e: Emitter, proxy: bool) -> None:
-        """Synchronize a thread block. `proxy`: what was written to shared memory is then also
-        visible to matrix units and copy engines that read it on their own."""
+        """Synchronize the threads that run this code: a thread block, or a partition of it
+        (`e.barrier_number`). `proxy`: what was written to shared memory is then also visible to
+        matrix units and copy engines that read it on their own."""
+        ...
+
+    def named(self, e: Emitter, number: int, warps: int) -> None:
+        """Synchronize so many warps of a block, at the barrier of a number."""
         ...
 
     def cluster(self, e: Emitter) -> None:
@@ -307,6 +312,15 @@ class Hardware(ABC):
         """The bytes of shared memory that the lowering of an op needs for itself."""
         return scratch_bytes(self.name if type(op) in rules(self.name) else GPU, op)
 
+    def partition_registers(self, plan: Any, shared: int, options: Any) -> Any | None:
+        """How the registers of a thread block move among its partitions (`partitions.Registers`);
+        None where they do not. `plan`: a `partitions.Plan`; `shared`: bytes of shared memory."""
+        return None
+
+    def set_registers(self, e: Emitter, count: int, before: int) -> None:
+        """Change the registers of each thread of a group of warps, which had `before`."""
+        raise Unsupported("a change of the number of registers")
+
     def symbol(self, name: str, taken: Sequence[str] | set[str] = ()) -> str:
         """A function's name in letters that LLVM and the assembler take, other than the names
         `taken`."""
@@ -325,5 +339,8 @@ class Hardware(ABC):
         """Write what an LLVM module needs once: flags, say."""
 
     @abstractmethod
-    def kernel_attributes(self, num_warps: int, num_ctas: int, options: Any) -> str:
-        """The LLVM attributes of a kernel."""
+    def kernel_attributes(
+        self, num_warps: int, num_ctas: int, options: Any, registers: int | None
+    ) -> str:
+        """The LLVM attributes of a kernel. `registers`: of a thread at the launch, where they
+        change later."""

@@ -17,6 +17,7 @@ from tritium.codegen.gpu.control import lower_function
 from tritium.codegen.gpu.debug_info import DebugInfo
 from tritium.codegen.gpu.demand import Demand
 from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.partitions import enter, plan_of, write_workers
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
 from tritium.codegen.llvm.writer import Function, Module, const
@@ -48,19 +49,30 @@ def lower_to_llvm(
         out.globals[SHARED_MEMORY] = "external addrspace(3) global [0 x i8], align 1024"
     libraries: set[str] = set()
     share = share_of(frames)
+    plan = plan_of(kernel, num_warps)
+    registers = None if plan is None else hardware.partition_registers(plan, shared, options)
+    total = num_warps if plan is None else plan.total
+    attributes = hardware.kernel_attributes(
+        total, num_ctas, options, None if registers is None else registers.launch
+    )
     for op in functions:
         if op in frames:
-            attributes = hardware.kernel_attributes(num_warps, num_ctas, options)
             function = _header(out, op, op is kernel, hardware, attributes, share.size)
             context = _context(function, op, hardware, num_warps, num_ctas, options, frames)
             if line_info:
                 lines = DebugInfo(out, op.sym_name, op.location)
                 function.debug, context.line_of = lines.of_function, lines.of_op
-            libraries |= _body(context, op, frames[op].allocation, share)
+            if plan is not None:
+                context.barrier_number, context.plan = 0, plan
+            workers = "" if plan is None or op is not kernel else enter(context, plan, registers)
+            _body(context, op, frames[op].allocation, share)
+            if plan is not None and workers:
+                write_workers(context, plan, workers, registers)
+            libraries |= context.libraries
     facts = {
         "kernel_signature": [_signature(a.type) for a in kernel.body.args],
         "tensordesc_meta": _descriptors(kernel),
-        "shared": shared, "num_warps": num_warps, "num_ctas": num_ctas,
+        "shared": shared, "num_warps": total, "num_ctas": num_ctas,
         "cluster_dims": (num_ctas, 1, 1), "tmem_size": 0, "libraries": sorted(libraries),
         "global_scratch_size": share.size, "global_scratch_align": share.alignment,
         "profile_scratch_size": 0, "profile_scratch_align": 1,
@@ -175,8 +187,8 @@ def _called(kernel: Any) -> set[str]:
     return {op.symbol for op in kernel.parent_op().walk() if isinstance(op, ExternElementwiseOp)}
 
 
-def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> set[str]:
-    """Write a function's body; returns the libraries that it calls."""
+def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> None:
+    """Write a function's body."""
     blocks = list(op.regions[0].blocks)
     context.barriers = Barriers(allocation).find(blocks)
     context.demand = Demand(context.axis_info, context.hardware).find(blocks).of
@@ -191,7 +203,6 @@ def _body(context: Context, op: Any, allocation: Allocation, share: Share) -> se
         for argument, value in zip(op.body.args, arguments, strict=True):
             context.set(argument, value)
     lower_function(context, blocks)
-    return context.libraries
 
 
 def _divisible(op: Any, number: int) -> bool:

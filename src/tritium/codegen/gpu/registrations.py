@@ -11,6 +11,7 @@ from tritium.codegen.gpu import (
     control,
     debug,
     elementwise,
+    partitions,
     regions,
     scratch,
     shape,
@@ -21,7 +22,7 @@ from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
     access, async_copy, atomic, atomic_access, calls, casts, control, debug, elementwise, gather,
-    reduce, regions, scan, scratch, shape, shared,
+    partitions, reduce, regions, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ class AsyncCopyGlobalToLocalOp(CachedOp):
         state = state_of(context)
         loaded = context.memory.load(src, result.data.dtype, mask)
         values = loaded if other is None else np.where(mask, loaded, other)
-        state.issued.append(Copy(state.check_write(result), values))
+        state.own.issued.append(Copy(state.check_write(result), values))
 
 
 class AsyncCommitGroupOp(Op):

@@ -7,7 +7,8 @@ comes too early raises `EvaluationError`, so that a missing wait is an error and
 - reading memory into which a copy is in flight (no `async_wait`, or too few groups waited for),
 - writing memory that a dot or a bulk store still reads,
 - using an accumulator before its `warp_group_dot_wait`,
-- waiting for a barrier that nothing will complete (a deadlock),
+- waiting for a barrier that nothing will complete (a deadlock); the partitions of
+  `ttg.warp_specialize` run in turns, each until it has to wait,
 - any use of memory after its `local_dealloc`.
 
 New memory is filled with ones (NaN, -1), so that reading what nobody wrote shows. Which threads
@@ -17,12 +18,14 @@ do the work, and so the barriers between them, is not modelled.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tritium.ops.memory import Context, EvaluationError
+from tritium.ops.ttgir.turns import Turns
 
 
 @dataclass
@@ -102,23 +105,58 @@ class Barrier:
 
 
 @dataclass
-class AsyncState:
-    """The asynchronous work of one program."""
+class Queues:
+    """What threads that run the same code have started and wait for: copies by threads, in groups,
+    dots, bulk stores."""
 
     issued: list[Copy] = field(default_factory=list[Copy])
     groups: deque[list[Copy]] = field(default_factory=deque[list[Copy]])
-    barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
     dots: deque[tuple[int, list[np.ndarray]]] = field(
         default_factory=deque[tuple[int, list[np.ndarray]]]
     )
     stores: deque[np.ndarray] = field(default_factory=deque[np.ndarray])
+
+    def copies(self) -> list[Copy]:
+        return [*self.issued, *(copy for group in self.groups for copy in group)]
+
+    def readers(self) -> list[np.ndarray]:
+        return [data for _, used in self.dots for data in used] + list(self.stores)
+
+
+@dataclass
+class AsyncState:
+    """The asynchronous work of one program. `own`: of the partition that runs; `others`: of the
+    partitions that run at the same time."""
+
+    barriers: dict[int, Barrier] = field(default_factory=dict[int, Barrier])
+    own: Queues = field(default_factory=Queues)
+    others: list[Queues] = field(default_factory=list[Queues])
     started: int = 0
+    _turns: Turns | None = None
+
+    def run_together(self, jobs: Sequence[Callable[[], Any]]) -> None:
+        """Run jobs at the same time, the first as part of what runs now, the others with queues of
+        their own. Raises what a job raises."""
+        assert self._turns is None, "partitions of partitions"
+        queues = [self.own, *(Queues() for _ in jobs[1:])]
+
+        def enter(job: int) -> None:
+            self.own, self.others = queues[job], [*queues[:job], *queues[job + 1 :]]
+
+        self._turns = Turns(jobs, enter)
+        try:
+            self._turns.run()
+        finally:
+            self._turns, self.own, self.others = None, queues[0], []
+
+    def wait(self, ready: Callable[[], bool]) -> bool:
+        """Let other partitions run until it is ready; False if it will never be."""
+        return ready() if self._turns is None else self._turns.wait(ready)
 
     def in_flight(self) -> list[Copy]:
         """Copies that may not have arrived."""
-        grouped = [copy for group in self.groups for copy in group]
         tied = [copy for barrier in self.barriers.values() for copy in barrier.copies]
-        return [*self.issued, *grouped, *tied]
+        return [*(copy for queues in (self.own, *self.others) for copy in queues.copies()), *tied]
 
     def check_read(self, buffer: Buffer) -> np.ndarray:
         """The contents, if they are there."""
@@ -131,36 +169,36 @@ class AsyncState:
     def check_write(self, buffer: Buffer) -> np.ndarray:
         """The array to write to, if nothing that is in flight uses it."""
         self.check_read(buffer)
-        readers = [data for _, used in self.dots for data in used] + list(self.stores)
+        readers = [data for queues in (self.own, *self.others) for data in queues.readers()]
         if any(np.shares_memory(data, buffer.data) for data in readers):
             raise EvaluationError("shared memory is written while a dot or a store reads it")
         return buffer.data
 
     def commit(self) -> None:
         """The copies issued since the last commit become a group."""
-        self.groups.append(self.issued)
-        self.issued = []
+        self.own.groups.append(self.own.issued)
+        self.own.issued = []
 
     def wait_copies(self, pending: int) -> None:
         """Finish all groups but the `pending` newest."""
-        while len(self.groups) > pending:
-            for copy in self.groups.popleft():
+        while len(self.own.groups) > pending:
+            for copy in self.own.groups.popleft():
                 copy.finish()
 
     def start_dot(self, operands: list[np.ndarray]) -> int:
         """A dot that reads shared memory from now on; its number."""
         self.started += 1
-        self.dots.append((self.started, operands))
+        self.own.dots.append((self.started, operands))
         return self.started
 
     def wait_dots(self, pending: int) -> None:
         """Finish all dots but the `pending` newest."""
-        while len(self.dots) > pending:
-            self.dots.popleft()
+        while len(self.own.dots) > pending:
+            self.own.dots.popleft()
 
     def finished(self, value: Any) -> Any:
         """An accumulator as it may be used now."""
-        if not isinstance(value, Pending) or any(n == value.number for n, _ in self.dots):
+        if not isinstance(value, Pending) or any(n == value.number for n, _ in self.own.dots):
             return value
         return value.value
 

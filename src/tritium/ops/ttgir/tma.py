@@ -116,7 +116,8 @@ class BarrierExpectOp(Op):
 
 
 class ArriveBarrierOp(Op):
-    """Arrive `count` times, if `pred`."""
+    """Arrive `count` times, if `pred`. With `perWarp` each of the `count` warps that run the code
+    arrives once, when it gets there."""
 
     name = "ttng.arrive_barrier"
     effects = (arrives("alloc"),)
@@ -124,9 +125,12 @@ class ArriveBarrierOp(Op):
     alloc = operand()
     pred = optional()
     count = plain_i32_attr()
+    perWarp = unit_attr()
 
     @classmethod
-    def infer(cls, alloc: ir.Type, pred: ir.Type | None, *, count: int) -> None:
+    def infer(
+        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int, perWarp: bool
+    ) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
 
@@ -160,8 +164,10 @@ class WaitBarrierOp(Op):
         self, context: Context, alloc: Buffer, phase: Any, pred: Any, deps: tuple[Any, ...]
     ) -> None:
         barrier = state_of(context).barrier(alloc)
-        waits = (pred is None or pred) and barrier.phase == int(phase) & 1
-        if waits and not barrier.settle():
+        if pred is not None and not pred:
+            return
+        parity = int(phase) & 1
+        if not state_of(context).wait(lambda: barrier.phase != parity or barrier.settle()):
             raise EvaluationError(
                 f"waiting for a barrier's phase {int(phase)} that nothing ends: "
                 f"{barrier.arrivals} of {barrier.count} arrivals"
@@ -251,7 +257,7 @@ class AsyncTMACopyLocalToGlobalOp(Op):
         data = state.check_read(src)
         addresses, inside = _place(desc, coord, data)
         context.memory.store(addresses, data, inside)
-        state.stores.append(data)
+        state.own.stores.append(data)
 
 
 class AsyncTMAReduceOp(Op):
@@ -284,7 +290,7 @@ class AsyncTMAReduceOp(Op):
             addresses, data.dtype, inside,
             lambda old, at: combine(self.kind.name, old, data.reshape(-1)[at], signed),
         )  # fmt: skip
-        state.stores.append(data)
+        state.own.stores.append(data)
 
 
 class AsyncTMAStoreWaitOp(Op):
@@ -302,6 +308,6 @@ class AsyncTMAStoreWaitOp(Op):
         return ()
 
     def evaluate(self, context: Context) -> None:
-        stores = state_of(context).stores
+        stores = state_of(context).own.stores
         while len(stores) > self.pendings:
             stores.popleft()

@@ -109,4 +109,4 @@ class AsyncTMAScatterOp(Op):
         data = state.check_read(src)
         addresses, inside = _places(desc, x_offsets, y_offset, data)
         context.memory.store(addresses, data, inside)
-        state.stores.append(data)
+        state.own.stores.append(data)

@@ -12,9 +12,10 @@ from tritium.passes.ttgir.pipeline import Pipeline
 from tritium.passes.ttgir.resolve_layouts import InferCoalescedEncodings, ResolveAutoEncodings
 from tritium.passes.ttgir.stage_operands import StageOperands
 from tritium.passes.ttgir.thread_locality import ThreadLocality
+from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
     FuseNestedLoops, InferCoalescedEncodings, MatchClusters, Pipeline, ResolveAutoEncodings,
-    StageOperands, ThreadLocality,
+    StageOperands, ThreadLocality, WarpSpecialize,
 )  # fmt: skip

@@ -62,6 +62,7 @@ from tritium.ops.ttgir import (
     TensormapCreateOp,
     TensormapFenceproxyAcquireOp,
     WaitBarrierOp,
+    WarpSpecializeOp,
     bytes_of,
     memdesc_of,
 )
@@ -251,4 +252,17 @@ def _make(op: Any) -> None:
     found = at.value(ReinterpretTensorDescOp, place, result=op.result.type)
     found.name_hint = op.result.name_hint
     op.result.replace_all_uses_with(found)
+    for use in list(found.uses):
+        if isinstance(use.operation, WarpSpecializeOp):
+            _acquire(use.operation, use.index, place)
     erase(op)
+
+
+def _acquire(split: Any, index: int, place: SSAValue) -> None:
+    """Partitions that take a map from other warps acquire it before they use it."""
+    split.operands = [*split.operands, place]
+    for region in split.partitions:
+        block = region.block
+        taken = block.insert_arg(place.type, len(block.args))
+        if block.args[index].first_use is not None:
+            Builder(block.first_op).make(TensormapFenceproxyAcquireOp, taken)

@@ -99,9 +99,9 @@ class _Expansion:
     def run(self) -> None:
         """Ring buffers and prologue before the loop, the loop, and what comes after."""
         before = Builder(self.loop)
-        rings = [_ring(before, s) for s in self.plan]
+        rings = [make_ring(before, s) for s in self.plan]
         if self.bulk:
-            self.barriers = _barriers(before, self.bulk[0].buffers)
+            self.barriers = make_barriers(before, self.bulk[0].buffers)
         state: list[SSAValue] = [self.loop.inits[a.index - 1] for a in self.carried]
         for iteration in range(self.stages - 1):
             counter, going = self._later(before, self.loop.lower, iteration)
@@ -147,7 +147,7 @@ class _Expansion:
         for stage, ring in zip(self.plan, rings, strict=True):
             slot = slots[stage.buffers]
             if stage.bulk:
-                _start_bulk_copy(at, stage, ring, slot, barrier, going, values)
+                start_bulk_copy(at, stage, ring, slot, barrier, going, values)
             else:
                 tokens.append(_start_copy(at, stage, ring, slot, going, values))
         if tokens:
@@ -185,7 +185,7 @@ class _Expansion:
         filled, read, phase = indices[:rest], indices[rest : 2 * rest], list(indices[2 * rest :])
         reading: dict[int, SSAValue] = {}
         for n, index in zip(self.sizes, read, strict=True):
-            reading[n], wraps = _advanced(at, index, n)
+            reading[n], wraps = advanced(at, index, n)
             if self.bulk and n == self.bulk[0].buffers:
                 flipped = at.value(XOrIOp, phase[0], at.constant(1, ir.i32))
                 phase = [at.value(SelectOp, wraps, flipped, phase[0])]
@@ -202,56 +202,19 @@ class _Expansion:
         # Copies start before what a fused loop does in some iterations alone, such as its stores.
         late = [op for op in ops[-1:] if isinstance(op, IfOp) and op not in self.ahead]
         for op in ops[: len(ops) - len(late)]:
-            if not _use_buffer(op, views, values, at):
+            if not use_buffer(op, views, values, at):
                 at.copy(op, values)
         counter, going = self._later(at, body.args[0], self.stages - 1)
-        filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
+        filling = {n: advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
         state = self._copies(at, rings, filling, counter, going, state)
         for op in late:
             at.copy(op, values)
         last: list[SSAValue] = list(terminator(old.body).operands)
         yields = [values.get(v, v) for v in last]
-        flying = self._fly(body, yields, set(views.values()))
+        flying = fly(body, yields, set(views.values()))
         at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values(), *phase])
         erase(end)
         return flying
-
-    def _fly(self, body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
-        """Let the loop's only product end in the next iteration, if nothing needs it before but one
-        branch, which then waits; returns the index of the value that carries it, if so."""
-        dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
-        if len(dots) != 1 or not dots[0].asynchronous or dots[0].parent is not body:
-            return []
-        dot = dots[0]
-        product = dot.results[0]
-        branch = _only_branch(product)
-        carrier: Any = product if branch is None or product in yields else _passed(branch, product)
-        index = next((i for i, v in enumerate(yields) if v is carrier), None)
-        argument: Any = None if index is None else body.args[index + 1]
-        alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
-        if index is None or not alone or (branch is None and product.first_use is not None):
-            return []
-        memories: list[SSAValue] = [dot.a, dot.b]
-        if any(_memory_of(v) not in views for v in memories) or yields.count(carrier) > 1:
-            return []
-        dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
-        wait = WarpGroupDotWaitOp.build([product, *memories], pendings=1, location=dot.location)
-        flying = wait.results[0]
-        copy_names([product], [flying])
-        if branch is not None:
-            end = WarpGroupDotWaitOp.build([flying], pendings=0, location=dot.location)
-            copy_names([product], end.results)
-            other = terminator(branch.regions[1].block) if branch.regions[1].blocks else None
-            for use in list(product.uses):
-                if use.operation is not wait:
-                    value = flying if use.operation is other else end.results[0]
-                    use.operation.operands[use.index] = value
-            then = branch.regions[0].block
-            then.insert_op_before(end, then.first_op)  # pyright: ignore
-        body.insert_op_after(wait, dot)
-        if carrier is product:
-            yields[index] = flying
-        return [index]
 
     def _finish(
         self, after: Builder, new: ForOp, rings: Sequence[SSAValue], flying: Sequence[int]
@@ -275,6 +238,44 @@ class _Expansion:
             after.make(LocalDeallocOp, self.barriers)
         for ring in reversed(rings):
             after.make(LocalDeallocOp, ring)
+
+
+def fly(body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
+    """Let the loop's only product end in the next iteration, if nothing needs it before but one
+    branch, which then waits; returns the index of the value that carries it, if so."""
+    dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
+    if len(dots) != 1 or not dots[0].asynchronous or dots[0].parent is not body:
+        return []
+    dot = dots[0]
+    product = dot.results[0]
+    branch = _only_branch(product)
+    carrier: Any = product if branch is None or product in yields else _passed(branch, product)
+    index = next((i for i, v in enumerate(yields) if v is carrier), None)
+    argument: Any = None if index is None else body.args[index + 1]
+    alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
+    if index is None or not alone or (branch is None and product.first_use is not None):
+        return []
+    memories: list[SSAValue] = [dot.a, dot.b]
+    if any(_memory_of(v) not in views for v in memories) or yields.count(carrier) > 1:
+        return []
+    dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
+    wait = WarpGroupDotWaitOp.build([product, *memories], pendings=1, location=dot.location)
+    flying = wait.results[0]
+    copy_names([product], [flying])
+    if branch is not None:
+        end = WarpGroupDotWaitOp.build([flying], pendings=0, location=dot.location)
+        copy_names([product], end.results)
+        other = terminator(branch.regions[1].block) if branch.regions[1].blocks else None
+        for use in list(product.uses):
+            if use.operation is not wait:
+                value = flying if use.operation is other else end.results[0]
+                use.operation.operands[use.index] = value
+        then = branch.regions[0].block
+        then.insert_op_before(end, then.first_op)  # pyright: ignore
+    body.insert_op_after(wait, dot)
+    if carrier is product:
+        yields[index] = flying
+    return [index]
 
 
 def _only_branch(value: SSAValue) -> IfOp | None:
@@ -318,7 +319,7 @@ def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[Bl
     return [op for op in loop.body.ops if op in ops], order
 
 
-def _ring(before: Builder, stage: Stage) -> SSAValue:
+def make_ring(before: Builder, stage: Stage) -> SSAValue:
     kind = stage.load.results[0].type
     shape = (stage.buffers, *ir.shape_of(kind))
     memory = memdesc_of(shape, ir.element_type(kind), stage.encoding)
@@ -333,16 +334,16 @@ def barrier_memory(count: int | None = None) -> MemDescType:
     return memdesc_of((1,) if count is None else (count, 1), ir.i64, encoding)
 
 
-def _barriers(before: Builder, count: int) -> SSAValue:
-    """As many barriers, each for one arrival (that of the thread that starts the copies)."""
+def make_barriers(before: Builder, count: int, arrivals: int = 1) -> SSAValue:
+    """As many barriers, each for some arrivals (one: that of the thread that starts copies)."""
     barriers = before.value(LocalAllocOp, None, result=barrier_memory(count))
     for index in range(count):
         barrier = before.value(MemDescIndexOp, barriers, before.constant(index, ir.i32))
-        before.make(InitBarrierOp, barrier, count=1)
+        before.make(InitBarrierOp, barrier, count=arrivals)
     return barriers
 
 
-def _start_bulk_copy(
+def start_bulk_copy(
     at: Builder, stage: Stage, ring: SSAValue, slot: SSAValue, barrier: Any, going: SSAValue,
     values: Mapping[SSAValue, SSAValue],
 ) -> None:  # fmt: skip
@@ -377,7 +378,7 @@ def _start_copy(
     )  # fmt: skip
 
 
-def _advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAValue]:
+def advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAValue]:
     """The index of the next buffer of a ring, and whether it is the first one again."""
     following = at.value(AddIOp, index, at.constant(1, ir.i32))
     wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)
@@ -391,7 +392,7 @@ def _memory_of(value: SSAValue) -> SSAValue:
     return value
 
 
-def _use_buffer(
+def use_buffer(
     op: Any, views: dict[SSAValue, SSAValue], values: dict[SSAValue, SSAValue], at: Builder
 ) -> bool:
     """Let an op that has to do with a load use its buffer; whether that is all there is to do. A

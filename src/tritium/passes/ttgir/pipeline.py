@@ -114,10 +114,10 @@ def plan_of(
             continue
         found.append(Stage(op, encoding, width, buffered))
     ahead = [s for s in found if _computable_ahead(loop, s.load)]
-    return [] if not told and _may_write(loop, ahead) else ahead
+    return [] if not told and may_write(loop, [s.load for s in ahead]) else ahead
 
 
-def _may_write(loop: ForOp, ahead: Sequence[Stage]) -> bool:
+def may_write(loop: ForOp, loads: Sequence[Operation]) -> bool:
     """Whether a loop may write what it loads ahead: not, if these are different arguments."""
     writers = [
         (op, effect) for op in loop.body.walk() if isinstance(op, Op)
@@ -128,7 +128,7 @@ def _may_write(loop: ForOp, ahead: Sequence[Stage]) -> bool:
     module = loop.get_toplevel_object()
     assert isinstance(module, Operation)
     roots = PointerRoots(module)
-    read = [roots.of(stage.load.operands[0]) for stage in ahead]
+    read = [roots.of(load.operands[0]) for load in loads]
     written = [roots.of(v) for op, effect in writers for v in op.affected(effect)]
     known = all(read) and all(written) and len(written) >= len(writers)
     return not known or bool(set[SSAValue]().union(*read) & set[SSAValue]().union(*written))

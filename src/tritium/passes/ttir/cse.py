@@ -101,7 +101,7 @@ class _Merger:
             # A loop's body may see what a later part of it wrote in the iteration before.
             self.epoch += bool(op.regions) and writes
             for region in op.regions:
-                self.region(region, scopes)
+                self.region(region, [] if op.isolates(region) else scopes)
             self.epoch += writes
             if not writes and op.results:
                 self.merge(op, scopes, self.epoch if effects else -1)

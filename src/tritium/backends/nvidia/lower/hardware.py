@@ -16,12 +16,19 @@ from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware
+from tritium.codegen.gpu.partitions import GROUP, Plan, Registers
 from tritium.codegen.llvm.writer import Function, Module, Value
 from tritium.ir.tensor_maps import BYTES
 
 NVIDIA = "nvidia"
 """The table of the lowering rules for NVIDIA GPUs alone."""
 ELEMENTWISE = "nvidia.elementwise"
+REGISTERS = 1 << 16
+"""Of a multiprocessor."""
+LEAST_REGISTERS, MOST_REGISTERS = 24, 256
+"""Of a thread whose number of registers changes."""
+RESERVED = 1024
+"""Bytes of shared memory that each block takes beside its own."""
 
 
 class CudaGrid:
@@ -48,8 +55,16 @@ class CudaBarriers:
     def block(self, e: Emitter, proxy: bool) -> None:
         if proxy:
             e.asm("void", "fence.proxy.async.shared::cta;", "~{memory}")
+        if e.barrier_number is not None:
+            self.named(e, e.barrier_number, e.num_warps)
+            return
         e.f.module.declare("llvm.nvvm.barrier.cta.sync.aligned.all", "void", ["i32"])
         e.f.line(f"call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0) {e.convergent}")
+
+    def named(self, e: Emitter, number: int, warps: int) -> None:
+        name, threads = "llvm.nvvm.barrier.cta.sync.aligned.count", warps << e.lane_bits
+        e.f.module.declare(name, "void", ["i32", "i32"])
+        e.f.line(f"call void @{name}(i32 {number}, i32 {threads}) {e.convergent}")
 
     def cluster(self, e: Emitter) -> None:
         text = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
@@ -107,12 +122,43 @@ class Nvidia(Hardware):
             flag = module.add_metadata('!{i32 4, !"nvvm-reflect-ftz", i32 1}')
             module.named_metadata["llvm.module.flags"] = [flag]
 
-    def kernel_attributes(self, num_warps: int, num_ctas: int, options: Any) -> str:
+    def partition_registers(self, plan: Plan, shared: int, options: Any) -> Registers | None:
+        """The launch takes as many as fit into the processor, for one block or, of few warps that
+        leave room in shared memory, for two; workers give back what they do not need."""
+        wanted = plan.group_registers()
+        if not wanted or self.arch < 90:
+            return None
+        blocks = 2 if plan.total <= 8 and 2 * (shared + RESERVED) <= self.max_shared else 1
+        threads = self.lanes * plan.total
+        launch = options.maxnreg or REGISTERS // (threads * blocks)
+        if launch >= MOST_REGISTERS:
+            return None
+        launch = launch // 8 * 8
+        used = self.lanes * GROUP * sum(wanted.values())
+        default = (launch * threads - used) // (self.lanes * plan.num_warps) // 8 * 8
+        if default < LEAST_REGISTERS:
+            raise ValueError(
+                f"ttg.warp_specialize: partitions ask for {used} registers of the "
+                f"{launch * threads} of a block; {default} a thread are left for the other "
+                f"{plan.num_warps} warps, at least {LEAST_REGISTERS} are needed"
+            )
+        return Registers(launch, min(default, MOST_REGISTERS - 8))
+
+    def set_registers(self, e: Emitter, count: int, before: int) -> None:
+        if count != before:
+            name = f"llvm.nvvm.setmaxnreg.{'inc' if count > before else 'dec'}.sync.aligned.u32"
+            e.f.module.declare(name, "void", ["i32"])
+            e.f.line(f"call void @{name}(i32 {count}) {e.convergent}")
+
+    def kernel_attributes(
+        self, num_warps: int, num_ctas: int, options: Any, registers: int | None
+    ) -> str:
         parts = [self.function_attributes, f'"nvvm.reqntid"="{self.lanes * num_warps},1,1"']
         if num_ctas > 1:
             parts.append(f'"nvvm.cluster_dim"="{num_ctas},1,1"')
-        if options.maxnreg is not None:
-            parts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
+        most = options.maxnreg if registers is None else registers
+        if most is not None:
+            parts.append(f'"nvvm.maxnreg"="{most}"')
         return " ".join(parts)
 
 

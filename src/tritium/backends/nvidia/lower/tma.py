@@ -56,8 +56,16 @@ def barrier_expect(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.ArriveBarrierOp)
 def arrive_barrier(c: Context, op: Any) -> None:
-    text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0], {op.count};"
-    condition = _first(c, None if op.pred is None else c.scalar(op.pred))
+    condition = None if op.pred is None else c.scalar(op.pred)
+    if op.perWarp:
+        if op.count != c.num_warps:
+            raise c.unsupported(op, f"{op.count} arrivals of {c.num_warps} warps")
+        text = "bar.warp.sync 0xffffffff; @$1 mbarrier.arrive.shared::cta.b64 _, [$0];"
+        first = c.f.icmp("eq", c.lane, c.i32(0))
+        condition = first if condition is None else c.f.op("and", first, condition)
+    else:
+        text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0], {op.count};"
+        condition = _first(c, condition)
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
 
 

@@ -1,0 +1,274 @@
+"""`ttg.warp_specialize`: at the start of the kernel the warps of partitions branch to their code;
+the others run the code around the op and its default region.
+
+    entry:   if warp >= num_warps: goto workers
+             ... captures to shared memory; hand over; default region; hand over; ...
+             return
+    workers: for each ttg.warp_specialize: hand over; the partition of this warp; hand over
+             return
+
+"Hand over" is a barrier of all these warps: at the first, partitions find their captures; at the
+second, all regions have ended. Each region synchronizes its own warps with a barrier of its own
+number. Warps that only fill up a group of four, whose registers change together, return at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.codegen.gpu.context import Context, Memory
+from tritium.codegen.gpu.control import lower_block
+from tritium.codegen.gpu.types import GPU, SHARED, value_type
+from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
+from tritium.ops import ttir
+from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.terminators import terminator
+from tritium.ops.ttgir import GlobalScratchAllocOp, LocalAllocOp, MemDescType, WarpSpecializeOp
+from tritium.ops.ttgir.warp_specialize import MOST_WARPS
+
+HAND_OVER = 1
+"""The number of the barrier of all warps; the default region's is 0."""
+FIRST_BARRIER, BARRIERS = 2, 16
+"""The number of the first partition's barrier, and how many there are."""
+GROUP = 4
+"""Warps whose registers change together."""
+SLOT = 8
+"""Bytes of shared memory for a capture."""
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Registers of a thread: at the launch, and of the default region's warps from then on."""
+
+    launch: int
+    default: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which warps of a block run what.
+
+    Attributes:
+        ops: the `ttg.warp_specialize` of a kernel, in order.
+        num_warps: the warps of the default regions.
+        workers: for each op the first warp of each of its partitions.
+        total: all warps.
+    """
+
+    ops: tuple[WarpSpecializeOp, ...]
+    num_warps: int
+    workers: tuple[tuple[int, ...], ...]
+    total: int
+
+    def ranges(self) -> list[tuple[int, int, int]]:
+        """(first warp, end, registers or 0) of all partitions."""
+        found: list[tuple[int, int, int]] = []
+        for op, firsts in zip(self.ops, self.workers, strict=True):
+            registers = op.requestedRegisters or (0,) * len(firsts)
+            for first, count, wanted in zip(firsts, op.partitionNumWarps, registers, strict=True):
+                found.append((first, first + count, wanted))
+        return found
+
+    def active(self) -> int:
+        """Warps that hand over."""
+        busy = {w for first, end, _ in self.ranges() for w in range(first, end)}
+        return self.num_warps + len(busy)
+
+    def group_registers(self) -> dict[int, int]:
+        """The registers that partitions ask for, by group of warps; empty if registers do not
+        change: where a group has warps of the default region, or one asks for nothing."""
+        if self.num_warps % GROUP or self.total % GROUP:
+            return {}
+        found: dict[int, int] = {}
+        for first, end, wanted in self.ranges():
+            for group in {w // GROUP for w in range(first, end)}:
+                found[group] = max(found.get(group, 0), wanted)
+        return found if all(found.values()) else {}
+
+
+def plan_of(kernel: Any, num_warps: int) -> Plan | None:
+    """The plan of a kernel; None where all warps run the same code."""
+    ops = tuple(op for op in kernel.walk() if isinstance(op, WarpSpecializeOp))
+    if not ops:
+        return None
+    blocks = kernel.regions[0].blocks
+    for op in ops:
+        if op.parent is not blocks[0] or len(blocks) > 1:
+            raise NotImplementedError(
+                f"{op.name} inside of loops and branches, or in a kernel of several basic blocks, "
+                f"at {op.location}"
+            )
+        for inner in (i for region in op.partitions for i in region.walk()):
+            if isinstance(inner, (ttir.CallOp, GlobalScratchAllocOp)):
+                raise NotImplementedError(f"{inner.name} in a partition, at {inner.location}")
+        if len(op.partitions) > BARRIERS - FIRST_BARRIER:
+            raise ValueError(
+                f"{op.name}: {len(op.partitions)} partitions; there are {BARRIERS} barriers, for "
+                f"at most {BARRIERS - FIRST_BARRIER}"
+            )
+    workers = tuple(tuple(op.first_warps(num_warps)) for op in ops)
+    plan = Plan(ops, num_warps, workers, 0)
+    total = max((end for _, end, _ in plan.ranges()), default=num_warps)
+    if any(op.requestedRegisters for op in ops):
+        total = -(-total // GROUP) * GROUP
+    if total > MOST_WARPS:
+        parts = " + ".join(str(n) for n in (num_warps, *ops[0].partitionNumWarps))
+        raise ValueError(
+            f"{ops[0].name}: {total} warps ({parts}, in groups of {GROUP}) are needed; a block has "
+            f"at most {MOST_WARPS}"
+        )
+    return replace(plan, total=total)
+
+
+def _passed(op: WarpSpecializeOp) -> list[SSAValue]:
+    """The captures that go through shared memory: not what is known at compile time (constants,
+    places of allocations) nor what all threads have (arguments)."""
+    return [
+        v for v in op.captures
+        if not isinstance(v.owner, (Block, ConstantOp)) and not _is_place(v)
+    ]  # fmt: skip
+
+
+def _is_place(value: SSAValue) -> bool:
+    return isinstance(value.owner, LocalAllocOp)
+
+
+def capture_bytes(op: Any) -> int:
+    """Shared memory for the captures that need some."""
+    return SLOT * len(_passed(op))
+
+
+def hand_over(c: Context, plan: Plan) -> None:
+    """All warps that run code synchronize."""
+    c.hardware.barriers.named(c, HAND_OVER, plan.active())
+
+
+@lowers(GPU, WarpSpecializeOp, scratch=capture_bytes)
+def warp_specialize(c: Context, op: Any) -> None:
+    assert c.plan is not None, "only kernels have partitions"
+    first = c.f.icmp("eq", c.thread, c.i32(0))
+    for index, value in enumerate(_passed(op)):
+        found = c.values[value]
+        word = found.address if isinstance(found, Memory) else c.scalar(value)
+        slot = c.shared(c.offsets[op] + SLOT * index)
+        c.hardware.shared.store(c, slot, [_as_word(c, word)], first)
+    hand_over(c, c.plan)
+    lower_block(c, op.default.block)
+    for result, value in zip(op.results, terminator(op.default.block).operands, strict=True):
+        c.values[result] = c.values[value]
+    hand_over(c, c.plan)
+
+
+def _as_word(c: Context, value: Value) -> Value:
+    """A capture as the integer of its size in which it is passed."""
+    if value.type.startswith("ptr"):
+        return c.f.cast("ptrtoint", value, "i32" if value.type == SHARED else "i64")
+    if value.type == "i1":
+        return c.f.cast("zext", value, "i8")
+    return value
+
+
+def enter(c: Context, plan: Plan, registers: Registers | None) -> str:
+    """Send workers to the label that is returned; what follows is for the others."""
+    workers, main = c.f.new_label("workers"), c.f.new_label("main")
+    warp = c.hardware.shuffles.index(c, c.warp, c.i32(0))
+    c.f.branch_if(c.f.icmp("ult", warp, c.i32(plan.num_warps)), main, workers)
+    c.f.label(main)
+    if registers is not None:
+        c.hardware.set_registers(c, registers.default, registers.launch)
+    c.entry = c.f.section()
+    return workers
+
+
+def write_workers(c: Context, plan: Plan, label: str, registers: Registers | None) -> None:
+    """The code of the partitions, from `label` on."""
+    f, groups = c.f, plan.group_registers() if registers is not None else {}
+    f.label(label)
+    warp = c.hardware.shuffles.index(c, c.warp, c.i32(0))
+    for count in sorted(set(groups.values())) or [0]:
+        mine = {g for g, wanted in groups.items() if wanted == count}
+        following = f.new_label("workers")
+        if groups:
+            here = f.new_label("group")
+            group = f.op("lshr", warp, c.i32(GROUP.bit_length() - 1))
+            f.branch_if(_is_one_of(c, group, mine), here, following)
+            f.label(here)
+            assert registers is not None
+            c.hardware.set_registers(c, count, registers.launch)
+        _idle(c, plan, warp)
+        for op, firsts in zip(plan.ops, plan.workers, strict=True):
+            hand_over(c, plan)
+            for index, first in enumerate(firsts):
+                count = op.partitionNumWarps[index]
+                if not groups or mine & {w // GROUP for w in range(first, first + count)}:
+                    _partition(c, op, index, first, warp)
+            hand_over(c, plan)
+        f.ret()
+        if groups:
+            f.label(following)
+    if groups:
+        f.unreachable()
+
+
+def _is_one_of(c: Context, number: Value, numbers: set[int]) -> Value:
+    found = Value("i1", "false")
+    for one in sorted(numbers):
+        found = c.f.op("or", found, c.f.icmp("eq", number, c.i32(one)))
+    return found
+
+
+def _idle(c: Context, plan: Plan, warp: Value) -> None:
+    """Warps of no partition return."""
+    busy = {w for first, end, _ in plan.ranges() for w in range(first, end)}
+    if idle := set(range(plan.num_warps, plan.total)) - busy:
+        leave, stay = c.f.new_label("idle"), c.f.new_label("busy")
+        c.f.branch_if(_is_one_of(c, warp, idle), leave, stay)
+        c.f.label(leave)
+        c.f.ret()
+        c.f.label(stay)
+
+
+def _partition(c: Context, op: WarpSpecializeOp, index: int, first: int, warp: Value) -> None:
+    f, count = c.f, op.partitionNumWarps[index]
+    inside = f.icmp("ult", f.op("sub", warp, c.i32(first)), c.i32(count))
+    with f.when(inside, "partition", "end"):
+        thread = f.op("sub", c.thread, c.i32(first * c.hardware.lanes))
+        own = replace(
+            c, entry=f.section(), num_warps=count, thread=thread,
+            warp=f.op("sub", c.warp, c.i32(first)), barrier_number=FIRST_BARRIER + index,
+            share=None,
+        )  # fmt: skip
+        block = op.partitions[index].block
+        _define(own, op, block.args)
+        lower_block(own, block)
+        if terminator(block) in own.barriers:
+            own.barrier(own.barriers[terminator(block)])
+
+
+def _define(c: Context, op: WarpSpecializeOp, arguments: Sequence[SSAValue]) -> None:
+    """Give a partition its captures."""
+    passed = _passed(op)
+    for value, argument in zip(op.captures, arguments, strict=True):
+        if value in passed:
+            slot = c.shared(c.offsets[op] + SLOT * passed.index(value))
+            c.values[argument] = _loaded(c, slot, argument.type)
+        elif _is_place(value):
+            c.values[argument] = Memory(c.shared(c.offsets[value.owner]), argument.type)
+        else:
+            c.values[argument] = c.values[value]
+
+
+def _loaded(c: Context, slot: Value, type: Any) -> Any:
+    memory = isinstance(type, MemDescType)
+    kind = SHARED if memory else value_type(type)
+    word = {SHARED: "i32", "i1": "i8"}.get(kind, "i64" if kind.startswith("ptr") else kind)
+    value = c.f.load(word, slot, SLOT)
+    if kind == "i1":
+        return c.f.cast("trunc", value, "i1")
+    found = c.f.cast("inttoptr", value, kind) if kind.startswith("ptr") else value
+    return Memory(found, type) if memory else found

@@ -1,0 +1,581 @@
+"""Let a warp of its own start the copies of a loop that asks for it
+(`tl.range(warp_specialize=True)`).
+
+before (num_stages = 3, num_warps = 4):
+    %d = scf.for %i = %lo to %hi step %s iter_args(%acc = %zero) {
+      %x = tt.descriptor_load %desc[%i, %n]
+      %m = ttg.local_alloc %x : ... -> !ttg.memdesc<128x64xf16, #shared, #smem>
+      %d = ttng.warp_group_dot %m, %w, %acc
+      scf.yield %d
+    } {tt.warp_specialize = true}
+after:
+    %ring = ttg.local_alloc : () -> !ttg.memdesc<3x128x64xf16, #shared, #smem, mutable>
+    %full, %empty = barriers of the buffers, for 1 arrival and for those of 4 warps
+    %d = ttg.warp_specialize(%desc, %lo, %hi, %n, %ring, %full, %empty)
+    default {
+      %e:3 = scf.for %i = ... iter_args(%acc = %zero, %slot = 0, %phase = 0) {
+        ttng.wait_barrier %full[%slot], %phase
+        %m = ttg.memdesc_index %ring[%slot]
+        %d = ttng.warp_group_dot %m, %w, %acc {isAsync = true}
+        %f:3 = ttng.warp_group_dot_wait %d, %m, %w {pendings = 1}
+        ttng.arrive_barrier %empty[%slot - 1], 4, %i != %lo {perWarp}
+        scf.yield %f, the next slot, its phase
+      }
+      wait for the last product; ttng.arrive_barrier %empty[the last slot], 4 {perWarp}
+      ttg.warp_yield ...
+    }
+    partition0(...) num_warps(1) {
+      scf.for %i = ... iter_args(%slot = 0, %phase = 1) {
+        ttng.wait_barrier %empty[%slot], %phase
+        ttng.barrier_expect %full[%slot], 16384
+        ttng.async_tma_copy_global_to_local %desc[%i, %n] %ring[%slot], %full[%slot]
+        scf.yield the next slot, its phase
+      }
+      ttg.warp_return
+    }
+
+Loads that feed the same products share barriers: a channel. A loop inside of the loop that asks
+is split in the same way, so that the copies of an outer iteration start during the one before. The
+partition gets what computes the addresses and the loops' bounds; that must have no effects, and
+must be no tiles. Other loops run unsplit, with the attribute `tt.not_warp_specialized` that says
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+
+from tritium.analysis.loops import stages_of
+from tritium.analysis.regions import ancestor_in, defined_inside, functions, outside_values
+from tritium.ir import types as ir
+from tritium.ops import ttir
+from tritium.ops.arith import CmpIOp, CmpIPredicate, SelectOp, SubIOp, XOrIOp
+from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.attributes import (
+    FLATTEN,
+    NOT_WARP_SPECIALIZED,
+    NUM_CTAS,
+    NUM_WARPS,
+    WARP_SPECIALIZE,
+)
+from tritium.ops.base import Op
+from tritium.ops.scf import ForOp, YieldOp
+from tritium.ops.terminators import is_terminator, terminator
+from tritium.ops.ttgir import (
+    ArriveBarrierOp,
+    BarrierExpectOp,
+    ConvertLayoutOp,
+    InvalBarrierOp,
+    LocalDeallocOp,
+    MemDescIndexOp,
+    MemDescType,
+    WaitBarrierOp,
+    WarpGroupDotWaitOp,
+    WarpReturnOp,
+    WarpSpecializeOp,
+    WarpYieldOp,
+)
+from tritium.ops.ttir.dot import MatrixProduct
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, erase
+from tritium.passes.ttgir.expand_pipeline import (
+    Stage,
+    advanced,
+    fly,
+    make_barriers,
+    make_ring,
+    start_bulk_copy,
+    use_buffer,
+)
+from tritium.passes.ttgir.layout_propagation import block_encoding, is_tile, processor_of
+from tritium.passes.ttgir.pipeline import is_bulk, may_write
+
+PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
+BARRIER_BYTES = 1024
+"""Shared memory for barriers and captures, and what alignment takes."""
+Values = dict[SSAValue, SSAValue]
+
+
+class Unsplittable(Exception):
+    """A loop cannot be split; the message says why."""
+
+
+@dataclass(frozen=True)
+class WarpSpecialize(Pass):
+    """Let a warp of its own start the copies of loops that ask for it. `num_stages`: the buffers
+    of a load; `spare`: bytes of shared memory that buffers must leave."""
+
+    name: ClassVar[str] = "warp-specialize"
+    title: ClassVar[str] = "TritonGPUAutomaticWarpSpecialization"
+    num_stages: int = 3
+    spare: int = 0
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            asking = [op for op in function.walk() if WARP_SPECIALIZE in op.attributes]
+            for loop in asking:
+                if not isinstance(loop, ForOp) or loop.parent is None:
+                    continue
+                changed = True
+                try:
+                    _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
+                except Unsplittable as why:
+                    loop.attributes[NOT_WARP_SPECIALIZED] = StringAttr(str(why))
+        return changed
+
+
+@dataclass(eq=False)
+class Channel:
+    """Loads that share barriers, as the same products read them.
+
+    Attributes:
+        stages: the loads.
+        last: the last op of their block that reads the buffers.
+        products: that read them.
+    """
+
+    stages: list[Stage]
+    last: Operation
+    products: frozenset[Operation]
+    rings: list[SSAValue] = field(default_factory=list[SSAValue])
+    full: Any = None
+    empty: Any = None
+
+    @property
+    def block(self) -> Block:
+        """The block of the loads."""
+        return self.stages[0].load.parent
+
+    @property
+    def buffers(self) -> int:
+        return self.stages[0].buffers
+
+
+def plan_of(
+    module: ModuleOp, loop: ForOp, num_stages: int, spare: int = 0
+) -> list[Channel]:
+    """The channels of a loop. Raises `Unsplittable`."""
+    _check_place(module, loop)
+    loads = [
+        op for op in loop.body.walk()
+        if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and _nest(op, loop)
+    ]  # fmt: skip
+    if not loads:
+        raise Unsplittable("it has no loads by tensor descriptors, outside of branches, to start")
+    if may_write(loop, loads):
+        raise Unsplittable("it may write what it loads")
+    groups: dict[tuple[Block, frozenset[Operation]], list[Any]] = {}
+    for load in loads:
+        groups.setdefault((load.parent, _products(load)), []).append(load)
+    outer = {parent for load in loads for parent in _nest(load, loop)[:-1]}
+    channels: list[Channel] = []
+    for (block, products), members in groups.items():
+        owner: Any = block.parent_op()
+        count = 1 if owner in outer else stages_of(owner, stages_of(loop, num_stages))
+        if count < 2 and owner not in outer:
+            raise Unsplittable(f"num_stages is {count}: loads have no buffers to be ahead in")
+        last = max((_last_reader(load) for load in members), key=list(block.ops).index)
+        stages = [Stage(load, block_encoding(load.desc.type), 1, count) for load in members]
+        channels.append(Channel(stages, last, products))
+    _fit(channels, loop, processor_of(module).max_shared - spare)
+    return channels
+
+
+def _fit(channels: Sequence[Channel], loop: ForOp, most: int) -> None:
+    """Give rings fewer buffers where they leave no room for the stores of descriptors in the loop
+    or after it, whose tiles go through shared memory while the next loads are under way."""
+    stored = [
+        ir.bit_width(op.src.type) // 8 * prod(ir.shape_of(op.src.type))
+        for op in loop.body.walk()
+        if isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp))
+    ]
+    left = most - max(stored, default=0) - BARRIER_BYTES
+    while sum(stage.bytes * stage.buffers for c in channels for stage in c.stages) > left:
+        largest = max((c.buffers for c in channels), default=0)
+        if largest <= 2:
+            raise Unsplittable(f"two buffers a load do not fit {left} bytes of shared memory")
+        for channel in channels:
+            if channel.buffers == largest:
+                channel.stages = [replace(s, buffers=largest - 1) for s in channel.stages]
+
+
+def _check_place(module: ModuleOp, loop: ForOp) -> None:
+    processor = processor_of(module)
+    units = processor.matrix_units
+    if processor.bulk_copies is None or not units or units[0].from_shared is None:
+        raise Unsplittable(f"{processor.name} has no copy engine, or no products by warp groups")
+    if _number(module, NUM_CTAS) != 1:
+        raise Unsplittable("the program runs on a cluster of thread blocks")
+    function: Any = loop.parent_op()
+    if not isinstance(function, ttir.FuncOp) or len(function.regions[0].blocks) > 1:
+        raise Unsplittable("it is inside of a loop or branch; only the outermost one can be split")
+    if function.sym_visibility == "private":
+        raise Unsplittable("it is in a function that is not inlined")
+
+
+def _number(module: ModuleOp, name: str) -> int:
+    attribute: Any = module.attributes[name]
+    return attribute.value.data
+
+
+def _nest(op: Operation, loop: ForOp) -> list[ForOp]:
+    """The loops around an op, `loop` first; none where something else is between."""
+    found: list[ForOp] = []
+    parent = op.parent_op()
+    while isinstance(parent, ForOp):
+        found.append(parent)
+        if parent is loop:
+            return found[::-1]
+        parent = parent.parent_op()
+    return []
+
+
+def _products(load: Operation) -> frozenset[Operation]:
+    """The products that a load is an operand of, computing between or not."""
+    pending, seen, found = list(load.results), set[Operation](), set[Operation]()
+    while pending:
+        for use in pending.pop().uses:
+            user = use.operation
+            if isinstance(user, MatrixProduct):
+                found.add(user)
+            elif user not in seen and not user.regions:
+                seen.add(user)
+                pending += user.results
+    return frozenset(found)
+
+
+def _last_reader(load: Any) -> Operation:
+    """The last op of the load's block that reads the buffer rather than what was loaded from it."""
+    block = load.parent
+    order = {op: i for i, op in enumerate(block.ops)}
+    last, pending = load, list(load.results)
+    while pending:
+        value = pending.pop()
+        in_memory = isinstance(value.type, MemDescType)
+        for use in value.uses:
+            user = use.operation
+            if in_memory and is_terminator(user):
+                raise Unsplittable("what is loaded is needed in shared memory after its iteration")
+            views = any(isinstance(r.type, MemDescType) for r in user.results)
+            if not (in_memory or views or isinstance(user, (ttir.TransOp, ConvertLayoutOp))):
+                continue
+            above = ancestor_in(block, user)
+            assert above is not None
+            last = max(last, above, key=order.__getitem__)
+            if views or isinstance(user, ttir.TransOp):
+                pending += user.results
+    return last
+
+
+class _Split:
+    def __init__(self, loop: ForOp, channels: Sequence[Channel]):
+        self.loop, self.channels = loop, channels
+        module: Any = loop.get_toplevel_object()
+        self.warps = _number(module, NUM_WARPS)
+        self.by_load = {s.load: (c, i) for c in channels for i, s in enumerate(c.stages)}
+        #: The loops that have channels, with the blocks of their own and inner loops' channels.
+        self.blocks: dict[ForOp, list[Block]] = {}
+        for channel in channels:
+            for outer in _nest(channel.stages[0].load, loop):
+                known = self.blocks.setdefault(outer, [])
+                if channel.block not in known:
+                    known.append(channel.block)
+        self.buffers = {c.block: c.buffers for c in channels}
+        self.needed, self.carried = self._slice()
+
+    def run(self) -> None:
+        """Replace the loop by a `ttg.warp_specialize`."""
+        loop, before = self.loop, Builder(self.loop)
+        for channel in self.channels:
+            channel.rings = [make_ring(before, stage) for stage in channel.stages]
+            channel.full = make_barriers(before, channel.buffers)
+            channel.empty = make_barriers(before, channel.buffers, self.warps)
+        main, end = _region(WarpYieldOp, loop)
+        results = self._consume(loop, Builder(end, loop.location), {}, {})
+        used = [i for i, r in enumerate(loop.results) if r.first_use is not None]
+        end.operands = [results[i] for i in used]
+        producer, end = _region(WarpReturnOp, loop)
+        self._produce(loop, Builder(end, loop.location), {}, {})
+        captures = _captured(producer)
+        split = before.make(
+            WarpSpecializeOp, captures, regions=[main, producer],
+            partitionNumWarps=(PRODUCER_WARPS,), requestedRegisters=(PRODUCER_REGISTERS,),
+            result=[loop.results[i].type for i in used],
+        )  # fmt: skip
+        for index, result in zip(used, split.results, strict=True):
+            result.name_hint = loop.results[index].name_hint
+            loop.results[index].replace_all_uses_with(result)
+        self._free(before)
+        erase(loop)
+
+    def _free(self, after: Builder) -> None:
+        for channel in self.channels:
+            for barriers in (channel.full, channel.empty):
+                for index in range(channel.buffers):
+                    number = after.constant(index, ir.i32)
+                    after.make(InvalBarrierOp, after.value(MemDescIndexOp, barriers, number))
+                after.make(LocalDeallocOp, barriers)
+            for ring in channel.rings:
+                after.make(LocalDeallocOp, ring)
+
+    # What the producer needs
+
+    def _slice(self) -> tuple[set[Operation], dict[ForOp, set[int]]]:
+        """The ops that compute the loads' operands and the loops' bounds, and the numbers of the
+        values that each loop carries for them. Raises `Unsplittable`."""
+        needed, carried = set[Operation](), {loop: set[int]() for loop in self.blocks}
+        pending: list[SSAValue] = [v for load in self.by_load for v in load.operands]
+        for loop in self.blocks:
+            pending += loop.operands[:3]
+        while pending:
+            value = pending.pop()
+            if not defined_inside(value, self.loop):
+                _check_capture(value)
+                continue
+            owner: Any = value.owner
+            loop = owner.parent_op() if isinstance(value, BlockArgument) else owner
+            if loop in carried:
+                index = value.index - isinstance(value, BlockArgument)  # pyright: ignore
+                if index >= 0 and index not in carried[loop]:
+                    carried[loop].add(index)
+                    pending += [loop.inits[index], terminator(loop.body).operands[index]]
+            elif isinstance(owner, Operation) and owner not in needed:
+                _check_repeatable(owner)
+                needed.add(owner)
+                pending += list(outside_values(owner))
+            elif not isinstance(owner, Operation):
+                raise Unsplittable("the place of a load is computed in a branch")
+        return needed, carried
+
+    def _produce(
+        self, loop: ForOp, at: Builder, values: Values, states: dict[Block, list[SSAValue]]
+    ) -> None:
+        """The producer's part of a loop. `states`: the next slot of each block's buffers, and the
+        parity with which the end of its use is awaited."""
+        kept = sorted(self.carried[loop])
+        new = self._loop(loop, at, values, states, kept, first_phase=1)
+        inner, mine = self._inside(new, loop, len(kept))
+        values[loop.body.args[0]] = new.body.args[0]
+        for number, index in enumerate(kept):
+            values[loop.body.args[1 + index]] = new.body.args[1 + number]
+        begun: set[Channel] = set()
+        for op in loop.body.ops:
+            if op in self.blocks:
+                self._produce(op, inner, values, mine)  # pyright: ignore
+            elif op in self.by_load:
+                channel, index = self.by_load[op]
+                slot, phase = mine[channel.block]
+                here = Builder(inner.before, op.location)
+                full = here.value(MemDescIndexOp, channel.full, slot)
+                always = here.constant(1, ir.i1)
+                if channel not in begun:
+                    begun.add(channel)
+                    empty = here.value(MemDescIndexOp, channel.empty, slot)
+                    here.make(WaitBarrierOp, empty, phase, None, [])
+                    here.make(BarrierExpectOp, full, always, size=sum(s.bytes for s in
+                                                                      channel.stages))  # fmt: skip
+                start_bulk_copy(here, channel.stages[index], channel.rings[index], slot, full,
+                                always, values)  # fmt: skip
+            elif op in self.needed:
+                inner.copy(op, values)
+        yields = terminator(loop.body).operands
+        self._yield(inner, loop, [values.get(yields[i], yields[i]) for i in kept], mine)
+        for number, index in enumerate(kept):
+            values[loop.results[index]] = new.results[number]
+        self._leave(new, loop, len(kept), states)
+
+    # The consumer
+
+    def _consume(
+        self, loop: ForOp, at: Builder, values: Values, states: dict[Block, list[SSAValue]]
+    ) -> list[SSAValue]:
+        """The part of a loop that the default region has; returns its results."""
+        count = len(loop.inits)
+        new = self._loop(loop, at, values, states, range(count), first_phase=0)
+        inner, mine = self._inside(new, loop, count)
+        values.update(zip(loop.body.args, new.body.args, strict=False))
+        views: Values = {}
+        begun: set[Channel] = set()
+        releases: dict[Channel, Any] = {}
+        for op in list(loop.body.ops)[:-1]:
+            if op in self.blocks:
+                self._consume(op, inner, values, mine)  # pyright: ignore
+            else:
+                if op in self.by_load:
+                    self._await(op, inner, views, begun, mine)
+                if not use_buffer(op, views, values, inner):
+                    inner.copy(op, values)
+            for channel in self.channels:
+                if channel.last is op:
+                    slot = mine[channel.block][0]
+                    empty = inner.value(MemDescIndexOp, channel.empty, slot)
+                    releases[channel] = inner.make(
+                        ArriveBarrierOp, empty, None, count=self.warps, perWarp=True
+                    )
+        last = terminator(loop.body).operands
+        yields = [values.get(v, v) for v in last]
+        flying = fly(new.body, yields, set(views.values()))
+        self._yield(inner, loop, yields, mine)
+        results: list[SSAValue] = list(new.results[:count])
+        for index in flying:
+            results[index] = at.value(WarpGroupDotWaitOp, [results[index]], pendings=0)
+        for channel, release in releases.items():
+            if flying and channel.products:
+                self._release_later(channel, release, new, mine[channel.block][0], at)
+        for old, result in zip(loop.results, results, strict=True):
+            result.name_hint = old.name_hint
+            values[old] = result
+        self._leave(new, loop, count, states)
+        return results
+
+    def _await(
+        self, load: Any, at: Builder, views: Values, begun: set[Channel],
+        states: dict[Block, list[SSAValue]],
+    ) -> None:  # fmt: skip
+        """Wait for the buffers of a load's channel, and let a view stand for what is loaded."""
+        channel, index = self.by_load[load]
+        slot, phase = states[channel.block]
+        here = Builder(at.before, load.location)
+        if channel not in begun:
+            begun.add(channel)
+            full = here.value(MemDescIndexOp, channel.full, slot)
+            here.make(WaitBarrierOp, full, phase, None, [])
+        views[load.results[0]] = here.value(MemDescIndexOp, channel.rings[index], slot)
+
+    def _release_later(
+        self, channel: Channel, release: Any, loop: ForOp, slot: SSAValue, after: Builder
+    ) -> None:
+        """Release a buffer one iteration later: the product that reads it is in flight until then.
+        After the loop, release the last one."""
+        here = Builder(release)
+        first = here.value(CmpIOp, loop.body.args[0], loop.lower, predicate=CmpIPredicate.NE)
+        before = _preceding(here, slot, channel.buffers)
+        empty = here.value(MemDescIndexOp, channel.empty, before)
+        here.make(ArriveBarrierOp, empty, first, count=self.warps, perWarp=True)
+        view = release.alloc.owner
+        erase(release)
+        erase(view)
+        some = after.value(CmpIOp, loop.lower, loop.upper, predicate=loop.less)
+        last = loop.results[loop.body.args.index(slot) - 1]  # pyright: ignore
+        empty = after.value(
+            MemDescIndexOp, channel.empty, _preceding(after, last, channel.buffers)
+        )
+        after.make(ArriveBarrierOp, empty, some, count=self.warps, perWarp=True)
+
+    # Loops
+
+    def _loop(
+        self, loop: ForOp, at: Builder, values: Values, states: dict[Block, list[SSAValue]],
+        kept: Sequence[int], first_phase: int,
+    ) -> ForOp:  # fmt: skip
+        """A loop, empty, that carries some of what `loop` does, and the states of its channels."""
+        inits = [values.get(loop.inits[i], loop.inits[i]) for i in kept]
+        for block in self.blocks[loop]:
+            if block not in states:
+                states[block] = [at.constant(0, ir.i32), at.constant(first_phase, ir.i32)]
+            inits += states[block]
+        body = Block(arg_types=[loop.body.args[0].type, *[v.type for v in inits]])
+        for argument, number in zip(body.args[1:], kept, strict=False):
+            argument.name_hint = loop.body.args[1 + number].name_hint
+        body.args[0].name_hint = loop.body.args[0].name_hint
+        body.add_op(YieldOp.build([], location=loop.location))
+        bounds = [values.get(v, v) for v in loop.operands[:3]]
+        dropped = (WARP_SPECIALIZE, FLATTEN)
+        attributes = {k: v for k, v in loop.attributes.items() if k not in dropped}
+        here = Builder(at.before, loop.location)
+        new = here.make(ForOp, *bounds, inits, regions=[Region(body)], attributes=attributes)
+        new.properties.update(loop.properties)
+        return new
+
+    def _inside(
+        self, new: ForOp, loop: ForOp, count: int
+    ) -> tuple[Builder, dict[Block, list[SSAValue]]]:
+        """What builds the loop's body, and the states in it."""
+        arguments: list[SSAValue] = list(new.body.args[1 + count :])
+        states = {b: arguments[2 * i : 2 * i + 2] for i, b in enumerate(self.blocks[loop])}
+        return Builder(terminator(new.body), loop.location), states
+
+    def _yield(
+        self, at: Builder, loop: ForOp, values: list[SSAValue],
+        states: dict[Block, list[SSAValue]],
+    ) -> None:  # fmt: skip
+        """End a loop's body: its own channels go on to the next slot."""
+        for block in self.blocks[loop]:
+            slot, phase = states[block]
+            if block is loop.body:
+                slot, wraps = advanced(at, slot, self.buffers[block])
+                flipped = at.value(XOrIOp, phase, at.constant(1, ir.i32))
+                phase = at.value(SelectOp, wraps, flipped, phase)
+            values = [*values, slot, phase]
+        at.before.operands = values
+
+    def _leave(
+        self, new: ForOp, loop: ForOp, count: int, states: dict[Block, list[SSAValue]]
+    ) -> None:
+        """The states after a loop."""
+        left: list[SSAValue] = list(new.results[count:])
+        for index, block in enumerate(self.blocks[loop]):
+            states[block] = left[2 * index : 2 * index + 2]
+
+
+def _preceding(at: Builder, slot: SSAValue, buffers: int) -> SSAValue:
+    """The slot before another one."""
+    first = at.value(CmpIOp, slot, at.constant(0, ir.i32), predicate=CmpIPredicate.EQ)
+    before = at.value(SubIOp, slot, at.constant(1, ir.i32))
+    return at.value(SelectOp, first, at.constant(buffers - 1, ir.i32), before)
+
+
+def _check_capture(value: SSAValue) -> None:
+    if is_tile(value):
+        raise Unsplittable("the place of a load is computed from a tile")
+    known = isinstance(value.owner, (Block, ttir.MakeTensorDescOp))
+    if isinstance(value.type, ir.TensorDescType) and not known:
+        raise Unsplittable("the descriptor of a load is chosen by a loop or branch before")
+
+
+def _check_repeatable(op: Operation) -> None:
+    """The producer must be able to compute what the op does beside the consumer."""
+    if any(map(is_tile, op.results)):
+        raise Unsplittable(f"the place of a load is computed from a tile, by {op.name}")
+    made = any(isinstance(inner, ttir.MakeTensorDescOp) for inner in op.walk())
+    if not isinstance(op, Op) or not op.is_pure or made:
+        raise Unsplittable(f"the place of a load is computed by {op.name}, which has effects")
+
+
+def _region(kind: type[Op], loop: ForOp) -> tuple[Region, Any]:
+    end = kind.build(location=loop.location)
+    return Region(Block([end])), end
+
+
+def _captured(region: Region) -> list[SSAValue]:
+    """Replace the values that a region uses from outside, but constants, by arguments of it;
+    returns them."""
+    inside = set(_defined(region))
+    found: dict[SSAValue, SSAValue] = {}
+    for op in region.walk():
+        for index, value in enumerate(op.operands):
+            if value in inside or isinstance(value.owner, ConstantOp):
+                continue
+            if value not in found:
+                block = region.block
+                found[value] = block.insert_arg(value.type, len(block.args))
+                found[value].name_hint = value.name_hint
+            op.operands[index] = found[value]
+    return list(found)
+
+
+def _defined(region: Region) -> Iterator[SSAValue]:
+    for block in region.blocks:
+        yield from block.args
+    for op in region.walk():
+        yield from op.results
+        for inner in op.regions:
+            for block in inner.blocks:
+                yield from block.args

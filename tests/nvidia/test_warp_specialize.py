@@ -1,0 +1,192 @@
+"""`ttg.warp_specialize` on NVIDIA GPUs: warps, barriers, registers, shared memory; loops that are
+split assemble without spills."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tritium
+from benchmarks import gpu_kernels
+from tests.nvidia.support import in_order, kernel_text, lowered, to_ptx
+from tritium.analysis.shared_memory import allocate
+from tritium.backends.nvidia import ptx
+from tritium.compiler import ASTSource
+from tritium.ops.parsing import parse_module
+from tritium.target import GPUTarget
+
+HEAD = """
+#blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>
+#narrow = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [2], order = [0]}>
+#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+#smem = #ttg.shared_memory
+"""  # noqa: E501
+MEMORY = "!ttg.memdesc<128xf32, #shared, #smem, mutable>"
+
+
+def partitions(
+    *warps: int, registers: tuple[int, ...] = (), body: str = "", default: str = "",
+    captures: dict[str, str] | None = None, main_warps: int = 4,
+) -> str:  # fmt: skip
+    """A kernel with partitions of so many warps, each of which runs `body`."""
+    captures = captures or {}
+    asked = f"attributes {{requestedRegisters = array<i32: {', '.join(map(str, registers))}>}}"
+    arguments = ", ".join(f"%c{i}: {kind}" for i, kind in enumerate(captures.values()))
+    regions = "".join(
+        f"partition{i}({arguments}) num_warps({n}) {{\n{body}\nttg.warp_return\n}}\n"
+        for i, n in enumerate(warps)
+    )
+    return kernel_text(
+        f"""
+    %v = arith.addi %n, %n : i32
+    %m = ttg.local_alloc : () -> {MEMORY}
+    ttg.warp_specialize({', '.join(captures)}) {asked if registers else ''}
+    default {{
+      {default}
+      ttg.warp_yield
+    }}
+    {regions} : ({', '.join(captures.values())}) -> ()""",
+        "%n: i32, %p: !tt.ptr<i32>, %o: tensor<64x!tt.ptr<f32>, #narrow>", head=HEAD,
+        warps=main_warps,
+    )  # fmt: skip
+
+
+def test_each_region_has_its_barrier_and_threads() -> None:
+    """Captures go through shared memory, but for arguments and places of allocations."""
+    body = f"""
+      %x = ttg.local_load %c1 : {MEMORY} -> tensor<128xf32, #narrow>
+      ttg.local_store %x, %c1 : tensor<128xf32, #narrow> -> {MEMORY}
+      %y = ttg.local_load %c1 : {MEMORY} -> tensor<128xf32, #narrow>
+      tt.store %c2, %c0 : !tt.ptr<i32>"""
+    captures = {"%v": "i32", "%m": MEMORY, "%p": "!tt.ptr<i32>"}
+    text = to_ptx(partitions(2, 1, captures=captures, body=body))
+    assert ".reqntid 224, 1, 1" in text and "setmaxnreg" not in text and ".maxnreg" not in text
+    in_order(
+        text, r"setp.lt.u32\s+%p\d+, %r\d+, 4;", r"st\.shared\.b32",
+        r"bar\.sync\s+1, 224;", r"bar\.sync\s+1, 224;",  # the default region between
+        r"%workers", r"bar\.sync\s+1, 224;",
+        r"%partition", r"ld\.shared\.b32", r"bar\.sync\s+2, 64;", r"bar\.sync\s+2, 64;",
+        r"%partition", r"bar\.sync\s+3, 32;", r"bar\.sync\s+1, 224;", "ret;",
+    )  # fmt: skip
+    assert len(re.findall(r"@%p\d+ st\.shared", text)) == 1
+
+
+def test_registers_move_from_partitions_to_the_default_region() -> None:
+    """The unused warps of a group give their registers back as well, and return."""
+    text, facts = lowered(partitions(1, registers=(40,), main_warps=8), num_warps=8)
+    assert facts["num_warps"] == 12 and '"nvvm.reqntid"="384,1,1"' in text
+    assert '"nvvm.maxnreg"="168"' in text
+    in_order(text, r"main\d+:", r"setmaxnreg\.inc\S+\(i32 232\)", r"workers\d+:",
+             r"setmaxnreg\.dec\S+\(i32 40\)", r"idle\d+:\n  ret void", r"partition")  # fmt: skip
+    assert "i32 288" in text  # 9 warps meet
+
+
+def test_groups_of_warps_with_different_registers() -> None:
+    text, facts = lowered(partitions(1, 4, 1, registers=(24, 152, 40), main_warps=4))
+    assert facts["num_warps"] == 12
+    in_order(text, r"workers", r"dec\S+\(i32 40\)", r"partition", r"partition",
+             r"dec\S+\(i32 152\)", r"partition", r"unreachable")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "warps,registers,main,message",
+    [
+        ((16, 8), (24, 24), 16, r"40 warps \(16 \+ 16 \+ 8, .*at most 32"),
+        ((4, 4), (248, 248), 4, r"63488 registers of the 64512 of a block; 8 a thread are left"),
+        ((1,) * 15, (), 4, "15 partitions; .* at most 14"),
+    ],
+)
+def test_too_many(warps: Any, registers: Any, main: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        lowered(partitions(*warps, registers=registers, main_warps=main), num_warps=main)
+
+
+def test_what_partitions_do_not_do_is_named() -> None:
+    text = partitions(1).replace("ttg.warp_specialize", "scf.if %b {\nttg.warp_specialize")
+    text = text.replace(" : () -> ()", " : () -> ()\n}").replace("%n: i32,", "%n: i32, %b: i1,")
+    with pytest.raises(NotImplementedError, match="inside of loops and branches"):
+        lowered(text)
+
+
+def test_regions_share_no_memory() -> None:
+    """Memory that only lives in one region is not given to another that runs at the same time."""
+    alloc = f"%z = ttg.local_alloc : () -> {MEMORY}"
+    module = parse_module(partitions(1, 1, body=alloc, default=alloc))
+    kernel: Any = next(iter(module.ops))
+    places = allocate(kernel.regions[0].blocks, lambda op: 0).places
+    found = sorted(p.start for op, p in places.items() if op.parent is not kernel.body)
+    assert found == [0, 512, 1024]
+
+
+def compiled(kernel: Any, signature: str, constants: dict[str, Any], **options: int) -> Any:
+    names = [n for n in kernel.arg_names if n not in constants]
+    types = dict(zip(names, signature.split(), strict=True))
+    source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
+    return tritium.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+
+
+def product(name: str, bm: int, bn: int, stages: int, warps: int, split: bool = True) -> Any:
+    constants = {"BM": bm, "BN": bn, "BK": 64, "GROUP": 8, "SPLIT": split}
+    if name != "matmul_blocks":
+        constants["SUBTILE"] = False
+    signature = " ".join(f"tensordesc<fp16[{r},{c}]>" for r, c in ((bm, 64), (bn, 64), (bm, bn)))
+    if name == "persistent_made":
+        signature = "*fp16 *fp16 *fp16"
+    return compiled(getattr(gpu_kernels, name), f"{signature} i32 i32 i32", constants,
+                    num_warps=warps, num_stages=stages)  # fmt: skip
+
+
+def attention(depth: int, keys: int, warps: int, causal: bool, stages: int = 2) -> Any:
+    q, k = f"tensordesc<fp16[128,{depth}]>", f"tensordesc<fp16[{keys},{depth}]>"
+    constants = {"D": depth, "BM": 128, "BN": keys, "CAUSAL": causal, "SPLIT": True}
+    return compiled(gpu_kernels.attention, f"{q} {k} {k} {q} *fp32 i32 fp32", constants,
+                    num_warps=warps, num_stages=stages)  # fmt: skip
+
+
+def check(kernel: Any, warps: int, products: int) -> None:
+    assert kernel.metadata.num_warps == warps and kernel.metadata.n_spills == 0
+    assert kernel.metadata.shared <= 227 << 10
+    text = kernel.asm["ptx"]
+    assert text.count("wgmma.commit_group") == products
+    _, log = ptx.assemble(text, 90, ptx.ptxas_arguments(90))
+    assert ptx.performance_messages(log, None) == []
+    if products > 1:  # consumers wait for no other warps between the products of a loop
+        assert "bar.sync" not in text.split("wgmma.commit_group")[1]
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize("name", ["matmul_blocks", "persistent", "persistent_made"])
+@pytest.mark.parametrize("bm,bn,stages,warps", [(128, 256, 4, 8), (128, 128, 4, 4)])
+def test_products_assemble(
+    name: str, bm: int, bn: int, stages: int, warps: int, fresh_cache: Path
+) -> None:
+    check(product(name, bm, bn, stages, warps), warps + 4, 1)
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize("depth,keys,warps", [(64, 128, 8), (128, 64, 8), (128, 128, 8)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_assembles(
+    depth: int, keys: int, warps: int, causal: bool, fresh_cache: Path
+) -> None:
+    check(attention(depth, keys, warps, causal), warps + 4, 4 if causal else 2)
+
+
+@pytest.mark.ptxas
+def test_unsplit_kernels_have_no_partitions(fresh_cache: Path) -> None:
+    kernel = product("matmul_blocks", 128, 128, 3, 8, split=False)
+    assert kernel.metadata.num_warps == 8 and "warp_specialize" not in kernel.asm["ttgir"]
+    assert "setmaxnreg" not in kernel.asm["ptx"] and "bar.sync \t1" not in kernel.asm["ptx"]
+
+
+@pytest.mark.ptxas
+def test_a_loop_that_is_not_split_says_why(
+    fresh_cache: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLIR_ENABLE_DIAGNOSTICS", "remarks")
+    kernel = product("matmul_blocks", 128, 128, 1, 8)
+    assert kernel.metadata.num_warps == 8
+    assert "warp_specialize has no effect on this loop: num_stages is 1" in capfd.readouterr().err

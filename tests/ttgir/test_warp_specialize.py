@@ -1,0 +1,192 @@
+"""Loops split among warps: what they compute, in the reference semantics; what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.utils.exceptions import VerifyException
+
+from benchmarks import gpu_kernels
+from tritium.backends.base import make_backend
+from tritium.backends.nvidia.processor import processor
+from tritium.compiler import ASTSource
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import EvaluationError, Memory
+from tritium.ops.parsing import ParseError, parse_module
+from tritium.ops.ttgir import WarpSpecializeOp
+from tritium.ops.ttir.memory import Tile
+from tritium.passes import PassManager, pipelines
+from tritium.target import GPUTarget
+
+TARGET = GPUTarget("cuda", 90, 32)
+
+
+def split(
+    kernel: Any, signature: str, constants: dict[str, Any], num_warps: int, num_stages: int,
+    loops: int = 1,
+) -> Any:  # fmt: skip
+    """The ttgir of a kernel, some loops of which are split."""
+    names = [n for n in kernel.arg_names if n not in constants]
+    types = dict(zip(names, signature.split(), strict=True))
+    source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
+    backend = make_backend(TARGET)
+    module = source.generate(backend, backend.parse_options({"num_warps": num_warps}))
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), num_warps, num_stages)]
+    PassManager(passes, verify_each=True).run(module)
+    assert sum(isinstance(op, WarpSpecializeOp) for op in module.walk()) == loops
+    return module
+
+
+def launch(module: Any, grid: tuple[int, ...], arrays: list[np.ndarray], *rest: Any) -> None:
+    """Run a kernel that takes descriptors of arrays."""
+    arguments: list[Any] = []
+    for array in arrays:
+        strides = (array.shape[1], 1)
+        arguments += [Tile(array.ctypes.data, array.shape, strides), *map(np.int32, array.shape)]
+        arguments += map(np.int64, strides)
+    reachable = [*arrays, *(value for value in rest if isinstance(value, np.ndarray))]
+    rest = tuple(np.uint64(v.ctypes.data) if isinstance(v, np.ndarray) else v for v in rest)
+    memory = Memory([(x.ctypes.data, x.nbytes) for x in reachable])
+    kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
+    Evaluator(module, memory).launch(kernel.sym_name, [*arguments, *rest], grid)
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
+
+
+@pytest.mark.parametrize("depth", [0, 16, 96, 200])
+@pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (4, 3), (8, 4)])
+@pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3)])
+def test_products(name: str, grid: int, num_warps: int, num_stages: int, depth: int) -> None:
+    m, n, k = 200, 100, 32
+    constants = {"BM": 128, "BN": 64, "BK": k, "GROUP": 2, "SPLIT": True}
+    if name == "persistent":
+        constants["SUBTILE"] = False
+    signature = "tensordesc<fp16[128,32]> tensordesc<fp16[64,32]> tensordesc<fp16[128,64]>"
+    kernel = getattr(gpu_kernels, name)
+    module = split(kernel, f"{signature} i32 i32 i32", constants, num_warps, num_stages)
+    a, b, c = random(m, max(depth, 8)), random(n, max(depth, 8), seed=1), random(m, n)
+    launch(module, (grid,), [a, b, c], *map(np.int32, (m, n, depth)))
+    want = a[:, :depth].astype(np.float64) @ b[:, :depth].T.astype(np.float64)
+    np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal: bool) -> None:
+    length, depth = 256, 32
+    constants = {"D": depth, "BM": 128, "BN": 64, "CAUSAL": causal, "SPLIT": True}
+    tile = "tensordesc<fp16[{},32]>"
+    q_type, k_type = tile.format(128), tile.format(64)
+    signature = f"{q_type} {k_type} {k_type} {q_type} *fp32 i32 fp32"
+    module = split(gpu_kernels.attention, signature, constants, 4, 3, 1 + causal)
+    q, k, v = (random(length, depth, seed=i) for i in range(3))
+    out, top = np.zeros_like(q), np.zeros(length, np.float32)
+    scale = np.float32(0.25)
+    launch(module, (length // 128, 1), [q, k, v, out], top, np.int32(length), scale)
+    score = q.astype(np.float64) @ k.T.astype(np.float64) * scale
+    if causal:
+        score[np.triu_indices(length, 1)] = -np.inf
+    p = np.exp(score - score.max(1, keepdims=True))
+    want = p / p.sum(1, keepdims=True) @ v.astype(np.float64)
+    np.testing.assert_allclose(out.astype(np.float64), want, 1e-2, 1e-2)
+
+
+BARRIER = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
+HEAD = """
+#shared = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0]}>
+#smem = #ttg.shared_memory
+#blocked = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4],
+    order = [0]}>
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90",
+    "ttg.threads-per-warp" = 32 : i32} {
+"""
+
+
+def meeting(default: str, worker: str, count: int = 1) -> Any:
+    """A default region and a partition that share two barriers, `%a` and `%b`."""
+    return parse_module(f"""{HEAD}
+  tt.func public @k(%t: tensor<128xf32, #blocked>, %i: i32) {{
+    %c0 = arith.constant 0 : i32
+    %a = ttg.local_alloc : () -> {BARRIER}
+    %b = ttg.local_alloc : () -> {BARRIER}
+    ttng.init_barrier %a, {count} : {BARRIER}
+    ttng.init_barrier %b, 1 : {BARRIER}
+    ttg.warp_specialize(%a, %b)
+    default {{
+      {default}
+      ttg.warp_yield
+    }}
+    partition0(%c: {BARRIER}, %d: {BARRIER}) num_warps(1) {{
+      {worker}
+      ttg.warp_return
+    }} : ({BARRIER}, {BARRIER}) -> ()
+    tt.return
+  }}
+}}
+""")
+
+
+def evaluate(module: Any) -> None:
+    module.verify()
+    Evaluator(module, Memory([])).launch("k", [np.zeros(128, np.float32), np.int32(0)], (1,))
+
+
+ARRIVE = f"ttng.arrive_barrier %{{}}, 1 : {BARRIER}"
+WAIT = f"ttng.wait_barrier %{{}}, %c0 : {BARRIER}"
+
+
+def test_partitions_wait_for_each_other() -> None:
+    evaluate(meeting("\n".join([WAIT.format("a"), ARRIVE.format("b")]),
+                     "\n".join([ARRIVE.format("c"), WAIT.format("d")])))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "default,worker,count",
+    [
+        ((WAIT, "a"), (WAIT, "d"), 1),  # each waits for the other one
+        ((WAIT, "a"), (ARRIVE, "c"), 2),  # too few arrivals
+        ((WAIT, "b"), (ARRIVE, "c"), 1),  # at another barrier
+    ],
+)
+def test_a_deadlock_is_found(default: Any, worker: Any, count: int) -> None:
+    texts = [text.format(name) for text, name in (default, worker)]
+    with pytest.raises(EvaluationError, match="that nothing ends"):
+        evaluate(meeting(*texts, count=count))
+
+
+def test_values_from_outside_are_captured() -> None:
+    text = "%x = arith.addi %i, %i : i32"
+    with pytest.raises(VerifyException, match=re.escape("arith.addi in partition0 uses a value")):
+        meeting("", text).verify()
+    meeting(text, "%x = arith.addi %c0, %c0 : i32").verify()
+
+
+@pytest.mark.parametrize(
+    "attributes,captures,warps,message",
+    [
+        ("", "%t", 1, "scalars and shared memory can be captured"),
+        ("", "%i", 3, "a partition of 3 warps"),
+        ("attributes {requestedRegisters = array<i32: 25>}", "%i", 1, "25 registers"),
+        ("attributes {requestedRegisters = array<i32: 24, 24>}", "%i", 1, "of 2 partitions"),
+    ],
+)
+def test_refused(attributes: str, captures: str, warps: int, message: str) -> None:
+    kind = {"%t": "tensor<128xf32, #blocked>", "%i": "i32"}[captures]
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_module(f"""{HEAD}
+  tt.func public @k(%t: tensor<128xf32, #blocked>, %i: i32) {{
+    ttg.warp_specialize({captures}) {attributes}
+    default {{
+      ttg.warp_yield
+    }}
+    partition0(%x: {kind}) num_warps({warps}) {{
+      ttg.warp_return
+    }} : ({kind}) -> ()
+    tt.return
+  }}
+}}
+""")
