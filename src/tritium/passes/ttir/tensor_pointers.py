@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, Block, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, AndIOp, CmpIOp, CmpIPredicate, ConstantOp, ExtSIOp, MulIOp
-from tritium.ops.attributes import PADDING, PLAIN_DESCRIPTORS
+from tritium.ops.attributes import DIVISIBILITY, PADDING, PLAIN_DESCRIPTORS
 from tritium.ops.base import Op
 from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
@@ -52,7 +52,7 @@ from tritium.ops.ttir.memory import (
 from tritium.ops.ttir.numeric import BitcastOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, MakeRangeOp, ReshapeOp, SplatOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import erase, insert_before
+from tritium.passes.rewriting import Builder, erase, insert_before
 from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
 from tritium.passes.ttir.descriptors.flow import defined, served
 from tritium.passes.ttir.descriptors.parts import split_descriptors
@@ -101,9 +101,11 @@ class TensorPointers(Pass):
 
 def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
     """Descriptors that the kernel takes are made of pointers; the shape and the strides are the
-    arguments that follow."""
+    arguments that follow. `TensorDescriptor` refuses bases and strides that are not multiples of
+    16 bytes, and a last stride that is not 1."""
     entry = function.body
-    attributes: Any = function.arg_attrs or [{}] * len(entry.args)  # pyright: ignore
+    attributes: list[dict[str, Any]] = [dict(a) for a in function.arg_attrs]
+    attributes = attributes or [{} for _ in entry.args]
     plain: list[Attribute] = []
     first = entry.first_op
     for old in list(entry.args):
@@ -116,18 +118,22 @@ def _plain_arguments(function: FuncOp, kept: set[SSAValue]) -> bool:
         base = entry.insert_arg(ir.pointer_to(block.element_type), number)
         base.name_hint = old.name_hint
         nan = PADDING in attributes[number]
-        made = MakeTensorDescOp.build(
-            base, entry.args[number + 2 : number + 2 + rank],
-            entry.args[number + 2 + rank : number + 2 + 2 * rank], result=kind,
-            padding=PaddingOption.PAD_NAN if nan else PaddingOption.PAD_ZERO,
-            location=function.location,
-        )  # fmt: skip
         assert first is not None
-        entry.insert_op_before(made, first)
+        at, strides = Builder(first, function.location), number + 2 + rank
+        made = at.make(
+            MakeTensorDescOp, base, entry.args[number + 2 : strides],
+            [*entry.args[strides : strides + rank - 1], at.constant(1, ir.i64)],
+            result=kind, padding=PaddingOption.PAD_NAN if nan else PaddingOption.PAD_ZERO,
+        )  # fmt: skip
+        elements = max(1, 128 // ir.bit_width(block.element_type))
+        attributes[number][DIVISIBILITY] = IntegerAttr(16, ir.i32)
+        for index in range(strides, strides + rank - 1):
+            attributes[index][DIVISIBILITY] = IntegerAttr(elements, ir.i32)
         old.replace_all_uses_with(made.result)
         entry.erase_arg(old)
     if plain:
         function.attributes[PLAIN_DESCRIPTORS] = ArrayAttr(plain)
+        function.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
         function.update_type()
     return bool(plain)
 
