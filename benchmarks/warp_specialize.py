@@ -2,7 +2,9 @@
 unsplit, beside Triton and torch, on an NVIDIA GPU.
 
     python benchmarks/warp_specialize.py [--out results.json] [--only matmul ...] [--limit 500]
+        [--triton-split]
 
+`--triton-split`: Triton splits the loops as well (its compiler fails on some of these kernels).
 Each kernel is checked against torch (the output poisoned before), then timed (median of cold-cache
 runs by device events, in rounds that alternate). Exits with 1 if a result is wrong, with 3 when
 the time limit is reached (a hung kernel).
@@ -34,14 +36,20 @@ SMALL = ((300, 200, 72), (128, 256, 64), (1000, 1112, 1336))
 """Sizes of products that are checked alone: tiles with edges, a single iteration, several."""
 
 
-def _calls(kernel: str, grid: tuple[int, ...], *arguments: Any, **meta: Any) -> dict[str, Any]:
-    """A launch by either compiler, unsplit and split."""
+VARIANTS = [("tritium", False), ("tritium", True), ("triton", False)]
+"""Who compiles, and whether loops are split."""
+
+
+def _calls(
+    kernel: str, grid: tuple[int, ...], *arguments: Any, peers: bool = True, **meta: Any
+) -> dict[str, Any]:
+    """A launch of each variant; with `peers` of those of Triton too."""
     return {
         f"{who}{', split' if split else ''}": partial(
-            _launch, getattr(module, kernel), grid, *arguments, SPLIT=split, **meta
+            _launch, getattr(PACKAGES[who], kernel), grid, *arguments, SPLIT=split, **meta
         )
-        for who, module in PACKAGES.items() for split in (False, True)
-    }  # fmt: skip
+        for who, split in VARIANTS if peers or who == "tritium"
+    }
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **meta: Any) -> None:
@@ -60,7 +68,8 @@ def _product(
     kernel: str, a: torch.Tensor, b: torch.Tensor, tile: tuple[int, int, int, int, int],
     programs: int | None, rounds: int = 3, half: bool | None = None,
 ) -> None:  # fmt: skip
-    """`programs`: of a persistent kernel; `half`: it stores halves of its tiles."""
+    """`programs`: of a persistent kernel; `half`: it stores halves of its tiles. In one round only
+    Tritium's results are checked."""
     (m, k), n = a.shape, b.shape[0]
     bm, bn, bk, warps, stages = tile
     out = torch.empty(m, n, device="cuda", dtype=torch.float16)
@@ -73,8 +82,9 @@ def _product(
     arguments = (a, b, out) if kernel == "persistent_made" else tuple(made)
     tiles = _tiles(m, n, bm, bn)
     grid = (tiles if programs is None else min(programs, tiles),)
-    calls = _calls(kernel, grid, *arguments, m, n, k, **meta)
-    calls["torch"] = lambda: torch.matmul(a, b.T, out=out)
+    calls = _calls(kernel, grid, *arguments, m, n, k, peers=rounds > 1, **meta)
+    if rounds > 1:
+        calls["torch"] = lambda: torch.matmul(a, b.T, out=out)
     name = f"{kernel} {m}x{n}x{k}, {bm}x{bn}x{bk} w{warps} s{stages}"
     compare(name, "TFLOP/s", flops, calls, out, want, 2e-3, rounds)
 
@@ -154,7 +164,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="+", choices=tuple(PARTS))
     parser.add_argument("--limit", type=float, default=500.0, help="seconds")
+    parser.add_argument("--triton-split", action="store_true")
     options = parser.parse_args()
+    VARIANTS.extend([("triton", True)] * options.triton_split)
     watchdog = threading.Timer(options.limit, lambda: os._exit(3))
     watchdog.daemon = True
     watchdog.start()
