@@ -18,11 +18,13 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import ExtSIOp, ExtUIOp, IndexCastOp, TruncIOp, attr_value
+from tritium.ops.arith.casts import IntegerExtensionOp
+from tritium.ops.arith.constant import attr_value
 from tritium.ops.arith.integer import DivisionOp, WrappingOp
 from tritium.ops.attributes import CONSTANCY, CONTIGUITY, DIVISIBILITY
 from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
 from tritium.ops.base import ControlEdge, Op
+from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
 from tritium.ops.ttir.memory import AddPtrOp
 
@@ -142,17 +144,14 @@ class AxisAnalysis:
         return replace(first, divisibility=(divisor,), non_negative=lower.non_negative)
 
 
-_EXTENSIONS = (ExtSIOp, ExtUIOp, IndexCastOp)
-
-
 def _wrapped(op: Any, type: Attribute, info: AxisInfo) -> AxisInfo:
     """The facts about a result where integers wrap around. Runs and divisibility by powers of two
     survive that; signs do not, nor runs that are widened where they pass the end of their type."""
-    if isinstance(op, _EXTENSIONS):
+    if isinstance(op, IntegerExtensionOp):
         info = _within_type(op.operands[0].type, info)
     if not ir.is_integer(type):
         return info
-    if isinstance(op, TruncIOp):
+    if isinstance(op, CastOp) and op.widens is False:
         info = _within_type(type, info)
     known = info.known
     if known is not None:

@@ -11,7 +11,7 @@ because they cost some 20 µs an op and a second at import for a dialect of this
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -53,6 +53,9 @@ class ControlEdge(NamedTuple):
     targets: Sequence[SSAValue]
     """Arguments of a block, or results of the op."""
 
+
+Range = tuple[int, int]
+"""The least and the largest number that something can be."""
 
 REGISTRY: dict[str, type[Op]] = {}
 """Every op class by name. Filled as dialect modules are imported."""
@@ -255,6 +258,11 @@ class Op(DeclaredOp):
         """The facts about the op's only result along each axis, by those about its operands."""
         type = self.results[0].type
         return facts.uniform(type, operands) if self.is_elementwise else facts.unknown(type)
+
+    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
+        """The range of the signed numbers that elements of the only result can be, `range_of` being
+        that of an operand; None where nothing better than the type is known."""
+        return range_of(self.operands[0]) if self.movement is Movement.IN_ORDER else None
 
     def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
         """The layouts that tile operands need for the results to have this one."""

@@ -61,6 +61,8 @@ class UnaryOp(Op):
 
     elementwise = True
     kind: ClassVar[str] = "float"
+    involution: ClassVar[bool] = False
+    """Whether the op applied twice gives its operand."""
     syntax = "$operand attrs : type(operand)"
     operand = operand()
 
@@ -77,6 +79,18 @@ class BinaryOp(Op):
     kind: ClassVar[str] = "integer"
     neutral: ClassVar[float | int | None] = None
     """The number that changes no other one that the op combines it with, if there is one."""
+    right_neutral: ClassVar[float | int | None] = None
+    """For an op that is not commutative: likewise, as its right operand."""
+    absorbing: ClassVar[int | None] = None
+    """The number that the result is wherever an operand is that number."""
+    associative: ClassVar[bool] = False
+    """Whether (a op b) op c is a op (b op c), exactly."""
+    idempotent: ClassVar[bool] = False
+    """Whether a op a is a."""
+    cancels: ClassVar[bool] = False
+    """Whether a op a is 0."""
+    atomic: ClassVar[str | None] = None
+    """The name of the atomic read-modify-write (`AtomicKind`) that combines numbers like the op."""
     syntax = "$lhs, $rhs attrs : type(result)"
     lhs = operand()
     rhs = operand()
@@ -101,6 +115,10 @@ class CastOp(Op):
     target: ClassVar[str] = "integer"
     widens: ClassVar[bool | None] = None
     """True: the result is wider. False: it is narrower. None: any width."""
+    composes: ClassVar[bool] = False
+    """Whether two such casts in a row are one."""
+    non_negative: ClassVar[bool] = False
+    """Whether no result is negative as a signed number."""
     operand = operand()
 
     @classmethod

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
 from tritium.ops.arith.flags import FastMathAttr
 from tritium.ops.arith.integer import signed, unsigned
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op
+from tritium.ops.base import Op, Range
 from tritium.ops.elementwise import CastOp, SameBitsOp
 from tritium.ops.fields import AttrField, enum_attr, flags_attr
 from tritium.ops.memory import Context
@@ -39,10 +40,17 @@ class ExtSIOp(IntegerExtensionOp):
 
     name = "arith.extsi"
     widens = True
+    composes = True
     weights = (1,)
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return signed(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
+        half = 1 << (ir.bit_width(self.operand.type) - 1)
+        # The set bit of an i1 is the number -1 here and 1 everywhere else.
+        known = None if half == 1 else range_of(self.operand)
+        return known or (-half, half - 1)
 
 
 class ExtUIOp(IntegerExtensionOp):
@@ -50,9 +58,17 @@ class ExtUIOp(IntegerExtensionOp):
 
     name = "arith.extui"
     widens = True
+    composes = True
+    non_negative = True
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return unsigned(operand).astype(ir.numpy_dtype(self.result_types[0]))
+
+    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
+        known = range_of(self.operand)
+        if known is not None and known[0] >= 0:
+            return known
+        return 0, (1 << ir.bit_width(self.operand.type)) - 1
 
 
 class TruncIOp(CastOp):
@@ -60,6 +76,7 @@ class TruncIOp(CastOp):
 
     name = "arith.trunci"
     widens = False
+    composes = True
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         dtype = ir.numpy_dtype(self.result_types[0])
@@ -83,6 +100,7 @@ class ExtFOp(FloatCastOp):
 
     name = "arith.extf"
     widens = True
+    composes = True
 
     def evaluate(self, context: Context, operand: Any) -> Any:
         return np.asarray(operand).astype(ir.numpy_dtype(self.result_types[0]))
@@ -231,6 +249,7 @@ class BitcastOp(SameBitsOp):
     """The same bits as another type of the same width."""
 
     name = "arith.bitcast"
+    composes = True
 
 
 class IndexCastOp(IntegerExtensionOp):

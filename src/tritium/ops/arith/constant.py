@@ -22,7 +22,7 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op
+from tritium.ops.base import Op, Range
 from tritium.ops.fields import integer_attr, raw_attr
 from tritium.ops.memory import Context
 
@@ -75,6 +75,10 @@ class ConstantOp(Op):
         if getattr(value, "strides", ()) and any(value.strides) and (value != first).any():
             return facts.unknown(type)
         return facts.repeated(type, int(first))
+
+    def integer_range(self, range_of: Any) -> Range | None:
+        number = splat_number(self.value) if ir.is_integer(self.results[0].type) else None
+        return None if number is None else (int(number), int(number))
 
     def print(self, printer: Printer) -> None:
         printer.print_op_attributes(self.attributes)

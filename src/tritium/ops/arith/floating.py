@@ -31,6 +31,7 @@ class AddFOp(FloatBinaryOp):
     """`a + b`."""
 
     name = "arith.addf"
+    atomic = "FADD"
     commutative = True
     neutral = -0.0
     compute = function(np.add)
@@ -40,6 +41,7 @@ class SubFOp(FloatBinaryOp):
     """`a - b`."""
 
     name = "arith.subf"
+    right_neutral = 0.0
     compute = function(np.subtract)
 
 
@@ -56,6 +58,7 @@ class DivFOp(FloatBinaryOp):
     """`a / b`. Lowerings may be off by an ulp or two; `tt.precise_divf` may not."""
 
     name = "arith.divf"
+    right_neutral = 1.0
     cost = 4
     compute = function(np.divide)
 
@@ -115,6 +118,7 @@ class NegFOp(UnaryOp):
     """The sign flipped, of NaN too."""
 
     name = "arith.negf"
+    involution = True
     syntax = "$operand flags(fastmath) attrs : type(operand)"
     fastmath = flags_attr(FastMathAttr)
 

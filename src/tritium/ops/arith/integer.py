@@ -6,6 +6,7 @@ what its docstring says, so that it never raises.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from tritium.ops import axis_info as facts
 from tritium.ops.arith.constant import constant_value
 from tritium.ops.arith.flags import OverflowAttr
 from tritium.ops.axis_info import AxisInfo
+from tritium.ops.base import Range
 from tritium.ops.elementwise import BinaryOp, function
 from tritium.ops.fields import flags_attr
 from tritium.ops.memory import Context
@@ -63,11 +65,25 @@ class WrappingOp(IntegerBinaryOp):
     syntax = "$lhs, $rhs flags(overflowFlags) attrs : type(result)"
     overflowFlags = flags_attr(OverflowAttr)
 
+    def _range_of_ends(
+        self, range_of: Callable[[SSAValue], Range | None], combine: Callable[[int, int], int]
+    ) -> Range | None:
+        """What the ends of the operands' ranges are combined to, where that cannot overflow."""
+        left = range_of(self.lhs)
+        right = range_of(self.rhs) if left else None
+        if left is None or right is None:
+            return None
+        ends = [combine(a, b) for a in left for b in right]
+        half = 1 << (ir.bit_width(self.lhs.type) - 1)
+        return (min(ends), max(ends)) if -half <= min(ends) and max(ends) < half else None
+
 
 class AddIOp(WrappingOp):
     """`a + b`, wrapping."""
 
     name = "arith.addi"
+    associative = True
+    atomic = "ADD"
     weights = (1, 1)
     commutative = True
     neutral = 0
@@ -76,11 +92,16 @@ class AddIOp(WrappingOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.add(*operands)
 
+    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
+        return self._range_of_ends(range_of, operator.add)
+
 
 class SubIOp(WrappingOp):
     """`a - b`, wrapping."""
 
     name = "arith.subi"
+    right_neutral = 0
+    cancels = True
     weights = (1, -1)
     compute = function(np.subtract)
 
@@ -92,6 +113,8 @@ class MulIOp(WrappingOp):
     """`a * b`, wrapping."""
 
     name = "arith.muli"
+    associative = True
+    absorbing = 0
     commutative = True
     neutral = 1
     compute = function(np.multiply)
@@ -99,11 +122,15 @@ class MulIOp(WrappingOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.multiply(*operands)
 
+    def integer_range(self, range_of: Callable[[SSAValue], Range | None]) -> Range | None:
+        return self._range_of_ends(range_of, operator.mul)
+
 
 class ShLIOp(WrappingOp):
     """`a << b`; 0 for a shift by the width or more."""
 
     name = "arith.shli"
+    right_neutral = 0
     compute = function(np.left_shift)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -114,6 +141,7 @@ class ShRUIOp(IntegerBinaryOp):
     """`a >> b`, zeros coming in; 0 for a shift by the width or more."""
 
     name = "arith.shrui"
+    right_neutral = 0
     is_unsigned = True
     compute = function(np.right_shift)
 
@@ -125,6 +153,7 @@ class ShRSIOp(IntegerBinaryOp):
     """`a >> b`, copies of the sign coming in."""
 
     name = "arith.shrsi"
+    right_neutral = 0
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:
@@ -139,6 +168,9 @@ class AndIOp(IntegerBinaryOp):
     """Bitwise and."""
 
     name = "arith.andi"
+    associative = idempotent = True
+    absorbing = 0
+    atomic = "AND"
     commutative = True
     neutral = -1
     compute = function(np.bitwise_and)
@@ -151,6 +183,9 @@ class OrIOp(IntegerBinaryOp):
     """Bitwise or."""
 
     name = "arith.ori"
+    associative = idempotent = True
+    absorbing = -1
+    atomic = "OR"
     commutative = True
     neutral = 0
     compute = function(np.bitwise_or)
@@ -160,6 +195,8 @@ class XOrIOp(IntegerBinaryOp):
     """Bitwise exclusive or."""
 
     name = "arith.xori"
+    associative = cancels = True
+    atomic = "XOR"
     commutative = True
     neutral = 0
     compute = function(np.bitwise_xor)
@@ -169,6 +206,7 @@ class ExtremeOp(IntegerBinaryOp):
     """The smaller or the larger of two numbers."""
 
     commutative = True
+    idempotent = True
 
     def forwarded_values(self) -> Iterator[tuple[SSAValue, SSAValue]]:
         yield self.lhs, self.result
@@ -184,6 +222,7 @@ class MinSIOp(ExtremeOp):
     """The smaller, as signed numbers."""
 
     name = "arith.minsi"
+    atomic = "MIN"
     compute = function(np.minimum)
 
     @classmethod
@@ -195,6 +234,7 @@ class MaxSIOp(ExtremeOp):
     """The larger, as signed numbers."""
 
     name = "arith.maxsi"
+    atomic = "MAX"
     compute = function(np.maximum)
 
     @classmethod
@@ -210,6 +250,7 @@ class MinUIOp(ExtremeOp):
     """The smaller, as unsigned numbers."""
 
     name = "arith.minui"
+    atomic = "UMIN"
     neutral = -1
     is_unsigned = True
     compute = function(np.minimum)
@@ -219,6 +260,7 @@ class MaxUIOp(ExtremeOp):
     """The larger, as unsigned numbers."""
 
     name = "arith.maxui"
+    atomic = "UMAX"
     neutral = 0
     is_unsigned = True
     compute = function(np.maximum)
@@ -242,10 +284,15 @@ class DivisionOp(IntegerBinaryOp):
         return np.where(zero, np.zeros_like(result), result)  # pyright: ignore[reportUnknownVariableType]
 
 
+class RemainderOp(DivisionOp):
+    """What a division leaves."""
+
+
 class DivUIOp(DivisionOp):
     """`a / b` of unsigned numbers, rounded toward zero."""
 
     name = "arith.divui"
+    right_neutral = 1
     is_unsigned = True
     compute = function(np.floor_divide)
 
@@ -255,7 +302,7 @@ class DivUIOp(DivisionOp):
         return found if b.known == 1 else replace(found, non_negative=a.non_negative)
 
 
-class RemUIOp(DivisionOp):
+class RemUIOp(RemainderOp):
     """The remainder of `divui`."""
 
     name = "arith.remui"
@@ -270,6 +317,7 @@ class DivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward zero."""
 
     name = "arith.divsi"
+    right_neutral = 1
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:
@@ -283,7 +331,7 @@ class DivSIOp(DivisionOp):
         return facts.divide(self.results[0].type, a, b)
 
 
-class RemSIOp(DivisionOp):
+class RemSIOp(RemainderOp):
     """The remainder of `divsi`; it has the sign of `a`."""
 
     name = "arith.remsi"
@@ -297,6 +345,7 @@ class FloorDivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward minus infinity."""
 
     name = "arith.floordivsi"
+    right_neutral = 1
     compute = function(np.floor_divide)
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
@@ -311,6 +360,7 @@ class CeilDivSIOp(DivisionOp):
     """`a / b` of signed numbers, rounded toward plus infinity."""
 
     name = "arith.ceildivsi"
+    right_neutral = 1
 
     @staticmethod
     def compute(lhs: Any, rhs: Any) -> Any:
@@ -322,6 +372,7 @@ class CeilDivUIOp(DivisionOp):
     """`a / b` of unsigned numbers, rounded up."""
 
     name = "arith.ceildivui"
+    right_neutral = 1
     is_unsigned = True
 
     @staticmethod

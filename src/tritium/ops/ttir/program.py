@@ -12,9 +12,11 @@ import numpy as np
 from tritium.ir import types as ir
 from tritium.ops import axis_info as facts
 from tritium.ops.axis_info import AxisInfo
-from tritium.ops.base import Op
+from tritium.ops.base import Op, Range
 from tritium.ops.fields import AttrField, enum_attr
 from tritium.ops.memory import Context
+
+MAX_GRID = 2**31 - 1
 
 
 class Axis(IntEnum):
@@ -45,6 +47,9 @@ class GetProgramIdOp(GridOp):
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.program_id[self.axis])
 
+    def integer_range(self, range_of: Any) -> Range:
+        return 0, MAX_GRID - 1
+
 
 class GetNumProgramsOp(GridOp):
     """The size of the grid along an axis."""
@@ -53,3 +58,6 @@ class GetNumProgramsOp(GridOp):
 
     def evaluate(self, context: Context) -> Any:
         return np.int32(context.num_programs[self.axis])
+
+    def integer_range(self, range_of: Any) -> Range:
+        return 1, MAX_GRID

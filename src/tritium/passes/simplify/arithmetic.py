@@ -3,64 +3,31 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from tritium.analysis.axis_info import is_stated
-from tritium.analysis.ranges import range_of
 from tritium.ir import types as ir
-from tritium.ops.arith.casts import (
-    BitcastOp,
-    ExtFOp,
-    ExtSIOp,
-    ExtUIOp,
-    TruncFOp,
-    TruncIOp,
-)
 from tritium.ops.arith.compare import CmpIOp, CmpIPredicate, SelectOp
-from tritium.ops.arith.floating import AddFOp, DivFOp, MulFOp, NegFOp, SubFOp
-from tritium.ops.arith.integer import (
-    AddIOp,
-    AndIOp,
-    CeilDivSIOp,
-    CeilDivUIOp,
-    DivisionOp,
-    DivSIOp,
-    DivUIOp,
-    FloorDivSIOp,
-    MaxSIOp,
-    MaxUIOp,
-    MinSIOp,
-    MinUIOp,
-    MulIOp,
-    OrIOp,
-    RemSIOp,
-    RemUIOp,
-    ShLIOp,
-    ShRSIOp,
-    ShRUIOp,
-    SubIOp,
-    XOrIOp,
-)
-from tritium.ops.base import Op
+from tritium.ops.arith.floating import DivFOp, MulFOp
+from tritium.ops.arith.integer import AddIOp, DivisionOp, RemainderOp, SubIOp, XOrIOp
+from tritium.ops.base import Op, Range
 from tritium.ops.dialects import op_classes
-from tritium.ops.elementwise import BinaryOp, CastOp
+from tritium.ops.elementwise import BinaryOp, CastOp, SameBitsOp, UnaryOp
 from tritium.ops.terminators import is_terminator
 from tritium.passes.rewriting import Pattern, Rewriter
 
 NO_CONTEXT: Any = None
+MAX_DEPTH = 8
+"""How far back `range_of` looks."""
 
 
 def is_zero(number: Any | None) -> bool:
     """Whether a known integer is 0."""
     return number is not None and number == 0
-
-
-def is_one(number: Any | None) -> bool:
-    """Whether a known integer is 1."""
-    return number is not None and number == 1
 
 
 def is_ones(number: Any | None) -> bool:
@@ -144,13 +111,30 @@ def combine_sum(op: Op, rewriter: Rewriter) -> bool:
     return rewriter.become(op, kind, inner.operands[0], total)
 
 
-def neutral_zero(op: Op, rewriter: Rewriter) -> bool:
-    """x + 0, x - 0, x | 0, x ^ 0, x << 0, x >> 0 -> x, unless the op is there for the facts that it
-    states"""
+def is_number(number: Any | None, wanted: float | int | None) -> bool:
+    """Whether a known number is the wanted one; of integers, -1 is the one whose bits are all set,
+    and zeros of floating-point numbers have signs."""
+    if number is None or wanted is None:
+        return False
+    if np.asarray(number).dtype == np.bool_:
+        return bool(number) == bool(wanted)
+    return bool(number == wanted) and bool(np.signbit(number) == np.signbit(wanted))
+
+
+def neutral(op: BinaryOp, rewriter: Rewriter) -> bool:
+    """x + 0, x - 0, x * 1, x & ~0, x << 0, x / 1, x + -0.0 -> x, unless the op is there for the
+    facts that it states"""
     left, right = op.operands
-    if is_stated(op) or not is_zero(rewriter.known(right)):
+    wanted = op.identity_of(right.type) if op.commutative else op.right_neutral
+    if is_stated(op) or not is_number(rewriter.known(right), wanted):
         return False
     return rewriter.replace(op, left)
+
+
+def absorbed(op: BinaryOp, rewriter: Rewriter) -> bool:
+    """x * 0, x & 0 -> 0;  x | ~0 -> ~0"""
+    right = op.operands[1]
+    return is_number(rewriter.known(right), op.absorbing) and rewriter.replace(op, right)
 
 
 def only_carried(op: Op) -> bool:
@@ -176,21 +160,9 @@ def add_to_stated(op: Op, rewriter: Rewriter) -> bool:
     return True
 
 
-def neutral_one(op: Op, rewriter: Rewriter) -> bool:
-    """x * 1, x / 1 -> x"""
-    left, right = op.operands
-    return is_one(rewriter.known(right)) and rewriter.replace(op, left)
-
-
-def zero_right(op: Op, rewriter: Rewriter) -> bool:
-    """x * 0, x & 0 -> 0"""
-    right = op.operands[1]
-    return is_zero(rewriter.known(right)) and rewriter.replace(op, right)
-
-
 def remainder_one(op: Op, rewriter: Rewriter) -> bool:
     """x % 1 -> 0"""
-    if not is_one(rewriter.known(op.operands[1])) or op.results[0].type == ir.i1:
+    if not is_number(rewriter.known(op.operands[1]), 1) or op.results[0].type == ir.i1:
         return False
     return rewriter.replace(op, rewriter.constant(0, op.results[0], op))
 
@@ -205,14 +177,6 @@ def same_gives_same(op: Op, rewriter: Rewriter) -> bool:
     """x & x, x | x, min(x, x), max(x, x) -> x"""
     left, right = op.operands
     return left is right and rewriter.replace(op, left)
-
-
-def all_ones(op: Op, rewriter: Rewriter) -> bool:
-    """x & ~0 -> x;  x | ~0 -> ~0"""
-    left, right = op.operands
-    if not is_ones(rewriter.known(right)):
-        return False
-    return rewriter.replace(op, left if type(op) is AndIOp else right)
 
 
 # Comparisons and selection
@@ -259,6 +223,15 @@ def compare_truth(op: CmpIOp, rewriter: Rewriter) -> bool:
     if (op.predicate, bool(number)) in ((CmpIPredicate.NE, False), (CmpIPredicate.EQ, True)):
         return rewriter.replace(op, left)
     return False
+
+
+def range_of(value: SSAValue, depth: int = 0) -> Range | None:
+    """The least and the largest signed number that any element of a value can be; None where
+    nothing better than its type is known."""
+    op = value.owner
+    if depth > MAX_DEPTH or not isinstance(op, Op) or len(op.results) != 1:
+        return None
+    return op.integer_range(lambda operand: range_of(operand, depth + 1))
 
 
 def compare_ranges(op: CmpIOp, rewriter: Rewriter) -> bool:
@@ -321,19 +294,6 @@ def select_not(op: SelectOp, rewriter: Rewriter) -> bool:
 # Floating point
 
 
-def neutral_float(op: Op, rewriter: Rewriter) -> bool:
-    """x * 1.0, x / 1.0, x - 0.0, x + -0.0 -> x, exactly (x + 0.0 is not: -0.0 + 0.0 is 0.0)"""
-    left, right = op.operands
-    number = rewriter.known(right)
-    if number is None:
-        return False
-    if isinstance(op, (AddFOp, SubFOp)):
-        neutral = number == 0 and bool(np.signbit(number)) == isinstance(op, AddFOp)
-    else:
-        neutral = bool(number == 1)
-    return neutral and rewriter.replace(op, left)
-
-
 def divide_by_power(op: DivFOp, rewriter: Rewriter) -> bool:
     """x / 2^k -> x * 2^-k: both are the same number rounded once"""
     left, right = op.operands
@@ -349,9 +309,9 @@ def divide_by_power(op: DivFOp, rewriter: Rewriter) -> bool:
     return rewriter.become(op, MulFOp, left, reciprocal, fastmath=op.fastmath)
 
 
-def double_negation(op: NegFOp, rewriter: Rewriter) -> bool:
+def applied_twice(op: UnaryOp, rewriter: Rewriter) -> bool:
     """-(-x) -> x"""
-    inner = owner_of(op.operands[0], NegFOp)
+    inner = owner_of(op.operands[0], type(op))
     return inner is not None and rewriter.replace(op, inner.operands[0])
 
 
@@ -369,34 +329,32 @@ def cast_chain(op: CastOp, rewriter: Rewriter) -> bool:
     return joined(op, rewriter, type(op), type(op))
 
 
-def sign_of_zero_extended(op: ExtSIOp, rewriter: Rewriter) -> bool:
+def sign_of_zero_extended(op: CastOp, rewriter: Rewriter) -> bool:
     """extsi(extui x) -> extui x: the sign is known to be 0"""
-    return joined(op, rewriter, ExtUIOp, ExtUIOp)
-
-
-def truncated_extension(op: TruncIOp, rewriter: Rewriter) -> bool:
-    """trunci(ext x) -> x, ext x or trunci x"""
-    inner = owner_of(op.operands[0], ExtSIOp, ExtUIOp)
-    if inner is None:
+    inner = _cast_before(op)
+    if inner is None or not inner.non_negative or op.source != op.target:
         return False
-    source = inner.operands[0]
-    before, after = ir.bit_width(source.type), ir.bit_width(op.results[0].type)
-    if before == after:
+    return rewriter.become(op, type(inner), inner.operands[0], result=op.results[0].type)
+
+
+def truncated_extension(op: CastOp, rewriter: Rewriter) -> bool:
+    """trunc(ext x) -> x; of integers, also ext x or trunc x"""
+    inner = _cast_before(op)
+    if inner is None or not inner.widens or not op.source == op.target == inner.source:
+        return False
+    source, result = inner.operands[0], op.results[0].type
+    if source.type == result:
         return rewriter.replace(op, source)
-    cls = cast(type[Op], type(inner) if after > before else TruncIOp)
-    return rewriter.become(op, cls, source, result=op.results[0].type)
-
-
-def truncated_float_extension(op: TruncFOp, rewriter: Rewriter) -> bool:
-    """truncf(extf x) to the type of x -> x"""
-    inner = owner_of(op.operands[0], ExtFOp)
-    if inner is None or inner.operands[0].type != op.results[0].type:
+    if op.source != "integer":
         return False
-    return rewriter.replace(op, inner.operands[0])
+    wider = ir.bit_width(result) > ir.bit_width(source.type)
+    return rewriter.become(op, type(inner if wider else op), source, result=result)
 
 
-_COMMUTATIVE_INTEGER = (AddIOp, MulIOp, AndIOp, OrIOp, XOrIOp)
-_EXTREMES = (MinSIOp, MaxSIOp, MinUIOp, MaxUIOp)
+def _cast_before(op: CastOp) -> CastOp | None:
+    """The cast whose result an op casts."""
+    inner = op.operands[0].owner
+    return inner if isinstance(inner, CastOp) else None
 
 
 def elementwise_classes() -> list[type[Op]]:
@@ -415,16 +373,14 @@ def patterns() -> dict[type[Op], list[Pattern]]:
 
     for cls in elementwise_classes():
         add(fold, cls)
-        if cls.commutative and issubclass(cls, BinaryOp):
-            add(constant_to_right, cls)
-    add(neutral_zero, AddIOp, SubIOp, OrIOp, XOrIOp, ShLIOp, ShRSIOp, ShRUIOp)
-    add(neutral_one, MulIOp, DivSIOp, DivUIOp, CeilDivSIOp, CeilDivUIOp, FloorDivSIOp)
-    add(zero_right, MulIOp, AndIOp)
-    add(remainder_one, RemSIOp, RemUIOp)
-    add(same_gives_zero, SubIOp, XOrIOp)
-    add(same_gives_same, AndIOp, OrIOp, *_EXTREMES)
-    add(all_ones, AndIOp, OrIOp)
-    add(combine_constants, *_COMMUTATIVE_INTEGER)
+        if issubclass(cls, BinaryOp):
+            for pattern in _of_binary(cls):
+                add(pattern, cls)
+        elif issubclass(cls, CastOp):
+            for pattern in _of_cast(cls):
+                add(pattern, cls)
+        elif issubclass(cls, UnaryOp) and cls.involution:
+            add(applied_twice, cls)
     add(combine_sum, AddIOp, SubIOp)
     add(add_to_stated, AddIOp)
     add(compare_same, CmpIOp)
@@ -434,13 +390,35 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     add(select_known, SelectOp)
     add(select_truth, SelectOp)
     add(select_not, SelectOp)
-    add(neutral_float, AddFOp, SubFOp, MulFOp, DivFOp)
     add(divide_by_power, DivFOp)
-    add(double_negation, NegFOp)
-    add(same_type, BitcastOp)
-    add(cast_chain, ExtSIOp, ExtUIOp, TruncIOp, ExtFOp, BitcastOp)
-    add(sign_of_zero_extended, ExtSIOp)
-    add(truncated_extension, TruncIOp)
-    add(truncated_float_extension, TruncFOp)
     return table
 
+
+def _of_binary(cls: type[BinaryOp]) -> Iterator[Pattern]:
+    """The patterns for what is stated on the class of a binary op."""
+    if cls.commutative:
+        yield constant_to_right
+    if cls.commutative or cls.right_neutral is not None:
+        yield neutral
+    if cls.absorbing is not None:
+        yield absorbed
+    if issubclass(cls, RemainderOp):
+        yield remainder_one
+    if cls.cancels:
+        yield same_gives_zero
+    if cls.idempotent:
+        yield same_gives_same
+    if cls.associative:
+        yield combine_constants
+
+
+def _of_cast(cls: type[CastOp]) -> Iterator[Pattern]:
+    """The patterns for what is stated on the class of a cast."""
+    if issubclass(cls, SameBitsOp) and cls.composes:
+        yield same_type
+    if cls.composes:
+        yield cast_chain
+    if cls.widens:
+        yield sign_of_zero_extended
+    if cls.widens is False:
+        yield truncated_extension

@@ -23,19 +23,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import (
-    AddFOp,
-    AddIOp,
-    AndIOp,
-    MaxSIOp,
-    MaxUIOp,
-    MinSIOp,
-    MinUIOp,
-    OrIOp,
-    SelectOp,
-    XOrIOp,
-)
+from tritium.ops.arith.compare import SelectOp
 from tritium.ops.base import Op
+from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
 from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
@@ -43,11 +33,11 @@ from tritium.ops.ttir.shape import ReshapeOp, SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
 
-_COMBINE: dict[AtomicKind, type[BinaryOp]] = {
-    AtomicKind.ADD: AddIOp, AtomicKind.FADD: AddFOp, AtomicKind.AND: AndIOp, AtomicKind.OR: OrIOp,
-    AtomicKind.XOR: XOrIOp, AtomicKind.MAX: MaxSIOp, AtomicKind.MIN: MinSIOp,
-    AtomicKind.UMAX: MaxUIOp, AtomicKind.UMIN: MinUIOp,
+_COMBINE = {
+    AtomicKind[cls.atomic]: cls
+    for cls in op_classes("arith") if issubclass(cls, BinaryOp) and cls.atomic
 }  # fmt: skip
+"""By the operation on memory, the op that combines numbers in registers like it."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,7 @@ def _rewrite(op: Any) -> None:
         other = at.constant(_COMBINE[kind].identity_of(value.type), value)
         value = at.value(SelectOp, mask, value, other)
     total = _reduced(at, value, _COMBINE[kind])
-    wanted = None if mask is None else _reduced(at, mask, OrIOp)
+    wanted = None if mask is None else _reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
     at.make(AtomicRMWOp, op.ptr.owner.operands[0], total, wanted, **attributes)
     erase(op)
