@@ -6,6 +6,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttgir import (
     AccelerateMatmul,
     AssignLayouts,
+    AsyncDots,
     Coalesce,
     ConvertTTIRToTTGIR,
     DescriptorsToTMA,
@@ -106,6 +107,7 @@ def ttgir(
         Pipeline(num_stages=num_stages),
         StageOperands(),
         DescriptorsToTMA(),
+        AsyncDots(),
         Canonicalize(),
         CSE(),
         LICM(),

@@ -41,11 +41,9 @@ from tritium.ops.ttgir import (
     MemDescTransOp,
     MemDescType,
     WaitBarrierOp,
-    WarpGroupDotWaitOp,
     bytes_of,
     memdesc_of,
 )
-from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.rewriting import Builder, copy_names, erase
 from tritium.passes.ttgir.clusters import in_block
 
@@ -112,8 +110,8 @@ class _Expansion:
             slots = {n: before.constant(iteration % n, ir.i32) for n in self.sizes}
             state = self._copies(before, rings, slots, counter, going, state)
         new = self._new_loop(before, state)
-        finals = self._body(new, rings)
-        self._finish(Builder(self.loop), new, rings, finals)
+        self._body(new, rings)
+        self._finish(Builder(self.loop), new, rings)
         erase(self.loop)
 
     def _later(self, at: Builder, start: SSAValue, iterations: int) -> tuple[SSAValue, SSAValue]:
@@ -174,8 +172,8 @@ class _Expansion:
         new.properties.update(old.properties)
         return new
 
-    def _body(self, new: ForOp, rings: Sequence[SSAValue]) -> list[int]:
-        """Fill the loop; returns the indices of results that are in flight when it ends."""
+    def _body(self, new: ForOp, rings: Sequence[SSAValue]) -> None:
+        """Fill the loop."""
         old, body, count = self.loop, new.body, len(self.loop.inits)
         end = terminator(body)
         at = Builder(end, old.location)
@@ -211,21 +209,13 @@ class _Expansion:
             at.copy(op, values)
         last: list[SSAValue] = list(terminator(old.body).operands)
         yields = [values.get(v, v) for v in last]
-        flying = fly(body, yields, set(views.values()))
         at.make(YieldOp, [*yields, *state, *filling.values(), *reading.values(), *phase])
         erase(end)
-        return flying
 
-    def _finish(
-        self, after: Builder, new: ForOp, rings: Sequence[SSAValue], flying: Sequence[int]
-    ) -> None:
+    def _finish(self, after: Builder, new: ForOp, rings: Sequence[SSAValue]) -> None:
         """Wait for what is in flight, free the buffers, and hand on the results."""
-        for index, old in enumerate(self.loop.results):
-            result: SSAValue = new.results[index]
-            result.name_hint = old.name_hint
-            if index in flying:
-                result = after.value(WarpGroupDotWaitOp, [result], pendings=0)
-                result.name_hint = old.name_hint
+        for old, result in zip(self.loop.results, new.results, strict=False):
+            copy_names([old], [result])
             old.replace_all_uses_with(result)
         if len(self.bulk) < len(self.plan):
             after.make(AsyncWaitOp, [], num=0)
@@ -238,65 +228,6 @@ class _Expansion:
             after.make(LocalDeallocOp, self.barriers)
         for ring in reversed(rings):
             after.make(LocalDeallocOp, ring)
-
-
-def fly(body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
-    """Let the loop's only product end in the next iteration, if nothing needs it before but one
-    branch, which then waits; returns the index of the value that carries it, if so."""
-    dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
-    if len(dots) != 1 or not dots[0].asynchronous or dots[0].parent is not body:
-        return []
-    dot = dots[0]
-    product = dot.results[0]
-    branch = _only_branch(product)
-    carrier: Any = product if branch is None or product in yields else _passed(branch, product)
-    index = next((i for i, v in enumerate(yields) if v is carrier), None)
-    argument: Any = None if index is None else body.args[index + 1]
-    alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
-    if index is None or not alone or (branch is None and product.first_use is not None):
-        return []
-    memories: list[SSAValue] = [dot.a, dot.b]
-    if any(_memory_of(v) not in views for v in memories) or yields.count(carrier) > 1:
-        return []
-    dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
-    wait = WarpGroupDotWaitOp.build([product, *memories], pendings=1, location=dot.location)
-    flying = wait.results[0]
-    copy_names([product], [flying])
-    if branch is not None:
-        end = WarpGroupDotWaitOp.build([flying], pendings=0, location=dot.location)
-        copy_names([product], end.results)
-        other = terminator(branch.regions[1].block) if branch.regions[1].blocks else None
-        for use in list(product.uses):
-            if use.operation is not wait:
-                value = flying if use.operation is other else end.results[0]
-                use.operation.operands[use.index] = value
-        then = branch.regions[0].block
-        then.insert_op_before(end, then.first_op)  # pyright: ignore
-    body.insert_op_after(wait, dot)
-    if carrier is product:
-        yields[index] = flying
-    return [index]
-
-
-def _only_branch(value: SSAValue) -> IfOp | None:
-    """The `scf.if` that has all uses of the value, in its first region or as it is handed on by
-    the second one, which does nothing else."""
-    use = next(iter(value.uses), None)
-    op = None if use is None else use.operation
-    while op is not None and op.parent is not value.owner.parent:  # pyright: ignore
-        op = op.parent_op()
-    if not isinstance(op, IfOp):
-        return None
-    users = {*op.regions[0].walk()}
-    for block in op.regions[1].blocks:
-        users |= {block.last_op} if block.first_op is block.last_op else set()  # pyright: ignore
-    return op if all(use.operation in users for use in value.uses) else None
-
-
-def _passed(branch: IfOp, value: SSAValue) -> SSAValue | None:
-    """The result that is the value where the second region runs."""
-    handed = terminator(branch.regions[1].block).operands if branch.results else ()
-    return next((r for r, v in zip(branch.results, handed, strict=True) if v is value), None)
 
 
 def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[BlockArgument]]:
@@ -383,13 +314,6 @@ def advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAVal
     following = at.value(AddIOp, index, at.constant(1, ir.i32))
     wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)
     return at.value(SelectOp, wraps, at.constant(0, ir.i32), following), wraps
-
-
-def _memory_of(value: SSAValue) -> SSAValue:
-    """The memory that a transposed view is of."""
-    while isinstance(value.owner, MemDescTransOp):
-        value = value.owner.src
-    return value
 
 
 def use_buffer(

@@ -15,18 +15,16 @@ after:
       %out1 = %out + 1, or 0 at the ring's end
       ttg.async_wait {num = 1}
       %m = ttg.memdesc_index %ring[%out1]
-      %d = ttng.warp_group_dot %m, %w, %acc {isAsync = true}
-      %e:3 = ttng.warp_group_dot_wait %d, %m, %w {pendings = 1}
+      %d = ttng.warp_group_dot %m, %w, %acc
       the copy of the iteration after the next, if there is one, into %ring[%in1]; commit
       scf.yield ...
     }
-    ttng.warp_group_dot_wait {pendings = 0}; ttg.async_wait {num = 0}; ttg.local_dealloc %ring
+    ttg.async_wait {num = 0}; ttg.local_dealloc %ring
 
 Loads are taken that feed a product, in loops without nested loops (with the attribute
 `tt.num_stages` on the loop, all loads, and as many stages as that says). What computes their
 addresses and masks is computed ahead as well; it must have no effects and not depend on what is
-loaded. A copy moves at least 4 bytes at a time, so that narrow loads stay. A product's accumulator
-stays in flight over the iteration's end if nothing but the next iteration's product uses it.
+loaded. A copy moves at least 4 bytes at a time, so that narrow loads stay.
 """
 
 from __future__ import annotations

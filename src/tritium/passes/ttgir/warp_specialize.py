@@ -84,10 +84,10 @@ from tritium.ops.ttgir import (
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
+from tritium.passes.ttgir.async_dots import fly
 from tritium.passes.ttgir.expand_pipeline import (
     Stage,
     advanced,
-    fly,
     make_barriers,
     make_ring,
     start_bulk_copy,

@@ -1,0 +1,384 @@
+"""Let the products of warp groups in a loop run while the loop goes on.
+
+before:
+    scf.for ... iter_args(%acc) {
+      %s = ttng.warp_group_dot %q, %k, %zero
+      %p = softmax of %s
+      %acc1 = ttng.warp_group_dot %p, %v, %acc
+      scf.yield %acc1
+    }
+after:
+    %r = scf.for ... iter_args(%acc) {
+      %s = ttng.warp_group_dot %q, %k, %zero {isAsync = true}
+      %w:2 = ttng.warp_group_dot_wait %s, %k {pendings = 0}
+      %p = softmax of %w#0
+      %acc1 = ttng.warp_group_dot %p, %v, %acc {isAsync = true}
+      scf.yield %acc1
+    }
+    ttng.warp_group_dot_wait %r {pendings = 0}
+
+A product starts as early as its operands allow (`_start_early`), and is waited for where something
+but another product's accumulator needs it. Products end in the order in which they began, so that
+a wait says how many of the newest may go on. The last ones of an iteration end in the next one,
+before that one's copies write the buffers which they read. A product ends in its own iteration if
+the next one could write its operands' registers, or memory that the loop's body allocates, before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from tritium.analysis.regions import ancestor_in, functions, outside_values
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import REGISTER, linear
+from tritium.ops.base import Op
+from tritium.ops.effects import BARRIER, SHARED, Action, Effect
+from tritium.ops.scf import ForOp, IfOp
+from tritium.ops.terminators import terminator
+from tritium.ops.ttgir import MemDescTransOp, MemDescType, WarpGroupDotWaitOp
+from tritium.ops.ttgir.memory import MemDescView
+from tritium.ops.ttir.dot import MatrixProduct
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import copy_names, insert_after
+from tritium.passes.ttgir.layout_propagation import is_tile
+
+
+@dataclass(frozen=True)
+class AsyncDots(Pass):
+    """Let the products of warp groups in a loop run while the loop goes on."""
+
+    name: ClassVar[str] = "async-dots"
+    title: ClassVar[str] = "TritonGPUAsyncDots"
+
+    def run(self, module: ModuleOp) -> bool:
+        changed = False
+        for function in functions(module):
+            for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
+                dots: list[Any] = [d for d in loop.body.walk() if isinstance(d, MatrixProduct)]
+                if dots and all(map(partial(_can_start, loop), dots)) and not _arrives(loop):
+                    _Loop(loop, _start_early(loop, dots)).run()
+                    changed = True
+        return changed
+
+
+def _can_start(loop: ForOp, dot: Any) -> bool:
+    """Whether a product of the loop itself can be made asynchronous, and is not yet."""
+    return dot.asynchronous and dot.parent is loop.body and not dot.isAsync
+
+
+def _arrives(loop: ForOp) -> bool:
+    """Whether other warps are told in the loop what this one has read, by barriers that the loop
+    does not wait for: these warps do not see that a product still reads it."""
+    told, awaited = set[SSAValue](), set[SSAValue]()
+    for op in loop.body.walk():
+        for effect in op.own_effects() if isinstance(op, Op) else ():
+            if effect.resource is BARRIER:
+                barriers = {_memory_of(v) for v in op.affected(effect)}  # pyright: ignore
+                told |= barriers if effect.action is Action.ARRIVE else set()
+                awaited |= barriers if effect.action is Action.WAIT else set()
+    return not told <= awaited
+
+
+MOST_REGISTERS = 176
+"""Registers a thread that the products of a loop may take, at most, for one to start early: of 255,
+the others are left for addresses and for what is computed from products. The gradients of an
+attention with 64 columns (192 registers on 4 warps) would spill 112 bytes instead of 40."""
+
+
+def _start_early(loop: ForOp, dots: list[Any]) -> list[Any]:
+    """Move each product to right after the first one at which its operands are there, if the
+    registers suffice; returns the products in their new order."""
+    taken = sum(_registers(v) for v in loop.body.args[1:])
+    taken += sum(_registers(d.results[0]) for d in dots if d.c not in loop.body.args)
+    ordered = dots[:1]
+    for dot in dots[1:]:
+        earlier = [(before, _operands_between(before, dot)) for before in ordered]
+        place = next(((b, ops) for b, ops in earlier if ops is not None), None)
+        if place is not None and taken <= MOST_REGISTERS:
+            before, moved = place
+            for op in reversed([*moved, dot]):
+                loop.body.detach_op(op)
+                insert_after(before, op)
+            ordered.insert(ordered.index(before) + 1, dot)
+        else:
+            ordered.append(dot)
+    return ordered
+
+
+def _operands_between(before: Operation, dot: Operation) -> list[Operation] | None:
+    """The ops after `before` that a product's operands are made by, in order, if they only make
+    views of memory, scalars and constants; None if others are among them, or if shared memory
+    changes between the two."""
+    needed, moved = set(dot.operands), list[Operation]()
+    op = dot.prev_op
+    while op is not None and op is not before:
+        if not needed.isdisjoint(op.results):
+            computes = any(is_tile(v) for v in op.operands) or op.regions
+            if computes or not isinstance(op, Op) or not op.is_pure:
+                return None
+            needed.update(op.operands)
+            moved.insert(0, op)
+        elif not isinstance(op, Op) or any(_changes_shared(e) for e in op.memory_effects()):
+            return None
+        op = op.prev_op
+    return moved
+
+
+def _changes_shared(effect: Effect) -> bool:
+    return not effect.is_read and effect.resource in (SHARED, BARRIER)
+
+
+def _registers(value: SSAValue) -> int:
+    """Registers a thread that a tile of numbers takes; few of a tile of addresses are kept."""
+    if not is_tile(value) or isinstance(ir.element_type(value.type), ir.PointerType):
+        return 0
+    layout = linear(ir.encoding_of(value.type), ir.shape_of(value.type))
+    return layout.in_size(REGISTER) * ir.bit_width(value.type) // 32
+
+
+class _Loop:
+    """A loop whose products are made asynchronous.
+
+    The order of a product is its place among the products of an iteration; those of the iteration
+    before have negative orders.
+    """
+
+    def __init__(self, loop: ForOp, dots: list[Any]):
+        self.loop, self.body, self.dots = loop, loop.body, dots
+        #: The value that a product in flight is known as now -> the product's order.
+        self.flying: dict[SSAValue, int] = {}
+        #: How many products have begun, and the order of the first that may not have ended.
+        self.begun = 0
+        self.oldest = -len(dots)
+
+    def run(self) -> None:
+        """Mark the products, insert the waits."""
+        for dot in self.dots:
+            dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
+        carried = self._carried()
+        for argument, order in carried.items():
+            self.flying[argument] = order - len(self.dots)
+        if not carried:
+            self.oldest = 0
+        for op in list(self.body.ops):
+            self._op(op, carried)
+        self._end(carried)
+
+    def _op(self, op: Operation, carried: Container[SSAValue]) -> None:
+        """Wait before an op for what it needs."""
+        if isinstance(op, IfOp) and self._wait_in_branch(op):
+            return
+        needed = self._needed(op, carried)
+        if needed:
+            newest = max(self.flying[v] for v in needed)
+            ended = [v for v, n in self.flying.items() if n <= newest]
+            self._wait(op, newest, [v for v in ended if not _only_accumulates(v)])
+            self.flying = {v: n for v, n in self.flying.items() if n > newest}
+        if op not in self.dots:
+            return
+        dot: Any = op
+        self.flying.pop(dot.c, None)
+        self.flying[dot.results[0]] = self.begun
+        self.begun += 1
+        if self.begun == len(self.dots) and self.oldest < 0:
+            self._wait(op.next_op, -1, [dot.results[0]])
+
+    def _needed(self, op: Any, carried: Container[SSAValue]) -> list[SSAValue]:
+        """Products in flight that an op cannot take as they are."""
+        if op is self.body.last_op:
+            pairs = zip(op.operands, self.body.args[1:], strict=True)
+            return [v for v, a in pairs if v in self.flying and a not in carried]
+        needed = [v for v in outside_values(op) if v in self.flying]
+        if op in self.dots and op.c.has_one_use():
+            return [v for v in needed if v is not op.c]
+        return needed
+
+    def _wait(self, place: Any, newest: int, values: list[SSAValue]) -> None:
+        """Insert a wait for the products up to the order `newest`; uses of `values` from there on
+        are of its results."""
+        ended = self.dots[max(self.oldest, 0) : max(newest + 1, 0)]
+        memories = [v for d in ended for v in (d.a, d.b) if isinstance(v.type, MemDescType)]
+        if newest < 0:
+            memories = [v for v in (self.dots[-1].a, self.dots[-1].b)
+                        if isinstance(v.type, MemDescType)]  # fmt: skip
+        inputs = list(dict.fromkeys([*values, *memories]))
+        wait = WarpGroupDotWaitOp.build(
+            inputs, pendings=self.begun - 1 - newest, location=place.location
+        )
+        self.body.insert_op_before(wait, place)
+        for old, new in zip(values, wait.results, strict=False):
+            copy_names([old], [new])
+            order = self.flying.pop(old)
+            if order > newest:
+                self.flying[new] = order
+            _replace_after(old, new, wait, self.body)
+        self.oldest = max(self.oldest, newest + 1)
+
+    def _wait_in_branch(self, op: IfOp) -> bool:
+        """If only one branch of an op needs the newest product, wait there."""
+        for value, order in list(self.flying.items()):
+            if order != len(self.dots) - 1 or _only_branch(value) is not op:
+                continue
+            then, other = op.regions[0].block, op.regions[1]
+            end = WarpGroupDotWaitOp.build([value], pendings=0, location=op.location)
+            copy_names([value], end.results)
+            then.insert_op_before(end, then.first_op)  # pyright: ignore
+            passes = terminator(other.block) if other.blocks else None
+            for use in list(value.uses):
+                if use.operation not in (end, passes) and op.is_ancestor(use.operation):
+                    use.operation.operands[use.index] = end.results[0]
+            passed = _passed(op, value)
+            if passed is not None:
+                del self.flying[value]
+                self.flying[passed] = order
+            return True
+        return False
+
+    def _carried(self) -> dict[BlockArgument, int]:
+        """The arguments that are products of the iteration before, in flight, with their orders."""
+        yields = list(terminator(self.body).operands)
+        found: dict[BlockArgument, int] = {}
+        for order, dot in enumerate(self.dots):
+            carrier: Any = dot.results[0]
+            branch = _only_branch(carrier)
+            if branch is not None and carrier not in yields:
+                carrier = _passed(branch, carrier)
+            if carrier is not None and yields.count(carrier) == 1:
+                found[self.body.args[yields.index(carrier) + 1]] = order
+        return found if all(map(self._may_fly, self.dots)) else {}
+
+    def _may_fly(self, dot: Any) -> bool:
+        """Whether a product may end in the next iteration, before that one changes its operands."""
+        if not all(map(self._is_outside, (dot.a, dot.b))):
+            return False
+        return isinstance(dot.a.type, MemDescType) or self._after_a_product(dot.a)
+
+    def _is_outside(self, value: SSAValue) -> bool:
+        """Whether memory, if it is that, is allocated outside of the loop."""
+        if not isinstance(value.type, MemDescType):
+            return True
+        owner = _memory_of(value).owner
+        return not isinstance(owner, Operation) or owner.parent is not self.body
+
+    def _after_a_product(self, value: SSAValue) -> bool:
+        """Whether what computes a tile waits for a product of its iteration first."""
+        pending, seen = [value], set[SSAValue]()
+        while pending:
+            value = pending.pop()
+            owner = value.owner
+            if value in seen or not isinstance(owner, Operation) or owner.parent is not self.body:
+                continue
+            if owner in self.dots:
+                return True
+            seen.add(value)
+            pending += outside_values(owner)
+        return False
+
+    def _end(self, carried: dict[BlockArgument, int]) -> None:
+        """Wait for the rest: in the loop, or after it for what is carried."""
+        last: Any = self.body.last_op
+        if not carried:
+            if self.flying:
+                self._wait(last, self.begun - 1, list(self.flying))
+            return
+        results = [self.loop.results[a.index - 1] for a in carried]
+        wait = WarpGroupDotWaitOp.build(results, pendings=0, location=self.loop.location)
+        block = self.loop.parent
+        assert block is not None
+        block.insert_op_after(wait, self.loop)
+        for old, new in zip(results, wait.results, strict=True):
+            copy_names([old], [new])
+            old.replace_uses_with_if(new, lambda use: use.operation is not wait)
+
+
+def _only_accumulates(value: SSAValue) -> bool:
+    """Whether a value is only another product's accumulator."""
+    users = [(use.operation, use.index) for use in value.uses]
+    return all(isinstance(op, MatrixProduct) and op.operands[i] is op.c for op, i in users)
+
+
+def _replace_after(old: SSAValue, new: SSAValue, wait: Operation, block: Block) -> None:
+    """Use `new` for `old` after the wait."""
+    for use in list(old.uses):
+        user = ancestor_in(block, use.operation)
+        if user is not None and user is not wait and wait.is_before_in_block(user):
+            use.operation.operands[use.index] = new
+
+
+def fly(body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
+    """Let the loop's only product end in the next iteration, if nothing needs it before but one
+    branch, which then waits; returns the index of the value that carries it, if so."""
+    dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
+    if len(dots) != 1 or not dots[0].asynchronous or dots[0].parent is not body:
+        return []
+    dot = dots[0]
+    product = dot.results[0]
+    branch = _only_branch(product)
+    carrier: Any = product if branch is None or product in yields else _passed(branch, product)
+    index = next((i for i, v in enumerate(yields) if v is carrier), None)
+    argument: Any = None if index is None else body.args[index + 1]
+    alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
+    if index is None or not alone or (branch is None and product.first_use is not None):
+        return []
+    memories: list[SSAValue] = [dot.a, dot.b]
+    if any(_untransposed(v) not in views for v in memories) or yields.count(carrier) > 1:
+        return []
+    dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
+    wait = WarpGroupDotWaitOp.build([product, *memories], pendings=1, location=dot.location)
+    flying = wait.results[0]
+    copy_names([product], [flying])
+    if branch is not None:
+        end = WarpGroupDotWaitOp.build([flying], pendings=0, location=dot.location)
+        copy_names([product], end.results)
+        other = terminator(branch.regions[1].block) if branch.regions[1].blocks else None
+        for use in list(product.uses):
+            if use.operation is not wait:
+                value = flying if use.operation is other else end.results[0]
+                use.operation.operands[use.index] = value
+        then = branch.regions[0].block
+        then.insert_op_before(end, then.first_op)  # pyright: ignore
+    body.insert_op_after(wait, dot)
+    if carrier is product:
+        yields[index] = flying
+    return [index]
+
+
+def _only_branch(value: SSAValue) -> IfOp | None:
+    """The `scf.if` that has all uses of the value, in its first region or as it is handed on by
+    the second one, which does nothing else."""
+    use = next(iter(value.uses), None)
+    op = None if use is None else use.operation
+    while op is not None and op.parent is not value.owner.parent:  # pyright: ignore
+        op = op.parent_op()
+    if not isinstance(op, IfOp):
+        return None
+    users = {*op.regions[0].walk()}
+    for block in op.regions[1].blocks:
+        users |= {block.last_op} if block.first_op is block.last_op else set()  # pyright: ignore
+    return op if all(use.operation in users for use in value.uses) else None
+
+
+def _passed(branch: IfOp, value: SSAValue) -> SSAValue | None:
+    """The result that is the value where the second region runs."""
+    handed = terminator(branch.regions[1].block).operands if branch.results else ()
+    return next((r for r, v in zip(branch.results, handed, strict=True) if v is value), None)
+
+
+def _memory_of(value: SSAValue) -> SSAValue:
+    """The memory that views are of."""
+    while isinstance(value.owner, MemDescView):
+        value = value.owner.src
+    return value
+
+
+def _untransposed(value: SSAValue) -> SSAValue:
+    """The buffer that a transposed view is of."""
+    while isinstance(value.owner, MemDescTransOp):
+        value = value.owner.src
+    return value
