@@ -173,12 +173,18 @@ class Barriers:
         self.count, self._dropped = 0, dropped
 
     def block(self, e: Emitter, proxy: bool) -> None:
-        if self.count not in self._dropped:
-            e.f.call("void", "simt_barrier")
-        self.count += 1
+        if e.barrier_number is None:
+            self._meet(e, 0, 0)
+        else:
+            self._meet(e, e.barrier_number, e.num_warps)
 
     def named(self, e: Emitter, number: int, warps: int) -> None:
-        raise Unsupported("partitions of warps")
+        self._meet(e, number, warps)
+
+    def _meet(self, e: Emitter, number: int, warps: int) -> None:
+        if self.count not in self._dropped:
+            e.f.call("void", "simt_barrier", e.i32(number), e.i32(warps))
+        self.count += 1
 
     def cluster(self, e: Emitter) -> None:
         raise Unsupported(CLUSTERS)

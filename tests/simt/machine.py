@@ -34,7 +34,6 @@ WARP_BYTES = 1 << 20
 
 _ENDS = {
     scheduler.LANES_DIFFER: "lanes of a warp are at different barriers or shuffles",
-    scheduler.WARPS_DIFFER: "warps of a block are at different barriers",
 }
 
 
@@ -119,10 +118,23 @@ class Machine:
             if status != scheduler.OK:
                 self._fail(status)
 
+    def _waiting(self) -> str:
+        """What each warp waits for, as far as it has not ended."""
+        lanes, found = MACHINE.read(self._address, "lanes"), list[str]()
+        for warp in range(self._count // lanes):
+            at = self._threads + warp * lanes * THREAD.size
+            why, number = THREAD.read(at, "request"), THREAD.read(at, "barrier")
+            if why != scheduler.END:
+                what = f"at barrier {number}" if why == scheduler.BARRIER else "at an mbarrier"
+                found.append(f"warp {warp} {what}")
+        return ", ".join(found)
+
     def _fail(self, status: int) -> None:
         for i in range(self._count):  # their stacks are in the middle of the kernel
             THREAD.write(self._threads + i * THREAD.size, started=0)
         program = tuple(MACHINE.read(self._address, axis) for axis in "xyz")
+        if status == scheduler.DEADLOCK:
+            raise KernelFailure(f"warps wait for ever: {self._waiting()} [program {program}]")
         if status in _ENDS:
             raise KernelFailure(f"{_ENDS[status]} [program {program}]")
         message, file = (

@@ -39,7 +39,7 @@ def multiply(c: Context, op: Any) -> None:
     _put(c, op.a, a, wide)
     _put(c, op.b, b, wide)
     _meet(c)
-    places = _places(c, result)
+    places = places_of(c, result)
     rows = [c.f.op("lshr", p, c.i32(n.bit_length() - 1)) for p in places]
     columns = [c.f.op("and", p, c.i32(n - 1)) for p in places]
     starts = [c.f.op("mul", row, c.i32(depth)) for row in rows]
@@ -49,11 +49,21 @@ def multiply(c: Context, op: Any) -> None:
         for start, column, total in zip(starts, columns, loop.carried, strict=True):
             x = _load(c, wide, a, c.f.op("add", start, loop.index))
             y = _load(c, wide, b, c.f.op("add", row, column))
-            loop.next.append(_multiply_add(c, x, y, total))
+            loop.next.append(multiply_add(c, x, y, total))
     _meet(c)
     found = loop.results
     c.set(op.results[0], [float_from(c, v, "fp32", "fp16") for v in found]
           if held == "half" else found)  # fmt: skip
+
+
+def exchange(c: Context, operand: Any, memory: Value, wide: str) -> None:
+    """The lanes of a warp put what they have of an operand into the warp's memory."""
+    size = bits_of(wide) // 8 * prod(ir.shape_of(operand.type))
+    if size > WARP_BYTES:
+        raise NotImplementedError(f"operands of {size} bytes")
+    _unset(c, memory, size)
+    _put(c, operand, memory, wide)
+    _meet(c)
 
 
 def _unset(c: Context, memory: Value, size: int) -> None:
@@ -70,7 +80,7 @@ def _meet(c: Context) -> None:
     c.f.call("i32", "simt_shuffle", c.i32(0), c.i32(0))
 
 
-def _places(c: Context, type: Any) -> list[Value]:
+def places_of(c: Context, type: Any) -> list[Value]:
     """The number of each register's element, counted along the rows."""
     layout, shape = layout_of(type), ir.shape_of(type)
     numbers = offsets(layout, row_major(shape), prod(shape))
@@ -80,7 +90,7 @@ def _places(c: Context, type: Any) -> list[Value]:
 def _put(c: Context, operand: Any, memory: Value, wide: str) -> None:
     """Write this lane's part of an operand, in the type of the sum."""
     element = ir.element_type(operand.type)
-    for value, place in zip(c.tile(operand), _places(c, operand.type), strict=True):
+    for value, place in zip(c.tile(operand), places_of(c, operand.type), strict=True):
         if wide[0] == "i":
             number = c.f.cast("sext", value, wide)
         else:
@@ -92,7 +102,7 @@ def _load(c: Context, type: str, memory: Value, place: Value) -> Value:
     return c.f.load(type, c.f.gep(type, memory, place), bits_of(type) // 8)
 
 
-def _multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
+def multiply_add(c: Context, a: Value, b: Value, total: Value) -> Value:
     if total.type[0] == "i":
         return c.f.op("add", c.f.op("mul", a, b), total)
     return c.f.fma(a, b, total)

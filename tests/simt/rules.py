@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tests.simt import engine as engine
 from tests.simt import mma
 from tests.simt.hardware import SIMT
 from tritium.codegen.gpu.context import Context

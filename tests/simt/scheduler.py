@@ -1,9 +1,11 @@
 """The native part of `machine`: coroutines for threads, and the loop that runs them in turn.
 
 A thread runs until it stops: at a shuffle until all lanes of its warp are there, at a barrier until
-all warps are, at the end of the kernel until the next program starts. So a warp reads what later
-warps write only if a barrier is between: one that is missing shows. Copies that a thread starts are
-done when it waits for them, so that a wait that is missing shows as well.
+all warps of the barrier are, at an mbarrier until its phase ends, at the end of the kernel until
+the next program starts. So a warp reads what later warps write only if a barrier is between: one
+that is missing shows. Copies that a thread starts are done when it waits for them, so that a wait
+that is missing shows as well; those of the copy engine, which other threads wait for, at once.
+Where all warps wait and nothing has happened since they began to, the program fails.
 """
 
 from __future__ import annotations
@@ -12,17 +14,22 @@ from tritium.codegen.llvm.writer import Module, Value
 from tritium.native.records import Record
 from tritium.native.writer import Code, i32, i64
 
-START, SHUFFLE, BARRIER, END, FAILED = range(5)
+START, SHUFFLE, BARRIER, END, FAILED, PHASE = range(6)
 """Why a thread has stopped."""
-OK, LANES_DIFFER, WARPS_DIFFER, FAILURE = range(4)
+OK, LANES_DIFFER, DEADLOCK, FAILURE = range(4)
 """How a launch has ended."""
+BARRIERS = 16
+"""Barriers of a block, by number."""
 
 JUMP = "bytes 512"  # jmp_buf: 200 bytes on x86-64, 312 on AArch64
 THREAD = Record(
     ("state", JUMP), ("number", "i32"), ("started", "i32"), ("request", "i32"), ("word", "i32"),
     ("lane", "i32"), ("reply", "i32"), ("stack", "ptr"), ("copies", "ptr"), ("made", "i64"),
-    ("done", "i64"), ("groups", "i64"), align=16,
+    ("done", "i64"), ("groups", "i64"), ("barrier", "i32"), ("meeting", "i32"), align=16,
 )  # fmt: skip
+"""`barrier`: the number of the one that it is at, for `meeting` warps."""
+MBARRIER = Record(("bytes", "i32"), ("count", "i16"), ("missing", "i8"), ("phase", "i8"))
+"""In shared memory: the bytes and arrivals that the phase lacks, the arrivals of a phase."""
 COPY = Record(("to", "ptr"), ("source", "ptr"), ("size", "i64"), ("group", "i64"))
 """A copy under way; zeros are copied where `source` is null."""
 COPIES = 4096
@@ -33,7 +40,7 @@ MACHINE = Record(
     ("backwards", "i32"), ("looks", "i32"), ("shared", "ptr"), ("shared_bytes", "i64"),
     ("stack_bytes", "i64"), ("x", "i32"), ("y", "i32"), ("z", "i32"), ("sizes_x", "i32"),
     ("sizes_y", "i32"), ("sizes_z", "i32"), ("message", "ptr"), ("file", "ptr"), ("line", "i32"),
-    ("warp_memory", "ptr"), align=16,
+    ("warp_memory", "ptr"), ("events", "i64"), align=16,
 )  # fmt: skip
 STACK = Record(
     ("flags", "i64"), ("link", "ptr"), ("start", "ptr"), ("more", "i64"), ("size", "i64")
@@ -152,28 +159,83 @@ def _run_program(module: Module) -> None:
     with f.loop(i32(0), f.op("mul", lanes, warps), i32(1)) as loop:
         thread = _thread_at(f, loop.index)
         f.write(thread, THREAD, "request", i32(START))
+        f.write(thread, THREAD, "barrier", i32(0))
         for name in ("made", "done", "groups"):
             f.write(thread, THREAD, name, i64(0))
-    backwards = f.icmp("ne", f.read(machine, MACHINE, "backwards"), i32(0))
-    differ = f.variable("i32")
     with f.forever():
-        with f.loop(i32(0), warps, i32(1)) as loop:
-            last = f.sub(f.sub(warps, i32(1)), loop.index)
-            warp = f.select(backwards, last, loop.index)
-            status = f.call("i32", "run_warp", f.op("mul", warp, lanes))
+        before = f.read(machine, MACHINE, "events")
+        ended = f.call("i32", "run_round")
+        with f.when(f.icmp("ne", ended, i32(OK))):
+            f.ret(ended)
+        with f.when(f.icmp("eq", f.call("i32", "count_warps", i32(END), i32(0)), warps)):
+            f.ret(i32(OK))
+        with f.loop(i32(0), i32(BARRIERS), i32(1)) as loop:
+            f.call("void", "release", loop.index)
+        with f.when(f.icmp("eq", f.read(machine, MACHINE, "events"), before)):
+            f.ret(i32(DEADLOCK))
+    f.unreachable()
+
+
+def _run_round(module: Module) -> None:
+    """Run each warp that waits for no barrier to its next stop."""
+    f = Code(module, "run_round", [], "i32")
+    machine = _machine(f)
+    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
+    backwards = f.icmp("ne", f.read(machine, MACHINE, "backwards"), i32(0))
+    with f.loop(i32(0), warps, i32(1)) as loop:
+        last = f.sub(f.sub(warps, i32(1)), loop.index)
+        warp = f.op("mul", f.select(backwards, last, loop.index), lanes)
+        thread = _thread_at(f, warp)
+        request = f.read(thread, THREAD, "request")
+        waits = f.op("or", *(f.icmp("eq", request, i32(why)) for why in (BARRIER, END)))
+        with f.when(f.op("xor", waits, Value("i1", "true"))):
+            status = f.call("i32", "run_warp", warp)
             with f.when(f.icmp("ne", status, i32(OK))):
                 f.ret(status)
-        f.put(differ, i32(0))
-        request = f.read(_thread_at(f, i32(0)), THREAD, "request")
+            with f.when(f.icmp("ne", f.read(thread, THREAD, "request"), i32(PHASE))):
+                f.call("void", "event")
+    f.ret(i32(OK))
+
+
+def _barriers(module: Module) -> None:
+    f = Code(module, "event", [])
+    machine = _machine(f)
+    events = f.read(machine, MACHINE, "events")
+    f.write(machine, MACHINE, "events", f.op("add", events, i64(1)))
+    f.ret()
+    # The warps that have stopped for a reason, and at a barrier of a number if that is why.
+    f = Code(module, "count_warps", [("i32", "request"), ("i32", "number")], "i32")
+    machine, (request, number) = _machine(f), f.arguments
+    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
+    count = f.variable("i32", i32(0))
+    with f.loop(i32(0), warps, i32(1)) as loop:
+        thread = _thread_at(f, f.op("mul", loop.index, lanes))
+        here = f.op("and", f.icmp("eq", f.read(thread, THREAD, "request"), request),
+                    f.icmp("eq", f.read(thread, THREAD, "barrier"), number))  # fmt: skip
+        with f.when(here):
+            f.put(count, f.add(f.get("i32", count), i32(1)))
+    f.ret(f.get("i32", count))
+    # Let the warps at a barrier go on if all that it is for are there.
+    f = Code(module, "release", [("i32", "number")])
+    machine, (number,) = _machine(f), f.arguments
+    lanes, warps = (f.read(machine, MACHINE, n) for n in ("lanes", "warps"))
+    there = f.call("i32", "count_warps", i32(BARRIER), number)
+    for first in (True, False):
         with f.loop(i32(0), warps, i32(1)) as loop:
-            other = f.read(_thread_at(f, f.op("mul", loop.index, lanes)), THREAD, "request")
-            with f.when(f.icmp("ne", other, request)):
-                f.put(differ, i32(1))
-        with f.when(f.icmp("ne", f.get("i32", differ), i32(0))):
-            f.ret(i32(WARPS_DIFFER))
-        with f.when(f.icmp("eq", request, i32(END))):
-            f.ret(i32(OK))
-    f.unreachable()
+            thread = _thread_at(f, f.op("mul", loop.index, lanes))
+            here = f.op("and", f.icmp("eq", f.read(thread, THREAD, "request"), i32(BARRIER)),
+                        f.icmp("eq", f.read(thread, THREAD, "barrier"), number))  # fmt: skip
+            with f.when(here):
+                if first:
+                    meeting = f.read(thread, THREAD, "meeting")
+                    wanted = f.select(f.icmp("eq", meeting, i32(0)), warps, meeting)
+                    with f.when(f.icmp("ult", there, wanted)):
+                        f.ret()
+                else:
+                    f.write(thread, THREAD, "request", i32(START))
+                    f.write(thread, THREAD, "barrier", i32(0))
+                    f.call("void", "event")
+    f.ret()
 
 
 def _run_grid(module: Module) -> None:
@@ -206,7 +268,10 @@ def _positions(module: Module) -> None:
 
 
 def _stops(module: Module) -> None:
-    f = Code(module, "simt_barrier", [], exported=True)
+    numbers = [("i32", "barrier"), ("i32", "meeting")]
+    f = Code(module, "simt_barrier", numbers, exported=True)
+    for (_, name), value in zip(numbers, f.arguments, strict=True):
+        f.write(_current(f), THREAD, name, value)
     f.call("void", "stop", i32(BARRIER))
     f.ret()
     f = Code(module, "simt_shuffle", [("i32", "word"), ("i32", "lane")], "i32", exported=True)
@@ -281,6 +346,48 @@ def _copies(module: Module) -> None:
     f.ret()
 
 
+def _mbarriers(module: Module) -> None:
+    """Barriers in shared memory, of which a phase ends when arrivals and bytes are complete."""
+    f = Code(module, "simt_mbarrier_init", [("ptr", "at"), ("i32", "count")], exported=True)
+    at, count = f.arguments
+    _check_mbarrier(f, at)
+    f.write(at, MBARRIER, "bytes", i32(0))
+    f.write(at, MBARRIER, "count", f.cast("trunc", count, "i16"))
+    f.write(at, MBARRIER, "missing", f.cast("trunc", count, "i8"))
+    f.write(at, MBARRIER, "phase", Value("i8", "0"))
+    f.ret()
+    arguments = [("ptr", "at"), ("i32", "arrivals"), ("i32", "bytes")]
+    f = Code(module, "simt_mbarrier_arrive", arguments, exported=True)
+    at, arrivals, more = f.arguments
+    missing = f.cast("zext", f.read(at, MBARRIER, "missing"), "i32")
+    with f.when(f.icmp("ugt", arrivals, missing)):
+        _fail(f, "more arrivals than a phase of an mbarrier has")
+    missing, expected = f.sub(missing, arrivals), f.add(f.read(at, MBARRIER, "bytes"), more)
+    f.write(at, MBARRIER, "missing", f.cast("trunc", missing, "i8"))
+    f.write(at, MBARRIER, "bytes", expected)
+    with f.when(f.icmp("eq", f.op("or", missing, expected), i32(0))):
+        f.write(at, MBARRIER, "missing", f.cast("trunc", f.read(at, MBARRIER, "count"), "i8"))
+        phase = f.read(at, MBARRIER, "phase")
+        f.write(at, MBARRIER, "phase", f.op("xor", phase, Value("i8", "1")))
+    f.ret()
+    f = Code(module, "simt_mbarrier_wait", [("ptr", "at"), ("i32", "parity")], exported=True)
+    at, parity = f.arguments
+    with f.forever() as loop:
+        f.call("void", "stop", i32(SHUFFLE))  # the lanes look at the same time
+        phase = f.cast("zext", f.read(at, MBARRIER, "phase"), "i32")
+        with f.when(f.icmp("ne", phase, f.op("and", parity, i32(1)))):
+            loop.leave()
+        f.call("void", "stop", i32(PHASE))
+    f.call("void", "event")
+    f.ret()
+
+
+def _check_mbarrier(f: Code, at: Value) -> None:
+    rest = f.op("and", f.cast("ptrtoint", at, "i64"), i64(MBARRIER.size - 1))
+    with f.when(f.icmp("ne", rest, i64(0))):
+        _fail(f, "misaligned mbarrier")
+
+
 def _copy_at(f: Code, thread: Value, number: Value) -> Value:
     index = f.op("mul", f.op("and", number, i64(COPIES - 1)), i64(COPY.size))
     return f.gep("i8", f.read(thread, THREAD, "copies"), index)
@@ -290,8 +397,8 @@ def scheduler_ir() -> str:
     """The LLVM IR of the machine."""
     module = Module()
     module.globals["machine"] = "internal global ptr null"
-    for write in (_body, _stop, _resume, _run_warp, _run_program, _run_grid, _positions, _stops,
-                  _checks, _copies):  # fmt: skip
+    for write in (_body, _stop, _resume, _run_warp, _run_round, _barriers, _run_program, _run_grid,
+                  _positions, _stops, _checks, _copies, _mbarriers):  # fmt: skip
         write(module)
     return module.text()
 
@@ -299,6 +406,6 @@ def scheduler_ir() -> str:
 SYMBOLS = (
     "simt_thread", "simt_program", "simt_programs", "simt_warp_memory", "simt_barrier",
     "simt_shuffle", "simt_fail", "simt_aligned", "simt_look", "simt_copy", "simt_commit",
-    "simt_wait",
+    "simt_wait", "simt_mbarrier_init", "simt_mbarrier_arrive", "simt_mbarrier_wait",
 )  # fmt: skip
 """The functions that kernels call."""

@@ -9,35 +9,11 @@ import numpy as np
 import pytest
 from xdsl.utils.exceptions import VerifyException
 
-from benchmarks import gpu_kernels
-from tritium.backends.base import make_backend
-from tritium.backends.nvidia.processor import processor
-from tritium.compiler import ASTSource
+from tests.support.warp_specialize import attended, attention, product, random
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.parsing import ParseError, parse_module
-from tritium.ops.ttgir import WarpSpecializeOp
 from tritium.ops.ttir.memory import Tile
-from tritium.passes import PassManager, pipelines
-from tritium.target import GPUTarget
-
-TARGET = GPUTarget("cuda", 90, 32)
-
-
-def split(
-    kernel: Any, signature: str, constants: dict[str, Any], num_warps: int, num_stages: int,
-    loops: int = 1,
-) -> Any:  # fmt: skip
-    """The ttgir of a kernel, some loops of which are split."""
-    names = [n for n in kernel.arg_names if n not in constants]
-    types = dict(zip(names, signature.split(), strict=True))
-    source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
-    backend = make_backend(TARGET)
-    module = source.generate(backend, backend.parse_options({"num_warps": num_warps}))
-    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), num_warps, num_stages)]
-    PassManager(passes, verify_each=True).run(module)
-    assert sum(isinstance(op, WarpSpecializeOp) for op in module.walk()) == loops
-    return module
 
 
 def launch(module: Any, grid: tuple[int, ...], arrays: list[np.ndarray], *rest: Any) -> None:
@@ -54,21 +30,12 @@ def launch(module: Any, grid: tuple[int, ...], arrays: list[np.ndarray], *rest: 
     Evaluator(module, memory).launch(kernel.sym_name, [*arguments, *rest], grid)
 
 
-def random(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
-
-
 @pytest.mark.parametrize("depth", [0, 16, 96, 200])
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (4, 3), (8, 4)])
 @pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3)])
 def test_products(name: str, grid: int, num_warps: int, num_stages: int, depth: int) -> None:
-    m, n, k = 200, 100, 32
-    constants = {"BM": 128, "BN": 64, "BK": k, "GROUP": 2, "SPLIT": True}
-    if name == "persistent":
-        constants["SUBTILE"] = False
-    signature = "tensordesc<fp16[128,32]> tensordesc<fp16[64,32]> tensordesc<fp16[128,64]>"
-    kernel = getattr(gpu_kernels, name)
-    module = split(kernel, f"{signature} i32 i32 i32", constants, num_warps, num_stages)
+    m, n = 200, 100
+    module = product(name, num_warps, num_stages)
     a, b, c = random(m, max(depth, 8)), random(n, max(depth, 8), seed=1), random(m, n)
     launch(module, (grid,), [a, b, c], *map(np.int32, (m, n, depth)))
     want = a[:, :depth].astype(np.float64) @ b[:, :depth].T.astype(np.float64)
@@ -78,20 +45,12 @@ def test_products(name: str, grid: int, num_warps: int, num_stages: int, depth: 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(causal: bool) -> None:
     length, depth = 256, 32
-    constants = {"D": depth, "BM": 128, "BN": 64, "CAUSAL": causal, "SPLIT": True}
-    tile = "tensordesc<fp16[{},32]>"
-    q_type, k_type = tile.format(128), tile.format(64)
-    signature = f"{q_type} {k_type} {k_type} {q_type} *fp32 i32 fp32"
-    module = split(gpu_kernels.attention, signature, constants, 4, 3, 1 + causal)
+    module = attention(causal, 4)
     q, k, v = (random(length, depth, seed=i) for i in range(3))
     out, top = np.zeros_like(q), np.zeros(length, np.float32)
     scale = np.float32(0.25)
     launch(module, (length // 128, 1), [q, k, v, out], top, np.int32(length), scale)
-    score = q.astype(np.float64) @ k.T.astype(np.float64) * scale
-    if causal:
-        score[np.triu_indices(length, 1)] = -np.inf
-    p = np.exp(score - score.max(1, keepdims=True))
-    want = p / p.sum(1, keepdims=True) @ v.astype(np.float64)
+    want = attended(q, k, v, scale, causal)
     np.testing.assert_allclose(out.astype(np.float64), want, 1e-2, 1e-2)
 
 

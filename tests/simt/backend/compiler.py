@@ -25,8 +25,13 @@ from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
 from tritium.target import GPUTarget, Processor
 
-_TYPES = {"*": "ptr addrspace(1)", "f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double"}
+_TYPES = {
+    "*": "ptr addrspace(1)", "tensordesc": "ptr", "f16": "half", "bf16": "bfloat", "f32": "float",
+    "f64": "double",
+}  # fmt: skip
 """Parameters' types in LLVM, where they have other names."""
+
+
 @dataclass(frozen=True)
 class SimtOptions(CPUOptions):
     """Options of a kernel: those of the CPU backend, of which the counts have their effect."""

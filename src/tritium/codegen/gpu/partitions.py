@@ -167,7 +167,7 @@ def warp_specialize(c: Context, op: Any) -> None:
 def _as_word(c: Context, value: Value) -> Value:
     """A capture as the integer of its size in which it is passed."""
     if value.type.startswith("ptr"):
-        return c.f.cast("ptrtoint", value, "i32" if value.type == SHARED else "i64")
+        return c.f.cast("ptrtoint", value, "i64")
     if value.type == "i1":
         return c.f.cast("zext", value, "i8")
     return value
@@ -266,7 +266,7 @@ def _define(c: Context, op: WarpSpecializeOp, arguments: Sequence[SSAValue]) -> 
 def _loaded(c: Context, slot: Value, type: Any) -> Any:
     memory = isinstance(type, MemDescType)
     kind = SHARED if memory else value_type(type)
-    word = {SHARED: "i32", "i1": "i8"}.get(kind, "i64" if kind.startswith("ptr") else kind)
+    word = "i8" if kind == "i1" else "i64" if kind.startswith("ptr") else kind
     value = c.f.load(word, slot, SLOT)
     if kind == "i1":
         return c.f.cast("trunc", value, "i1")

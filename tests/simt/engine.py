@@ -1,0 +1,213 @@
+"""The copy engine and the warp groups' products of `Simt`, in the form that Hopper has them:
+mbarriers, copies of blocks by descriptors, products from shared memory.
+
+A descriptor is the address of a `descriptor`. Copies are complete at once. A product is computed
+where it starts; that it is waited for is what the reference semantics check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tests.simt.hardware import SIMT, guarded, plain
+from tests.simt.mma import exchange, multiply_add, places_of
+from tritium.codegen.gpu.casts import FORMATS, float_from
+from tritium.codegen.gpu.context import Context, Memory
+from tritium.codegen.gpu.memory.access import from_memory
+from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.gpu.types import memory_type, value_type
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import OFFSET
+from tritium.ops import ttgir
+
+
+def descriptor(array: np.ndarray) -> np.ndarray:
+    """What a kernel takes for a descriptor of an array: address, extents, steps in bytes."""
+    return np.array([array.ctypes.data, *array.shape, *array.strides], np.int64)
+
+
+def _first(c: Context, condition: Value | None = None) -> Value:
+    first = c.f.icmp("eq", c.thread, c.i32(0))
+    return first if condition is None else c.f.op("and", first, condition)
+
+
+def _call(c: Context, condition: Value, name: str, barrier: Any, *numbers: Value) -> None:
+    def write() -> Sequence[Value]:
+        c.f.call("void", name, plain(c, c.memory(barrier).address), *numbers)
+        return []
+
+    guarded(c, condition, write, [])
+
+
+@lowers(SIMT, ttgir.InitBarrierOp)
+def init_barrier(c: Context, op: Any) -> None:
+    _call(c, _first(c), "simt_mbarrier_init", op.alloc, c.i32(op.count))
+
+
+@lowers(SIMT, ttgir.InvalBarrierOp, ttgir.FenceAsyncSharedOp, ttgir.AsyncTMAStoreWaitOp)
+def nothing(c: Context, op: Any) -> None:
+    """Memory has one view, and copies are complete."""
+
+
+@lowers(SIMT, ttgir.BarrierExpectOp)
+def barrier_expect(c: Context, op: Any) -> None:
+    condition = _first(c, c.scalar(op.pred))
+    _call(c, condition, "simt_mbarrier_arrive", op.alloc, c.i32(1), c.i32(op.size))
+
+
+@lowers(SIMT, ttgir.ArriveBarrierOp)
+def arrive_barrier(c: Context, op: Any) -> None:
+    condition, count = None if op.pred is None else c.scalar(op.pred), op.count
+    if op.perWarp:
+        assert count == c.num_warps
+        c.f.call("i32", "simt_shuffle", c.i32(0), c.i32(0))
+        first, count = c.f.icmp("eq", c.lane, c.i32(0)), 1
+        condition = first if condition is None else c.f.op("and", first, condition)
+    else:
+        condition = _first(c, condition)
+    _call(c, condition, "simt_mbarrier_arrive", op.alloc, c.i32(count), c.i32(0))
+
+
+@lowers(SIMT, ttgir.WaitBarrierOp)
+def wait_barrier(c: Context, op: Any) -> None:
+    always = Value("i1", "true") if op.pred is None else c.scalar(op.pred)
+    _call(c, always, "simt_mbarrier_wait", op.alloc, c.scalar(op.phase))
+
+
+def _each(
+    c: Context, op: Any, memory: Memory, condition: Value,
+    write: Callable[[Value, Value, Value, int], Any],
+) -> None:  # fmt: skip
+    """For each element of a block: `write(pointer to it in shared memory, pointer to it in global
+    memory, whether the tensor has it, its size)`, by the first thread where the condition holds."""
+    f, layout = c.f, memory_layout(memory.type)
+    size, shape = memory_bytes(memory.type.element_type), memory.type.get_shape()
+    element = memory_type(memory.type.element_type)
+    base, rank = c.scalar(op.desc), len(op.coord)
+    starts = [c.scalar(v) for v in op.coord]
+
+    def copy() -> Sequence[Value]:
+        words = [f.load("i64", f.gep("i64", base, c.i32(i)), 8) for i in range(1 + 2 * rank)]
+        with f.loop(c.i32(0), c.i32(prod(shape)), c.i32(1)) as loop:
+            address, inside = words[0], Value("i1", "true")
+            for axis in range(rank):
+                columns = [basis[axis] for basis in layout.bases(OFFSET)]
+                place = c.linear_map(loop.index, columns) or c.i32(0)
+                place = f.cast("sext", f.op("add", starts[axis], place), "i64")
+                within = f.icmp("ult", place, words[1 + axis])
+                inside = f.op("and", inside, within)
+                step = f.op("mul", place, words[1 + rank + axis])
+                address = f.op("add", address, step)
+            at = c.f.gep(element, plain(c, memory.address), loop.index)
+            write(at, f.cast("inttoptr", address, "ptr"), inside, size)
+        return []
+
+    guarded(c, condition, copy, [])
+
+
+@lowers(SIMT, ttgir.AsyncTMACopyGlobalToLocalOp)
+def copy_in(c: Context, op: Any) -> None:
+    memory = c.memory(op.result)
+    element = memory_type(memory.type.element_type)
+    zero = const(element, 0 if element[0] == "i" else 0.0)
+
+    def write(to: Value, source: Value, inside: Value, size: int) -> None:
+        (value,) = guarded(c, inside, lambda: [c.f.load(element, source, size)], [zero])
+        c.f.store(value, to, size)
+
+    condition = _first(c, c.scalar(op.pred))
+    _each(c, op, memory, condition, write)
+    count = c.i32(-ttgir.bytes_of(memory.type))
+    _call(c, condition, "simt_mbarrier_arrive", op.barrier, c.i32(0), count)
+
+
+@lowers(SIMT, ttgir.AsyncTMACopyLocalToGlobalOp)
+def copy_out(c: Context, op: Any) -> None:
+    memory = c.memory(op.src)
+    element = memory_type(memory.type.element_type)
+
+    def write(source: Value, to: Value, inside: Value, size: int) -> None:
+        def store() -> Sequence[Value]:
+            c.f.store(c.f.load(element, source, size), to, size)
+            return []
+
+        guarded(c, inside, store, [])
+
+    _each(c, op, memory, _first(c), write)
+
+
+def _reader(c: Context, operand: Any, k_axis: int, scratch: Value) -> Callable[..., Value]:
+    """A function that reads the element at (row or column, k) of an operand in shared memory or,
+    from `scratch`, in registers, as float."""
+    memory, shape = c.values[operand], ir.shape_of(operand.type) or operand.type.get_shape()
+    if not isinstance(memory, Memory):
+        exchange(c, operand, scratch, "float")
+
+        def from_registers(other: Value, k: Value) -> Value:
+            place = c.f.op("add", c.f.op("mul", other, c.i32(shape[1])), k)
+            return c.f.load("float", c.f.gep("float", scratch, place), 4)
+
+        return from_registers
+    inverse, type = memory_layout(memory.type).inverse(), memory.type.element_type
+    element, size = memory_type(type), memory_bytes(type)
+
+    def from_memory_at(other: Value, k: Value) -> Value:
+        parts = [
+            c.linear_map(index, inverse.columns_of(f"dim{axis}"))
+            for index, axis in ((k, k_axis), (other, 1 - k_axis))
+        ]
+        places = [p for p in parts if p is not None] or [c.i32(0)]
+        place = places[0] if len(places) == 1 else c.f.op("xor", *places)
+        value = c.f.load(element, c.f.gep(element, plain(c, memory.address), place), size)
+        return float_from(c, from_memory(c, value, type), FORMATS[type], "fp32")
+
+    return from_memory_at
+
+
+@lowers(SIMT, ttgir.WarpGroupDotOp)
+def warp_group_dot(c: Context, op: Any) -> None:
+    result = op.results[0].type
+    (_, n), depth = ir.shape_of(result), op.b.type.get_shape()[0]
+    if value_type(result) != "float":
+        raise c.unsupported(op, "products of integers")
+    scratch = c.f.call("ptr", "simt_warp_memory")
+    left, right = (_reader(c, v, axis, scratch) for v, axis in ((op.a, 1), (op.b, 0)))
+    places = places_of(c, result)
+    rows = [c.f.op("lshr", p, c.i32(n.bit_length() - 1)) for p in places]
+    columns = [c.f.op("and", p, c.i32(n - 1)) for p in places]
+    sums = list(c.tile(op.c))
+    if op.useC is not None:
+        sums = [c.f.select(c.scalar(op.useC), v, const("float", 0.0)) for v in sums]
+    with c.f.loop(c.i32(0), c.i32(depth), c.i32(1), sums, at_least_once=True) as loop:
+        a, b = (_memoized(partial(read, k=loop.index)) for read in (left, right))
+        for row, column, total in zip(rows, columns, loop.carried, strict=True):
+            loop.next.append(multiply_add(c, a(row), b(column), total))
+    c.f.call("i32", "simt_shuffle", c.i32(0), c.i32(0))
+    c.set(op.results[0], loop.results)
+
+
+def _memoized(read: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    known: dict[Value, Value] = {}
+
+    def once(index: Value) -> Value:
+        if index not in known:
+            known[index] = read(index)
+        return known[index]
+
+    return once
+
+
+@lowers(SIMT, ttgir.WarpGroupDotWaitOp)
+def warp_group_dot_wait(c: Context, op: Any) -> None:
+    for source, result in zip(op.inputs, op.results, strict=True):
+        found = c.values[source]
+        in_memory = isinstance(found, Memory)
+        c.values[result] = Memory(found.address, result.type) if in_memory else found

@@ -1,0 +1,122 @@
+"""Loops split among warps, executed on the CPU: what partitions compute, the barriers that their
+code needs, and warps that wait for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.simt import rules as rules
+from tests.simt.backend.compiler import entry
+from tests.simt.engine import descriptor
+from tests.simt.hardware import Simt
+from tests.simt.machine import KernelFailure, compile_kernel, machine
+from tests.support.warp_specialize import attended, attention, product, random
+from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.launch.scalars import extract_scalar
+from tritium.ops.ttgir import ArriveBarrierOp
+
+
+def run(
+    module: Any, num_warps: int, grid: tuple[int, ...], arrays: Sequence[np.ndarray], *rest: Any,
+    dropped: frozenset[int] = frozenset(), last_warp_first: bool = False,
+) -> int:  # fmt: skip
+    """Run a kernel that takes descriptors of arrays; the number of its barriers."""
+    options = SimpleNamespace(enable_fp_fusion=True, num_warps=num_warps)
+    hardware = Simt(32, dropped)
+    text, facts = lower_to_llvm(module, hardware, options)
+    kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
+    text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
+    kept = [descriptor(array) for array in arrays]
+    slots: list[Any] = []
+    for array, made in zip(arrays, kept, strict=True):
+        strides = [step // array.itemsize for step in array.strides]
+        slots += [made.ctypes.data, *array.shape, *strides]
+    for value in rest:
+        kind = {np.int32: "i32", np.float32: "fp32"}.get(type(value), "")
+        slots.append(value.ctypes.data if isinstance(value, np.ndarray) and value.ndim
+                     else extract_scalar(value.item(), 0, "", kind))  # fmt: skip
+    runner = machine(32, facts["num_warps"], last_warp_first=last_warp_first)
+    runner.run(runner.load(compile_kernel(text)), slots, grid)
+    return hardware.barriers.count
+
+
+@pytest.mark.parametrize("last_warp_first", [False, True])
+@pytest.mark.parametrize("depth", [0, 16, 200])
+@pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (8, 3)])
+@pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3)])
+def test_products(
+    name: str, grid: int, num_warps: int, num_stages: int, depth: int, last_warp_first: bool
+) -> None:
+    m, n = 200, 100
+    a, b = random(m, max(depth, 8)), random(n, max(depth, 8), seed=1)
+    c = np.zeros((m, n), np.float16)
+    module = product(name, num_warps, num_stages)
+    run(module, num_warps, (grid,), [a, b, c], *map(np.int32, (m, n, depth)),
+        last_warp_first=last_warp_first)  # fmt: skip
+    want = a[:, :depth].astype(np.float64) @ b[:, :depth].T.astype(np.float64)
+    np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
+
+
+@pytest.mark.parametrize("last_warp_first", [False, True])
+@pytest.mark.parametrize("causal,num_warps", [(False, 4), (True, 8)])
+def test_attention(causal: bool, num_warps: int, last_warp_first: bool) -> None:
+    length, depth, scale = 256, 32, np.float32(0.25)
+    q, k, v = (random(length, depth, seed=i) for i in range(3))
+    out, top = np.zeros_like(q), np.zeros(length, np.float32)
+    module = attention(causal, num_warps)
+    run(module, num_warps, (length // 128, 1), [q, k, v, out], top, np.int32(length), scale,
+        last_warp_first=last_warp_first)  # fmt: skip
+    want = attended(q, k, v, scale, causal)
+    np.testing.assert_allclose(out.astype(np.float64), want, 1e-2, 1e-2)
+
+
+def small_product(module: Any, **options: Any) -> int:
+    """Run a product of several iterations and check it."""
+    a, b, c = random(128, 160), random(64, 160, seed=1), np.zeros((128, 64), np.float16)
+    count = run(module, 4, (1,), [a, b, c], *map(np.int32, (128, 64, 160)), **options)
+    want = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
+    return count
+
+
+def test_warps_that_wait_for_ever_are_named() -> None:
+    module = product("matmul_blocks", 4, 2)
+    small_product(module)
+    for op in [op for op in module.walk() if isinstance(op, ArriveBarrierOp)]:
+        op.parent.erase_op(op)  # pyright: ignore
+    message = (
+        "warps wait for ever: warp 0 at an mbarrier, .* warp 3 at an mbarrier, "
+        "warp 4 at an mbarrier"
+    )
+    with pytest.raises(KernelFailure, match=message):
+        small_product(module)
+
+
+def test_an_arrival_too_many_is_found() -> None:
+    module = product("matmul_blocks", 4, 2)
+    arrival: Any = next(op for op in module.walk() if isinstance(op, ArriveBarrierOp))
+    again = arrival.clone()
+    arrival.parent.insert_op_after(again, arrival)
+    with pytest.raises(KernelFailure, match=r"wait for ever|more arrivals than a phase"):
+        small_product(module)
+
+
+def test_barriers_of_regions_are_needed() -> None:
+    """Without any one of the barriers where partitions begin and end, or of the epilogue, results
+    are wrong or warps wait for ever. Those between the initializations of mbarriers are not
+    needed: one thread does these."""
+    count, found = small_product(product("matmul_blocks", 4, 2)), list[int]()
+    for number in range(count):
+        for reverse in (False, True):
+            module = product("matmul_blocks", 4, 2)
+            try:
+                small_product(module, dropped=frozenset({number}), last_warp_first=reverse)
+            except (AssertionError, KernelFailure):
+                found.append(number)
+                break
+    assert found[-2:] == [count - 2, count - 1] and len(found) >= 4

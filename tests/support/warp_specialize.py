@@ -1,0 +1,70 @@
+"""Kernels whose loops are split among warps, in ttgir for Hopper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks import gpu_kernels
+from tritium.backends.base import make_backend
+from tritium.backends.nvidia.processor import processor
+from tritium.compiler import ASTSource
+from tritium.ops.ttgir import WarpSpecializeOp
+from tritium.passes import PassManager, pipelines
+from tritium.target import GPUTarget
+
+TARGET = GPUTarget("cuda", 90, 32)
+
+
+def split(
+    kernel: Any, signature: str, constants: dict[str, Any], num_warps: int, num_stages: int,
+    loops: int = 1,
+) -> Any:  # fmt: skip
+    """The ttgir of a kernel, some loops of which are split."""
+    names = [n for n in kernel.arg_names if n not in constants]
+    types = dict(zip(names, signature.split(), strict=True))
+    source = ASTSource(kernel, types | dict.fromkeys(constants, "constexpr"), constants)
+    backend = make_backend(TARGET)
+    module = source.generate(backend, backend.parse_options({"num_warps": num_warps}))
+    passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), num_warps, num_stages)]
+    PassManager(passes, verify_each=True).run(module)
+    assert sum(isinstance(op, WarpSpecializeOp) for op in module.walk()) == loops
+    return module
+
+
+def product(
+    name: str, num_warps: int, num_stages: int, bm: int = 128, bn: int = 64, bk: int = 32
+) -> Any:
+    """`matmul_blocks` or `persistent` of the benchmarks."""
+    constants = {"BM": bm, "BN": bn, "BK": bk, "GROUP": 2, "SPLIT": True}
+    if name == "persistent":
+        constants["SUBTILE"] = False
+    blocks = ((bm, bk), (bn, bk), (bm, bn))
+    signature = " ".join(f"tensordesc<fp16[{rows},{columns}]>" for rows, columns in blocks)
+    kernel = getattr(gpu_kernels, name)
+    return split(kernel, f"{signature} i32 i32 i32", constants, num_warps, num_stages)
+
+
+def attention(causal: bool, num_warps: int, keys: int = 64, depth: int = 32) -> Any:
+    """`attention` of the benchmarks, for blocks of 128 queries."""
+    constants = {"D": depth, "BM": 128, "BN": keys, "CAUSAL": causal, "SPLIT": True}
+    q, k = f"tensordesc<fp16[128,{depth}]>", f"tensordesc<fp16[{keys},{depth}]>"
+    signature = f"{q} {k} {k} {q} *fp32 i32 fp32"
+    return split(gpu_kernels.attention, signature, constants, num_warps, 3, 1 + causal)
+
+
+def attended(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool
+) -> np.ndarray:
+    """The result of attention."""
+    score = q.astype(np.float64) @ k.T.astype(np.float64) * scale
+    if causal:
+        score[np.triu_indices(len(q), 1)] = -np.inf
+    p = np.exp(score - score.max(1, keepdims=True))
+    return p / p.sum(1, keepdims=True) @ v.astype(np.float64)
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normally distributed numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float16)
