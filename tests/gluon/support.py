@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +17,36 @@ from tests.support.device import from_gpu, to_gpu
 from tritium.backends import active
 from tritium.experimental import gluon
 from tritium.experimental.gluon._runtime import InterpretedGluonFunction
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+from tritium.launch.signature import canonical_dtype
 from tritium.target import GPUTarget
 
 Launch = Callable[..., None]
-HOW = ("interpreted", "simt")
+HOW = ("interpreted", "simt", "sm_80", "sm_90")
 
 
 def launcher(how: str) -> Launch:
     """`launch(kernel, grid, *arguments, **constants)`, of NumPy arrays, in one of the ways of `HOW`
-    or on a "gpu"."""
+    or on a "gpu". "sm_80": interpreted, and assembled for such a GPU."""
+    if how.startswith("sm_"):
+        return functools.partial(_assembled, int(how[3:]))
     return {"interpreted": _interpreted, "simt": _on_simt, "gpu": _on_gpu}[how]
+
+
+def _assembled(arch: int, kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
+    options = {n: constants.pop(n) for n in ("num_warps",) if n in constants}
+    types = " ".join(_type(a) for a in arguments)
+    assert compiled(kernel, types, constants, arch, **options).asm["cubin"].startswith(b"\x7fELF")
+    _interpreted(kernel, grid, *arguments, **constants, **options)
+
+
+def _type(argument: Any) -> str:
+    if isinstance(argument, int):
+        return "i32"
+    if isinstance(argument, np.ndarray):
+        return "*" + canonical_dtype(argument.dtype)
+    element = canonical_dtype(argument.base.dtype)
+    return f"tensordesc<{element}{list(argument.block_shape)},{argument.layout!r}>"
 
 
 def _interpreted(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
@@ -40,11 +63,26 @@ def _on_simt(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
 
 
 def _on_gpu(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
-    moved = [to_gpu(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    moved = [_moved(a) for a in arguments]
     kernel[grid](*moved, **constants)
-    for array, tensor in zip(arguments, moved, strict=True):
-        if isinstance(array, np.ndarray):
-            from_gpu(tensor, array)
+    for argument, on_gpu in zip(arguments, moved, strict=True):
+        if argument is not on_gpu:
+            from_gpu(_memory(on_gpu), _memory(argument))
+
+
+def _memory(argument: Any) -> Any:
+    return argument.base if isinstance(argument, TensorDescriptor) else argument
+
+
+def _moved(argument: Any) -> Any:
+    if isinstance(argument, TensorDescriptor):
+        return replace(argument, base=to_gpu(argument.base))
+    return to_gpu(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def _split(types: str) -> list[str]:
+    """The types in a text; those of descriptors have spaces of their own."""
+    return re.findall(r"tensordesc<.*?\)>|\S+", types)
 
 
 def compiled(
@@ -54,7 +92,7 @@ def compiled(
     """A kernel compiled for a GPU; `types`: those of its arguments but the constants."""
     given = dict(constants or {})
     names: Sequence[str] = [n for n in kernel.arg_names if n not in given]
-    signature = dict(zip(names, types.split(), strict=True)) | dict.fromkeys(given, "constexpr")
+    signature = dict(zip(names, _split(types), strict=True)) | dict.fromkeys(given, "constexpr")
     positions = [kernel.arg_names.index(n) for n in names]
     attrs = {(i,): [["tt.divisibility", 16]] for i in positions if aligned}
     source = gluon.GluonASTSource(kernel, signature, given, attrs)

@@ -133,6 +133,9 @@ class Op(DeclaredOp):
     whole_operands: ClassVar[tuple[str, ...]] = ()
     """The operands any element of which an element of the results may depend on."""
 
+    reads_operand_types: ClassVar[bool] = False
+    """Whether `evaluate` looks at the types of operands, which are then there in any case."""
+
     placed_by: ClassVar[str | None] = None
     """The operand whose layout the results have, while that of the other ones is free."""
 
@@ -287,7 +290,8 @@ class Op(DeclaredOp):
         """The op's meaning: results for these operand values (a value, a tuple of several, or
         None). Values are NumPy arrays of `numpy_dtype(type)`: 0-d or NumPy scalars for scalars,
         uint64 for pointers; an absent optional operand is None, a variadic one a tuple. Must not
-        look at `self.operands` (the interpreter builds ops without any)."""
+        look at `self.operands` (the interpreter builds ops without any), and at their types only
+        where `reads_operand_types` says so."""
         raise NotImplementedError(f"{self.name} has no reference semantics")
 
     # Verification

@@ -161,7 +161,9 @@ class Specializer:
         if hasattr(arg, "block_shape") and hasattr(arg, "base"):
             blocks = list(arg.block_shape)
             padding = "N" if getattr(arg, "padding", "zero") == "nan" else ""
-            return f"tensordesc<{self._pointer(arg.base.dtype).lstrip('*k')}{blocks}>", padding
+            layout = f",{arg.layout!r}" if hasattr(arg, "layout") else ""
+            element = self._pointer(arg.base.dtype).lstrip("*k")
+            return f"tensordesc<{element}{blocks}{layout}>", padding
         if not isinstance(arg, type) and (hasattr(arg, "dtype") or hasattr(arg, "__dlpack__")):
             return self._foreign(arg)
         raise TypeError(

@@ -226,9 +226,10 @@ class Arguments:
         """A descriptor made on the host. The emitter must be active."""
         base = self.convert(f"{name}.base", value.base)
         padding = getattr(value, "padding", "zero")
-        return core.make_tensor_descriptor(
+        found = core.make_tensor_descriptor(
             base, list(value.shape), list(value.strides), list(value.block_shape), padding
         )
+        return value.of_kernel(found) if hasattr(value, "of_kernel") else found
 
 
 def _element(name: str, kind: Any) -> dtype:

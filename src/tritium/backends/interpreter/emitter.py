@@ -7,10 +7,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from xdsl.ir import Block, Region
+from xdsl.ir import Block, Region, SSAValue
 
 from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
@@ -27,7 +27,9 @@ from tritium.ops.base import Op
 from tritium.ops.effects import observes
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.ops.memory import PAUSE, Memory
-from tritium.ops.ttir import DescriptorReduceOp, IntToPtrOp, LoadOp, SplatOp
+from tritium.ops.ttir import IntToPtrOp, LoadOp, SplatOp
+
+T = TypeVar("T")
 
 # What may be done to tiles while a region runs for all elements at once.
 _ALONG_ELEMENTS = (ConstantOp, SplatOp, UnaryOp, BinaryOp, CastOp)
@@ -64,6 +66,7 @@ class EagerEmitter:
         self.memory = memory or Memory()
         self.program_id: tuple[int, int, int] = (0, 0, 0)
         self.num_programs: tuple[int, int, int] = (1, 1, 1)
+        self._states: dict[type, Any] = {}
         self._vectorised = 0
         self._running: list[Any] = []
         self._called: dict[int, Rewritten] = {}
@@ -75,6 +78,10 @@ class EagerEmitter:
         other = EagerEmitter(self.features, self.memory)
         other.num_programs, other._called = self.num_programs, self._called
         return other
+
+    def begin(self, program_id: tuple[int, int, int]) -> None:
+        """From now on the ops are those of this program."""
+        self.program_id, self._states = program_id, {}
 
     # Emitter
 
@@ -104,9 +111,7 @@ class EagerEmitter:
         fields = cls.attr_fields
         op = _create(
             cls,
-            # The one op whose meaning depends on a type that neither its results nor its values
-            # have: the sign of a descriptor's elements.
-            operands=list(Block(arg_types=_flat(types)).args) if cls is DescriptorReduceOp else (),
+            operands=_placeholders(types) if cls.reads_operand_types else (),
             result_types=cls.result_types_for(types, attrs, result),
             properties={
                 n: fields[n].encode(v)
@@ -219,6 +224,10 @@ class EagerEmitter:
                 array[index] = value
         return tuple(results or ())
 
+    def state(self, kind: type[T]) -> T:
+        """The state that the ops of a dialect share during a program."""
+        return self._states.setdefault(kind, kind())
+
     def pause(self) -> None:
         """Let other programs run."""
         if self.observed is not None:
@@ -233,6 +242,11 @@ class EagerEmitter:
     def print(self, text: str) -> None:
         """Output of `tl.device_print`."""
         print(text)
+
+
+def _placeholders(types: Sequence[Any]) -> Sequence[SSAValue]:
+    """Values of these types, for an op that asks for them."""
+    return Block(arg_types=_flat(types)).args
 
 
 def _has_tiles(types: Sequence[Any], op: Op) -> bool:

@@ -87,7 +87,7 @@ class Turns:
             while self._next < self._total and not self._over:
                 number, self._next = self._next, self._next + 1
                 x, rest = number % self._sizes[0], number // self._sizes[0]
-                runner.emitter.program_id = x, rest % self._sizes[1], rest // self._sizes[1]
+                runner.emitter.begin((x, rest % self._sizes[1], rest // self._sizes[1]))
                 self._seen = 0
                 self._program(runner.emitter)
         finally:

@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from tritium.codegen.gpu.emitter import Emitter
 from tritium.codegen.gpu.hardware import Hardware
 from tritium.codegen.gpu.types import SHARED
+from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER, linear
@@ -27,10 +28,13 @@ SHARED_MEMORY = "smem$"
 
 @dataclass(frozen=True)
 class Memory:
-    """A tile in shared memory: the pointer to its start, and its type, `!ttg.memdesc`."""
+    """A tile in shared memory: the pointer to the start of the tile that it is a slice of (or to
+    its own), its type, `!ttg.memdesc`, and the offset of its first element, which is to be XORed
+    to those of others."""
 
     address: Value
     type: Any
+    origin: int = 0
 
 
 UNUSED = Value("unused", "!")
@@ -109,6 +113,13 @@ class Context(Emitter):
         assert isinstance(found, Memory), value
         return found
 
+    def start_of(self, memory: Memory) -> Value:
+        """The address (i32) of a tile whose first row is not permuted, for units that permute the
+        others themselves."""
+        start = self.address(memory.address)
+        size = memory_bytes(memory.type.element_type)
+        return self.f.op("add", start, self.i32(memory.origin * size)) if memory.origin else start
+
     def set(self, value: SSAValue, lowered: Any) -> None:
         """Define a result. A sequence becomes a tile, or a scalar if the type is one."""
         if isinstance(lowered, (list, tuple)) and not isinstance(lowered, Value):
@@ -125,6 +136,9 @@ class Context(Emitter):
         if found is None:
             return []
         if isinstance(found, Memory):
+            if found.origin:
+                raise NotImplementedError(f"a slice of shared memory, {found.type}, in a branch, "
+                                          "loop or call")  # fmt: skip
             return [found.address]
         return [found] if isinstance(found, Value) else list(found)
 

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from tritium.experimental.gluon import nvidia as nvidia
 from tritium.experimental.gluon._runtime import (
     GluonASTSource,
     GluonJITFunction,
@@ -27,5 +28,5 @@ from tritium.language.values.aggregate import (
 
 __all__ = [
     "GluonASTSource", "GluonJITFunction", "aggregate", "constexpr_function", "jit",
-    "must_use_result",
+    "must_use_result", "nvidia",
 ]  # fmt: skip

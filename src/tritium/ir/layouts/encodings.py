@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, DictionaryAttr, IntegerAttr, i64
@@ -315,6 +316,13 @@ class SharedEncoding(Encoding):
     def base_alignment(self) -> int:
         """The least alignment, in bytes, of memory with this encoding."""
         return 16
+
+    def elements_of_block(self, shape: tuple[int, ...]) -> int:
+        """How many elements a block of a cluster has room for, of a tile of this shape. Axes in
+        front of the encoding's own are buffers."""
+        cluster: Cluster = self.get("CGALayout")
+        rank = len(cluster[0]) if cluster else 0
+        return prod((*shape[: len(shape) - rank], *part_of(cluster, shape[len(shape) - rank :])))
 
 
 @irdl_attr_definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, ClassVar
 
 from xdsl.irdl import irdl_attr_definition
@@ -10,12 +11,24 @@ from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, dim
 from tritium.ir.layouts.linear import LinearLayout
 
 
+class BasesEncoding(SharedEncoding):
+    """Base of both."""
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        sizes = {dim(i): size for i, size in enumerate(shape)}
+        return LinearLayout.of({key: self.get(key) for key in (OFFSET, BLOCK)}, sizes)
+
+    def elements_of_block(self, shape: tuple[int, ...]) -> int:
+        rank = len(self.get(OFFSET)[0])
+        return prod(shape[: len(shape) - rank]) << len(self.get(OFFSET))
+
+
 def _powers_of_two(*numbers: int) -> bool:
     return all(n > 0 and n & (n - 1) == 0 for n in numbers)
 
 
 @irdl_attr_definition
-class SharedLinearEncoding(SharedEncoding):
+class SharedLinearEncoding(BasesEncoding):
     """Elements in the order of the bases of `offset`; `block`: those of a cluster's blocks."""
 
     name = "ttg.shared_linear"
@@ -33,18 +46,16 @@ class SharedLinearEncoding(SharedEncoding):
         if len(ranks) != 1:
             raise ValueError(f"#{self.name}: bases of ranks {sorted(ranks)}; one is required")
 
-    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
-        return _of_bases(self, shape)
-
     @property
     def base_alignment(self) -> int:
         return self.get("alignment")
 
 
 @irdl_attr_definition
-class PaddedSharedEncoding(SharedEncoding):
+class PaddedSharedEncoding(BasesEncoding):
     """Elements in the order of the bases of `offset` with gaps: of each pair (interval, padding)
-    in `intervals`, so much padding after every so many elements."""
+    in `intervals`, so much padding after every so many elements. `to_linear` leaves the gaps out,
+    which no linear map has."""
 
     name = "ttg.padded_shared"
     KEYS: ClassVar[tuple[str, ...]] = ("intervals", OFFSET, BLOCK)
@@ -59,11 +70,7 @@ class PaddedSharedEncoding(SharedEncoding):
         if len({interval for interval, _ in pairs}) != len(pairs):
             raise ValueError(f"#{self.name}: an interval is given twice: {list(pairs)}")
 
-    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
-        """Without the gaps, which no linear map has."""
-        return _of_bases(self, shape)
-
-
-def _of_bases(encoding: SharedEncoding, shape: tuple[int, ...]) -> LinearLayout:
-    sizes = {dim(i): size for i, size in enumerate(shape)}
-    return LinearLayout.of({key: encoding.get(key) for key in (OFFSET, BLOCK)}, sizes)
+    def elements_of_block(self, shape: tuple[int, ...]) -> int:
+        count = super().elements_of_block(shape)
+        return count + sum(count // interval * padding for interval, padding in
+                           self.get("intervals"))  # fmt: skip

@@ -52,6 +52,14 @@ def make_tensor_descriptor(
 
     Raises `ValueError` for arguments that do not fit.
     """
+    return make(base, shape, strides, block_shape, padding_option)
+
+
+def make(
+    base: TensorLike, shape: Any, strides: Any, block_shape: Any, padding_option: str,
+    encoding: Any = None, value_class: type[tensor_descriptor] = tensor_descriptor,
+) -> Any:  # fmt: skip
+    """`make_tensor_descriptor`, of blocks with an encoding in shared memory if one is given."""
     pointer = casts.to_tensor(base)
     if not isinstance(pointer.type, pointer_type) or pointer.type.element_ty.is_block():
         raise ValueError(f"Expected `base` to be a pointer type; got {pointer.type}")
@@ -76,11 +84,11 @@ def make_tensor_descriptor(
     if element.is_int() and padding is PaddingOption.PAD_NAN:
         raise ValueError("Padding option `nan` is not supported for integer blocks")
     sizes, steps = integers(shape, int32, "shape"), integers(strides, int64, "strides")
-    type = tensor_descriptor_type(block_type(element, extents))
+    type = tensor_descriptor_type(block_type(element, extents, encoding))
     (handle,) = emit(
         ttir.MakeTensorDescOp, pointer, sizes, steps, result=type.to_ir(), padding=padding
     )
-    return tensor_descriptor(handle, tl_tuple(sizes), tl_tuple(steps), type.block_type)
+    return value_class(handle, tl_tuple(sizes), tl_tuple(steps), type.block_type)
 
 
 def _is_one(stride: object) -> bool:

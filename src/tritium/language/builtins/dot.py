@@ -82,7 +82,8 @@ def _result_dtype(operand: dtype, out_dtype: Any) -> dtype:
     return float16 if out_dtype == float16 else float32
 
 
-def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
+def precision_of(input_precision: Any, allow_tf32: Any) -> InputPrecision:
+    """How float32 operands may be rounded, from the words of a program. Raises `ValueError`."""
     features = emitter.current().features
     if input_precision is not None and allow_tf32 is not None:
         raise ValueError("Only one of input_precision and allow_tf32 can be specified")
@@ -99,6 +100,16 @@ def _precision(input_precision: Any, allow_tf32: Any) -> InputPrecision:
             f"Got {input_precision}"
         )
     return InputPrecision[word.upper()]
+
+
+def imprecise_products(left: dtype, right: dtype, k: int, wanted: int | None) -> int:
+    """How many products of fp8 numbers may be summed at reduced precision. Raises `ValueError`."""
+    fp8 = left.is_fp8() and right.is_fp8()
+    if wanted is None:
+        return emitter.current().features.max_num_imprecise_acc_default if fp8 else 0
+    if fp8 and wanted > k:
+        raise ValueError(f"max_num_imprecise_acc ({wanted}) must be <= K ({k})")
+    return wanted
 
 
 def _accumulator(acc: TensorLike | None, element: dtype, shape: tuple[int, ...]) -> tensor:
@@ -139,7 +150,7 @@ def dot(
     lhs, rhs = _operand(input, "lhs"), _operand(other, "rhs")
     if lhs.dtype != rhs.dtype and not (lhs.dtype.is_fp8() and rhs.dtype.is_fp8()):
         raise TypeError(f"Both operands must be same dtype. Got {lhs.dtype} and {rhs.dtype}")
-    precision = _precision(input_precision, allow_tf32)
+    precision = precision_of(input_precision, allow_tf32)
     shape = _product_shape(lhs, rhs)
     given = None if acc is None else casts.to_tensor(acc).dtype
     if out_dtype is None:
@@ -155,17 +166,10 @@ def dot(
         lhs, rhs, accumulator = (
             reshape_to(x, (batch, *x.type.shape[-2:])) for x in (lhs, rhs, accumulator)
         )
-    fp8 = lhs.dtype.is_fp8() and rhs.dtype.is_fp8()
-    if max_num_imprecise_acc is None:
-        features = emitter.current().features
-        max_num_imprecise_acc = features.max_num_imprecise_acc_default if fp8 else 0
-    elif fp8 and max_num_imprecise_acc > lhs.type.shape[-1]:
-        raise ValueError(
-            f"max_num_imprecise_acc ({max_num_imprecise_acc}) must be <= K ({lhs.type.shape[-1]})"
-        )
+    imprecise = (lhs.dtype, rhs.dtype, lhs.type.shape[-1], max_num_imprecise_acc)
     product = build(
         ttir.DotOp, lhs, rhs, accumulator, like=accumulator,
-        inputPrecision=precision, maxNumImpreciseAcc=max_num_imprecise_acc,
+        inputPrecision=precision, maxNumImpreciseAcc=imprecise_products(*imprecise),
     )  # fmt: skip
     return reshape_to(product, shape)
 

@@ -52,6 +52,14 @@ def choose(what: str, value: str | None, allowed: Mapping[str, V]) -> V:
     return allowed[key]
 
 
+def cache_options(modifier: str | None, eviction: str | None) -> dict[str, Any]:
+    """The attributes of an op that reads, from the words of a program. Raises `ValueError`."""
+    return {
+        "cache": choose("Cache modifier", modifier, _LOAD_CACHE),
+        "evict": choose("Eviction policy", eviction, _EVICTION),
+    }
+
+
 def is_block_pointer(value: tensor) -> bool:
     """Whether it is a scalar that `make_block_ptr` made."""
     return isinstance(value.type, pointer_type) and value.type.element_ty.is_block()
@@ -147,11 +155,7 @@ def load(
 
     Raises `ValueError` for arguments that do not fit together.
     """
-    options = {
-        "cache": choose("Cache modifier", cache_modifier, _LOAD_CACHE),
-        "evict": choose("Eviction policy", eviction_policy, _EVICTION),
-        "isVolatile": bool(volatile),
-    }
+    options = {**cache_options(cache_modifier, eviction_policy), "isVolatile": bool(volatile)}
     paddings = {"": None, "zero": "zero", "nan": "nan"}
     padding = choose("Padding option", padding_option, paddings)
     pointer = check_pointer("load", pointer)

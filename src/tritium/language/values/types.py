@@ -7,7 +7,7 @@ the sign, so a language value always travels with its language type.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -430,6 +430,10 @@ class tensor_descriptor_type(base_type):
     value_class: ClassVar[Any] = None
     """`tensor_descriptor`, which registers itself here."""
 
+    parse_layout: ClassVar[Callable[[block_type, str], tensor_descriptor_type] | None] = None
+    """The type from blocks and the text of their layout in shared memory; Gluon's, which registers
+    it here."""
+
     def __init__(
         self,
         block_type: block_type,
@@ -455,7 +459,8 @@ class tensor_descriptor_type(base_type):
                 element.int_bitwidth,
                 Signedness.SIGNED if element.is_int_signed() else Signedness.UNSIGNED,
             )
-        return ir.TensorDescType(ir.tensor_of(self.block_type.shape, ir_element))
+        block = self.block_type
+        return ir.TensorDescType(ir.tensor_of(block.shape, ir_element, block.encoding))
 
     def flatten_types(self) -> list[ir.Type]:
         members = (self.shape_type, self.strides_type)
@@ -569,13 +574,13 @@ def str_to_ty(name: Any, value: Any = None) -> base_type:
         return pointer_type(pointee, const=const_pointer)
     if name.startswith("tensordesc<"):
         element, _, rest = name[len("tensordesc<") :].partition("[")
-        extents, closed, _ = rest.partition("]")
+        extents, closed, rest = rest.partition("]")
         if not closed or element not in _SIGNATURE_NAMES:
             raise ValueError(f"{name!r} is no descriptor type; write tensordesc<fp16[64, 64]>")
-        element_type = dtype(_SIGNATURE_NAMES[element])
-        return tensor_descriptor_type(
-            block_type(element_type, [int(e) for e in extents.split(",")])
-        )
+        block = block_type(dtype(_SIGNATURE_NAMES[element]), [int(e) for e in extents.split(",")])
+        if rest.startswith(",") and tensor_descriptor_type.parse_layout is not None:
+            return tensor_descriptor_type.parse_layout(block, rest[1:].removesuffix(">"))
+        return tensor_descriptor_type(block)
     if name not in _SIGNATURE_NAMES:
         raise ValueError(
             f"{name!r} is no type of a signature; there are {', '.join(_SIGNATURE_NAMES)}, "

@@ -16,6 +16,7 @@ from tritium.ops.ttgir.memory import LocalStoreOp as LocalStoreOp
 from tritium.ops.ttgir.memory import MemDescIndexOp as MemDescIndexOp
 from tritium.ops.ttgir.memory import MemDescReinterpretOp as MemDescReinterpretOp
 from tritium.ops.ttgir.memory import MemDescReshapeOp as MemDescReshapeOp
+from tritium.ops.ttgir.memory import MemDescSubsliceOp as MemDescSubsliceOp
 from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
 from tritium.ops.ttgir.tensormap import GlobalScratchAllocOp as GlobalScratchAllocOp
 from tritium.ops.ttgir.tensormap import ReinterpretTensorDescOp as ReinterpretTensorDescOp

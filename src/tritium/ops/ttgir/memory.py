@@ -11,7 +11,13 @@ from xdsl.ir import Attribute
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import Encoding, NVMMASharedEncoding, SwizzledSharedEncoding
+from tritium.ir.layouts import moves
+from tritium.ir.layouts.encodings import (
+    Encoding,
+    NVMMASharedEncoding,
+    SwizzledSharedEncoding,
+    linear,
+)
 from tritium.ir.layouts.moves import permuted
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
@@ -300,9 +306,42 @@ class MemDescReinterpretOp(MemDescView):
     """The same bytes as memory of another shape, element type and encoding."""
 
     name = "ttg.memdesc_reinterpret"
+    reads_operand_types = True
     syntax = "$src attrs : type(src) -> type(result)"
 
     @classmethod
     def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
         check_memory(cls.name, src)
         return check_memory(cls.name, result)
+
+    def evaluate(self, context: Context, src: Buffer) -> Buffer:
+        before, after = self.src.type, self.result_types[0]
+        assert isinstance(after, MemDescType)
+        if not _in_same_order(before, after):
+            raise NotImplementedError(
+                f"{self.name} from {describe(before)} to {describe(after)}: their elements are in "
+                "different places"
+            )
+        size = prod(after.get_shape()) * ir.numpy_dtype(after.element_type).itemsize
+        data: Any = src.data.reshape(-1).view(np.uint8)
+        if size > data.size or not np.shares_memory(data, src.data):
+            raise OpError(f"{self.name}: {size} bytes of {describe(before)}")
+        view = data[:size].view(ir.numpy_dtype(after.element_type))
+        return src.view(view.reshape(after.get_shape()))
+
+
+def _in_same_order(before: Any, after: Any) -> bool:
+    """Whether arrays in row-major order show where each element of one is in the other: both are
+    in that order in memory, or permuted in the same way."""
+    flat = [moves.flat(linear(t.encoding, t.get_shape()[-_rank(t) :])) for t in (before, after)]
+    if all(f.columns == tuple(1 << i for i in range(len(f.columns))) for f in flat):
+        return True
+    same = ir.bit_width(before.element_type) == ir.bit_width(after.element_type)
+    return same and flat[0].columns == flat[1].columns
+
+
+def _rank(type: Any) -> int:
+    """The axes that the encoding is about; those before are buffers."""
+    if isinstance(type.encoding, SwizzledSharedEncoding):
+        return len(type.encoding.get("order"))
+    return min(2, len(type.get_shape()))

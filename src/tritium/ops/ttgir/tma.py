@@ -195,6 +195,7 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     the barrier, which says when they are there."""
 
     name = "ttng.async_tma_copy_global_to_local"
+    reads_operand_types = True
     effects = (
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
     )  # fmt: skip
@@ -265,6 +266,7 @@ class AsyncTMAReduceOp(Op):
     must keep it until an `async_tma_store_wait`."""
 
     name = "ttng.async_tma_reduce"
+    reads_operand_types = True
     effects = (
         reads(SHARED, "src", Queue.BULK_STORE), reads(GLOBAL, "desc"), writes(GLOBAL, "desc")
     )  # fmt: skip

@@ -45,6 +45,7 @@ class AsyncTMAGatherOp(Op):
     `pred`. Their bytes count for the barrier."""
 
     name = "ttng.async_tma_gather"
+    reads_operand_types = True
     effects = (
         reads(GLOBAL, "desc"), writes(SHARED, "result", Queue.MBARRIER), arrives("barrier")
     )  # fmt: skip

@@ -15,7 +15,7 @@ from xdsl.printer import Printer
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import SharedEncoding, SharedMemorySpace, part_of
+from tritium.ir.layouts.encodings import SharedEncoding, SharedMemorySpace
 from tritium.ops.elementwise import describe
 
 
@@ -134,7 +134,6 @@ def bytes_of(type: Any) -> int:
     """The size of the memory that a descriptor stands for, in bytes; where the blocks of a cluster
     share a tile, of one block's."""
     shape, encoding = type.get_shape(), type.encoding
-    cluster = encoding.get("CGALayout") if isinstance(encoding, SharedEncoding) else ()
-    rank = len(cluster[0]) if cluster else 0
-    part = (*shape[: len(shape) - rank], *part_of(cluster, shape[len(shape) - rank :]))
-    return prod(part) * max(ir.bit_width(type.element_type) // 8, 1)
+    shared = isinstance(encoding, SharedEncoding)
+    count = encoding.elements_of_block(shape) if shared else prod(shape)
+    return count * max(ir.bit_width(type.element_type) // 8, 1)

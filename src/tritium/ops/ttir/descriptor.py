@@ -245,6 +245,7 @@ class DescriptorReduceOp(Op):
     """Atomically combine a block at `indices` with what memory holds."""
 
     name = "tt.descriptor_reduce"
+    reads_operand_types = True
     effects = (reads(GLOBAL, "desc"), writes(GLOBAL, "desc"))
     syntax = "$kind, $desc ~ '[' $indices ']', $src attrs : type(desc), type(src)"
     takes_any_layout = True
@@ -274,7 +275,7 @@ class DescriptorReduceOp(Op):
             block, value.dtype.itemsize, range(len(block))
         )
         # The interpreter passes no operands: the language layer there bitcasts.
-        signed = not (self.operands and is_unsigned(self.desc.type))
+        signed = not is_unsigned(self.desc.type)
         context.memory.update(
             addresses,
             value.dtype,

@@ -131,7 +131,7 @@ def _listed(start: int, count: int) -> str:
 def copy_in(c: Context, op: Any) -> None:
     memory, barrier = c.memory(op.result), _barrier(c, op.barrier)
     descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
-    start, rank = c.address(memory.address), len(op.coord)
+    start, rank = c.start_of(memory), len(op.coord)
     text = (
         f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
         f"[$0], [$1, {_listed(4, rank)}], [$2];"
@@ -152,7 +152,7 @@ def copy_out(c: Context, op: Any) -> None:
 def _copy_out(c: Context, op: Any, instruction: str, how: str) -> None:
     memory, rank = c.memory(op.src), len(op.coord)
     condition = _first(c, c.owner(memory_layout(memory.type), of_program=True))
-    start, descriptor = c.address(memory.address), c.scalar(op.desc)
+    start, descriptor = c.start_of(memory), c.scalar(op.desc)
     text = (
         f"@$2 {instruction}.{rank}d.global.shared::cta{how}.bulk_group "
         f"[$1, {_listed(3, rank)}], [$0];"

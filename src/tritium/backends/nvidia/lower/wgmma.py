@@ -69,7 +69,7 @@ def describe(c: Context, memory: Memory, k_axis: int) -> Operand:
     else:
         lead, stride = inner_step, outer_step
     base = _SWIZZLE_MODE[swizzle] << 62 | (stride >> 4) << 32 | (lead >> 4) << 16
-    return Operand(c.address(memory.address), base, where, k_major)
+    return Operand(c.start_of(memory), base, where, k_major)
 
 
 def byte_offsets(layout: LinearLayout, size: int) -> Any:

@@ -62,7 +62,8 @@ def async_copy(c: Context, op: Any) -> None:
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     zero = others is None or _is_zero(others)
-    places = c.pointers(memory.address, place, [g[0] for g in groups], element)
+    moved = (c.i32(memory.origin), memory.origin)
+    places = c.pointers(memory.address, place, [g[0] for g in groups], element, moved)
     for group, pointer in zip(groups, places, strict=True):
         mask = None if masks is None else masks[group[0]]
         condition = owner if zero else _both(c, mask, owner)

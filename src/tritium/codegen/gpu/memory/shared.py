@@ -27,6 +27,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.conversion import Conversion, plan, through_memory
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
 from tritium.ir.layouts.swizzle import ANY_BANKS, place_of, run_bits
 from tritium.ops import ttgir
 from tritium.target import Banks
@@ -36,6 +37,7 @@ def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
     """(register, lane, warp, block) -> offset of a tile's elements in a piece of shared memory.
     Raises `NotImplementedError` for what is in another block's."""
     memory = memory_layout(type)
+    tile = tile.resize_outs({n: memory.out_size(n) for n in tile.out_names})
     kept = memory.bases(BLOCK)
     if any(map(any, kept)) and kept != tile.transpose_outs(memory.out_names).bases(BLOCK):
         raise NotImplementedError(f"{type} holds what other blocks of the cluster have of {tile}")
@@ -43,23 +45,27 @@ def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
 
 
 def memory_layout(type: Any) -> LinearLayout:
-    """The linear layout (offset -> coordinates) of a piece of shared memory."""
-    return linear(type.encoding, tuple(type.get_shape()))
+    """The linear layout (offset -> coordinates) of a piece of shared memory; of a slice that of the
+    tile that it is part of. Raises `NotImplementedError` for memory with gaps."""
+    if isinstance(type.encoding, PaddedSharedEncoding):
+        raise NotImplementedError(f"shared memory with gaps: {type}")
+    return linear(type.encoding, type.allocation_shape()[-len(type.get_shape()) :])
 
 
 def store_tile(
-    c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
-) -> None:
-    """Write a tile's registers to shared memory."""
+    c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type,
+    origin: int = 0,
+) -> None:  # fmt: skip
+    """Write a tile's registers to shared memory; `origin`: see `Memory`."""
     element, owner, size = memory_type(type), c.owner(tile), memory_bytes(type)
     parts = [to_memory(c, v) for v in values]
     matrices = c.hardware.matrices
-    how = matrices.find_store(place, size) if owner is None else None
+    how = matrices.find_store(place, size) if owner is None and not origin else None
     if how is not None:
         matrices.store(c, parts, tile, place, base, element, how)
         return
     groups = grouped(distinct_registers(tile), run_bits(place, size))
-    pointers = c.pointers(base, place, [g[0] for g in groups], element)
+    pointers = c.pointers(base, place, [g[0] for g in groups], element, _moved(c, origin))
     for group, pointer in zip(groups, pointers, strict=True):
         written = [parts[r] for r in group]
         if owner is None:
@@ -68,18 +74,23 @@ def store_tile(
             c.hardware.shared.store(c, pointer, written, owner)
 
 
+def _moved(c: Context, origin: int) -> tuple[Value | None, int]:
+    return (c.i32(origin), origin) if origin else (None, 0)
+
+
 def load_tile(
-    c: Context, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type
-) -> list[Value]:
-    """Read a tile's registers from shared memory."""
+    c: Context, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type,
+    origin: int = 0,
+) -> list[Value]:  # fmt: skip
+    """Read a tile's registers from shared memory; `origin`: see `Memory`."""
     element, size = memory_type(type), memory_bytes(type)
     matrices = c.hardware.matrices
-    how = matrices.find_load(place, size)
+    how = None if origin else matrices.find_load(place, size)
     if how is not None:
         parts = matrices.load(c, tile, place, base, element, how)
         return [from_memory(c, value, type) for value in parts]
     groups = grouped(distinct_registers(tile), run_bits(place, size))
-    pointers = c.pointers(base, place, [g[0] for g in groups], element)
+    pointers = c.pointers(base, place, [g[0] for g in groups], element, _moved(c, origin))
     loaded: dict[int, Value] = {}
     for group, pointer in zip(groups, pointers, strict=True):
         loaded.update(zip(group, read(c, pointer, element, len(group), type), strict=True))
@@ -106,25 +117,28 @@ def deallocate(c: Context, op: Any) -> None:
 @lowers(GPU, ttgir.LocalLoadOp)
 def local_load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
-    if feeds_blocks(c, op):
+    if not memory.origin and feeds_blocks(c, op):
         c.set(op.results[0], memory)
         return
     tile = layout_of(type)
     place = place_in(tile, memory.type)
-    c.set(op.results[0], load_tile(c, tile, place, memory.address, type))
+    found = load_tile(c, tile, place, memory.address, type, memory.origin)
+    c.set(op.results[0], found)
 
 
 @lowers(GPU, ttgir.LocalStoreOp)
 def local_store(c: Context, op: Any) -> None:
     memory, tile = c.memory(op.dst), layout_of(op.src.type)
-    place = place_in(tile, memory.type)
-    store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
+    place, values = place_in(tile, memory.type), c.tile(op.src)
+    store_tile(c, values, tile, place, memory.address, op.src.type, memory.origin)
 
 
 @lowers(GPU, ttgir.MemDescIndexOp)
 def index(c: Context, op: Any) -> None:
     """One of the buffers along the first axis."""
     memory, type = c.memory(op.src), op.results[0].type
+    if memory.origin:
+        raise c.unsupported(op, "of a slice")
     size = ttgir.bytes_of(type)
     offset = c.f.op("mul", c.scalar(op.index), c.i32(size), "nsw")
     c.set(op.results[0], Memory(c.byte_offset(memory.address, offset), type))
@@ -133,7 +147,21 @@ def index(c: Context, op: Any) -> None:
 @lowers(GPU, ttgir.MemDescTransOp, ttgir.MemDescReinterpretOp, ttgir.MemDescReshapeOp)
 def view(c: Context, op: Any) -> None:
     """The same memory with another layout."""
-    c.set(op.results[0], Memory(c.memory(op.src).address, op.results[0].type))
+    memory = c.memory(op.src)
+    if memory.origin and not isinstance(op, ttgir.MemDescTransOp):
+        raise c.unsupported(op, "of a slice")
+    c.set(op.results[0], Memory(memory.address, op.results[0].type, memory.origin))
+
+
+@lowers(GPU, ttgir.MemDescSubsliceOp)
+def subslice(c: Context, op: Any) -> None:
+    """The part that begins at a multiple of its own size along each axis."""
+    memory, type, first = c.memory(op.src), op.results[0].type, op.offsets
+    if any(start % size for start, size in zip(first, type.get_shape(), strict=True)):
+        raise c.unsupported(op, f"at {list(first)}; multiples of {list(type.get_shape())} are")
+    inverse = memory_layout(op.src.type).inverse()
+    origin = inverse.apply({f"dim{i}": start for i, start in enumerate(first)})[OFFSET]
+    c.set(op.results[0], Memory(memory.address, type, memory.origin ^ int(origin)))
 
 
 def conversion_bytes(op: Any) -> int:

@@ -18,7 +18,6 @@ from tritium.language.values.tensor import tensor
 from tritium.language.values.types import dtype, int32
 from tritium.ops import ttgir
 from tritium.ops.base import Op
-from tritium.ops.ttgir.memory import MemDescSubsliceOp
 
 
 class shared_memory_descriptor(base_value):
@@ -112,7 +111,7 @@ class shared_memory_descriptor(base_value):
             tuple(shape), memory.element_type, memory.encoding, memory.mutable,
             memory.allocation_shape(), memory.memory_space,
         )  # fmt: skip
-        return self._view(MemDescSubsliceOp, offsets=tuple(offsets), result=result)
+        return self._view(ttgir.MemDescSubsliceOp, offsets=tuple(offsets), result=result)
 
     @builtin
     def index(self, index: Any) -> shared_memory_descriptor:

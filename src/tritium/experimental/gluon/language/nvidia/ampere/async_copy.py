@@ -1,0 +1,59 @@
+"""Copies from global to shared memory (`cp.async`) in groups that one can wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
+from tritium.language.builtins.build import emit
+from tritium.language.builtins.memory import cache_options, check_mask, check_pointer
+from tritium.language.decorators import builtin
+from tritium.language.values.tensor import tensor
+from tritium.ops import ttgir
+
+__all__ = ["async_copy_global_to_shared", "async_load", "commit_group", "mbarrier_arrive",
+           "wait_group"]  # fmt: skip
+
+
+@builtin
+def async_load(
+    smem: shared_memory_descriptor, pointer: tensor, mask: Any = None, cache_modifier: Any = None,
+    eviction_policy: Any = None, volatile: bool = False, cache_policy: Any = None,
+) -> None:  # fmt: skip
+    """Start copying the elements at `pointer` into shared memory; zeros where the mask is false.
+    The copy belongs to the group that the next `commit_group` ends.
+
+    Args:
+        smem: of the shape and dtype of what the block of pointers points to.
+        cache_modifier, eviction_policy, volatile: as for `load`.
+    """
+    if cache_policy is not None:
+        raise NotImplementedError("async_copy.async_load with a cache_policy is not built")
+    pointers = check_pointer("async_load", pointer)
+    emit(
+        ttgir.AsyncCopyGlobalToLocalOp, pointers, smem,  # pyright: ignore[reportArgumentType]
+        check_mask(pointers, mask), None, **cache_options(cache_modifier, eviction_policy),
+        isVolatile=bool(volatile),
+    )  # fmt: skip
+
+
+async_copy_global_to_shared = async_load
+"""The name of `async_load` in release 3.6."""
+
+
+@builtin
+def mbarrier_arrive(mbarrier: Any, increment_count: bool = True) -> None:
+    """Arrive at an mbarrier when the thread's copies so far are done."""
+    raise NotImplementedError("gluon.language.nvidia.ampere.async_copy.mbarrier_arrive: not built")
+
+
+@builtin
+def commit_group() -> None:
+    """The copies started since the last call become a group."""
+    emit(ttgir.AsyncCommitGroupOp, ())
+
+
+@builtin
+def wait_group(num_outstanding: int = 0) -> None:
+    """Wait until all but the `num_outstanding` newest groups are done."""
+    emit(ttgir.AsyncWaitOp, (), num=num_outstanding)

@@ -1,0 +1,114 @@
+"""Bulk copies between tensors in memory and shared memory (TMA)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
+from tritium.experimental.gluon.language.nvidia.hopper._descriptors import (
+    checked_layout,
+    tensor_descriptor,
+    tensor_descriptor_type,
+)
+from tritium.language.builtins import casts, descriptors
+from tritium.language.builtins.build import emit
+from tritium.language.builtins.memory import integers
+from tritium.language.decorators import builtin
+from tritium.language.values.types import int1, int32
+from tritium.ops import ttgir
+from tritium.ops.ttir import DescriptorReduceKind
+
+__all__ = [
+    "async_atomic_add", "async_atomic_and", "async_atomic_max", "async_atomic_min",
+    "async_atomic_or", "async_atomic_xor", "async_copy_global_to_shared",
+    "async_copy_shared_to_global", "async_load", "async_load_im2col", "async_store",
+    "make_tensor_descriptor", "store_wait", "tensor_descriptor", "tensor_descriptor_type",
+]  # fmt: skip
+
+
+def _check(name: str, desc: Any, memory: Any, cache_policy: Any) -> None:
+    if not isinstance(desc, tensor_descriptor):
+        raise TypeError(f"{name}: {desc!r} is no descriptor whose blocks have a layout")
+    if not isinstance(memory, shared_memory_descriptor):
+        raise TypeError(f"{name}: {memory!r} is no shared memory")
+    if memory.layout._to_ir() != desc.block_type.encoding:
+        raise ValueError(
+            f"{name}: the memory has {memory.layout}, the descriptor's blocks {desc.layout}; they "
+            "must be the same"
+        )
+    if cache_policy is not None:
+        raise NotImplementedError(f"gluon.language.nvidia.hopper.tma.{name} with a cache_policy")
+
+
+@builtin
+def async_load(
+    tensor_desc: Any, coord: Any, barrier: Any, result: Any, pred: Any = True,
+    multicast: bool = False, cache_policy: Any = None,
+) -> None:  # fmt: skip
+    """Start copying the block at `coord` (one integer an axis) to shared memory, if `pred`. Its
+    bytes count for the barrier, which has been told to expect them. Zeros (or NaN) are what lies
+    outside of the tensor."""
+    _check("async_load", tensor_desc, result, cache_policy)
+    if multicast:
+        raise NotImplementedError("gluon.language.nvidia.hopper.tma.async_load(multicast=True)")
+    flag = casts.cast(casts.to_tensor(pred), int1)
+    indices = integers(coord, int32, "coord")
+    emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, indices, barrier, result, flag)
+
+
+@builtin
+def async_load_im2col(*args: Any, **kwargs: Any) -> None:
+    """`async_load` of the patches of a convolution."""
+    raise NotImplementedError("gluon.language.nvidia.hopper.tma.async_load_im2col is not built")
+
+
+@builtin
+def async_store(tensor_desc: Any, coord: Any, src: Any, cache_policy: Any = None) -> None:
+    """Start copying shared memory to the block at `coord`. What lies outside of the tensor is
+    dropped. What threads wrote to the memory needs a `fence_async_shared` before."""
+    _check("async_store", tensor_desc, src, cache_policy)
+    indices = integers(coord, int32, "coord")
+    emit(ttgir.AsyncTMACopyLocalToGlobalOp, tensor_desc, indices, src)
+
+
+async_copy_global_to_shared, async_copy_shared_to_global = async_load, async_store
+"""The names of `async_load` and `async_store` in release 3.6."""
+
+
+def _atomic(kind: str) -> Callable[..., None]:
+    def function(tensor_desc: Any, coord: Any, src: Any) -> None:
+        _check(function.__name__, tensor_desc, src, None)
+        descriptors.check_atomic_dtype(kind, tensor_desc.dtype)
+        indices = integers(coord, int32, "coord")
+        reduction = DescriptorReduceKind[kind.upper()]
+        emit(ttgir.AsyncTMAReduceOp, tensor_desc, indices, src, kind=reduction)
+
+    function.__name__ = f"async_atomic_{kind}"
+    function.__doc__ = f"Start the atomic `{kind}` of shared memory to the block at `coord`."
+    return builtin(function)
+
+
+async_atomic_add, async_atomic_min, async_atomic_max = map(_atomic, ("add", "min", "max"))
+async_atomic_and, async_atomic_or, async_atomic_xor = map(_atomic, ("and", "or", "xor"))
+
+
+@builtin
+def store_wait(pendings: int, read_only: bool = True) -> None:
+    """Wait until all but the `pendings` newest stores have read their shared memory; without
+    `read_only` until what they wrote can be seen."""
+    emit(ttgir.AsyncTMAStoreWaitOp, pendings=pendings, complete=not read_only)
+
+
+@builtin
+def make_tensor_descriptor(
+    base: Any, shape: Any, strides: Any, block_shape: Any, layout: Any,
+    padding_option: str = "zero",
+) -> tensor_descriptor:  # fmt: skip
+    """Describe a tensor in memory, whose blocks have the layout in shared memory; see
+    `tl.make_tensor_descriptor`."""
+    element = getattr(base.dtype, "element_ty", base.dtype)
+    found = checked_layout(layout, list(block_shape), element.primitive_bitwidth)
+    return descriptors.make(
+        base, shape, strides, block_shape, padding_option, found._to_ir(), tensor_descriptor
+    )

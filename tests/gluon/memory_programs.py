@@ -1,0 +1,179 @@
+"""Gluon programs that use shared memory, asynchronous copies and tensor cores, each with a check
+against NumPy: `check(launch)`; see `support.launcher`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.gluon.support import Launch
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+
+ROWS = gl.constexpr(gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0]))
+COLUMNS = gl.constexpr(gl.BlockedLayout([4, 1], [4, 8], [1, 4], [0, 1]))
+
+
+@gluon.jit
+def offsets_2d(N: gl.constexpr, shape: gl.constexpr, layout: gl.constexpr):
+    i = gl.arange(0, shape[0], gl.SliceLayout(1, layout))[:, None]
+    j = gl.arange(0, shape[1], gl.SliceLayout(0, layout))[None, :]
+    return i * N + j
+
+
+@gluon.jit
+def round_trip_kernel(src, out, shared: gl.constexpr, a: gl.constexpr, b: gl.constexpr):
+    shape: gl.constexpr = [32, 64]
+    x = gl.load(src + offsets_2d(64, shape, a))
+    memory = gl.allocate_shared_memory(gl.float16, shape, shared, x)
+    y = memory.load(b)
+    memory.store(x + 1)
+    gl.store(out + offsets_2d(64, shape, b), memory.load(b) + y)
+
+
+def round_trips(launch: Launch) -> None:
+    source = (np.arange(32 * 64) % 509).astype(np.float16).reshape(32, 64)
+    for shared in (
+        gl.SwizzledSharedLayout(1, 1, 1, [1, 0]),
+        gl.SwizzledSharedLayout(8, 1, 8, [0, 1]),
+        gl.NVMMASharedLayout(128, 16),
+        gl.NVMMASharedLayout(64, 16, transposed=True),
+        gl.SharedLinearLayout([[0, 1 << i] for i in range(6)] + [[1 << i, 0] for i in range(5)]),
+    ):
+        for a, b in ((ROWS, COLUMNS), (COLUMNS, ROWS)):
+            out = np.zeros_like(source)
+            launch(round_trip_kernel, (1,), source, out, shared=shared, a=a, b=b)
+            np.testing.assert_array_equal(out, 2 * source + 1)
+
+
+@gluon.jit
+def views_kernel(src, out, shared: gl.constexpr, layout: gl.constexpr, half: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.int32, [2, 32, 32], shared)
+    offsets = offsets_2d(32, [32, 32], layout)
+    for i in range(2):
+        memory.index(i).store(gl.load(src + i * 1024 + offsets))
+    turned = memory.index(1).permute([1, 0]).load(layout)
+    gl.store(out + offsets, turned)
+    first = memory.index(0)
+    lower = first.slice(16, 16).load(half)  # rows 16 to 31
+    right = first.slice(16, 16, dim=1).permute((1, 0)).load(half)
+    first.slice(0, 16).slice(0, 16, dim=1).store(
+        gl.full([16, 16], -1, gl.int32, gl.BlockedLayout([1, 1], [2, 16], [4, 1], [1, 0])))
+    gl.store(out + 1024 + offsets_2d(32, [16, 32], half), lower + right)
+    gl.store(out + 1536 + offsets, first.load(layout))
+
+
+def views(launch: Launch) -> None:
+    source = np.arange(2 * 32 * 32, dtype=np.int32).reshape(2, 32, 32)
+    for shared in (gl.SwizzledSharedLayout(4, 1, 8, [1, 0]), gl.NVMMASharedLayout(128, 32)):
+        out = np.zeros(1536 + 1024, np.int32)
+        launch(views_kernel, (1,), source, out, shared=shared, layout=ROWS,
+               half=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0]))  # fmt: skip
+        np.testing.assert_array_equal(out[:1024].reshape(32, 32), source[1].T)
+        wanted = source[0, 16:] + source[0, :, 16:].T
+        np.testing.assert_array_equal(out[1024:1536].reshape(16, 32), wanted)
+        first = source[0].copy()
+        first[:16, :16] = -1
+        np.testing.assert_array_equal(out[1536:].reshape(32, 32), first)
+
+
+@gluon.jit
+def reuse_kernel(src, out, layout: gl.constexpr):
+    plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    i = gl.arange(0, 256, layout)
+    memory = gl.allocate_shared_memory(gl.int32, [256], plain, gl.load(src + i))
+    words = memory.reinterpret(gl.float32, [256], plain)
+    gl.store(out + i, words.load(layout))
+    memory._keep_alive()
+
+
+def reuse(launch: Launch) -> None:
+    numbers = np.linspace(-1, 1, 256, dtype=np.float32)
+    out = np.zeros_like(numbers)
+    launch(reuse_kernel, (1,), numbers.view(np.int32), out,
+           layout=gl.BlockedLayout([2], [32], [4], [0]))  # fmt: skip
+    np.testing.assert_array_equal(out, numbers)
+
+
+@gluon.jit
+def pipeline_kernel(src, out, n, STAGES: gl.constexpr, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    ring = gl.allocate_shared_memory(
+        gl.float32, [STAGES, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    i = gl.arange(0, BLOCK, layout)
+    count = gl.cdiv(n, BLOCK)
+    for stage in gl.static_range(STAGES - 1):
+        at = stage * BLOCK + i
+        async_copy.async_load(ring.index(stage), src + at, at < n)
+        async_copy.commit_group()
+    for step in range(count):
+        ahead = (step + STAGES - 1) * BLOCK + i
+        async_copy.async_load(ring.index((step + STAGES - 1) % STAGES), src + ahead, ahead < n)
+        async_copy.commit_group()
+        async_copy.wait_group(STAGES - 1)
+        at = step * BLOCK + i
+        gl.store(out + at, ring.index(step % STAGES).load(layout) * 2, at < n)
+    async_copy.wait_group(0)
+
+
+def pipelines(launch: Launch) -> None:
+    source = np.arange(5000, dtype=np.float32)
+    out = np.zeros_like(source)
+    launch(pipeline_kernel, (1,), source, out, 5000 - 8, STAGES=3, BLOCK=512)
+    np.testing.assert_array_equal(out[:-8], 2 * source[:-8])
+    assert not out[-8:].any()
+
+
+@gluon.jit
+def fma_kernel(a, b, out, parent: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
+               K: gl.constexpr):
+    x, y = gl.load(a + offsets_2d(K, [M, K], ROWS)), gl.load(b + offsets_2d(N, [K, N], ROWS))
+    x = gl.convert_layout(x, gl.DotOperandLayout(0, parent, 0))
+    y = gl.convert_layout(y, gl.DotOperandLayout(1, parent, 0))
+    acc = gl.full([M, N], 1.0, gl.float32, parent)
+    gl.store(out + offsets_2d(N, [M, N], parent), gl.dot_fma(x, y, acc))
+
+
+def products_by_threads(launch: Launch) -> None:
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, (32, 32)).astype(np.float32) for _ in range(2))
+    out = np.zeros((32, 32), np.float32)
+    launch(fma_kernel, (1,), a, b, out, parent=gl.BlockedLayout([2, 2], [4, 8], [4, 1], [1, 0]),
+           M=32, N=32, K=32)  # fmt: skip
+    np.testing.assert_array_equal(out, a @ b + 1)
+
+
+@gluon.jit
+def mma_kernel(a, b, out, K: gl.constexpr):
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [2, 2], [16, 8])
+    swizzled: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 8, [1, 0])
+    acc = gl.zeros([64, 32], gl.float32, mma)
+    left = gl.allocate_shared_memory(gl.float16, [64, 32], swizzled)
+    right = gl.allocate_shared_memory(gl.float16, [32, 32], swizzled)
+    for k in range(0, K, 32):
+        async_copy.async_load(left, a + k + offsets_2d(K, [64, 32], ROWS))
+        async_copy.async_load(right, b + k * 32 + offsets_2d(32, [32, 32], ROWS))
+        async_copy.commit_group()
+        async_copy.wait_group(0)
+        acc = mma_v2(left.load(gl.DotOperandLayout(0, mma, 2)),
+                     right.load(gl.DotOperandLayout(1, mma, 2)), acc)
+    gl.store(out + offsets_2d(32, [64, 32], ROWS), gl.convert_layout(acc, ROWS))
+
+
+def products_on_tensor_cores(launch: Launch) -> None:
+    rng = np.random.default_rng(2)
+    a = rng.integers(-4, 5, (64, 128)).astype(np.float16)
+    b = rng.integers(-4, 5, (128, 32)).astype(np.float16)
+    out = np.zeros((64, 32), np.float32)
+    launch(mma_kernel, (1,), a, b, out, K=128)
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
+
+
+PROGRAMS: dict[str, Any] = {
+    check.__name__: check
+    for check in (round_trips, views, reuse, pipelines, products_by_threads,
+                  products_on_tensor_cores)
+}  # fmt: skip
+"""The programs that sm_80 can run."""
