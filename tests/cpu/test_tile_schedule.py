@@ -22,8 +22,9 @@ from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.lower.nests import loops
 from tritium.backends.cpu.processors import processor
-from tritium.backends.cpu.tiles import schedule
+from tritium.backends.cpu.tiles import schedule, version
 from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir.printing import print_module
 from tritium.native.host import host
 from tritium.ops.parsing import parse_module
@@ -75,25 +76,25 @@ def rows(loaded: str, axis: int, stored: str) -> ModuleOp:
         (
             "%pa", 1, "%a", "skylake-avx512",
             """
-            CHECK: tile.nest [64, 64] along 1 lane 1 width 16 unroll 4 {
+            CHECK: tile.nest [64, 64] along 1 lane 1 width 16 unroll 4
             CHECK-NEXT: "tt.reduce"
-            CHECK: tile.nest [64] lane 0 width 16 unroll 4 {
+            CHECK: tile.nest [64] lane 0 width 16 unroll 4
             CHECK-NEXT: tt.store
-            CHECK: tile.nest [64, 64] lane 1 width 16 unroll 4 {
+            CHECK: tile.nest [64, 64] lane 1 width 16 unroll 4
             """,
         ),
         (
             "%pa", 0, "%a", "haswell",
             """
-            CHECK: tile.nest [64, 64] along 0 lane 1 width 8 unroll 4 {
-            CHECK: tile.nest [64] lane 0 width 8 unroll 4 {
+            CHECK: tile.nest [64, 64] along 0 lane 1 width 8 unroll 4
+            CHECK: tile.nest [64] lane 0 width 8 unroll 4
             """,
         ),
         (  # stores are consecutive along the first dimension, reads of the buffer along the last
             "%pt", 0, "%t", "haswell",
             """
             CHECK: tile.nest [64, 64] along 0
-            CHECK: tile.nest [64, 64] lane 0 width 8 unroll 1 block 1 {
+            CHECK: tile.nest [64, 64] lane 0 width 8 unroll 1 block 1
             """,
         ),
     ],
@@ -127,7 +128,7 @@ tt.func public @turned(%p: !tt.ptr<f32>, %q: !tt.ptr<f32>) {
 
 def test_blocks_in_text() -> None:
     module = lower_to_tiles(parse_module(TURNED), processor("skylake-avx512"))
-    check = "CHECK: tile.nest [32, 32] lane 1 width 16 unroll 1 block 0 {"
+    check = "CHECK: tile.nest [32, 32] lane 1 width 16 unroll 1 block 0"
     run_filecheck("turned", print_module(module), check)
 
 
@@ -142,8 +143,15 @@ def legal(nest: NestOp, chance: random.Random) -> dict[str, int]:
     return {"lane": lane, "width": width, "unroll": unroll}
 
 
+def unmasked_lines(nest: NestOp, versions: list[str]) -> bool:
+    """Whether a nest that had a version `streaming` may still have it."""
+    masked = any(root.mask is not None for root in nest.roots)
+    return version.lines_fit(Nest.of(nest)) and (not masked or "unmasked" in versions)
+
+
 class Rescheduled:
-    """A kernel of the corpus with other schedules, compiled; called like the evaluated one."""
+    """A kernel of the corpus with other schedules and fewer versions, compiled; called like the
+    evaluated one."""
 
     def __init__(self, name: str, seed: int):
         module = parse_module((REFERENCE / f"{name}.ttir").read_text())
@@ -155,6 +163,8 @@ class Rescheduled:
             nest.properties.pop("block", None)
             for key, number in legal(nest, chance).items():
                 nest.properties[key] = NestOp.attr_fields[key].encode(number)
+            kept = [name for name in nest.versions if chance.random() < 0.5]
+            nest.set_versions([n for n in kept if n != "streaming" or unmasked_lines(nest, kept)])
         tiles.verify()
         again = parse_module(print_module(tiles))
         self.kernel = Kernel(again, tiles=lambda *_: again)

@@ -28,7 +28,7 @@ Signals: Python's handlers run in the launching thread, between its programs, so
 other (`poll`). When one raises, all threads stop at their next program.
 
 Exclusive launch: a launch that finds no other one running may run its programs on its own thread
-without locked instructions (`atomics/exclusive_launch.py`). Between any two chunks of
+without locked instructions (`backends/cpu/tiles/version.py`). Between any two chunks of
 programs it checks whether another launch waits or the process has forked; then, and before it wakes
 workers, the launch ends being exclusive. A kernel that may wait for another one never is.
 

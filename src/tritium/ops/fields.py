@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, overload
 
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     BoolAttr,
     DenseArrayBase,
     FlatSymbolRefAttr,
@@ -183,6 +184,13 @@ def i32_array_attr(default: tuple[int, ...] = MISSING) -> Any:
     """`array<i32: 1, 0>`, in Python a tuple of ints."""
     return AttrField[tuple[int, ...]](
         lambda v: i32_array(tuple(v)), lambda a: a.get_values(), default
+    )
+
+
+def words_attr() -> Any:
+    """Some words, in Python a tuple of them."""
+    return AttrField[tuple[str, ...]](
+        lambda v: ArrayAttr(map(StringAttr, v)), lambda a: tuple(s.data for s in a.data), ()
     )
 
 

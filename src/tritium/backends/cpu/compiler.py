@@ -157,14 +157,17 @@ def _tiles(text: str, filename: str = "<ir>") -> Any:
 
     from tritium.backends.cpu.tiles.ir import functions_of
     from tritium.backends.cpu.tiles.schedule import verify_schedules
+    from tritium.backends.cpu.tiles.version import may_wait, verify_versions
     from tritium.ops.parsing import parse_module
     from tritium.ops.tile import CopyOp
 
     module = parse_module(text, filename)
     try:
         module.verify()
+        waits = may_wait(module)
         for function in functions_of(module):
             verify_schedules(function)
+            verify_versions(function, waits)
             for copy in (op for op in function.op.walk() if isinstance(op, CopyOp)):
                 function.touched(copy)
     except VerifyException as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from math import prod
@@ -23,6 +23,7 @@ from tritium.ops.fields import (
     raw_attr,
     symbol_attr,
     unit_attr,
+    words_attr,
 )
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.shape import UnsplatOp
@@ -39,6 +40,8 @@ OPERAND = "tile.operand"
 """The attribute that says which one of its operands a `tt.print` in a nest prints."""
 
 
+VERSIONS = ("linear", "apart", "unmasked", "streaming", "quick", "exclusive")
+"""The versions that a nest may have (`tile-version`)."""
 _WORDS = {"along": "axis", "lane": "lane", "width": "width", "unroll": "unroll", "block": "block"}
 
 
@@ -128,8 +131,10 @@ class NestOp(Op, traits=[NoTerminator()]):
 
     `axis` is the dimension that its reductions and scans run along. `tile-schedule` sets the rest:
     the dimension `lane` runs over the lanes, `width` of them, `unroll` chunks at a time; along
-    `block`, squares are transposed in registers. The body is executed once, so what it defines is
-    visible after the nest. `NestOp.build(domain=(64,), regions=[region])`.
+    `block`, squares are transposed in registers. `versions` names the faster forms, each behind a
+    test, that it has beside the one that is always right (`tile-version`). The body is executed
+    once, so what it defines is visible after the nest.
+    `NestOp.build(domain=(64,), regions=[region])`.
     """
 
     name = "tile.nest"
@@ -141,6 +146,7 @@ class NestOp(Op, traits=[NoTerminator()]):
     width: Any = i32_attr(None)
     unroll: Any = i32_attr(None)
     block: Any = i32_attr(None)
+    versions = words_attr()
 
     @classmethod
     def infer(cls, **attrs: Any) -> tuple[ir.Type, ...]:
@@ -161,6 +167,12 @@ class NestOp(Op, traits=[NoTerminator()]):
         """The roots in order."""
         return tuple(self.body.ops)
 
+    def set_versions(self, names: Sequence[str]) -> None:
+        """Have these versions and no others."""
+        self.properties.pop("versions", None)
+        if names:
+            self.properties["versions"] = self.attr_fields["versions"].encode(tuple(names))
+
     def verify_structure(self) -> None:
         domain = self.domain
         for root in self.roots:
@@ -169,6 +181,9 @@ class NestOp(Op, traits=[NoTerminator()]):
                     f"{root.name} in a nest over {domain} runs over {domain_of(root)}"
                 )
         self._verify_schedule()
+        unknown = [name for name in self.versions if name not in VERSIONS]
+        if unknown or len(set(self.versions)) < len(self.versions):
+            raise VerifyException(f"tile.nest: versions are some of {', '.join(VERSIONS)}")
         before = self.prev_op
         while before is not None and not isinstance(before, NestOp):
             before = before.prev_op
@@ -214,6 +229,8 @@ class NestOp(Op, traits=[NoTerminator()]):
         for word, name in _WORDS.items():
             if name in self.properties:
                 printer.print_string(f" {word} {self.attr_fields[name].get(self)}")
+        if self.versions:
+            printer.print_string(f" versions [{', '.join(self.versions)}]")
         if self.attributes:
             printer.print_string(" attributes ")
             printer.print_attr_dict(self.attributes)
@@ -229,6 +246,9 @@ class NestOp(Op, traits=[NoTerminator()]):
         for word, name in _WORDS.items():
             if parser.parse_optional_keyword(word) is not None:
                 nest.properties[name] = cls.attr_fields[name].encode(parser.parse_integer())
+        if parser.parse_optional_keyword("versions"):
+            square = parser.Delimiter.SQUARE
+            nest.set_versions(parser.parse_comma_separated_list(square, parser.parse_identifier))
         if parser.parse_optional_keyword("attributes"):
             nest.attributes.update(parser.parse_optional_attr_dict())
         parser.parse_punctuation("{")

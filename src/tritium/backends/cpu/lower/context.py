@@ -72,7 +72,6 @@ class Context:
         callees: LLVM names of the functions that can be called.
         run: writes the steps of a block (`control.lower_steps`).
         load_buffer: reads elements of a buffer (`access.load_buffer`).
-        may_be_exclusive: whether `EXCLUSIVE` may be true.
         axes: by op what `result_axes` gives.
         external: addresses of buffers that the caller provides, by identity.
     """
@@ -89,7 +88,6 @@ class Context:
     callees: dict[str, str]
     run: Callable[[Context, Block], None]
     load_buffer: Callable[..., Lanes]
-    may_be_exclusive: bool
     axes: dict[Any, tuple[int | None, ...]] = field(
         default_factory=dict[Any, "tuple[int | None, ...]"]
     )

@@ -29,6 +29,7 @@ from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import fp, memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Uniform
+from tritium.backends.cpu.tiles.index_arithmetic import index_arithmetic
 from tritium.backends.cpu.tiles.ir import ZERO, is_scalar, views_of
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
@@ -102,7 +103,8 @@ def _assumption(
         for prefix in _prefixes(c, step):
             if prefix is not None:
                 exact.extend((prefix.index, prefix.bound))
-    return assumption(c, [*values, *exact], loop, iterations, exact)
+    arithmetic = index_arithmetic(c.function, [*values, *exact], c.filled, loop)
+    return assumption(c, arithmetic, loop, iterations, exact)
 
 
 def _lower_copied(

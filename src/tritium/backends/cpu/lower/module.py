@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium.backends.cpu.lower import assembly, calls, debug, scalars, whole_tile
 from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.atomics import accesses, operations, sums
-from tritium.backends.cpu.lower.atomics.exclusive_launch import has_use, may_wait
 from tritium.backends.cpu.lower.atomics.polling import polls
 from tritium.backends.cpu.lower.context import EXCLUSIVE, GRID, STREAM, Context
 from tritium.backends.cpu.lower.control import lower_function, lower_steps
@@ -27,10 +26,12 @@ from tritium.backends.cpu.lower.moves import join_split, shape, sort
 from tritium.backends.cpu.lower.nests.streaming import stored_bytes
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.tiles.ir import TileFunction, functions_of, kernel_of
+from tritium.backends.cpu.tiles.version import may_wait
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.native.host import Processor
+from tritium.ops.tile import NestOp
 from tritium.ops.ttir.function import CallOp, FuncOp
 
 RULE_MODULES = (
@@ -57,14 +58,13 @@ def lower_to_llvm(
     """
     module = Module()
     kernel = kernel_of(tiles)
-    waits = may_wait(tiles)
-    exclusive = not waits and has_use(tiles)
-    functions = _Functions(module, tiles, host, fuse, exclusive)
+    exclusive = any(isinstance(op, NestOp) and "exclusive" in op.versions for op in tiles.walk())
+    functions = _Functions(module, tiles, host, fuse)
     body, scratch = functions.lower(kernel.sym_name)
     _wrapper(module, kernel, body, host, exclusive, functions.kept)
     facts = {
-        "name": kernel.sym_name, "scratch_bytes": scratch, "exclusive": exclusive, "waits": waits,
-        "polls": any(polls(op) for op in tiles.walk()),
+        "name": kernel.sym_name, "scratch_bytes": scratch, "exclusive": exclusive,
+        "waits": may_wait(tiles), "polls": any(polls(op) for op in tiles.walk()),
         "llvm_opt": None,
     }  # fmt: skip
     return module.text(), facts
@@ -79,11 +79,11 @@ class _Functions:
     """Lowers a function after those that it calls."""
 
     def __init__(
-        self, module: Module, tiles: ModuleOp, host: Processor, fuse: bool, exclusive: bool
+        self, module: Module, tiles: ModuleOp, host: Processor, fuse: bool
     ):
         self.module, self.host, self.kernel = module, host, kernel_of(tiles)
         self.functions = {function.op.sym_name: function for function in functions_of(tiles)}
-        self.fuse, self.exclusive = fuse, exclusive
+        self.fuse = fuse
         self.done: dict[str, tuple[Function, int]] = {}
         self.active: list[str] = []
         self.kept: list[int] = []
@@ -136,7 +136,7 @@ class _Functions:
         c = Context(
             f, function, self.host, values["scratch"], values, "contract" if self.fuse else "",
             function.axes.of, function.address_axes.of, f.section(), callees, lower_steps,
-            load_buffer, self.exclusive,
+            load_buffer,
         )  # fmt: skip
         for argument, tile, value in zip(entry.args, tiles, f.arguments, strict=False):
             if tile:

@@ -11,12 +11,13 @@ from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.backends.cpu.tiles.loop_carried import ProtectCarried
 from tritium.backends.cpu.tiles.materialization import Materialize
 from tritium.backends.cpu.tiles.schedule import Schedule
+from tritium.backends.cpu.tiles.version import Version
 from tritium.backends.pipeline import run_pipeline
 from tritium.native.host import Processor
 from tritium.passes import Pass, pipelines
 from tritium.passes.registry import register
 
-for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule):
+for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule, Version):
     register(_pass)
 
 
@@ -24,7 +25,7 @@ def passes(processor: Processor) -> list[Pass]:
     """The passes of the stage, for a processor."""
     host = Host.of(processor.architecture, processor.features)
     schedule = Schedule(bits=host.bits, registers=host.registers)
-    return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule]
+    return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule, Version()]
 
 
 def lower_to_tiles(module: ModuleOp, processor: Processor) -> ModuleOp:

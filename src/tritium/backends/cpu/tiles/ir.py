@@ -50,6 +50,9 @@ class TileFunction:
     order: list[Operation] = field(default_factory=list[Operation])
     """All ops as they were found, those of a region after the op that has it."""
 
+    slices: dict[NestOp, Any] = field(default_factory=dict[NestOp, Any])
+    """What nests compute (`slices`)."""
+
     @classmethod
     def of(cls, op: FuncOp) -> TileFunction:
         """The index of a function."""
@@ -232,12 +235,13 @@ class Shape(NamedTuple):
 
 
 class Nest(NamedTuple):
-    """Loops that do some roots: all those of a `tile.nest`, with its schedule, or a part."""
+    """Loops that do some roots: all of a `tile.nest`, as scheduled and versioned, or a part."""
 
     domain: tuple[int, ...]
     axis: int | None
     roots: tuple[Any, ...]
     shape: Shape | None = None
+    versions: tuple[str, ...] = ()
 
     @property
     def stores(self) -> bool:
@@ -253,4 +257,4 @@ class Nest(NamedTuple):
     def of(cls, op: NestOp) -> Nest:
         """All of a nest."""
         shape = None if op.lane is None else Shape(op.lane, op.width, op.unroll, op.block)
-        return cls(op.domain, op.axis, op.roots, shape)
+        return cls(op.domain, op.axis, op.roots, shape, op.versions)

@@ -26,6 +26,7 @@ from tritium.backends.cpu.tiles.ir import (
     functions_of,
     runs_on_scalars,
 )
+from tritium.backends.cpu.tiles.slices import nests_of
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
 from tritium.ops.ttir.memory import LoadOp, StoreOp
@@ -60,13 +61,10 @@ class Schedule(Pass):
     def run(self, module: ModuleOp) -> bool:
         for function in functions_of(module):
             info = function.address_axes.of
-            filled = function.buffers.keys() - function.copied
-            for op in function.order:
-                if isinstance(op, NestOp):
-                    nest = Nest.of(op)
-                    if not nest.is_sequential:
-                        _set(op, choose(Facts(filled, info, self.bits, self.registers), nest))
-                    filled |= {r.value for r in nest.roots if type(r) is CopyOp and r.keeps}
+            for op, filled in nests_of(function):
+                nest = Nest.of(op)
+                if not nest.is_sequential:
+                    _set(op, choose(Facts(filled, info, self.bits, self.registers), nest))
         return True
 
 

@@ -16,6 +16,7 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.context import Context
+from tritium.backends.cpu.tiles.index_arithmetic import is_inside
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import (
@@ -257,17 +258,6 @@ class Bounds:
         type = _carrier(value.type)
         low, high = (e if isinstance(e, int) else self._end(e, type) for e in (low, high))
         return Interval(low, high, tuple(dict.fromkeys((*conditions, *added))), wraps)
-
-
-def is_inside(loop: Any, value: SSAValue) -> bool:
-    """Whether a value is defined in a loop."""
-    owner: Any = value.owner
-    op = owner.parent_op() if isinstance(owner, Block) else owner
-    while op is not None:
-        if op is loop:
-            return True
-        op = op.parent_op()
-    return False
 
 
 _Rule = Callable[[Bounds, Any, SSAValue], Interval]

@@ -1,31 +1,25 @@
-"""The usual case of a one-dimensional nest, all masks being true, and the test for it."""
+"""The test whether all masks of a one-dimensional nest are true."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from xdsl.ir import SSAValue
 
-from tritium.backends.cpu.lower.analysis.backward_slice import computed
 from tritium.backends.cpu.lower.analysis.bounds import Bounds
 from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
-from tritium.backends.cpu.lower.values import Facts
-from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
 from tritium.ops.arith import AndIOp, CmpIOp
-from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import SplatOp
 
 
-def usual(c: Context, nest: Nest) -> tuple[Value, Facts] | None:
-    """The facts of the nest, and whether they hold (i1); None if that cannot be told from the
-    ends of a tile. Without any facts there is nothing to tell."""
-    masks = _masks(c, nest)
+def unmasked(c: Context, masks: Sequence[SSAValue]) -> Value | None:
+    """Whether all masks are true (i1); None if that cannot be told from the ends of a tile."""
     f, steps, bounds, holds = c.f, Steps(c), Bounds(c), const("i1", True)
     for mask in masks:
         conditions = _convex_if(steps, bounds, mask)
@@ -35,19 +29,7 @@ def usual(c: Context, nest: Nest) -> tuple[Value, Facts] | None:
             holds = f.op("and", holds, condition)
         for corner in _corners(ir.shape_of(mask.type)):
             holds = f.op("and", holds, number_at(c, mask, corner))
-    return holds, Facts(frozenset(masks))
-
-
-def _masks(c: Context, nest: Nest) -> list[SSAValue]:
-    """The masks of the stores and of the loads that they depend on."""
-    masks = dict[SSAValue, None]()
-    for root in nest.roots:
-        if isinstance(root, StoreOp) and root.mask is not None:
-            masks[root.mask] = None
-    for _, owner in computed(c, nest):
-        if type(owner) is LoadOp and owner.mask is not None:
-            masks[owner.mask] = None
-    return list(masks)
+    return holds
 
 
 def _corners(shape: tuple[int, ...]) -> Iterator[tuple[Value, ...]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritium.backends.cpu.lower.atomics.exclusive_launch import private
-from tritium.backends.cpu.lower.atomics.operations import ORDER, element, keep, masked
+from tritium.backends.cpu.lower.atomics.operations import ORDER, element, keep, masked, private
 from tritium.backends.cpu.lower.atomics.polling import FIRST_ITERATION, stall
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter

@@ -1,7 +1,7 @@
 """Atomic operations on memory that other threads see: of scalars, and of tiles element by element.
 
 A program is one thread's work, so nobody can come between the operations of `scope="cta"`: they
-are ordinary loads and stores, as are those of an exclusive launch (`exclusive_launch`). Blocks of
+are ordinary loads and stores, as are those of an exclusive launch (`tiles/version.py`). Blocks of
 consecutive addresses are `runs`'s.
 """
 
@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from tritium.backends.cpu.lower.access import store_buffer, zeros
-from tritium.backends.cpu.lower.atomics.exclusive_launch import private
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.elementwise.arithmetic import in_float
 from tritium.backends.cpu.lower.emitter import At, Emitter
@@ -21,7 +20,14 @@ from tritium.backends.cpu.lower.values import Uniform
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import BITS_OF, FLOAT_TYPES, Value, const
 from tritium.codegen.registry import lowers
-from tritium.ops.ttir.atomic import AtomicCASOp, AtomicKind, AtomicOp, AtomicRMWOp, MemSemantic
+from tritium.ops.ttir.atomic import (
+    AtomicCASOp,
+    AtomicKind,
+    AtomicOp,
+    AtomicRMWOp,
+    MemScope,
+    MemSemantic,
+)
 
 ORDER = {
     MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
@@ -40,6 +46,14 @@ _INTRINSICS = {
 }  # fmt: skip
 _SETTLING = frozenset({*_INTRINSICS, AtomicKind.AND, AtomicKind.OR})
 _RELEASING = frozenset({MemSemantic.RELEASE, MemSemantic.ACQUIRE_RELEASE})
+
+
+def private(c: Context, op: AtomicOp) -> bool:
+    """Whether only this program takes part, in the code that is being written: in exclusive
+    launches, with the default scope, which covers the kernels of this process only (PTX ISA,
+    "Scope": "the current program"); `scope="sys"`, which covers the host and other processes, is
+    always locked."""
+    return op.scope is MemScope.CTA or (c.exclusive and op.scope is MemScope.GPU)
 
 
 def combined(c: Context, kind: AtomicKind, old: Value, value: Value) -> Value:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from functools import partial
 
 from tritium.backends.cpu.lower.access import buffer_pointer, load, store, store_buffer
-from tritium.backends.cpu.lower.atomics.exclusive_launch import private
 from tritium.backends.cpu.lower.atomics.operations import (
     FAILURE,
     ORDER,
@@ -25,6 +24,7 @@ from tritium.backends.cpu.lower.atomics.operations import (
     fence,
     looks_first,
     masked,
+    private,
     settles,
     write_rmw,
 )

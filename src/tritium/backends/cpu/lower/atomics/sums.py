@@ -13,8 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tritium.backends.cpu.lower.atomics.exclusive_launch import gains, private
-from tritium.backends.cpu.lower.atomics.operations import combined, element_operands, rmw, write_rmw
+from tritium.backends.cpu.lower.atomics.operations import (
+    combined,
+    element_operands,
+    private,
+    rmw,
+    write_rmw,
+)
 from tritium.backends.cpu.lower.atomics.runs import rmw_chunk, scalarized_shape
 from tritium.backends.cpu.lower.context import EXCLUSIVE, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
@@ -43,7 +48,7 @@ def lower_scalarized(c: Context, nest: Nest, run: Callable[[Shape], None]) -> No
         run(scalarized_shape(c, nest))
         c.exclusive = False
 
-    if gains(c, nest):
+    if "exclusive" in nest.versions:
         shared = partial(_shared, c, nest, run)
         either(c, (), c.program[EXCLUSIVE], exclusive, shared, ("exclusive", "shared"))
     else:

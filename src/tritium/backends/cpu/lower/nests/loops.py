@@ -16,24 +16,25 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from tritium.backends.cpu.lower.access import store
-from tritium.backends.cpu.lower.analysis.assume_no_wrap import SEVERAL, Assumption, assumption
+from tritium.backends.cpu.lower.analysis.assume_no_wrap import assumption
 from tritium.backends.cpu.lower.atomics.sums import lower_scalarized
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, class_of, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
-from tritium.backends.cpu.lower.nests.overlap import apart, loads_of
+from tritium.backends.cpu.lower.nests.overlap import apart
 from tritium.backends.cpu.lower.nests.reduce import Reduction
 from tritium.backends.cpu.lower.nests.scan import lower_scan
 from tritium.backends.cpu.lower.nests.streaming import Lines, write_lines
 from tritium.backends.cpu.lower.values import NOTHING, ZERO, Facts, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest, Shape, copy_of, is_scalarized
 from tritium.backends.cpu.tiles.schedule import choose
+from tritium.backends.cpu.tiles.slices import Slice, slice_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp, domain_of, tiles_of
+from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp, domain_of
 from tritium.ops.ttir.memory import StoreOp
 from tritium.ops.ttir.reduction import ReduceOp, ScanOp
 from tritium.ops.ttir.shape import UnsplatOp
@@ -41,49 +42,33 @@ from tritium.ops.ttir.shape import UnsplatOp
 
 def lower_nest(context: Context, op: NestOp) -> None:
     """Write the loops of a nest at the current position."""
-    nest = Nest.of(op)
-    values = [v for root in nest.roots for v in tiles_of(root)]
-    found = assumption(context, values, lane=_only_lane(context, nest))
-    assert found is not None
-    _lower(context, nest, found)
+    part = slice_of(context.function, op, context.filled)
+    _lower(context, part)
     context.assumed = NOTHING_ASSUMED
-    for root in nest.roots:
+    for root in part.nest.roots:
         if type(root) is CopyOp and root.keeps:
             context.fill(root.value)
         for result in root.results:
             context.fill(result)
 
 
-def _only_lane(context: Context, nest: Nest) -> int:
-    """The axis along which a nest takes neighbours together; `SEVERAL` if other axes matter too:
-    to transpositions, and to the question whether stores meet other accesses."""
-    if len(nest.domain) < 2 or nest.is_sequential:
-        return SEVERAL
-    shape = nest.shape or choose(context.facts, nest)
-    if shape.block is not None:
-        return SEVERAL
-    if nest.stores and (
-        len(nest.roots) > 1 or not shape.in_order(nest) or loads_of(context, nest)
-    ):
-        return SEVERAL
-    return shape.lane
-
-
-def _lower(context: Context, nest: Nest, found: Assumption) -> None:
+def _lower(context: Context, part: Slice) -> None:
     """Fused loops where the accesses are apart and nothing wraps around; else the accesses one
     after the other (there may be several in memory that a nest stores to), or the same loops."""
-    context.assumed = found.then
-    fused, split = partial(_lower_fused, context, nest), partial(_lower_split, context, nest)
-    stores = nest.stores and not nest.is_sequential
-    assert nest.shape is not None or nest.is_sequential
-    in_order = nest.shape is not None and nest.shape.in_order(nest)
-    holds = apart(context, nest, in_order) if stores else None
+    nest, found = part.nest, assumption(context, part.index_ops)
+    assert found is not None
+    linear = "linear" in nest.versions
+    context.assumed = found.then if linear else found.always
+    fused, split = partial(_lower_fused, context, part), partial(_lower_split, context, part)
+    holds = None
+    if not nest.is_sequential and part.meetings:
+        holds = apart(context, part) if "apart" in nest.versions else const("i1", False)
     first, second, names = fused, partial(fused, fast=False), ("linear", "wrapping")
     if holds is not None:
         second, names = split, ("fused", "split")
         if holds.ref == "false":
             first, holds = split, None
-    if found.holds is not None:
+    if linear and found.holds is not None:
         holds = found.holds if holds is None else context.f.op("and", holds, found.holds)
     if holds is None:
         first()
@@ -96,12 +81,11 @@ def _lower(context: Context, nest: Nest, found: Assumption) -> None:
     either(context, scalar_results(nest), holds, first, otherwise, names)
 
 
-def _lower_split(c: Context, nest: Nest) -> None:
+def _lower_split(c: Context, whole: Slice) -> None:
     """The loads and stores of a nest one whole after the other, as they stand in the program, and
     then all else that it does."""
+    nest, stores, loads = whole.nest, whole.stores, set(whole.loads)
     copies = {r.value: r for r in nest.roots if isinstance(r, CopyOp) and r.keeps}
-    stores: list[Any] = [r for r in nest.roots if isinstance(r, StoreOp)]
-    loads = set(loads_of(c, nest))
     filled, done = dict(c.filled), set[Operation]()
 
     def one(root: Any) -> None:
@@ -145,14 +129,16 @@ def copy_to(context: Context, value: SSAValue, buffer: BufferOp) -> None:
     """Compute a tile into a buffer that the caller provides, at the current position."""
     with _copy(context, value, buffer) as copy:
         nest = Nest(buffer.shape, None, (copy,))
-        found = assumption(context, [value], lane=_only_lane(context, nest))
+        nest = nest._replace(shape=choose(context.facts, nest)._replace(unroll=1))
+        found = assumption(context, Slice(context.function, nest, context.filled).index_ops)
         assert found is not None
         context.assumed = found.always
-        _Loops(context, nest, choose(context.facts, nest)._replace(unroll=1)).run()
+        _Loops(context, nest, nest.shape).run()
     context.assumed = NOTHING_ASSUMED
 
 
-def _lower_fused(context: Context, nest: Nest, fast: bool = True) -> None:
+def _lower_fused(context: Context, part: Slice, fast: bool = True) -> None:
+    nest = part.nest
     if any(isinstance(root, ScanOp) for root in nest.roots):
         lower_scan(context, nest)
     elif any(map(is_scalarized, nest.roots)):
@@ -169,7 +155,7 @@ def _lower_fused(context: Context, nest: Nest, fast: bool = True) -> None:
         ) -> None:
             _Loops(context, nest, shape, facts, lines, quick).run()
 
-        lower_versions(context, nest, shape.width, write)
+        lower_versions(context, part, write)
 
 
 @dataclass
@@ -390,7 +376,7 @@ class _Loops:
                 new = reduction.elements(e, at)
                 if state is not None:
                     new = reduction.accumulate(state[i][number], new)
-                elif reduction.quick:
+                elif reduction.extreme:
                     new = reduction.combine(reduction.identity(e.width) or [], new)
                 following[i].append(new)
         return following

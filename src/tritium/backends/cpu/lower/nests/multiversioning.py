@@ -14,21 +14,21 @@ are NaN), and then the nest runs once more, exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from xdsl.ir import SSAValue
 
-from tritium.backends.cpu.lower.analysis.fast_path import usual
+from tritium.backends.cpu.lower.analysis.fast_path import unmasked
 from tritium.backends.cpu.lower.context import Context, either
-from tritium.backends.cpu.lower.nests.reduce import Reduction
-from tritium.backends.cpu.lower.nests.streaming import Lines, can_stream, may_stream
+from tritium.backends.cpu.lower.nests.streaming import Lines, may_stream
 from tritium.backends.cpu.lower.values import NOTHING, Facts
 from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.slices import Slice
+from tritium.backends.cpu.tiles.version import extreme_of
 from tritium.codegen.llvm.writer import const
 from tritium.ir import types as ir
-from tritium.ops.tile import CopyOp
 from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.shape import UnsplatOp
 
@@ -52,63 +52,39 @@ def scalar_results(nest: Nest) -> list[SSAValue]:
     ]
 
 
-def lower_versions(c: Context, nest: Nest, width: int, write: Write) -> None:
-    """Write a nest of copies, stores and reductions, in as many versions as are worth it; `width`
-    is that of its chunks."""
-    if can_stream(nest):
-        past = may_stream(c, nest, width)
+def lower_versions(c: Context, part: Slice, write: Write) -> None:
+    """Write a nest of copies, stores and reductions in its versions."""
+    nest = part.nest
+    quick, results = "quick" in nest.versions, scalar_results(nest)
 
-        def store(facts: Facts) -> None:
-            if past is None:
-                write(facts)
-            else:
-                holds, lines = past
-                past_caches = partial(write, facts, lines=lines)
-                either(c, (), holds, past_caches, partial(write, facts), ("past", "cached"))
+    def first(facts: Facts) -> None:
+        if "streaming" in nest.versions:
+            holds, lines = may_stream(c, part)
+            past_caches = partial(write, facts, lines=lines)
+            either(c, (), holds, past_caches, partial(write, facts), ("past", "cached"))
+        else:
+            write(facts, quick=quick)
 
-        _usual_or_not(c, nest, (), store, write)
-    elif _is_plain_reduction(nest):
-        _lower_reduction(c, nest, write)
+    holds = unmasked(c, part.masks) if "unmasked" in nest.versions else None
+    if holds is not None:
+        facts = Facts(frozenset(part.masks))
+        either(c, results, holds, partial(first, facts), partial(write, quick=quick))
+    elif part.masks:
+        write(quick=quick)
     else:
-        write()
-
-
-def _usual_or_not(
-    c: Context,
-    nest: Nest,
-    results: Sequence[SSAValue],
-    first: Callable[[Facts], None],
-    second: Callable[[], None],
-) -> None:
-    """`first` where the nest's facts hold, `second` where they do not."""
-    found = usual(c, nest)
-    if found is None:
-        second()
-    elif found[1] == NOTHING:
         first(NOTHING)
-    else:
-        holds, facts = found
-        either(c, results, holds, lambda: first(facts), second)
+    if quick:
+        _exactly_if_in_doubt(c, nest, results, write)
 
 
-def _is_plain_reduction(nest: Nest) -> bool:
-    kinds = set(map(type, nest.roots))
-    plain = ReduceOp in kinds and kinds <= {ReduceOp, CopyOp}
-    return plain and len(nest.domain) == 1 and nest.domain[0] >= 64
-
-
-def _lower_reduction(c: Context, nest: Nest, write: Write) -> None:
-    reductions = [Reduction(c, root) for root in nest.roots if isinstance(root, ReduceOp)]
-    extremes = [r for r in reductions if r.extreme is not None]
-    results, quick = scalar_results(nest), bool(extremes)
-    quickly = partial(write, quick=quick)
-    _usual_or_not(c, nest, results, quickly, quickly)
-    if not quick:
-        return
+def _exactly_if_in_doubt(
+    c: Context, nest: Nest, results: Sequence[SSAValue], write: Write
+) -> None:
+    """A nest once more if a quick reduction found nothing."""
     doubtful = const("i1", False)
-    for reduction in extremes:
-        op: Any = reduction.root
-        value = c.scalars[op.results[0]]
-        same = c.f.fcmp("oeq", value, const(value.type, reduction.extreme or 0.0))
-        doubtful = c.f.op("or", doubtful, same)
+    for root in nest.roots:
+        if (extreme := extreme_of(root)) is not None:
+            value = c.scalars[root.results[0]]
+            same = c.f.fcmp("oeq", value, const(value.type, extreme[1]))
+            doubtful = c.f.op("or", doubtful, same)
     either(c, results, doubtful, write, lambda: None, ("exact", "certain"))

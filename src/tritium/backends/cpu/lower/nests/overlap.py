@@ -13,20 +13,17 @@ one that is stored to in another order than the row-major one, the last element 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.ir import SSAValue
 
 from tritium.backends.cpu.dot.operand import Step, as_value, static
-from tritium.backends.cpu.lower.analysis.backward_slice import computed, rearranged
 from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
-from tritium.backends.cpu.tiles.alias import base_of
-from tritium.backends.cpu.tiles.ir import Nest
+from tritium.backends.cpu.tiles.slices import Slice
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
-from tritium.ops.ttir.memory import LoadOp, StoreOp
+from tritium.ops.ttir.memory import StoreOp
 
 
 @dataclass(frozen=True)
@@ -42,41 +39,24 @@ class Extent:
     size: int
 
 
-def loads_of(c: Context, nest: Nest) -> list[Any]:
-    """The loads that a nest does, in no order."""
-    return [op for value, op in computed(c, nest)
-            if type(op) is LoadOp and isinstance(value.type, ir.TensorType)]  # fmt: skip
-
-
-def apart(c: Context, nest: Nest, in_order: bool) -> Value | None:
-    """Whether the nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes
-    to the current position. `in_order`: the chunks come in row-major order."""
-    stores: list[Any] = [root for root in nest.roots if isinstance(root, StoreOp)]
-    others = [*loads_of(c, nest), *stores]
+def apart(c: Context, part: Slice) -> Value | None:
+    """Whether a nest can be done chunk by chunk: an i1, or None if that needs no test. Code goes to
+    the current position."""
     steps, extents = Steps(c), dict[SSAValue, Extent | None]()
     result: Value | None = None
-    tested: set[tuple[SSAValue, SSAValue]] = set()
-    moved = rearranged(c, nest)
 
     def extent(pointer: SSAValue) -> Extent | None:
         if pointer not in extents:
             extents[pointer] = _extent(c, steps, pointer)
         return extents[pointer]
 
-    for number, store in enumerate(stores):
-        before = others[: len(others) - len(stores) + number]
-        for access in before if in_order else (*before, store):
-            pair = (access.ptr, store.ptr)
-            once = access.ptr is store.ptr
-            if pair in tested or (base_of(access.ptr) is base_of(store.ptr) and not once):
-                continue
-            tested.add(pair)
-            if once:
-                holds = _distinct(c.f, extent(store.ptr))
-            else:
-                keeps = access in stores or access.results[0] not in moved
-                holds = _pair(c.f, extent(access.ptr), extent(store.ptr), keeps)
-            result = _both(c.f, result, holds)
+    for access, store in part.meetings:
+        if access.ptr is store.ptr:
+            holds = _distinct(c.f, extent(store.ptr))
+        else:
+            keeps = isinstance(access, StoreOp) or access.results[0] not in part.moved
+            holds = _pair(c.f, extent(access.ptr), extent(store.ptr), keeps)
+        result = _both(c.f, result, holds)
     return result
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -17,19 +16,13 @@ from tritium.backends.cpu.lower.moves.shape import scalar_constant
 from tritium.backends.cpu.lower.types import fp, value_type
 from tritium.backends.cpu.lower.values import Uniform, Vec
 from tritium.backends.cpu.tiles.ir import runs_on_scalars
+from tritium.backends.cpu.tiles.version import extreme_of
 from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import ConstantOp, MaxNumFOp, MinNumFOp, SelectOp, attr_value
-from tritium.ops.elementwise import BinaryOp
+from tritium.ops.arith import ConstantOp, SelectOp, attr_value
 from tritium.ops.ttir.reduction import ReduceOp, ScanOp, combining_op
-
-_EXTREMES: Mapping[type[BinaryOp] | None, tuple[str, float]] = {
-    MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
-}  # fmt: skip
-"""How a larger (smaller) number than the accumulator is known, and what the accumulator is at
-first, where NaN needs no test: see `multiversioning`."""
 
 NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
 
@@ -90,7 +83,7 @@ def combine_region(
 class Reduction:
     """A `tt.reduce`: its operands' accumulators are vectors, one list a chunk.
 
-    `quick`: should it look for the largest or smallest number, do so as `multiversioning` says.
+    `quick`: should it look for the largest or smallest float, do so without a test for NaN.
     """
 
     def __init__(self, context: Context, root: ReduceOp, quick: bool = False):
@@ -106,15 +99,12 @@ class Reduction:
         # rounded once.
         small = ir.is_float(self.type) and ir.bit_width(self.type) == 16
         self.narrow = FORMATS[self.type] if small and self.neutral is not None else None
-        wide = ir.is_float(self.type) and ir.bit_width(self.type) in (32, 64)
-        self.extreme = _EXTREMES[self.operator][1] if wide and self.operator in _EXTREMES else None
-        """The first accumulator of a quick reduction; None if there is no such thing."""
-        self.quick = quick and self.extreme is not None
+        self.extreme = extreme_of(root) if quick else None
         self._in_order = known_in_order(op)
 
     def identity(self, width: int) -> list[Value] | None:
         """Values that change nothing when combined, if the region is known to have some."""
-        number = self.extreme if self.quick else self.neutral
+        number = self.extreme[1] if self.extreme else self.neutral
         held = "float" if self.narrow else value_type(self.type)
         return None if number is None else [const(vector(held, width), number)]
 
@@ -128,14 +118,14 @@ class Reduction:
 
     def combine(self, left: Sequence[Value], right: Sequence[Value]) -> list[Value]:
         """The region on two lists of operands."""
-        if self.quick:
+        if self.extreme:
             f, (old,), (new,) = self.context.f, left, right
-            return [f.select(f.fcmp(_EXTREMES[self.operator][0], new, old), new, old)]
+            return [f.select(f.fcmp(self.extreme[0], new, old), new, old)]
         return combine_region(self.context, self.root, [*left, *right], "a reduction")
 
     def accumulate(self, total: Sequence[Value], new: Sequence[Value]) -> list[Value]:
         """The region on what has been accumulated and elements that come after it."""
-        if self.quick or not self._in_order:
+        if self.extreme or not self._in_order:
             return self.combine(total, new)
         operands = [*total, *new]
         return combine_region(self.context, self.root, operands, "a reduction", self._in_order)

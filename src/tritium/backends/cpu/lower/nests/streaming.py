@@ -10,42 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tritium.backends.cpu.dot.operand import static
 from tritium.backends.cpu.lower.access import PIECE
-from tritium.backends.cpu.lower.analysis.backward_slice import computed
-from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.values import Index, Kind
 from tritium.backends.cpu.tiles.ir import Nest, Shape
+from tritium.backends.cpu.tiles.slices import Slice
+from tritium.backends.cpu.tiles.version import LINE, is_long
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
-from tritium.ir import types as ir
-from tritium.ops.base import Movement
 from tritium.ops.tile import NestOp
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import StoreOp
-from tritium.ops.ttir.shape import ReshapeOp
-
-LINE = 64
-"""Bytes of a line of the caches; a store of part of one must not pass its end."""
 
 
 def stored_bytes(function: FuncOp) -> int:
-    """The least number of bytes that one program writes by tile stores outside of loops."""
-    total = 0
-    for op in (op for block in function.regions[0].blocks for op in block.ops):
-        if isinstance(op, NestOp) and can_stream(nest := Nest.of(op)):
-            total += sum(memory_bytes(root.value.type) for root in nest.roots) * nest.domain[0]
-    return total
-
-
-def can_stream(nest: Nest) -> bool:
-    """Whether a nest is of the kind that may do so: stores of one-dimensional tiles."""
-    if len(nest.domain) != 1 or nest.domain[0] < 64:
-        return False
-    return all(isinstance(root, StoreOp) for root in nest.roots)
+    """The least number of bytes that one program writes by long nests outside of loops; 0 if none
+    of these stores past the caches."""
+    blocks = function.regions[0].blocks
+    nests = [op for block in blocks for op in block.ops if isinstance(op, NestOp)]
+    if not any("streaming" in nest.versions for nest in nests):
+        return 0
+    stores = [nest for nest in nests if is_long(Nest.of(nest)) and type(nest.roots[0]) is StoreOp]
+    return sum(memory_bytes(r.value.type) * nest.domain[0] for nest in stores for r in nest.roots)
 
 
 class Lines(NamedTuple):
@@ -56,38 +44,12 @@ class Lines(NamedTuple):
     lead: Value
 
 
-def _needs_alignment(c: Context, nest: Nest, width: int) -> bool:
-    """Whether some value is cheaper where chunks of a tile begin at multiples of the width."""
-    for value, op in computed(c, nest):
-        if not isinstance(value.type, ir.TensorType):
-            continue
-        if op.movement is Movement.REORDERED or isinstance(op, ReshapeOp):
-            return True
-        if op.piecewise and value.type.element_type != ir.i1:
-            constant = c.axis_info(value).constancy[0]
-            if constant % width == 0 or c.address_info(value).contiguity[0] % width == 0:
-                return True
-    return False
-
-
-def may_stream(c: Context, nest: Nest, width: int) -> tuple[Value, Lines] | None:
-    """Whether stores past the caches pay and are possible (i1), and where the lines begin; None if
-    they never are."""
-    if _needs_alignment(c, nest, width):
-        return None
-    f, steps = c.f, Steps(c)
-    holds, zero = c.program["stream"], const("i64", 0)
-    sizes = {c.pointee_bytes(root.ptr.type) for root in nest.roots}
-    size = max(sizes)
-    if len(sizes) > 1 or not size < width * size <= LINE:
-        return None
+def may_stream(c: Context, part: Slice) -> tuple[Value, Lines]:
+    """Whether stores past the caches pay and are possible (i1), and where the lines begin."""
+    f, holds, zero = c.f, c.program["stream"], const("i64", 0)
     lead: Value | None = None
-    for root in nest.roots:
-        pointer = root.ptr
-        step = steps.along(pointer, 0)
-        if step is None or static(step) != 1:
-            return None
-        address = f.cast("ptrtoint", number_at(c, pointer, (zero,)), "i64")
+    for root in part.stores:
+        address = f.cast("ptrtoint", number_at(c, root.ptr, (zero,)), "i64")
         ahead = f.op("and", f.op("sub", zero, address), const("i64", LINE - 1))
         if lead is None:
             lead = ahead
@@ -96,6 +58,7 @@ def may_stream(c: Context, nest: Nest, width: int) -> tuple[Value, Lines] | None
         else:
             holds = f.op("and", holds, f.icmp("eq", lead, ahead))
     assert lead is not None
+    size = c.pointee_bytes(part.stores[0].ptr.type)
     return holds, Lines(LINE // size, f.op("lshr", lead, const("i64", size.bit_length() - 1)))
 
 

@@ -1,0 +1,122 @@
+"""Backward slices of nests: the values that roots depend on and that are not in memory yet."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from functools import cached_property
+from typing import Any
+
+from xdsl.ir import Block, SSAValue
+
+from tritium.backends.cpu.tiles.alias import base_of
+from tritium.backends.cpu.tiles.index_arithmetic import SEVERAL, index_arithmetic
+from tritium.backends.cpu.tiles.ir import Nest, TileFunction
+from tritium.ops.base import Movement
+from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
+from tritium.ops.ttir.memory import LoadOp, StoreOp
+
+
+class Slice:
+    """What a nest computes, where the values `buffers` are in memory.
+
+    `values` has each value once, with the op that defines it. Numbers are given, but not followed
+    further. `index_ops` is its index arithmetic.
+    """
+
+    def __init__(self, function: TileFunction, nest: Nest, buffers: Container[SSAValue]):
+        self.function, self.nest = function, nest
+        self.values = list(_computed(nest, buffers))
+        values = [v for root in nest.roots for v in tiles_of(root)]
+        lane = self._only_lane()
+        self.index_ops = list(index_arithmetic(function, values, buffers, lane=lane))
+
+    def _only_lane(self) -> int:
+        """The axis along which a nest takes neighbours together; `SEVERAL` if other axes matter
+        too: to transpositions, and to the question whether stores meet other accesses."""
+        nest, shape = self.nest, self.nest.shape
+        if len(nest.domain) < 2 or shape is None or shape.block is not None:
+            return SEVERAL
+        if nest.stores and (len(nest.roots) > 1 or not shape.in_order(nest) or self.loads):
+            return SEVERAL
+        return shape.lane
+
+    @cached_property
+    def loads(self) -> list[Any]:
+        """The loads of tiles, in no order."""
+        return [op for value, op in self.values if op.__class__ is LoadOp and is_tile(value)]
+
+    @cached_property
+    def stores(self) -> list[Any]:
+        """The stores, in order."""
+        return [root for root in self.nest.roots if root.__class__ is StoreOp]
+
+    @cached_property
+    def masks(self) -> list[SSAValue]:
+        """The masks of the stores and of the loads that they depend on, each once."""
+        accesses = (*self.stores, *(op for _, op in self.values if op.__class__ is LoadOp))
+        return list(dict.fromkeys(a.mask for a in accesses if a.mask is not None))
+
+    @cached_property
+    def moved(self) -> set[SSAValue]:
+        """Those of the values that are put into another order before they get to where the nest
+        stores them or what they become."""
+        ops = dict(self.values)
+        stack = [v for op in ops.values() if op.movement is Movement.REORDERED
+                 for v in op.operands]  # fmt: skip
+        found: set[SSAValue] = set()
+        while stack:
+            value = stack.pop()
+            if value not in found:
+                found.add(value)
+                stack.extend(ops[value].operands if value in ops else ())
+        return found
+
+    @cached_property
+    def meetings(self) -> list[tuple[Any, Any]]:
+        """The pairs (access, later store) through different pointers that may meet in memory, each
+        pair of pointers once; and unless the chunks come in row-major order, each store with
+        itself, which may have elements twice."""
+        found = dict[tuple[SSAValue, SSAValue], tuple[Any, Any]]()
+        shape = self.nest.shape
+        in_order = shape is not None and shape.in_order(self.nest)
+        for number, store in enumerate(self.stores):
+            before = (*self.loads, *self.stores[:number])
+            for access in before if in_order else (*before, store):
+                first, second = access.ptr, store.ptr
+                if first is second or base_of(first) is not base_of(second):
+                    found.setdefault((first, second), (access, store))
+        return list(found.values())
+
+
+def _computed(nest: Nest, buffers: Container[SSAValue]) -> Iterator[tuple[SSAValue, Any]]:
+    copies = [root for root in nest.roots if isinstance(root, CopyOp)]
+    copied, filling = {r for r in copies if r.source}, {r.value for r in copies}
+    stack = [v for root in nest.roots if root not in copied for v in tiles_of(root)]
+    seen: set[SSAValue] = set()
+    while stack:
+        value = stack.pop()
+        owner: Any = value.owner
+        held = value in buffers and value not in filling
+        if value in seen or owner.__class__ is Block or held:
+            continue
+        seen.add(value)
+        yield value, owner
+        if is_tile(value):
+            stack.extend(owner.operands)
+
+
+def slice_of(function: TileFunction, op: NestOp, buffers: Container[SSAValue]) -> Slice:
+    """The slice of a nest, found once for a schedule."""
+    nest, known = Nest.of(op), function.slices.get(op)
+    if known is None or known.nest != nest:
+        known = function.slices[op] = Slice(function, nest, buffers)
+    return known
+
+
+def nests_of(function: TileFunction) -> Iterator[tuple[NestOp, Container[SSAValue]]]:
+    """The nests in order, each with the values that are in buffers before it."""
+    filled = function.buffers.keys() - function.copied
+    for op in function.order:
+        if op.__class__ is NestOp:
+            yield op, filled
+            filled |= {r.value for r in op.roots if type(r) is CopyOp and r.keeps}

@@ -1,0 +1,203 @@
+"""Give nests versions: faster forms, each behind a test, beside the form that is always right.
+
+before:
+    tile.nest [1024] lane 0 width 16 unroll 4 { tt.store %q, %y, %mask }
+after:
+    tile.nest [1024] lane 0 width 16 unroll 4 versions [linear, apart, unmasked, streaming] {
+      tt.store %q, %y, %mask
+    }
+
+    linear     index arithmetic does not wrap around (tested: bounds of its scalars)
+    apart      accesses are apart in memory, or the same element by element (tested: addresses);
+               otherwise they are done one whole after the other
+    unmasked   all masks are true (tested: both ends of the tile)
+    streaming  stores bypass the caches, where the launch writes more than they hold
+    quick      a search for the largest or smallest float does not look for NaN, and is done again,
+               exactly, if it finds nothing
+    exclusive  no other thread runs a program: atomic operations need no lock
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from tritium.analysis.recursion import resolve
+from tritium.backends.cpu.tiles.alias import retypes_pointers
+from tritium.backends.cpu.tiles.ir import Nest, TileFunction, functions_of
+from tritium.backends.cpu.tiles.slices import Slice, nests_of, slice_of
+from tritium.codegen.llvm.types import memory_bytes
+from tritium.ir import types as ir
+from tritium.ops import cf, scf
+from tritium.ops.arith import AndIOp, CmpIOp, ConstantOp, MaxNumFOp, MinNumFOp
+from tritium.ops.base import Movement
+from tritium.ops.elementwise import BinaryOp
+from tritium.ops.tile.nests import CopyOp, is_tile
+from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
+from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
+from tritium.ops.ttir.memory import StoreOp
+from tritium.ops.ttir.reduction import ReduceOp, combining_op
+from tritium.ops.ttir.shape import ReshapeOp, SplatOp
+from tritium.passes.base import Pass
+
+LINE = 64
+"""Bytes of a line of the caches; a store of part of one must not pass its end."""
+_LONG = 64
+"""Elements from which on a nest is worth versions that differ in masks and stores."""
+_WAITING = frozenset(
+    {AtomicPollOp, scf.WhileOp, cf.BranchOp, cf.CondBranchOp, ElementwiseInlineAsmOp}
+)
+"""Ops with which a program may wait for another one."""
+_EXTREMES: dict[type[BinaryOp] | None, tuple[str, float]] = {
+    MaxNumFOp: ("ogt", -inf), MinNumFOp: ("olt", inf)
+}  # fmt: skip
+"""How a larger (smaller) number than the accumulator is known, and what the accumulator is at
+first, where NaN needs no test."""
+
+
+@dataclass(frozen=True)
+class Version(Pass):
+    """Set the versions of nests."""
+
+    name: ClassVar[str] = "tile-version"
+    title: ClassVar[str] = "TileVersion"
+    keeps_analyses: ClassVar[bool] = True
+
+    def run(self, module: ModuleOp) -> bool:
+        waits = may_wait(module)
+        for function in functions_of(module):
+            static = dict[SSAValue, bool]()
+            for op, filled in nests_of(function):
+                found = slice_of(function, op, filled)
+                op.set_versions(tuple(_versions(found, static, waits)))
+        return True
+
+
+def may_wait(module: ModuleOp) -> bool:
+    """Whether it is not certain that a kernel ends without another one."""
+    return any(
+        op.__class__ in _WAITING for function in functions_of(module) for op in function.order
+    )
+
+
+def gains(root: object) -> bool:
+    """Whether a root is faster where no other thread runs programs."""
+    if not isinstance(root, AtomicOp) or root.scope is not MemScope.GPU:
+        return False
+    return root.updates and is_tile(root.ptr)
+
+
+def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterator[str]:
+    nest = found.nest
+    narrow = (v for one in found.index_ops for v in one.numbers)
+    if not all(resolve(value, _is_static, static) for value in narrow):
+        yield "linear"
+    if not nest.is_sequential and found.meetings:
+        yield "apart"
+    if is_long(nest) and all(map(_is_convex, found.masks)):
+        if found.masks:
+            yield "unmasked"
+        if lines_fit(nest) and _is_consecutive(found) and not _needs_alignment(found):
+            yield "streaming"
+    if is_long(nest) and any(extreme_of(root) for root in nest.roots):
+        yield "quick"
+    if not waits and any(map(gains, nest.roots)):
+        yield "exclusive"
+
+
+def _is_static(value: SSAValue) -> Generator[SSAValue, bool, bool]:
+    """Whether the bounds of an integer, or of a tile, are known or nothing is known of them."""
+    owner: Any = value.owner
+    if is_tile(value):
+        if owner.__class__ is Block or owner.memory_effects():
+            return True
+        for operand in owner.operands:
+            if not (yield operand):
+                return False
+        return True
+    return owner.__class__ is ConstantOp
+
+
+def is_long(nest: Nest) -> bool:
+    """Whether a nest is worth versions that differ in masks and in how they store and reduce: one
+    of stores, or of a reduction, over one long dimension."""
+    if nest.shape is None or len(nest.domain) != 1 or nest.domain[0] < _LONG:
+        return False
+    kinds = set(map(type, nest.roots))
+    return kinds == {StoreOp} or (ReduceOp in kinds and kinds <= {ReduceOp, CopyOp})
+
+
+def lines_fit(nest: Nest) -> bool:
+    """Whether a nest stores elements of one size, by chunks that lines of the caches consist of."""
+    if nest.shape is None or not all(isinstance(root, StoreOp) for root in nest.roots):
+        return False
+    sizes = {memory_bytes(root.value.type) for root in nest.roots}
+    return len(sizes) == 1 and max(sizes) < nest.shape.width * max(sizes) <= LINE
+
+
+def _is_convex(mask: SSAValue) -> bool:
+    """Whether a mask can be such that it is true everywhere where it is true at both ends."""
+    owner: Any = mask.owner
+    if isinstance(owner, AndIOp):
+        return all(map(_is_convex, owner.operands))
+    return isinstance(owner, SplatOp) or (
+        isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S"
+    )
+
+
+def _is_consecutive(found: Slice) -> bool:
+    """Whether all stores are to consecutive addresses."""
+    size, axes = found.nest.domain[0], found.function.address_axes
+    pointers = (s.ptr.owner.operands[0] if retypes_pointers(s.ptr.owner) else s.ptr
+                for s in found.stores)  # fmt: skip
+    return all(axes.of(pointer).contiguity[0] >= size for pointer in pointers)
+
+
+def _needs_alignment(found: Slice) -> bool:
+    """Whether some value is cheaper where chunks of a tile begin at multiples of the width."""
+    shape, function = found.nest.shape, found.function
+    assert shape is not None
+    for value, op in found.values:
+        if not is_tile(value):
+            continue
+        if op.movement is Movement.REORDERED or isinstance(op, ReshapeOp):
+            return True
+        if op.piecewise and ir.element_type(value.type) != ir.i1:
+            equal = function.axes.of(value).constancy[0]
+            run = function.address_axes.of(value).contiguity[0]
+            if equal % shape.width == 0 or run % shape.width == 0:
+                return True
+    return False
+
+
+def extreme_of(root: Any) -> tuple[str, float] | None:
+    """How a reduction that looks for the largest or smallest float does so quickly."""
+    if type(root) is not ReduceOp or len(root.regions[0].blocks) != 1:
+        return None
+    type_ = ir.element_type(root.operands[0].type)
+    wide = ir.is_float(type_) and ir.bit_width(type_) in (32, 64)
+    return _EXTREMES.get(combining_op(root.regions[0].block)) if wide else None
+
+
+def verify_versions(function: TileFunction, waits: bool) -> None:
+    """Raise `VerifyException` for versions that a nest cannot have."""
+    for op, filled in nests_of(function):
+        found = slice_of(function, op, filled)
+        nest = found.nest
+        possible = {
+            "apart": nest.stores and not nest.is_sequential,
+            "unmasked": is_long(nest),
+            "streaming": is_long(nest) and lines_fit(nest)
+            and (not found.masks or "unmasked" in nest.versions),
+            "quick": is_long(nest) and any(map(extreme_of, nest.roots)),
+            "exclusive": not waits and any(map(gains, nest.roots)),
+        }  # fmt: skip
+        for name in nest.versions:
+            if not possible.get(name, True):
+                raise VerifyException(f"tile.nest {list(op.domain)} cannot have a version {name}")

@@ -1,0 +1,195 @@
+"""`tile-version`: which versions nests get, what emission makes of them, and which are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.cpu.support import Kernel
+from tritium._filecheck import run_filecheck
+from tritium.backends.compiler import GPUTarget
+from tritium.backends.cpu.tiles.build import lower_to_tiles
+from tritium.ir.printing import print_module
+from tritium.native.host import host
+from tritium.ops.parsing import parse_module
+from tritium.ops.tile import NestOp
+
+pytestmark = pytest.mark.cpu
+
+
+@tritium.jit
+def masked(p, o, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(p + i, mask=i < n) + 1, mask=i < n)
+
+
+@tritium.jit
+def whole(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(p + i) + 1)
+
+
+@tritium.jit
+def largest(p, o, n, BLOCK: tl.constexpr):
+    tl.store(o, tl.max(tl.load(p + tl.arange(0, BLOCK)), 0))
+
+
+@tritium.jit
+def chosen(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(p + i)
+    tl.store(o + i, x, mask=x > 0)
+
+
+@tritium.jit
+def scattered(p, o, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o + 2 * i, tl.load(p + i))
+
+
+@tritium.jit
+def running(p, o, n, BLOCK: tl.constexpr):
+    i = n + tl.arange(0, BLOCK)
+    tl.store(o + tl.arange(0, BLOCK), tl.cumsum(tl.load(p + i), 0))
+
+
+@tritium.jit
+def counted(p, o, n, BLOCK: tl.constexpr):
+    x = tl.load(p + tl.arange(0, BLOCK))
+    tl.atomic_add(o + (x > 0).to(tl.int32), 1.0)
+
+
+def text_of(kernel: Any, stage: str = "tile") -> str:
+    x = np.ones(4096, np.float32)
+    return kernel.warmup(x, x.copy(), 200, BLOCK=256, grid=(1,), arch="skylake-avx512").asm[stage]
+
+
+SCHEDULE = "tile.nest [256] lane 0 width 16 unroll 4"
+REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "checks"),
+    [
+        (masked, f"CHECK: {SCHEDULE} versions [linear, apart, unmasked, streaming] {{"),
+        (whole, f"CHECK: {SCHEDULE} versions [apart, streaming] {{"),
+        (largest, f"CHECK: {REDUCED} versions [quick] {{"),
+        (chosen, f"CHECK: {SCHEDULE} versions [apart] {{"),
+        (scattered, f"CHECK: {SCHEDULE} versions [apart] {{"),
+        (running, "CHECK: tile.nest [256] along 0 versions [linear] {"),
+        (counted, "CHECK: tile.nest [256] versions [exclusive] {"),
+    ],
+    ids=lambda p: p.__name__ if hasattr(p, "__name__") else "",
+)
+def test_versions_in_text(kernel: Any, checks: str) -> None:
+    run_filecheck("versions", text_of(kernel), checks)
+
+
+def compiled(text: str) -> Kernel:
+    """A kernel of the tile stage's text, for the machine that runs this."""
+    module = parse_module(text)
+    return Kernel(module, tiles=lambda *_: module)
+
+
+def with_versions(source: Any, keep: Callable[[str], bool]) -> Kernel:
+    """A kernel with some of its versions."""
+    x = np.ones(4096, np.float32)
+    ttir = source.warmup(x, x.copy(), 200, BLOCK=256, grid=(1,)).asm["ttir"]
+    tiles = lower_to_tiles(parse_module(ttir), host())
+    for nest in (op for op in tiles.walk() if isinstance(op, NestOp)):
+        nest.set_versions([name for name in nest.versions if keep(name)])
+    return compiled(print_module(tiles))
+
+
+WITHOUT = ((), ("linear",), ("apart",), ("streaming",), ("unmasked", "streaming"), ("quick",))
+
+
+@pytest.mark.parametrize("without", [*WITHOUT, NestOp], ids=str)
+@pytest.mark.parametrize("shift", [-3, 0, 3, 300])
+def test_kernels_run_without_versions(without: Any, shift: int) -> None:
+    """Of `masked` all accesses may overlap; `n` cuts the last program's tile."""
+
+    def keep(name: str) -> bool:
+        return without is not NestOp and name not in without
+
+    memory = np.arange(1024, dtype=np.float32)
+    expected = memory.copy()
+    start = 16
+    for first in range(0, 512, 256):
+        i = np.arange(first, min(first + 256, 300))
+        expected[start + shift + i] = expected[start + i] + 1
+    kernel = with_versions(masked, keep)
+    kernel.run([memory[start:], memory[start + shift :], 300], (2,))
+    np.testing.assert_array_equal(memory, expected)
+
+
+@pytest.mark.parametrize("versions", [True, False])
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 2.0])
+def test_the_largest_number(versions: bool, value: float) -> None:
+    x, out = np.full(256, value, np.float32), np.zeros(1, np.float32)
+    with_versions(largest, lambda _: versions).run([x, out, 0])
+    np.testing.assert_array_equal(out, x[:1])
+
+
+
+MARKS = {
+    "linear": "wrapping", "apart": "fused", "unmasked": "whole", "streaming": "!nontemporal",
+    "quick": "exact", "exclusive": "label %exclusive",
+}  # fmt: skip
+"""What stands in LLVM IR for a version alone."""
+
+
+def edited(tmp_path: Path, kernel: Any, change: Callable[[str], str]) -> str:
+    file = tmp_path / "kernel.tile"
+    file.write_text(change(text_of(kernel)))
+    return tritium.compile(str(file), target=GPUTarget("cpu", "skylake-avx512", 1)).asm["llir"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"),
+    [
+        (running, "linear"), (whole, "apart"), (masked, "unmasked"), (whole, "streaming"),
+        (largest, "quick"), (counted, "exclusive"),
+    ],
+)  # fmt: skip
+def test_an_edited_version_is_what_is_emitted(tmp_path: Path, kernel: Any, name: str) -> None:
+    def without(text: str) -> str:
+        kept = text.replace(", streaming", "") if name == "unmasked" else text
+        for old in (f"{name}, ", f", {name}", f" versions [{name}]"):
+            if old in kept:
+                return kept.replace(old, "")
+        raise AssertionError(text)
+
+    mark = MARKS[name]
+    assert mark in edited(tmp_path, kernel, lambda text: text)
+    assert mark not in edited(tmp_path, kernel, without)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new", "message"),
+    [
+        (masked, "[linear, apart, unmasked, streaming]", "[slow]", "versions are some of linear"),
+        (whole, "[apart, streaming]", "[apart, apart]", "versions are some of linear"),
+        (whole, "[apart, streaming]", "[quick]", "cannot have a version quick"),
+        (whole, "[apart, streaming]", "[exclusive]", "cannot have a version exclusive"),
+        (largest, "[quick]", "[streaming]", "cannot have a version streaming"),
+        (largest, "[quick]", "[apart]", "cannot have a version apart"),
+        (running, "[linear]", "[unmasked]", "cannot have a version unmasked"),
+        (chosen, "[apart]", "[apart, streaming]", "cannot have a version streaming"),
+        (
+            whole, "width 16 unroll 4 versions [apart, streaming]",
+            "width 32 unroll 1 versions [streaming]", "cannot have a version streaming",
+        ),
+    ],
+)  # fmt: skip
+def test_versions_that_are_refused(
+    tmp_path: Path, kernel: Any, old: str, new: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        edited(tmp_path, kernel, lambda text: text.replace(old, new))
