@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, opaque
-from tritium.ops.ttir import FuncOp, LoadOp, ReturnOp
+from tritium.ops.ttir import ElementAccess, FuncOp, ReturnOp
 
 
 def written_arguments(function: FuncOp) -> frozenset[int]:
@@ -44,7 +44,7 @@ def _edges(function: FuncOp) -> tuple[dict[SSAValue, list[SSAValue]], set[SSAVal
                 written.update(op.operands)
         for source, target in op.forwarded_values():
             targets[source].append(target)
-        if not (isinstance(op, LoadOp) or any(op.control_edges())):
+        if not (isinstance(op, ElementAccess) or any(op.control_edges())):
             for operand in op.operands:
                 targets[operand] += op.results
     return targets, written

@@ -27,7 +27,7 @@ from tritium.ops.base import Op
 from tritium.ops.effects import observes
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.ops.memory import PAUSE, Memory
-from tritium.ops.ttir import IntToPtrOp, LoadOp, SplatOp
+from tritium.ops.ttir import ElementAccess, IntToPtrOp, SplatOp
 
 T = TypeVar("T")
 
@@ -133,7 +133,8 @@ class EagerEmitter:
         else:
             # The op sees its surroundings (`evaluation.Context`) in us; nothing calls by symbol.
             outcome = op.evaluate(self, *values)
-        if cls is IntToPtrOp or (cls is LoadOp and is_pointer(op.results[0].type)):
+        made = isinstance(op, (IntToPtrOp, ElementAccess)) and [r.type for r in op.results]
+        if made and is_pointer(made[0]):
             # The program makes its own addresses, which may lie in memory that is no argument's.
             self.memory.ranges = None
         if self.observed is not None and observes(op.own_effects()):

@@ -19,7 +19,7 @@ from tritium.ops.attributes import NOT_WARP_SPECIALIZED, NUM_STAGES
 from tritium.ops.effects import GLOBAL
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir.types import MemDescType
-from tritium.ops.ttir import FuncOp, LoadOp, StoreOp
+from tritium.ops.ttir import ElementAccess, FuncOp
 from tritium.ops.ttir.dot import MatrixProduct
 
 
@@ -40,7 +40,7 @@ def remark_on(module: ModuleOp, capability: int, num_stages: int) -> None:
                 remark(op, f"Warning: warp_specialize has no effect on this loop: {why.data}")
             if isinstance(op, MatrixProduct) and not op.asynchronous:
                 _on_product(op, capability)
-            elif isinstance(op, (LoadOp, StoreOp)):
+            elif isinstance(op, ElementAccess):
                 _on_access(analysis, op)
             elif isinstance(op, ForOp) and stages_of(op, num_stages) > 1:
                 _on_loop(op)
@@ -109,7 +109,7 @@ def _loads(value: SSAValue, block: Block, changed: bool = False) -> Iterator[tup
     op: Any = value.owner
     if isinstance(op, Block) or op.parent is not block:
         return
-    if isinstance(op, LoadOp):
+    if isinstance(op, ElementAccess):
         yield op, changed
         return
     changed |= op.is_elementwise

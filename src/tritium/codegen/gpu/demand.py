@@ -87,7 +87,7 @@ class Demand:
     def _operands(self, op: Any) -> list[int]:
         """The demand for an op's operands, given the demand for its results."""
         masks = [ALL] * len(op.operands)
-        if isinstance(op, (ttir.LoadOp, ttir.StoreOp)):
+        if isinstance(op, ttir.ElementAccess):
             if ir.shape_of(op.ptr.type):
                 firsts = _firsts(register_groups(self._axis_info, op.ptr, op.mask))
                 masks = [firsts if v is op.ptr or v is op.mask else ALL for v in op.operands]

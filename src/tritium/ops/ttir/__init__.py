@@ -12,6 +12,8 @@ from tritium.ops.ttir.atomic import MemScope as MemScope
 from tritium.ops.ttir.atomic import MemSemantic as MemSemantic
 from tritium.ops.ttir.debug import AssertOp as AssertOp
 from tritium.ops.ttir.debug import PrintOp as PrintOp
+from tritium.ops.ttir.descriptor import BlockAccess as BlockAccess
+from tritium.ops.ttir.descriptor import DescriptorAccess as DescriptorAccess
 from tritium.ops.ttir.descriptor import DescriptorGatherOp as DescriptorGatherOp
 from tritium.ops.ttir.descriptor import DescriptorLoadOp as DescriptorLoadOp
 from tritium.ops.ttir.descriptor import DescriptorReduceKind as DescriptorReduceKind
@@ -19,6 +21,7 @@ from tritium.ops.ttir.descriptor import DescriptorReduceOp as DescriptorReduceOp
 from tritium.ops.ttir.descriptor import DescriptorScatterOp as DescriptorScatterOp
 from tritium.ops.ttir.descriptor import DescriptorStoreOp as DescriptorStoreOp
 from tritium.ops.ttir.descriptor import MakeTensorDescOp as MakeTensorDescOp
+from tritium.ops.ttir.descriptor import RowAccess as RowAccess
 from tritium.ops.ttir.dot import DotOp as DotOp
 from tritium.ops.ttir.dot import DotScaledOp as DotScaledOp
 from tritium.ops.ttir.dot import InputPrecision as InputPrecision
@@ -33,6 +36,7 @@ from tritium.ops.ttir.memory import AddPtrOp as AddPtrOp
 from tritium.ops.ttir.memory import AdvanceOp as AdvanceOp
 from tritium.ops.ttir.memory import CacheModifier as CacheModifier
 from tritium.ops.ttir.memory import CachePolicyAttr
+from tritium.ops.ttir.memory import ElementAccess as ElementAccess
 from tritium.ops.ttir.memory import EvictionPolicy as EvictionPolicy
 from tritium.ops.ttir.memory import LoadOp as LoadOp
 from tritium.ops.ttir.memory import MakeTensorPtrOp as MakeTensorPtrOp

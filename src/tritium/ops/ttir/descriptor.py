@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -106,6 +106,40 @@ class MakeTensorDescOp(Op):
         )
 
 
+class DescriptorAccess(Op):
+    """An access to memory through a tensor descriptor."""
+
+    combines: ClassVar[bool] = False
+    """Whether a store combines what it writes with what memory holds."""
+    desc: Any
+    src: Any
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it is a load."""
+        return bool(self.results)
+
+    @property
+    def tile(self) -> ir.Type:
+        """The type of what is loaded or stored."""
+        return self.results[0].type if self.results else self.src.type
+
+
+class BlockAccess(DescriptorAccess):
+    """An access to the block at `indices`."""
+
+    indices: Any
+    kind: Any
+    """How it combines, where it does."""
+
+
+class RowAccess(DescriptorAccess):
+    """An access to rows `x_offsets` of a matrix, from column `y_offset` on."""
+
+    x_offsets: Any
+    y_offset: Any
+
+
 def _load(context: Context, tile: Tile, block: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     addresses, inside = tile.addresses(block, dtype.itemsize, range(len(block)))
     loaded = context.memory.load(addresses, dtype, inside)
@@ -120,7 +154,7 @@ def _store(context: Context, tile: Tile, block: tuple[int, ...], value: Any) -> 
     context.memory.store(addresses, value, inside)
 
 
-class DescriptorLoadOp(CachedOp):
+class DescriptorLoadOp(CachedOp, BlockAccess):
     """The block at `indices`."""
 
     name = "tt.descriptor_load"
@@ -155,7 +189,7 @@ class DescriptorLoadOp(CachedOp):
         return _load(context, desc.at(indices), block, ir.numpy_dtype(type)).reshape(shape)
 
 
-class DescriptorStoreOp(Op):
+class DescriptorStoreOp(BlockAccess):
     """Write a block at `indices`."""
 
     name = "tt.descriptor_store"
@@ -176,7 +210,7 @@ class DescriptorStoreOp(Op):
         _store(context, desc.at(indices), (1,) * (len(indices) - len(shape)) + shape, src)
 
 
-class DescriptorGatherOp(Op):
+class DescriptorGatherOp(RowAccess):
     """Rows `x_offsets` of a matrix, from column `y_offset` on."""
 
     name = "tt.descriptor_gather"
@@ -202,7 +236,7 @@ class DescriptorGatherOp(Op):
         return np.concatenate(rows)
 
 
-class DescriptorScatterOp(Op):
+class DescriptorScatterOp(RowAccess):
     """Write rows `x_offsets` of a matrix, from column `y_offset` on."""
 
     name = "tt.descriptor_scatter"
@@ -241,11 +275,12 @@ def is_unsigned(desc: Any) -> bool:
     return "ui" in str(desc.block.element_type)
 
 
-class DescriptorReduceOp(Op):
+class DescriptorReduceOp(BlockAccess):
     """Atomically combine a block at `indices` with what memory holds."""
 
     name = "tt.descriptor_reduce"
     reads_operand_types = True
+    combines = True
     effects = (reads(GLOBAL, "desc"), writes(GLOBAL, "desc"))
     syntax = "$kind, $desc ~ '[' $indices ']', $src attrs : type(desc), type(src)"
     takes_any_layout = True

@@ -205,7 +205,19 @@ class AddPtrOp(Op):
         return replace(facts.add(pointer, facts.scale(offset, size)), known=None)
 
 
-class LoadOp(CachedOp):
+class ElementAccess(CachedOp):
+    """A load or store of the elements at `ptr`, or of the tile of a block pointer."""
+
+    ptr: Any
+    mask: Any
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it is a load."""
+        return bool(self.results)
+
+
+class LoadOp(ElementAccess):
     """The elements at the addresses; where the mask is false, `other` (or an undefined value)
     without touching memory."""
 
@@ -255,7 +267,7 @@ class LoadOp(CachedOp):
         return facts.uniform(self.results[0].type, operands)  # equal addresses hold equal elements
 
 
-class StoreOp(CachedOp):
+class StoreOp(ElementAccess):
     """Write the elements for which the mask is true (or absent)."""
 
     name = "tt.store"

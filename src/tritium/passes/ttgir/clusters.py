@@ -25,7 +25,7 @@ from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.ttgir.layout_propagation import is_elementwise
 from tritium.target import Processor
 
-_STORES = (ttir.StoreOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
+_ACCESSES = (ttir.ElementAccess, ttir.BlockAccess)
 
 
 def num_ctas_of(module: Any) -> int:
@@ -98,7 +98,7 @@ def _follow(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Cluster]]) 
         if not isinstance(owner, Operation) or (id(owner), cluster) in seen:
             continue
         seen.add((id(owner), cluster))
-        if isinstance(owner, (ttir.LoadOp, ttir.DescriptorLoadOp)):
+        if isinstance(owner, _ACCESSES):
             wishes.setdefault(id(owner), set()).add(cluster)
         elif isinstance(owner, ttir.TransOp):
             order = tuple(owner.order)
@@ -118,7 +118,7 @@ def _follow_results(value: SSAValue, cluster: Cluster, wishes: dict[int, set[Clu
         seen.add(value)
         for use in value.uses:
             user: Any = use.operation
-            if isinstance(user, _STORES):
+            if isinstance(user, _ACCESSES) and not user.is_load:
                 wishes.setdefault(id(user), set()).add(cluster)
             elif isinstance(user, YieldOp) and isinstance(user.parent_op(), ForOp):
                 loop: Any = user.parent_op()

@@ -41,8 +41,7 @@ from tritium.passes.ttgir.layout_propagation import (
 )
 from tritium.target import Processor
 
-ACCESSES = (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)
-BLOCKS = (ttir.DescriptorLoadOp, ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)
+ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,10 @@ class Coalesce(Pass):
                 widest[wish.key] = max(widest.get(wish.key, 1), wish.width)
             for op in list(_accesses(function)):
                 wish = wishes[id(op)]
-                loads = isinstance(op, (ttir.LoadOp, ttir.DescriptorLoadOp))
+                loads = not isinstance(op, ttir.AtomicOp) and op.is_load
                 width = widest[wish.key] if loads else wish.width
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
-                if isinstance(op, BLOCKS) and num_ctas > 1:
+                if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
                 changed |= _apply(op, wish, width, threads_of(module), cluster)
         return changed
@@ -95,15 +94,14 @@ class _Wish:
 
 def _accesses(function: Operation) -> Iterator[Any]:
     for op in function.walk():
-        if isinstance(op, BLOCKS) or (isinstance(op, ACCESSES) and is_tile(op.operands[0])):
+        at_tile = isinstance(op, ACCESSES) and is_tile(op.operands[0])
+        if at_tile or isinstance(op, ttir.BlockAccess):
             yield op
 
 
 def _tile(op: Any) -> Any:
     """The type of what is accessed: a tile of pointers, or a descriptor's block."""
-    if isinstance(op, BLOCKS):
-        return op.results[0].type if isinstance(op, ttir.DescriptorLoadOp) else op.src.type
-    return op.ptr.type
+    return op.tile if isinstance(op, ttir.BlockAccess) else op.ptr.type
 
 
 def atomic_width(op: Any, processor: Processor) -> int:
@@ -115,7 +113,7 @@ def atomic_width(op: Any, processor: Processor) -> int:
 
 def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
     pointers, widest = _tile(op), processor.access_bytes
-    if isinstance(op, BLOCKS):
+    if isinstance(op, ttir.BlockAccess):
         shape, most = ir.shape_of(pointers), 8 * widest // ir.bit_width(pointers)
         return _Wish(shape, tuple(reversed(range(len(shape)))), most, most)
     info = analysis.of(op.ptr)

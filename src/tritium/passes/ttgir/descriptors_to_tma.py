@@ -96,18 +96,14 @@ class DescriptorsToTMA(Pass):
         awaited = _awaited(module)
         for function in functions(module):
             for op in list(function.walk()):
-                rows = isinstance(op, (ttir.DescriptorGatherOp, ttir.DescriptorScatterOp))
-                if isinstance(op, ttir.DescriptorGatherOp) or (
-                    isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op)
+                if not isinstance(op, ttir.RowAccess) and not (
+                    isinstance(op, ttir.BlockAccess) and is_bulk(op)
                 ):
-                    _load(op)
-                elif rows or (
-                    isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp))
-                    and is_bulk(op)
-                ):
-                    _store(op, op.desc in awaited)
-                else:
                     continue
+                if op.is_load:
+                    _load(op)
+                else:
+                    _store(op, op.desc in awaited)
                 changed = True
         return _encode(module) or changed
 
@@ -124,7 +120,7 @@ def _load(op: Any) -> None:
     at.make(InitBarrierOp, barrier, count=1)
     always = at.constant(1, ir.i1)
     at.make(BarrierExpectOp, barrier, always, size=bytes_of(memory.type))
-    if isinstance(op, ttir.DescriptorGatherOp):
+    if isinstance(op, ttir.RowAccess):
         at.make(AsyncTMAGatherOp, op.desc, op.x_offsets, op.y_offset, barrier, memory, always)
     else:
         at.make(AsyncTMACopyGlobalToLocalOp, op.desc, op.indices, barrier, memory, always,
@@ -187,9 +183,9 @@ def _store(op: Any, complete: bool) -> None:
                           False),
     )  # fmt: skip
     at.make(FenceAsyncSharedOp, bCluster=False)
-    if isinstance(op, ttir.DescriptorReduceOp):
+    if op.combines:
         at.make(AsyncTMAReduceOp, op.desc, op.indices, memory, kind=op.kind)
-    elif isinstance(op, ttir.DescriptorScatterOp):
+    elif isinstance(op, ttir.RowAccess):
         at.make(AsyncTMAScatterOp, op.desc, op.x_offsets, op.y_offset, memory)
     else:
         at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)

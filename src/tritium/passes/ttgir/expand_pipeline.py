@@ -67,7 +67,7 @@ class Stage:
     @property
     def bulk(self) -> bool:
         """Whether the copy engine (TMA) does the copy, and a barrier tells when it is done."""
-        return isinstance(self.load, ttir.DescriptorLoadOp)
+        return isinstance(self.load, ttir.BlockAccess)
 
     @property
     def bytes(self) -> int:

@@ -42,7 +42,7 @@ class MatchClusters(Pass):
         for function in functions(module):
             ops: list[Any] = list(function.walk())
             for op in ops:
-                if isinstance(op, (ttir.DescriptorStoreOp, ttir.DescriptorReduceOp)):
+                if isinstance(op, ttir.BlockAccess) and not op.is_load:
                     changed |= _match(op, op.desc.type.block.encoding, threads)
                 elif isinstance(op, LocalStoreOp):
                     changed |= _match(op, op.dst.type.encoding, threads)

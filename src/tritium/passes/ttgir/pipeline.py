@@ -94,7 +94,8 @@ def plan_of(
         return []
     bulk = [
         op for op in loop.body.ops
-        if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and (told or _feeds_product(op))
+        if isinstance(op, ttir.BlockAccess) and op.is_load and is_bulk(op)
+        and (told or _feeds_product(op))
     ]  # fmt: skip
     # Their buffers share barriers, and so their number.
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
@@ -149,9 +150,8 @@ def is_bulk(op: Any) -> bool:
     """Whether the copy engine can do a descriptor's load or store: the tile has all axes of the
     block."""
     kind = op.desc.type
-    tile = op.results[0].type if isinstance(op, ttir.DescriptorLoadOp) else op.src.type
     shape = kind.block.get_shape()
-    return ir.shape_of(tile) == tuple(shape)
+    return ir.shape_of(op.tile) == tuple(shape)
 
 
 def _feeds_product(load: Operation) -> bool:

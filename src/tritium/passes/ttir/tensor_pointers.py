@@ -32,18 +32,16 @@ from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, MemScope, MemSemantic
 from tritium.ops.ttir.descriptor import (
-    DescriptorGatherOp,
-    DescriptorLoadOp,
-    DescriptorReduceOp,
-    DescriptorScatterOp,
-    DescriptorStoreOp,
+    DescriptorAccess,
     MakeTensorDescOp,
+    RowAccess,
     block_of,
 )
 from tritium.ops.ttir.function import FuncOp
 from tritium.ops.ttir.memory import (
     AddPtrOp,
     AdvanceOp,
+    ElementAccess,
     LoadOp,
     MakeTensorPtrOp,
     PaddingOption,
@@ -57,11 +55,6 @@ from tritium.passes.ttir.descriptors.block_pointers import split_block_pointers
 from tritium.passes.ttir.descriptors.flow import defined, served
 from tritium.passes.ttir.descriptors.parts import split_descriptors
 from tritium.target import processor_named
-
-_ACCESSES = (
-    DescriptorLoadOp, DescriptorStoreOp, DescriptorGatherOp, DescriptorScatterOp,
-    DescriptorReduceOp,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -190,9 +183,9 @@ class _Rewriter:
             moved = [self.add(AddIOp.build(o, d)) for o, d in pairs]
             self.places[op.result] = replace(place, offsets=tuple(moved))
             self.dead.append(op)
-        elif isinstance(op, (LoadOp, StoreOp)) and ir.is_block_pointer(op.ptr.type):
+        elif isinstance(op, ElementAccess) and ir.is_block_pointer(op.ptr.type):
             self.block_access(op)
-        elif isinstance(op, _ACCESSES) and op.desc not in self.kept:
+        elif isinstance(op, DescriptorAccess) and op.desc not in self.kept:
             self.descriptor_access(op)
         elif isinstance(op, ForOp) and any(ir.is_block_pointer(v.type) for v in op.inits):
             self.loop(op)
@@ -284,7 +277,7 @@ class _Rewriter:
         sizes = ir.shape_of(op.ptr.type.pointee)
         lines = [self.line(o, s) for o, s in zip(place.offsets, sizes, strict=False)]
         attrs = {"cache": op.cache, "evict": op.evict}
-        if isinstance(op, LoadOp):
+        if op.is_load:
             place = replace(place, padding=op.padding)
             found = self.load(place, lines, op.boundaryCheck, op.result.type, **attrs)
             op.result.replace_all_uses_with(found)
@@ -297,27 +290,27 @@ class _Rewriter:
         place = self.place(op, op.desc)
         sizes = op.desc.type.block.get_shape()
         checked = range(len(sizes))
-        if isinstance(op, (DescriptorGatherOp, DescriptorScatterOp)):
+        if isinstance(op, RowAccess):
             rows = op.x_offsets
             if ir.element_type(rows.type) != ir.i64:
                 rows = self.add(ExtSIOp.build(rows, result=ir.with_element(rows.type, ir.i64)))
             lines = [rows, self.line(op.y_offset, sizes[1])]
         else:
             lines = [self.line(o, s) for o, s in zip(op.indices, sizes, strict=False)]
-        if isinstance(op, (DescriptorLoadOp, DescriptorGatherOp)):
+        if op.is_load:
             found = self.load(place, lines, checked, op.result.type)
             op.result.replace_all_uses_with(found)
         else:
             pointers, mask = self.addresses(place, lines, checked)
             value = self.shaped(op.src, ir.shape_of(pointers.type))
-            if isinstance(op, DescriptorReduceOp):
+            if op.combines:
                 self.reduction(op, pointers, value, mask)
             else:
                 self.add(StoreOp.build(pointers, value, mask))
         self.dead.append(op)
 
     def reduction(
-        self, op: DescriptorReduceOp, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
+        self, op: Any, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
     ) -> None:
         order: dict[str, Any] = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
         other = {"MAX": "UMIN", "MIN": "UMAX"}.get(op.kind.name)
@@ -388,7 +381,7 @@ class _Rewriter:
             start += count
 
 
-def _kind(op: DescriptorReduceOp, value: SSAValue) -> AtomicKind:
+def _kind(op: Any, value: SSAValue) -> AtomicKind:
     name = op.kind.name
     if ir.is_float(value.type) and name == "ADD":
         return AtomicKind.FADD

@@ -26,19 +26,14 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import ancestor_in
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
-from tritium.ops.arith import SelectOp
 from tritium.ops.arith.constant import ConstantOp, splat_number
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
-from tritium.ops.scf import ForOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.descriptor import (
-    DescriptorGatherOp,
-    DescriptorLoadOp,
-    DescriptorReduceOp,
-    DescriptorScatterOp,
-    DescriptorStoreOp,
+    BlockAccess,
     MakeTensorDescOp,
+    RowAccess,
 )
 from tritium.ops.ttir.function import CallOp, FuncOp, ReturnOp
 from tritium.ops.ttir.memory import PaddingOption
@@ -93,7 +88,7 @@ def served(module: ModuleOp, engine: BulkCopies, rows: bool) -> set[SSAValue]:
 
 def _kinds(group: list[SSAValue]) -> set[str]:
     users: list[Any] = [use.operation for value in group for use in value.uses]
-    return {user.kind.name for user in users if isinstance(user, DescriptorReduceOp)}
+    return {user.kind.name for user in users if isinstance(user, BlockAccess) and user.combines}
 
 
 def takes_bits(group: list[SSAValue]) -> bool:
@@ -151,34 +146,30 @@ def _edges(op: Operation, functions: dict[str, FuncOp]) -> Iterator[Edge]:
 
 def _hands_on(op: Operation) -> bool:
     """Whether the op only hands its operands on: `flow` follows them."""
-    return isinstance(op, (ForOp, WhileOp, SelectOp, CallOp)) or is_terminator(op)
+    passes_on = isinstance(op, CallOp) or is_terminator(op)
+    return passes_on or (isinstance(op, Op) and any(op.forwarded_values()))
 
 
 def _accesses(op: Any, axes: AxisAnalysis, engine: BulkCopies, rows: bool) -> bool:
     """Whether the engine can do an access."""
-    if isinstance(op, (DescriptorGatherOp, DescriptorScatterOp)):
+    if isinstance(op, RowAccess):
         bits = ir.bit_width(op.desc.type.block.element_type)
         count = ir.shape_of(op.x_offsets.type)[0]
         few = count * op.desc.type.block.get_shape()[1] * bits <= 8 * engine.most_bytes
         aligned = axes.of(op.y_offset).divisibility[0] * bits % (8 * engine.alignment) == 0
         numbered = ir.element_type(op.x_offsets.type) == ir.i32 and count % 4 == 0
         return rows and engine.rows and few and aligned and numbered
-    if isinstance(op, DescriptorLoadOp):
-        tile = op.result.type
-    elif isinstance(op, (DescriptorStoreOp, DescriptorReduceOp)):
-        tile = op.src.type
-    else:
+    if not isinstance(op, BlockAccess):
         return False
     block: Any = op.desc.type.block
-    if isinstance(op, DescriptorReduceOp) and \
-            str(block.element_type) not in dict(engine.sums).get(op.kind.name, ()):  # fmt: skip
+    if op.combines and str(block.element_type) not in dict(engine.sums).get(op.kind.name, ()):
         return False
     starts = [axes.of(index) for index in op.indices]
-    if not isinstance(op, DescriptorLoadOp) and any((s.known or 0) < 0 for s in starts):
+    if not op.is_load and any((s.known or 0) < 0 for s in starts):
         return False
     bits = ir.bit_width(block.element_type)
     aligned = starts[-1].divisibility[0] * bits % (8 * engine.alignment) == 0
-    return aligned and ir.shape_of(tile) == tuple(block.get_shape())
+    return aligned and ir.shape_of(op.tile) == tuple(block.get_shape())
 
 
 def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
