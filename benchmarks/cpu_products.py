@@ -169,6 +169,7 @@ def cases(
     if "thin" in names:
         for kind in ("fp32", "bf16"):
             yield product(kind, (1, 4096, 4096), "1x128x128")
+            yield product(kind, (1, 4096, 4096), "1x4096x8")
             yield product(kind, (16, 4096, 4096), "16x128x128")
     if "attention" in names:
         for kind in ("fp32", "bf16"):

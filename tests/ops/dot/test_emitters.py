@@ -739,3 +739,11 @@ def test_packed_operands_are_used_by_the_next_program(
             wanted = expected(a[rows : rows + m], b[:, columns : columns + n], zero)
             check(acc[p], wanted, trips * k)
         a[:], b[:] = -a, b[::-1].copy()
+
+
+@pytest.mark.parametrize(("columns", "steps"), [(64, 8), (512, 8), (1024, 0), (4096, 0)])
+def test_rows_of_a_page_are_not_prefetched(columns: int, steps: int) -> None:
+    """The hardware sees a stream in rows of 4096 bytes, and in shorter ones none."""
+    wide = Host(512, 32, fma=True, half=True, bf16_dot=False, vnni=False, madd=True)
+    a, b = View("float", Value("ptr", "%a"), 8, 1), View("float", Value("ptr", "%b"), 1, 4096)
+    assert make_plan(wide, a, b, "float", (1, columns, 8)).prefetch == steps
