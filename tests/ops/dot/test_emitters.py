@@ -745,5 +745,5 @@ def test_packed_operands_are_used_by_the_next_program(
 def test_rows_of_a_page_are_not_prefetched(columns: int, steps: int) -> None:
     """The hardware sees a stream in rows of 4096 bytes, and in shorter ones none."""
     wide = Host(512, 32, fma=True, half=True, bf16_dot=False, vnni=False, madd=True)
-    a, b = View("float", Value("ptr", "%a"), 8, 1), View("float", Value("ptr", "%b"), 1, 4096)
+    a, b = View("float", Value("ptr", "%a"), 8, 1), View("float", Value("ptr", "%b"), 4096, 1)
     assert make_plan(wide, a, b, "float", (1, columns, 8)).prefetch == steps
