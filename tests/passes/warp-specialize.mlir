@@ -1,4 +1,4 @@
-// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},accelerate-matmul,assign-layouts,warp-specialize{num_stages=3},canonicalize,cse,dce
+// RUN: convert-ttir-to-ttgir{num_warps=4 target=cuda:90},accelerate-matmul,assign-layouts,licm,warp-specialize{num_stages=3},canonicalize,cse,dce
 
 // One channel for both loads. The product of an iteration is in flight until the next one has
 // started, so that its buffers are released then, and the last ones after the loop.
@@ -11,7 +11,8 @@
 // CHECK: ttng.init_barrier {{.*}}, 4 :
 // CHECK: %[[R:.*]] = ttg.warp_specialize({{.*}}) attributes {requestedRegisters = array<i32: 24>}
 // CHECK-NEXT: default {
-// CHECK: %[[L:.*]]:3 = scf.for %i = %{{.*}} to %n step {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[SLOT:.*]] = %c0_i32, %[[PHASE:.*]] = %c0_i32)
+// CHECK-NEXT: %[[Z:.*]] = ttng.warp_group_dot_wait %cst {pendings = 0 : i32}
+// CHECK-NEXT: %[[L:.*]]:3 = scf.for %i = %{{.*}} to %n step {{.*}} iter_args(%{{.*}} = %[[Z]], %[[SLOT:.*]] = %c0_i32, %[[PHASE:.*]] = %c0_i32)
 // CHECK-NEXT: %[[F:.*]] = ttg.memdesc_index %[[FULL]][%[[SLOT]]]
 // CHECK-NEXT: ttng.wait_barrier %[[F]], %[[PHASE]]
 // CHECK-NEXT: %[[A:.*]] = ttg.memdesc_index %[[X]][%[[SLOT]]]
@@ -63,9 +64,10 @@ tt.func public @product(%a: !tt.tensordesc<tensor<64x64xf16>>, %b: !tt.tensordes
 // CHECK: %[[INNER:.*]]:3 = scf.for %i = {{.*}} iter_args(%{{.*}}, %[[S1:.*]] = %[[S]], %[[P1:.*]] = %[[P]])
 // CHECK: ttng.wait_barrier {{.*}}, %[[P1]]
 // CHECK: ttng.warp_group_dot
-// CHECK-NOT: ttng.warp_group_dot_wait
-// CHECK: ttng.arrive_barrier {{.*}}, 4 {perWarp}
+// CHECK: ttng.arrive_barrier {{.*}}, 4, %{{.*}} {perWarp}
 // CHECK: scf.yield
+// CHECK: ttng.warp_group_dot_wait %[[INNER]]#0 {pendings = 0 : i32}
+// CHECK: ttng.arrive_barrier {{.*}}, 4, %{{.*}} {perWarp}
 // CHECK: ttng.arrive_barrier {{.*}}, 4 {perWarp}
 // CHECK: tt.descriptor_store
 // CHECK: scf.yield {{.*}}, %[[INNER]]#1, %[[INNER]]#2

@@ -60,11 +60,37 @@ class AsyncDots(Pass):
         changed = False
         for function in functions(module):
             for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
-                dots: list[Any] = [d for d in loop.body.walk() if isinstance(d, MatrixProduct)]
-                if dots and all(map(partial(_can_start, loop), dots)) and not _arrives(loop):
-                    _Loop(loop, _start_early(loop, dots)).run()
-                    changed = True
+                changed |= not _arrives(loop) and start_products(loop)
         return changed
+
+
+def start_products(loop: ForOp) -> bool:
+    """Make the products of a loop asynchronous, if all can be; whether there are any."""
+    dots: list[Any] = [d for d in loop.body.walk() if isinstance(d, MatrixProduct)]
+    if not dots or not all(map(partial(_can_start, loop), dots)):
+        return False
+    _Loop(loop, _start_early(loop, dots)).run()
+    return True
+
+
+def end_of(dot: Any) -> tuple[Operation, bool]:
+    """The op of a loop's body at which a product has ended, and whether that is in the iteration
+    after the product's."""
+    if not dot.isAsync:
+        return dot, False
+    dots = [op for op in dot.parent.ops if isinstance(op, MatrixProduct)]
+    order, begun, later = dots.index(dot), 0, None
+    for op in dot.parent.ops:
+        if isinstance(op, MatrixProduct):
+            begun += 1
+        elif isinstance(op, WarpGroupDotWaitOp):
+            ended = begun - op.pendings
+            if order < ended:
+                return op, False
+            if later is None and order - len(dots) < ended:
+                later = op
+    assert later is not None, "a product that the loop does not wait for"
+    return later, True
 
 
 def _can_start(loop: ForOp, dot: Any) -> bool:
@@ -311,44 +337,6 @@ def _replace_after(old: SSAValue, new: SSAValue, wait: Operation, block: Block) 
             use.operation.operands[use.index] = new
 
 
-def fly(body: Block, yields: list[SSAValue], views: set[SSAValue]) -> list[int]:
-    """Let the loop's only product end in the next iteration, if nothing needs it before but one
-    branch, which then waits; returns the index of the value that carries it, if so."""
-    dots = [op for op in body.walk() if isinstance(op, MatrixProduct)]
-    if len(dots) != 1 or not dots[0].asynchronous or dots[0].parent is not body:
-        return []
-    dot = dots[0]
-    product = dot.results[0]
-    branch = _only_branch(product)
-    carrier: Any = product if branch is None or product in yields else _passed(branch, product)
-    index = next((i for i, v in enumerate(yields) if v is carrier), None)
-    argument: Any = None if index is None else body.args[index + 1]
-    alone = argument is not None and dot.c is argument and len(list(argument.uses)) == 1
-    if index is None or not alone or (branch is None and product.first_use is not None):
-        return []
-    memories: list[SSAValue] = [dot.a, dot.b]
-    if any(_untransposed(v) not in views for v in memories) or yields.count(carrier) > 1:
-        return []
-    dot.properties["isAsync"] = dot.attr_fields["isAsync"].encode(True)
-    wait = WarpGroupDotWaitOp.build([product, *memories], pendings=1, location=dot.location)
-    flying = wait.results[0]
-    copy_names([product], [flying])
-    if branch is not None:
-        end = WarpGroupDotWaitOp.build([flying], pendings=0, location=dot.location)
-        copy_names([product], end.results)
-        other = terminator(branch.regions[1].block) if branch.regions[1].blocks else None
-        for use in list(product.uses):
-            if use.operation is not wait:
-                value = flying if use.operation is other else end.results[0]
-                use.operation.operands[use.index] = value
-        then = branch.regions[0].block
-        then.insert_op_before(end, then.first_op)  # pyright: ignore
-    body.insert_op_after(wait, dot)
-    if carrier is product:
-        yields[index] = flying
-    return [index]
-
-
 def _only_branch(value: SSAValue) -> IfOp | None:
     """The `scf.if` that has all uses of the value, in its first region or as it is handed on by
     the second one, which does nothing else."""
@@ -377,7 +365,7 @@ def _memory_of(value: SSAValue) -> SSAValue:
     return value
 
 
-def _untransposed(value: SSAValue) -> SSAValue:
+def untransposed(value: SSAValue) -> SSAValue:
     """The buffer that a transposed view is of."""
     while isinstance(value.owner, MemDescTransOp):
         value = value.owner.src

@@ -62,6 +62,7 @@ from tritium.ops.ttgir import (
     TensormapCreateOp,
     TensormapFenceproxyAcquireOp,
     WaitBarrierOp,
+    WarpGroupDotWaitOp,
     WarpSpecializeOp,
     bytes_of,
     memdesc_of,
@@ -145,7 +146,7 @@ def _same_memory(user: Any, memory: SSAValue) -> bool:
 
 
 def _use_memory(alloc: Operation, memory: SSAValue) -> None:
-    """Use mutable memory in place of an allocation that was filled once; views follow."""
+    """Use mutable memory in place of an allocation that was filled once; views and waits follow."""
     alloc.results[0].replace_all_uses_with(memory)
     erase(alloc)
     for use in list(memory.uses):
@@ -156,8 +157,16 @@ def _use_memory(alloc: Operation, memory: SSAValue) -> None:
             if new.type != view.results[0].type:
                 view.results[0].replace_all_uses_with(new)
                 erase(view)
+                _hand_on_type(new)
             else:
                 erase(new.owner)  # pyright: ignore
+    _hand_on_type(memory)
+
+
+def _hand_on_type(memory: SSAValue) -> None:
+    for use in memory.uses:
+        if isinstance(use.operation, WarpGroupDotWaitOp):
+            use.operation.results[use.index]._type = memory.type  # pyright: ignore
 
 
 def _awaited(module: ModuleOp) -> set[SSAValue]:

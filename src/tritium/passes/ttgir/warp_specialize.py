@@ -84,7 +84,7 @@ from tritium.ops.ttgir import (
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
-from tritium.passes.ttgir.async_dots import fly
+from tritium.passes.ttgir.async_dots import end_of, start_products, untransposed
 from tritium.passes.ttgir.expand_pipeline import (
     Stage,
     advanced,
@@ -403,7 +403,7 @@ class _Split:
         values.update(zip(loop.body.args, new.body.args, strict=False))
         views: Values = {}
         begun: set[Channel] = set()
-        releases: dict[Channel, Any] = {}
+        read: dict[Channel, Any] = {}
         for op in list(loop.body.ops)[:-1]:
             if op in self.blocks:
                 self._consume(op, inner, values, mine)  # pyright: ignore
@@ -412,23 +412,19 @@ class _Split:
                     self._await(op, inner, views, begun, mine)
                 if not use_buffer(op, views, values, inner):
                     inner.copy(op, values)
-            for channel in self.channels:
-                if channel.last is op:
-                    slot = mine[channel.block][0]
-                    empty = inner.value(MemDescIndexOp, channel.empty, slot)
-                    releases[channel] = inner.make(
-                        ArriveBarrierOp, empty, None, count=self.warps, perWarp=True
-                    )
+            read.update((c, inner.before.prev_op) for c in self.channels if c.last is op)
         last = terminator(loop.body).operands
-        yields = [values.get(v, v) for v in last]
-        flying = fly(new.body, yields, set(views.values()))
-        self._yield(inner, loop, yields, mine)
+        self._yield(inner, loop, [values.get(v, v) for v in last], mine)
         results: list[SSAValue] = list(new.results[:count])
-        for index in flying:
-            results[index] = at.value(WarpGroupDotWaitOp, [results[index]], pendings=0)
-        for channel, release in releases.items():
-            if flying and channel.products:
-                self._release_later(channel, release, new, mine[channel.block][0], at)
+        if start_products(new) and isinstance(new.next_op, WarpGroupDotWaitOp):
+            ended = dict(zip(new.next_op.inputs, new.next_op.results, strict=True))
+            for index, value in enumerate(results):
+                if value in ended:
+                    results[index] = ended[value]
+                    _start_in_registers(new, index)
+        for channel, op in read.items():
+            buffers = {views[s.load.results[0]] for s in channel.stages}
+            self._release(channel, buffers, op, new, mine[channel.block][0], at)
         for old, result in zip(loop.results, results, strict=True):
             result.name_hint = old.name_hint
             values[old] = result
@@ -449,25 +445,37 @@ class _Split:
             here.make(WaitBarrierOp, full, phase, None, [])
         views[load.results[0]] = here.value(MemDescIndexOp, channel.rings[index], slot)
 
-    def _release_later(
-        self, channel: Channel, release: Any, loop: ForOp, slot: SSAValue, after: Builder
-    ) -> None:
-        """Release a buffer one iteration later: the product that reads it is in flight until then.
-        After the loop, release the last one."""
-        here = Builder(release)
-        first = here.value(CmpIOp, loop.body.args[0], loop.lower, predicate=CmpIPredicate.NE)
-        before = _preceding(here, slot, channel.buffers)
-        empty = here.value(MemDescIndexOp, channel.empty, before)
-        here.make(ArriveBarrierOp, empty, first, count=self.warps, perWarp=True)
-        view = release.alloc.owner
-        erase(release)
-        erase(view)
+    def _release(
+        self, channel: Channel, buffers: set[SSAValue], last: Operation, loop: ForOp,
+        slot: SSAValue, after: Builder,
+    ) -> None:  # fmt: skip
+        """Release the buffers of a slot after the last op that reads them, and when the products
+        that do have ended. That may be in the next iteration; then the last slot is released
+        after the loop."""
+        order = {op: i for i, op in enumerate(loop.body.ops)}
+        ends = [
+            end_of(op) for op in order
+            if isinstance(op, MatrixProduct) and {untransposed(op.a), untransposed(op.b)} & buffers
+        ]  # fmt: skip
+        late = [op for op, later in ends if later]
+        if not late:
+            place: Any = max([last, *(op for op, _ in ends)], key=order.__getitem__)
+            self._arrive(Builder(place.next_op), channel, slot, None)
+            return
+        here: Any = max(late, key=order.__getitem__).next_op
+        at = Builder(here)
+        further = at.value(CmpIOp, loop.body.args[0], loop.lower, predicate=CmpIPredicate.NE)
+        self._arrive(at, channel, _preceding(at, slot, channel.buffers), further)
         some = after.value(CmpIOp, loop.lower, loop.upper, predicate=loop.less)
-        last = loop.results[loop.body.args.index(slot) - 1]  # pyright: ignore
-        empty = after.value(
-            MemDescIndexOp, channel.empty, _preceding(after, last, channel.buffers)
-        )
-        after.make(ArriveBarrierOp, empty, some, count=self.warps, perWarp=True)
+        final = loop.results[loop.body.args.index(slot) - 1]  # pyright: ignore
+        self._arrive(after, channel, _preceding(after, final, channel.buffers), some)
+
+    def _arrive(
+        self, at: Builder, channel: Channel, slot: SSAValue, condition: SSAValue | None
+    ) -> None:
+        """Tell the producer that this warp does not need the buffers of a slot any more."""
+        empty = at.value(MemDescIndexOp, channel.empty, slot)
+        at.make(ArriveBarrierOp, empty, condition, count=self.warps, perWarp=True)
 
     # Loops
 
@@ -523,6 +531,17 @@ class _Split:
         left: list[SSAValue] = list(new.results[count:])
         for index, block in enumerate(self.blocks[loop]):
             states[block] = left[2 * index : 2 * index + 2]
+
+
+def _start_in_registers(loop: ForOp, index: int) -> None:
+    """Let the initial value of an accumulator that is in flight when the loop ends pass a wait.
+    Of a constant the assembler would find copies on the way around the loop, where it takes
+    products for running, and would let products run one by one."""
+    at, place = Builder(loop), 3 + index
+    if isinstance(loop.operands[place].owner, ConstantOp):
+        loop.operands[place] = at.value(
+            WarpGroupDotWaitOp, [loop.operands[place]], pendings=0
+        )
 
 
 def _preceding(at: Builder, slot: SSAValue, buffers: int) -> SSAValue:
