@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,3 +146,10 @@ def test_hooks(said: list[str]) -> None:
     said.clear()
     kernel[(1,)](x)
     assert not said
+
+
+def test_modules_are_there_once_the_profiler_is_imported() -> None:
+    names = "p.context.depth, p.flags.flags, p.hooks.Hook, p.mode.Default, p.specs.max_flops"
+    program = f"import tritium.profiler as p; {names}"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

@@ -14,6 +14,7 @@ Each launch is counted under the scopes around it and timed by the device's even
 
 from __future__ import annotations
 
+from tritium.profiler import context, hooks, mode, specs
 from tritium.profiler.scopes import (
     cpu_timed_scope,
     enter_scope,
@@ -34,9 +35,9 @@ from tritium.profiler.sessions import (
 )
 
 __all__ = [
-    "DEFAULT_PROFILE_NAME", "activate", "configure_runtime", "cpu_timed_scope", "deactivate",
-    "enter_scope", "enter_state", "exit_scope", "exit_state", "finalize", "metadata_state",
-    "profile", "scope", "start", "state",
+    "DEFAULT_PROFILE_NAME", "activate", "configure_runtime", "context", "cpu_timed_scope",
+    "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state", "finalize", "hooks",
+    "metadata_state", "mode", "profile", "scope", "specs", "start", "state",
 ]  # fmt: skip
 
 
