@@ -59,12 +59,7 @@ class BindWriter:
         f.call("void", "llvm.memset.p0.i64", rest, const("i8", 0), left, NO)
         with f.when(f.icmp("ne", names, NULL)):
             self._keywords(f, (plan, args, given, names, objects, cursor))
-        index = f.variable("i64", given)
-        with f.forever() as loop:  # defaults
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, count)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(count, given) as (i, _):  # defaults
             place = f.gep("ptr", objects, i)
             with f.when(is_null(f, f.get("ptr", place))):
                 param = f.gep("i8", params, f.op("mul", i, i64(PARAM.size)))
@@ -78,13 +73,9 @@ class BindWriter:
         plan, args, given, names, objects, cursor = values
         count, params = f.read(plan, PLAN, "param_count"), f.read(plan, PLAN, "params")
         named = f.call("i64", "PyTuple_Size", names)
-        index, at = f.variable("i64", i64(0)), f.variable("i64", given)
+        at = f.variable("i64", given)
         tries = f.variable("i64")
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, named)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(named) as (i, loop):
             name = f.call("ptr", "PyTuple_GetItem", names, i)
             obj = f.get("ptr", f.gep("ptr", args, f.add(given, i)))
             # Keywords mostly come in the order of the parameters: search from the last one found.
@@ -138,13 +129,8 @@ class BindWriter:
         bound = f.call("i1", "bind", plan, first, given, names, objects, cursor)
         with f.when(self._unless(f, bound)):
             f.ret(NO)
-        index = f.variable("i64", i64(0))
         params, total = f.read(plan, PLAN, "params"), f.read(plan, PLAN, "param_count")
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, total)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(total) as (i, loop):
             obj = f.get("ptr", f.gep("ptr", objects, i))
             param = f.gep("i8", params, f.op("mul", i, i64(PARAM.size)))
             with f.when(f.icmp("ne", f.read(param, PARAM, "constant"), i32(0))):

@@ -240,16 +240,11 @@ class ParseWriter:
         size = f.call("i64", "PyTuple_Size", obj)
         word = f.op("or", f.op("shl", size, i64(DETAIL)), i64(Tag.TUPLE))
         self._word(f, cursor, word)
-        index = f.variable("i64", i64(0))
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, size)):
-                loop.leave()
+        with f.counted(size) as (i, _):
             item = f.call("ptr", "PyTuple_GetItem", obj, i)
             known = f.call("i1", "dynamic", param, item, cursor)
             with f.when(f.op("xor", known, YES)):
                 f.ret(NO)
-            f.put(index, f.add(i, i64(1)))
         f.ret(YES)
 
     # Descriptors
@@ -261,7 +256,6 @@ class ParseWriter:
         obj, rank, types, out = f.arguments
         kind = type_of(f, obj)
         item = f.variable("ptr", NULL)
-        index = f.variable("i64", i64(0))
         listed, tupled = is_type(f, kind, types, "list"), is_type(f, kind, types, "tuple", "size")
         with f.when(f.op("xor", f.op("or", listed, tupled), YES)):
             f.ret(NO)
@@ -271,10 +265,7 @@ class ParseWriter:
                 f.put(size, f.call("i64", function, obj))
         with f.when(f.icmp("ne", f.get("i64", size), rank)):
             f.ret(NO)
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, rank)):
-                loop.leave()
+        with f.counted(rank) as (i, _):
             for is_kind, function in ((listed, "PyList_GetItem"), (tupled, "PyTuple_GetItem")):
                 with f.when(is_kind):
                     f.put(item, f.call("ptr", function, obj, i))
@@ -282,7 +273,6 @@ class ParseWriter:
             with f.when(f.op("xor", is_type(f, type_of(f, number), types, "int"), YES)):
                 f.ret(NO)
             f.put(f.gep("i64", out, i), self._number(f, number))
-            f.put(index, f.add(i, i64(1)))
         f.ret(YES)
 
     def _descriptor(self) -> None:

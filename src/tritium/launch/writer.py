@@ -63,12 +63,8 @@ class KernelWriter(BindWriter):
             differs = f.call("i32", "memcmp", f.read(recent, ENTRY, "words"), words, size)
             with f.when(f.icmp("eq", differs, i32(0))):
                 f.ret(recent)
-        digest, index = f.variable("i64", i64(HASH_START)), f.variable("i64", i64(0))
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, count)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        digest = f.variable("i64", i64(HASH_START))
+        with f.counted(count) as (i, _):
             mixed = f.op("xor", f.get("i64", digest), f.get("i64", f.gep("i64", words, i)))
             mixed = f.op("mul", mixed, i64(HASH_FACTOR))
             f.put(digest, f.op("xor", mixed, f.op("lshr", mixed, i64(29))))
@@ -197,13 +193,8 @@ class KernelWriter(BindWriter):
         named = f.call("ptr", "PyDict_New")
         with f.when(is_null(f, named)):
             f.ret(NULL)
-        index = f.variable("i64", i64(0))
         count, params = f.read(plan, PLAN, "param_count"), f.read(plan, PLAN, "params")
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, count)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(count) as (i, _):
             param = f.gep("i8", params, f.op("mul", i, i64(PARAM.size)))
             name, obj = f.read(param, PARAM, "name"), f.get("ptr", f.gep("ptr", objects, i))
             status = f.call("i32", "PyDict_SetItem", named, name, obj)

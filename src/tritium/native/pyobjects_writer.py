@@ -50,12 +50,7 @@ def write_unchanged(module: Module) -> None:
     """Write i1 unchanged(guards, count): whether all guards hold."""
     f = Code(module, "unchanged", [("ptr", "guards"), ("i64", "count")], "i1")
     guards, count = f.arguments
-    index = f.variable("i64", i64(0))
-    with f.forever() as loop:
-        i = f.get("i64", index)
-        with f.when(f.icmp("sge", i, count)):
-            loop.leave()
-        f.put(index, f.add(i, i64(1)))
+    with f.counted(count) as (i, loop):
         guard = f.gep("i8", guards, f.op("mul", i, i64(GUARD.size)))
         where, key = f.read(guard, GUARD, "where"), f.read(guard, GUARD, "key")
         with f.when(is_null(f, key)):

@@ -87,6 +87,19 @@ class Code(Function):
         self.branch(again)
         self.label(done)
 
+    @contextmanager
+    def counted(
+        self, count: Value, start: Value | None = None
+    ) -> Generator[tuple[Value, Forever], None, None]:
+        """`for (i64 i = start; i < count; i++) { ... }`: i, and the loop."""
+        index = self.variable("i64", start or i64(0))
+        with self.forever() as loop:
+            i = self.get("i64", index)
+            with self.when(self.icmp("sge", i, count)):
+                loop.leave()
+            self.put(index, self.add(i, i64(1)))
+            yield i, loop
+
     # Variables and memory
 
     def variable(self, type: str, start: Value | None = None, size: int = 0) -> Value:

@@ -141,12 +141,7 @@ class _EndWriter:
         sizes, strides, ones = (f.variable("", size=8 * MAX_RANK) for _ in range(3))
         rank = f.cast("sext", f.read(record, MAP, "rank"), "i64")
         base, size = f.read(record, MAP, "base"), f.read(record, MAP, "size")
-        index = f.variable("i64", i64(0))
-        with f.forever() as loop:  # the driver's axes are in the opposite order
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, rank)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(rank) as (i, _):  # the driver's axes are in the opposite order
             last = f.sub(rank, i)
             extent = f.get("i64", f.gep("i64", slots, f.add(base, last)))
             f.put(f.gep("i64", sizes, i), extent)
@@ -226,12 +221,7 @@ class _EndWriter:
         count = f.read(state, STATE, "map_count")
         room = f.add(f.op("mul", count, i64(MAP_BYTES)), i64(MAP_BYTES))
         maps = f.emit("ptr", f"alloca i8, {room}, align {MAP_ALIGNMENT}")
-        index = f.variable("i64", i64(0))
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, count)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(count) as (i, _):
             record = f.gep("i8", f.read(state, STATE, "maps"), f.op("mul", i, i64(MAP.size)))
             out = f.gep("i8", maps, f.op("mul", i, i64(MAP_BYTES)))
             result = f.variable("i32", f.call("i32", "encode", state, record, slots, out))
@@ -248,12 +238,7 @@ class _EndWriter:
         """The addresses of the kernel's parameters."""
         count = f.read(state, STATE, "parameter_count")
         pointers = f.emit("ptr", f"alloca ptr, {f.add(count, i64(1))}, align 16")
-        index = f.variable("i64", i64(0))
-        with f.forever() as loop:
-            i = f.get("i64", index)
-            with f.when(f.icmp("sge", i, count)):
-                loop.leave()
-            f.put(index, f.add(i, i64(1)))
+        with f.counted(count) as (i, _):
             slot = f.get("i64", f.gep("i64", f.read(state, STATE, "parameters"), i))
             number = f.sub(i64(-1), slot)
             mapped = f.gep("i8", maps, f.op("mul", number, i64(MAP_BYTES)), flags="")
