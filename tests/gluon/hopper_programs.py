@@ -58,10 +58,9 @@ def bulk_copies(launch: Launch) -> None:
 
 
 @gluon.jit
-def ring_kernel(src, out, rows, STAGES: gl.constexpr, layout: gl.constexpr):
+def ring_kernel(desc, out, rows, STAGES: gl.constexpr):
     """Each block of rows is added up along the rows; loads are `STAGES` blocks ahead."""
-    desc = tma.make_tensor_descriptor(src, [rows, 64], [64, 1], [16, 64], layout)
-    ring = gl.allocate_shared_memory(gl.float32, [STAGES, 16, 64], layout)
+    ring = gl.allocate_shared_memory(desc.dtype, [STAGES, *desc.block_shape], desc.layout)
     bars = mbarrier.allocate_mbarrier(batch=STAGES)
     for i in gl.static_range(STAGES):
         mbarrier.init(bars.index(i), count=1)
@@ -84,14 +83,28 @@ def ring_kernel(src, out, rows, STAGES: gl.constexpr, layout: gl.constexpr):
     gl.store(out + gl.arange(0, 16, gl.SliceLayout(1, registers)), total)
 
 
-def rings_of_barriers(launch: Launch) -> None:
+@gluon.jit
+def made_kernel(src, out, rows, STAGES: gl.constexpr, layout: gl.constexpr):
+    desc = tma.make_tensor_descriptor(src, [rows, 64], [64, 1], [16, 64], layout)
+    ring_kernel(desc, out, rows, STAGES)
+
+
+def rings_of_barriers(launch: Launch, made: bool = False) -> None:
     source = np.arange(200 * 64, dtype=np.float32).reshape(200, 64) % 97
     out = np.zeros(16, np.float32)
     layout = block_layout([16, 64], gl.float32)
-    launch(ring_kernel, (1,), source, out, 200, STAGES=3, layout=layout)
+    if made:
+        launch(made_kernel, (1,), source, out, 200, STAGES=3, layout=layout)
+    else:
+        desc = TensorDescriptor.from_tensor(source, [16, 64], layout)
+        launch(ring_kernel, (1,), desc, out, 200, STAGES=3)
     padded = np.zeros((208, 64), np.float32)
     padded[:200] = source
     np.testing.assert_array_equal(out, padded.reshape(13, 16, 64).sum((0, 2)))
+
+
+def descriptors_of_the_kernel(launch: Launch) -> None:
+    rings_of_barriers(launch, made=True)
 
 
 @gluon.jit
@@ -202,7 +215,8 @@ def bulk_atomics(launch: Launch) -> None:
 
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (bulk_copies, rings_of_barriers, matmul, matmul_of_transposed,
-                  matmul_of_two_warp_groups, products_of_registers_and_slices, bulk_atomics)
+    for check in (bulk_copies, rings_of_barriers, descriptors_of_the_kernel, matmul,
+                  matmul_of_transposed, matmul_of_two_warp_groups,
+                  products_of_registers_and_slices, bulk_atomics)
 }  # fmt: skip
 """The programs that sm_90 can run."""

@@ -12,13 +12,17 @@ import numpy as np
 
 import tritium
 from tests.simt.backend import installed
+from tests.simt.backend.compiler import run_ttgir
 from tests.simt.backend.driver import SimtDriver
+from tests.simt.engine import descriptor
+from tests.simt.hardware import Simt
 from tests.support.device import from_gpu, to_gpu
 from tritium.backends import active
 from tritium.experimental import gluon
 from tritium.experimental.gluon._runtime import InterpretedGluonFunction
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 from tritium.launch.signature import canonical_dtype
+from tritium.ops.parsing import parse_module
 from tritium.target import GPUTarget
 
 Launch = Callable[..., None]
@@ -27,7 +31,10 @@ HOW = ("interpreted", "simt", "sm_80", "sm_90")
 
 def launcher(how: str) -> Launch:
     """`launch(kernel, grid, *arguments, **constants)`, of NumPy arrays, in one of the ways of `HOW`
-    or on a "gpu". "sm_80": interpreted, and assembled for such a GPU."""
+    or on a "gpu". "sm_80": interpreted, and assembled for such a GPU; "engine": what is compiled
+    for sm_90, by the engine of `simt`."""
+    if how == "engine":
+        return _on_engine
     if how.startswith("sm_"):
         return functools.partial(_assembled, int(how[3:]))
     return {"interpreted": _interpreted, "simt": _on_simt, "gpu": _on_gpu}[how]
@@ -38,6 +45,21 @@ def _assembled(arch: int, kernel: Any, grid: Any, *arguments: Any, **constants: 
     types = " ".join(_type(a) for a in arguments)
     assert compiled(kernel, types, constants, arch, **options).asm["cubin"].startswith(b"\x7fELF")
     _interpreted(kernel, grid, *arguments, **constants, **options)
+
+
+def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
+    warps = constants.pop("num_warps", 4)
+    types = " ".join(_type(a) for a in arguments)
+    text = compiled(kernel, types, constants, num_warps=warps).asm["ttgir"]
+    slots: list[Any] = []
+    kept = [descriptor(a.base) for a in arguments if isinstance(a, TensorDescriptor)]
+    described = iter(kept)
+    for argument in arguments:
+        if isinstance(argument, TensorDescriptor):
+            slots += [next(described).ctypes.data, *argument.shape, *argument.strides]
+        else:
+            slots.append(argument.ctypes.data if isinstance(argument, np.ndarray) else argument)
+    run_ttgir(parse_module(text), warps, slots, grid, Simt(32))
 
 
 def _type(argument: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,9 @@ from tests.nvidia.support import in_order
 from tritium.errors import CompilationError, InterpreterError, OpError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
+from tritium.frontend.builder import IRBuilder
+from tritium.language import emitter
+from tritium.language.emitter import TargetFeatures
 
 BLOCKED = gl.BlockedLayout([4], [32], [4], [0])
 ROWS = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
@@ -194,11 +199,45 @@ def test_through_the_alias() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_not_built_is_named() -> None:
-    @gluon.jit
-    def kernel():
-        gl.warp_specialize([], [])
+@gluon.jit
+def nothing():
+    pass
 
-    with pytest.raises(CompilationError, match=r"ttg\.warp_specialize") as raised:
-        compiled(kernel, "")
-    assert isinstance(raised.value.__cause__, NotImplementedError)
+
+@gluon.jit
+def worker(x):
+    pass
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ("[(nothing, ())], [1]", r"got 0 partitions but 1 warp counts"),
+    ("[(nothing, ()), (nothing, ())], [1], [24, 24]", r"got 1 partitions but 2 register counts"),
+    ("[(nothing, ()), (nothing, ())], [3]", r"a partition of 3 warps; a power of two"),
+    ("[(nothing, ()), (nothing, ())], [1], [20]", r"20 registers .*multiple of 8 from 24 to 256"),
+    ("[(nothing, ()), (worker, (gl.arange(0, 128, layout),))], [1]", r"captures tensor<.*tiles go"),
+    ("[(nothing, ()), nothing], [1]", r"partition 1 is .*a pair \(function, arguments\)"),
+])  # fmt: skip
+def test_partitions_that_do_not_fit(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "partitions.py").write_text(
+        "from tests.gluon.test_language import gl, gluon, nothing, worker\n"
+        "@gluon.jit\ndef kernel(layout: gl.constexpr):\n"
+        f"    gl.warp_specialize({arguments})\n"
+    )
+    spec: Any = importlib.util.spec_from_file_location("partitions", tmp_path / "partitions.py")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(CompilationError, match=message):
+        compiled(module.kernel, "", {"layout": gl.BlockedLayout([1], [32], [4], [0])})
+
+
+@pytest.mark.parametrize("call", [
+    "gl.fp4_to_fp(0, gl.float16, 0)", "gl.inline_asm('')", "hopper.cluster.barrier()",
+    "hopper.tma.async_load_im2col()", "ampere.async_copy.mbarrier_arrive(0)",
+])  # fmt: skip
+def test_what_is_not_built_is_named(call: str) -> None:
+    name = call.partition("(")[0].split(".")[-1]
+    with emitter.activate(IRBuilder(TargetFeatures())), \
+            pytest.raises(NotImplementedError, match=rf"{name}.*not built"):  # fmt: skip
+        eval(call, {"gl": gl, "hopper": gl.nvidia.hopper, "ampere": gl.nvidia.ampere})

@@ -106,7 +106,8 @@ def _each(
                 inside = f.op("and", inside, within)
                 step = f.op("mul", place, words[1 + rank + axis])
                 address = f.op("add", address, step)
-            at = c.f.gep(element, plain(c, memory.address), loop.index)
+            place = c.f.op("xor", loop.index, c.i32(memory.origin))
+            at = c.f.gep(element, plain(c, memory.address), place)
             write(at, f.cast("inttoptr", address, "ptr"), inside, size)
         return []
 
@@ -164,8 +165,9 @@ def _reader(c: Context, operand: Any, k_axis: int, scratch: Value) -> Callable[.
             c.linear_map(index, inverse.columns_of(f"dim{axis}"))
             for index, axis in ((k, k_axis), (other, 1 - k_axis))
         ]
-        places = [p for p in parts if p is not None] or [c.i32(0)]
-        place = places[0] if len(places) == 1 else c.f.op("xor", *places)
+        place = c.i32(memory.origin)
+        for part in parts:
+            place = place if part is None else c.f.op("xor", place, part)
         value = c.f.load(element, c.f.gep(element, plain(c, memory.address), place), size)
         return float_from(c, from_memory(c, value, type), FORMATS[type], "fp32")
 
@@ -210,4 +212,6 @@ def warp_group_dot_wait(c: Context, op: Any) -> None:
     for source, result in zip(op.inputs, op.results, strict=True):
         found = c.values[source]
         in_memory = isinstance(found, Memory)
-        c.values[result] = Memory(found.address, result.type) if in_memory else found
+        c.values[result] = (
+            Memory(found.address, result.type, found.origin) if in_memory else found
+        )

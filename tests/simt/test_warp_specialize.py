@@ -4,19 +4,17 @@ code needs, and warps that wait for ever."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.simt import rules as rules
-from tests.simt.backend.compiler import entry
+from tests.simt.backend.compiler import run_ttgir
 from tests.simt.engine import descriptor
 from tests.simt.hardware import Simt
-from tests.simt.machine import KernelFailure, compile_kernel, machine
+from tests.simt.machine import KernelFailure
 from tests.support.warp_specialize import attended, attention, product, random
-from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.launch.scalars import extract_scalar
 from tritium.ops.ttgir import ArriveBarrierOp
 
@@ -26,11 +24,6 @@ def run(
     dropped: frozenset[int] = frozenset(), last_warp_first: bool = False,
 ) -> int:  # fmt: skip
     """Run a kernel that takes descriptors of arrays; the number of its barriers."""
-    options = SimpleNamespace(enable_fp_fusion=True, num_warps=num_warps)
-    hardware = Simt(32, dropped)
-    text, facts = lower_to_llvm(module, hardware, options)
-    kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
-    text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
     kept = [descriptor(array) for array in arrays]
     slots: list[Any] = []
     for array, made in zip(arrays, kept, strict=True):
@@ -40,8 +33,8 @@ def run(
         kind = {np.int32: "i32", np.float32: "fp32"}.get(type(value), "")
         slots.append(value.ctypes.data if isinstance(value, np.ndarray) and value.ndim
                      else extract_scalar(value.item(), 0, "", kind))  # fmt: skip
-    runner = machine(32, facts["num_warps"], last_warp_first=last_warp_first)
-    runner.run(runner.load(compile_kernel(text)), slots, grid)
+    hardware = Simt(32, dropped)
+    run_ttgir(module, num_warps, slots, grid, hardware, last_warp_first)
     return hardware.barriers.count
 
 

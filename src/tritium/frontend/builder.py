@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from xdsl.dialects.builtin import LocationAttr
@@ -117,7 +118,7 @@ class IRBuilder:
         with self.inserting_into(block):
             self.name_hint = None
             values = body(*block.args)
-            self.emit(terminator, tuple(values))
+            self.emit(terminator, *([tuple(values)] if terminator.operand_fields else []))
         return Region(block)
 
     def call(
@@ -125,6 +126,14 @@ class IRBuilder:
     ) -> Any:
         assert self.handle_call is not None, "no function is being compiled"
         return self.handle_call(function, args, kwargs)
+
+    @contextmanager
+    def partition(self, num_warps: int) -> Generator[IRBuilder]:
+        saved, self.features = self.features, replace(self.features, num_warps=num_warps)
+        try:
+            yield self
+        finally:
+            self.features = saved
 
     def set_attribute(self, handle: Any, name: str, value: Attribute) -> None:
         owner = handle.owner

@@ -66,7 +66,7 @@ class ModuleGenerator:
         arg_attrs = flat_attributes(list(types.values()), attrs)
         symbol = name or function.__name__
         self._symbols.add(symbol)
-        self._known[_key(function, types)] = Generated(symbol)
+        self._known[self._key(function, types)] = Generated(symbol)
         returned = self._generate(function, types, symbol, "public", arg_attrs)
         if returned != constexpr_type(None):
             message = f"a kernel cannot return a value; this one returns {returned}"
@@ -75,7 +75,7 @@ class ModuleGenerator:
     def call(self, function: JITCallable, arguments: Mapping[str, Any]) -> Any:
         """Emit a call; generates the callee first if need be. Returns the call's value."""
         types = {name: value.type for name, value in arguments.items()}
-        key = _key(function, types)
+        key = self._key(function, types)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = Generated(self._symbol_for(function, types))
@@ -97,6 +97,12 @@ class ModuleGenerator:
         )
         self.builder.insert(op)
         return unflatten([known.return_type], op.results)[0]
+
+    def _key(self, function: JITCallable, types: Mapping[str, base_type]) -> tuple[Any, ...]:
+        """The key for which a function is generated once. Equal types may differ in which constants
+        in them are weak (`AssignedInt`); their mangled names tell."""
+        composed = (t.mangle() for t in types.values() if not isinstance(t, dtype))
+        return id(function), self.builder.features.num_warps, tuple(types.values()), *composed
 
     def _symbol_for(self, function: JITCallable, types: Mapping[str, base_type]) -> str:
         values = "_".join(t.mangle() for t in types.values() if not is_constant(t))
@@ -161,13 +167,6 @@ class ModuleGenerator:
         """The module: the kernel, then the functions it calls."""
         ordered = [self.functions[-1], *self.functions[:-1]]
         return ModuleOp(ordered)  # pyright: ignore[reportArgumentType]
-
-
-def _key(function: JITCallable, types: Mapping[str, base_type]) -> tuple[Any, ...]:
-    """The key for which a function is generated once. Equal types may differ in which constants in
-    them are weak (`AssignedInt`); their mangled names tell."""
-    composed = (t.mangle() for t in types.values() if not isinstance(t, dtype))
-    return id(function), tuple(types.values()), *composed
 
 
 def is_constant(type_: base_type) -> bool:

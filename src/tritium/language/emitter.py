@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
@@ -119,6 +119,10 @@ class Emitter(Protocol):
     def call(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call another kernel-language function (a `JITCallable`) with language values; returns its
         value."""
+        ...
+
+    def partition(self, num_warps: int) -> AbstractContextManager[Emitter]:
+        """The emitter, active on this thread, for code that so many warps run."""
         ...
 
     def set_attribute(self, handle: Handle, name: str, value: Any) -> None:

@@ -78,6 +78,19 @@ def run_module(
     runner.run(runner.load(compile_kernel(text)), slots, grid)
 
 
+def run_ttgir(
+    module: Any, num_warps: int, slots: Sequence[int], grid: Sequence[int], hardware: Simt,
+    last_warp_first: bool = False,
+) -> None:  # fmt: skip
+    """Run the kernel of a ttgir module for warps of 32 lanes. Raises `KernelFailure`."""
+    options = SimtOptions(num_warps=num_warps)
+    text, facts = lower_to_llvm(module, hardware, options)
+    kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
+    text += entry(hardware.symbol(kernel.sym_name), facts["kernel_signature"])
+    runner = machine(32, facts["num_warps"], last_warp_first=last_warp_first)
+    runner.run(runner.load(compile_kernel(text)), slots, grid)
+
+
 class SimtBackend(BaseBackend):
     """Compiles for the lanes of the target's warp size."""
 

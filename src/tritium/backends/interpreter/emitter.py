@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +19,7 @@ from tritium.backends.interpreter.rewrite import Rewritten, rewritten
 from tritium.errors import OpError
 from tritium.frontend.values import wrap
 from tritium.ir.types import TensorType, Type, is_pointer, shape_of
-from tritium.language.emitter import Divergence, Evaluated, TargetFeatures
+from tritium.language.emitter import Divergence, Evaluated, TargetFeatures, activate
 from tritium.language.jit.function import JITCallable
 from tritium.language.values.aggregate import fork
 from tritium.language.values.base import as_tuple, base_value
@@ -168,6 +171,15 @@ class EagerEmitter:
             return wrap(actual.fn(*bound.args, **bound.kwargs))
         finally:
             self._running.pop()
+
+    @contextmanager
+    def partition(self, num_warps: int) -> Generator[EagerEmitter]:
+        """An emitter of the same program for code of so many warps; others go on with this one."""
+        other = copy.copy(self)
+        other.features = replace(self.features, num_warps=num_warps)
+        other._running = list(self._running)
+        with activate(other):
+            yield other
 
     def called(self) -> list[Rewritten]:
         """The functions that kernels have called."""

@@ -238,10 +238,10 @@ def _partition(c: Context, op: WarpSpecializeOp, index: int, first: int, warp: V
     inside = f.icmp("ult", f.op("sub", warp, c.i32(first)), c.i32(count))
     with f.when(inside, "partition", "end"):
         thread = f.op("sub", c.thread, c.i32(first * c.hardware.lanes))
-        own = replace(
-            c, entry=f.section(), num_warps=count, thread=thread,
-            warp=f.op("sub", c.warp, c.i32(first)), barrier_number=FIRST_BARRIER + index,
-            share=None,
+        own_warp = f.op("sub", c.warp, c.i32(first))
+        own = replace(  # the section follows the numbers, which what is computed in it may use
+            c, entry=f.section(), num_warps=count, thread=thread, warp=own_warp,
+            barrier_number=FIRST_BARRIER + index, share=None,
         )  # fmt: skip
         block = op.partitions[index].block
         _define(own, op, block.args)

@@ -269,7 +269,7 @@ def _hand_on(c: Context, op: Any, accumulators: list[Value]) -> None:
     for source, result in zip(op.inputs, op.results, strict=True):
         lowered = c.values[source]
         if isinstance(lowered, Memory):
-            c.set(result, Memory(lowered.address, result.type))
+            c.set(result, Memory(lowered.address, result.type, lowered.origin))
         else:
             count = len(c.tile(source))
             c.set(result, left[:count])

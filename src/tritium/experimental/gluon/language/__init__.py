@@ -25,7 +25,6 @@ from tritium.experimental.gluon.language._core import num_ctas as num_ctas
 from tritium.experimental.gluon.language._core import num_warps as num_warps
 from tritium.experimental.gluon.language._core import set_auto_layout as set_auto_layout
 from tritium.experimental.gluon.language._core import to_linear_layout as to_linear_layout
-from tritium.experimental.gluon.language._core import warp_specialize as warp_specialize
 from tritium.experimental.gluon.language._layouts import AutoLayout as AutoLayout
 from tritium.experimental.gluon.language._layouts import BlockedLayout as BlockedLayout
 from tritium.experimental.gluon.language._layouts import CoalescedLayout as CoalescedLayout
@@ -55,6 +54,9 @@ from tritium.experimental.gluon.language._standard import zeros_like as zeros_li
 from tritium.experimental.gluon.language._types import distributed_type as distributed_type
 from tritium.experimental.gluon.language._types import (
     shared_memory_descriptor_type as shared_memory_descriptor_type,
+)
+from tritium.experimental.gluon.language._warp_specialize import (
+    warp_specialize as warp_specialize,
 )
 from tritium.language.core import (
     _unwrap_if_constexpr as _unwrap_if_constexpr,  # pyright: ignore[reportPrivateUsage]

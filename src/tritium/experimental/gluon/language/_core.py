@@ -199,14 +199,3 @@ def fp4_to_fp(src: tensor, elem_type: Any, axis: int) -> tensor:
 def inline_asm(*args: Any, **kwargs: Any) -> Any:
     """One piece of assembly a thread."""
     raise NotImplementedError("gluon.language.inline_asm is not built")
-
-
-@builtin
-def warp_specialize(
-    functions_and_args: Any, worker_num_warps: Any, worker_num_regs: Any = None
-) -> Any:
-    """Run functions side by side, each in warps of its own."""
-    raise NotImplementedError(
-        "gluon.language.warp_specialize is not built: it needs the op ttg.warp_specialize"
-    )
-

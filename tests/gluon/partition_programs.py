@@ -1,0 +1,139 @@
+"""Gluon programs whose warps run different code, each with a check against NumPy:
+`check(launch)`; see `support.launcher`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.gluon.hopper_programs import block_layout
+from tests.gluon.support import Launch
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+
+@gluon.jit
+def rows_to(desc, ring, full, empty, count):
+    for step in range(count):
+        slot = step % ring.shape[0]
+        mbarrier.wait(empty.index(slot), step // ring.shape[0] & 1 ^ 1)
+        mbarrier.expect(full.index(slot), desc.nbytes_per_cta)
+        tma.async_load(desc, [step * desc.block_shape[0], 0], full.index(slot), ring.index(slot))
+
+
+@gluon.jit
+def sum_of(ring, full, empty, count, out, layout: gl.constexpr):
+    total = gl.zeros([ring.shape[1]], gl.float32, gl.SliceLayout(1, layout))
+    for step in range(count):
+        slot = step % ring.shape[0]
+        mbarrier.wait(full.index(slot), step // ring.shape[0] & 1)
+        total += gl.sum(ring.index(slot).load(layout), 1)
+        mbarrier.arrive(empty.index(slot), count=1)
+    gl.store(out + gl.arange(0, ring.shape[1], gl.SliceLayout(1, layout)), total)
+    return count * 2
+
+
+@gluon.jit
+def barriers(count: gl.constexpr):
+    bars = mbarrier.allocate_mbarrier(batch=count)
+    for i in gl.static_range(count):
+        mbarrier.init(bars.index(i), count=1)
+    return bars
+
+
+@gluon.jit
+def sum_kernel(desc, out, rows, STAGES: gl.constexpr):
+    ring = gl.allocate_shared_memory(desc.dtype, [STAGES, *desc.block_shape], desc.layout)
+    full, empty = barriers(STAGES), barriers(STAGES)
+    layout: gl.constexpr = gl.BlockedLayout([1, 2], [1, 32], [gl.num_warps(), 1], [1, 0])
+    count = gl.cdiv(rows, desc.block_shape[0])
+    twice = gl.warp_specialize(
+        [(sum_of, (ring, full, empty, count, out, layout)),
+         (rows_to, (desc, ring, full, empty, count))],
+        [1], [24])  # fmt: skip
+    gl.store(out + desc.block_shape[0], twice.to(gl.float32))
+
+
+def producer_and_consumer(launch: Launch) -> None:
+    source = np.arange(200 * 64, dtype=np.float32).reshape(200, 64) % 97
+    out = np.zeros(17, np.float32)
+    desc = TensorDescriptor.from_tensor(source, [16, 64], block_layout([16, 64], gl.float32))
+    launch(sum_kernel, (1,), desc, out, 200, STAGES=3)
+    padded = np.zeros((208, 64), np.float32)
+    padded[:200] = source
+    np.testing.assert_array_equal(out[:16], padded.reshape(13, 16, 64).sum((0, 2)))
+    assert out[16] == 26
+
+
+@gluon.jit
+def load_both(a, b, lefts, rights, full, empty, row, column, count):
+    for step in range(count):
+        slot = step % lefts.shape[0]
+        mbarrier.wait(empty.index(slot), step // lefts.shape[0] & 1 ^ 1)
+        mbarrier.expect(full.index(slot), a.nbytes_per_cta + b.nbytes_per_cta)
+        k = step * a.block_shape[1]
+        tma.async_load(a, [row, k], full.index(slot), lefts.index(slot))
+        tma.async_load(b, [k, column], full.index(slot), rights.index(slot))
+
+
+@gluon.jit
+def multiply(lefts, rights, full, empty, out, done, row, column, count, HALF: gl.constexpr):
+    """The products of 64 rows, the half `HALF` of a block."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [gl.num_warps(), 1], [16, 64, 16])
+    acc = gl.zeros([64, rights.shape[2]], gl.float32, mma)
+    for step in range(count):
+        slot = step % lefts.shape[0]
+        mbarrier.wait(full.index(slot), step // lefts.shape[0] & 1)
+        acc = warpgroup_mma(lefts.index(slot).slice(64 * HALF, 64), rights.index(slot), acc,
+                            is_async=True)
+        acc = warpgroup_mma_wait(0, deps=[acc])
+        mbarrier.arrive(empty.index(slot), count=1)
+    done.store(acc.to(done.dtype))
+    fence_async_shared()
+    tma.async_store(out, [row + 64 * HALF, column], done)
+    tma.store_wait(0)
+
+
+@gluon.jit
+def product_kernel(a, b, out, K, STAGES: gl.constexpr):
+    """One warp loads, two warp groups multiply, each 64 of 128 rows."""
+    lefts = gl.allocate_shared_memory(a.dtype, [STAGES, *a.block_shape], a.layout)
+    rights = gl.allocate_shared_memory(b.dtype, [STAGES, *b.block_shape], b.layout)
+    full = barriers(STAGES)
+    empty = mbarrier.allocate_mbarrier(batch=STAGES)
+    for i in gl.static_range(STAGES):
+        mbarrier.init(empty.index(i), count=2)
+    done = gl.allocate_shared_memory(out.dtype, [2, *out.block_shape], out.layout)
+    row, column = gl.program_id(0) * 128, gl.program_id(1) * b.block_shape[1]
+    count = gl.cdiv(K, a.block_shape[1])
+    gl.warp_specialize([
+        (multiply, (lefts, rights, full, empty, out, done.index(0), row, column, count, 0)),
+        (multiply, (lefts, rights, full, empty, out, done.index(1), row, column, count, 1)),
+        (load_both, (a, b, lefts, rights, full, empty, row, column, count)),
+    ], [4, 1], [152, 24])  # fmt: skip
+
+
+def two_consumers(launch: Launch) -> None:
+    rng = np.random.default_rng(6)
+    a = rng.integers(-4, 5, (200, 160)).astype(np.float16)
+    b = rng.integers(-4, 5, (160, 96)).astype(np.float16)
+    out = np.zeros((200, 96), np.float16)
+    shapes = [[128, 32], [32, 64], [64, 64]]
+    made = [TensorDescriptor.from_tensor(x, s, block_layout(s))
+            for x, s in zip((a, b, out), shapes, strict=True)]  # fmt: skip
+    launch(product_kernel, (2, 2), *made, 160, STAGES=3)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+PROGRAMS: dict[str, Any] = {
+    check.__name__: check for check in (producer_and_consumer, two_consumers)
+}

@@ -1,0 +1,237 @@
+"""Shared memory and asynchronous work in Gluon: the IR, the PTX, and what is refused: layouts that
+do not fit when a kernel is compiled, missing waits when it is interpreted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gluon import hopper_programs, memory_programs, partition_programs
+from tests.gluon.hopper_programs import block_layout
+from tests.gluon.support import compiled, launcher
+from tests.nvidia.support import in_order
+from tritium.errors import CompilationError, InterpreterError
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tritium.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+PLAIN = gl.constexpr(gl.SwizzledSharedLayout(1, 1, 1, [0]))
+LINE = gl.constexpr(gl.BlockedLayout([1], [32], [4], [0]))
+
+
+def test_a_pipeline_of_copies() -> None:
+    kernel = compiled(memory_programs.pipeline_kernel, "*fp32 *fp32 i32",
+                      {"STAGES": 3, "BLOCK": 512}, 80)  # fmt: skip
+    in_order(
+        kernel.asm["ttgir"],
+        r"local_alloc : \(\) -> !ttg.memdesc<3x512xf32, #shared, #smem, mutable>",
+        r"memdesc_index .*<3x512xf32.* -> !ttg.memdesc<512xf32, #shared, #smem, mutable>",
+        r"ttg.async_copy_global_to_local", "ttg.async_commit_group", "scf.for",
+        r"ttg.async_wait  ?{num = 2 : i32}", "ttg.local_load",
+    )  # fmt: skip
+    in_order(kernel.asm["ptx"], r"cp.async.cg.shared.global .*, 0x10|cp.async.cg.*16",
+             "cp.async.commit_group", "cp.async.wait_group.? 2")  # fmt: skip
+    assert kernel.metadata.shared == 3 * 512 * 4
+
+
+def test_products_on_tensor_cores() -> None:
+    kernel = compiled(memory_programs.mma_kernel, "*fp16 *fp16 *fp32", {"K": 128}, 80)
+    in_order(kernel.asm["ttgir"], "#mma = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0",
+             r"tt.dot .*#ttg.dot_op<{opIdx = 0, parent = #mma, kWidth = 2}>")  # fmt: skip
+    in_order(kernel.asm["ptx"], "ldmatrix.sync", r"mma.sync.aligned.m16n8k16.*f32.f16.f16.f32")
+
+
+def test_products_of_warp_groups_and_bulk_copies() -> None:
+    a, b, out = (f"tensordesc<fp16[{m},{n}],{block_layout([m, n])!r}>"
+                 for m, n in ((128, 64), (64, 64), (128, 64)))  # fmt: skip
+    constants = {"STAGES": 3, "instr_shape": [16, 64, 16], "TURNED": False}
+    kernel = compiled(hopper_programs.matmul_kernel, f"{a} {b} {out} i32", constants)
+    in_order(
+        kernel.asm["ttgir"], r"!tt.tensordesc<tensor<128x64xf16, #shared>>",
+        "ttng.init_barrier", "ttng.barrier_expect .*, 24576", "async_tma_copy_global_to_local",
+        "ttng.wait_barrier", r"ttng.warp_group_dot .* {isAsync = true}",
+        "ttng.warp_group_dot_wait", "ttng.fence_async_shared", "async_tma_copy_local_to_global",
+        "async_tma_store_wait",
+    )  # fmt: skip
+    in_order(kernel.asm["ptx"], "mbarrier.init", "cp.async.bulk.tensor.2d.shared::cluster",
+             "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16",
+             "cp.async.bulk.tensor.2d.global")  # fmt: skip
+    assert kernel.asm["ptx"].count("wgmma.mma_async") == 2 * 4  # rows of 64, k of 16
+
+
+def test_partitions() -> None:
+    desc = f"tensordesc<fp32[16,64],{block_layout([16, 64], gl.float32)!r}>"
+    kernel = compiled(partition_programs.sum_kernel, f"{desc} *fp32 i32", {"STAGES": 2})
+    in_order(kernel.asm["ttgir"], r"ttg.warp_specialize.*requestedRegisters = array<i32: 24>",
+             "default", r"partition0\(.*\) num_warps\(1\)", "ttg.warp_return")  # fmt: skip
+    assert "_barriers" not in kernel.asm["ttgir"], "calls are inlined"
+
+
+def described(columns: int, dtype: Any) -> TensorDescriptor:
+    array = np.zeros((8, columns), dtype)
+    return TensorDescriptor.from_tensor(array, [8, columns], gl.NVMMASharedLayout(128, 16))
+
+
+# What is refused when a kernel is compiled
+
+
+@gluon.jit
+def stored_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.int32, shape, PLAIN)
+    memory.store(gl.arange(0, 128, layout))
+
+
+@gluon.jit
+def loaded_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    gl.allocate_shared_memory(gl.int32, shape, PLAIN).load(layout)
+
+
+@gluon.jit
+def sliced_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    gl.allocate_shared_memory(gl.int32, [128], PLAIN).slice(shape[0], 64)
+
+
+@gluon.jit
+def permuted_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.int32, shape, gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))
+    memory.permute((0, 0))
+
+
+@gluon.jit
+def distributed_kernel(layout: gl.constexpr, shape: gl.constexpr):
+    gl.allocate_shared_memory(gl.int32, shape, layout)
+
+
+@pytest.mark.parametrize(("kernel", "shape", "message"), [
+    (stored_kernel, [64], r"store of <\[128\], int32, .*> to shared_memory_descriptor<int32, \[64"),
+    (loaded_kernel, [64, 2], r"rank mismatch: shape \[64, 2\]"),
+    (sliced_kernel, [96], r"at \(96,\) is not within"),
+    (permuted_kernel, [8, 8], r"order \(0, 0\) does not permute"),
+    (distributed_kernel, [128], r"layout is BlockedLayout.*a SharedLayout is required"),
+])  # fmt: skip
+def test_memory_that_does_not_fit(kernel: Any, shape: list[int], message: str) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(kernel, "", {"layout": LINE.value, "shape": shape})
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: gl.SwizzledSharedLayout(1, 1, 1, [0, 0]), "order .* must be a permutation"),
+    (lambda: gl.BlockedLayout([1], [32], [4], [1]), "order .* must be a permutation"),
+    (lambda: gl.BlockedLayout([1, 1], [32], [4], [0]), "different lengths"),
+    (lambda: gl.NVMMASharedLayout(48, 16), "swizzle_byte_width is 48; 0, 32, 64 or 128"),
+    (lambda: gl.NVMMASharedLayout(64, 4), "element_bitwidth is 4; 8, 16, 32 or 64"),
+    (lambda: gl.PaddedSharedLayout([[3, 1]], [[1]], [], [2]), "pairs of powers of two"),
+    (lambda: gl.PaddedSharedLayout([[4, 1], [4, 2]], [[1]], [], [2]), "given twice"),
+    (lambda: gl.SharedLinearLayout([]), "at least one is required"),
+    (lambda: gl.SharedLinearLayout([[1]], alignment=24), "alignment 24; a power of two"),
+    (lambda: gl.DistributedLinearLayout([[1, 0]], [], [], [], [2]), "a basis of another rank"),
+    (lambda: described(8, np.float16), "rows of 8 elements in .*; 64 or more are required"),
+    (lambda: described(64, np.float32), "elements of 32 bits"),
+])  # fmt: skip
+def test_layouts_that_there_are_not(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_layout_of_a_kernel_is_refused_at_its_line() -> None:
+    @gluon.jit
+    def kernel():
+        gl.allocate_shared_memory(gl.int32, [8, 8], gl.SwizzledSharedLayout(1, 1, 1, [0, 0]))
+
+    with pytest.raises(CompilationError, match=r"at 2:\d+(.|\n)*permutation"):
+        compiled(kernel, "")
+
+
+@gluon.jit
+def product_kernel(acc: gl.constexpr, left: gl.constexpr, hopper: gl.constexpr):
+    a = gl.zeros([64, 64], gl.float16, left)
+    total = gl.zeros([64, 64], gl.float32, acc)
+    if hopper:
+        warpgroup_mma(a, a, total)
+    else:
+        mma_v2(a, a, total)
+
+
+V2 = gl.NVMMADistributedLayout([2, 0], [2, 2], [16, 8])
+V3 = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16])
+
+
+@pytest.mark.parametrize(("acc", "left", "hopper", "message"), [
+    (V3, gl.DotOperandLayout(0, V3, 2), False, r"acc has .*\[3, 0\].*version \[2, 0\] is"),
+    (V2, gl.DotOperandLayout(1, V2, 2), False, r"operand 0 has .*operand_index=1.*required"),
+    (V2, gl.DotOperandLayout(0, V2, 2), True, r"acc has .*\[2, 0\].*version \[3, 0\] is"),
+    (V3, V3, True, r"operand 0 has NVMMADistributedLayout.*a DotOperandLayout\(0"),
+    (V3, gl.DotOperandLayout(0, V3, 2), True, r"b is .*; shared memory is required"),
+])  # fmt: skip
+def test_products_of_other_layouts(acc: Any, left: Any, hopper: bool, message: str) -> None:
+    with pytest.raises(CompilationError, match=message):
+        compiled(product_kernel, "", {"acc": acc, "left": left, "hopper": hopper})
+
+
+# What the interpreter finds
+
+
+@gluon.jit
+def unawaited_kernel(src, out, WAITS: gl.constexpr):
+    i = gl.arange(0, 128, LINE)
+    memory = gl.allocate_shared_memory(gl.float32, [128], PLAIN)
+    async_copy.async_load(memory, src + i)
+    if WAITS:
+        async_copy.commit_group()
+        async_copy.wait_group(WAITS - 1)
+    gl.store(out + i, memory.load(LINE))
+
+
+@gluon.jit
+def released_kernel(src, out, WAITS: gl.constexpr):
+    memory = gl.allocate_shared_memory(gl.float32, [128], PLAIN)
+    memory._keep_alive()
+    gl.store(out + gl.arange(0, 128, LINE), memory.load(LINE))
+
+
+@pytest.mark.parametrize(("kernel", "waits", "message"), [
+    (unawaited_kernel, 0, "read while a copy into it is in flight"),
+    (unawaited_kernel, 2, "read while a copy into it is in flight"),
+    (released_kernel, 0, "used after its deallocation"),
+])  # fmt: skip
+def test_missing_waits_for_copies(kernel: Any, waits: int, message: str) -> None:
+    x, out = np.arange(128, dtype=np.float32), np.zeros(128, np.float32)
+    launch = launcher("interpreted")
+    with pytest.raises(InterpreterError, match=message):
+        launch(kernel, (1,), x, out, WAITS=waits)
+    if kernel is unawaited_kernel:
+        launch(kernel, (1,), x, out, WAITS=1)
+        np.testing.assert_array_equal(out, x)
+
+
+@gluon.jit
+def barrier_kernel(desc, BYTES: gl.constexpr, PHASE: gl.constexpr, ARRIVALS: gl.constexpr):
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, BYTES)
+    for _ in gl.static_range(ARRIVALS):
+        mbarrier.arrive(bar)
+    memory = gl.allocate_shared_memory(desc.dtype, desc.block_shape, desc.layout)
+    tma.async_load(desc, [0, 0], bar, memory)
+    mbarrier.wait(bar, PHASE)
+    tma.async_store(desc, [0, 0], memory)
+    memory.store(memory.load(gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])))
+
+
+@pytest.mark.parametrize(("size", "phase", "arrivals", "message"), [
+    (1024 - 16, 0, 0, "phase 0 that nothing ends"),
+    (1024, 0, 1, "more than 1 arrivals in one phase"),
+    (1024, 1, 0, "read while a copy into it is in flight"),
+    (1024, 0, 0, "written while a dot or a store reads it"),
+])  # fmt: skip
+def test_barriers_and_bulk_copies(size: int, phase: int, arrivals: int, message: str) -> None:
+    desc = TensorDescriptor.from_tensor(
+        np.zeros((16, 16), np.float32), [16, 16], block_layout([16, 16], gl.float32)
+    )
+    with pytest.raises(InterpreterError, match=message):
+        launcher("interpreted")(barrier_kernel, (1,), desc, BYTES=size, PHASE=phase,
+                                ARRIVALS=arrivals)  # fmt: skip
