@@ -53,7 +53,7 @@ def test_products_of_warp_groups_and_bulk_copies() -> None:
     in_order(
         kernel.asm["ttgir"], r"!tt.tensordesc<tensor<128x64xf16, #shared>>",
         "ttng.init_barrier", "ttng.barrier_expect .*, 24576", "async_tma_copy_global_to_local",
-        "ttng.wait_barrier", r"ttng.warp_group_dot .* {isAsync = true}",
+        "ttng.wait_barrier", r"ttng.warp_group_dot .*isAsync = true}",
         "ttng.warp_group_dot_wait", "ttng.fence_async_shared", "async_tma_copy_local_to_global",
         "async_tma_store_wait",
     )  # fmt: skip

@@ -1,0 +1,31 @@
+// RUN: gluon-resolve-auto-encodings
+
+#blocked = #ttg.blocked<{sizePerThread = [1, 2], threadsPerWarp = [8, 4], warpsPerCTA = [4, 1], order = [1, 0]}>
+
+// From what the program sets back to where values are made, and on through loops and reductions.
+// CHECK: #[[B:.*]] = #ttg.blocked
+// CHECK-LABEL: @chain
+// CHECK: %r = tt.make_range {{.*}} : tensor<16xi32, #ttg.slice<{dim = 1, parent = #[[B]]}>>
+// CHECK-NEXT: %e = tt.expand_dims %r {{.*}} -> tensor<16x1xi32, #[[B]]>
+// CHECK-NEXT: %b = tt.broadcast %e {{.*}} -> tensor<16x32xi32, #[[B]]>
+// CHECK-NOT: gluon.set_auto_layout
+// CHECK: arith.addi %b, %x : tensor<16x32xi32, #[[B]]>
+// CHECK: %l = scf.for {{.*}} iter_args(%a = %cst) -> (tensor<16xi32, #ttg.slice<{dim = 1, parent = #[[B]]}>>)
+// CHECK: arith.addi %a, %r : tensor<16xi32, #ttg.slice<{dim = 1, parent = #[[B]]}>>
+// CHECK: tt.join {{.*}} -> tensor<16x32x2xi32, #[[J:.*]]>
+tt.func public @chain(%x: tensor<16x32xi32, #blocked>, %n: i32) {
+  %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32, #gluon.auto_encoding>
+  %e = tt.expand_dims %r {axis = 1 : i32} : tensor<16xi32, #gluon.auto_encoding> -> tensor<16x1xi32, #gluon.auto_encoding>
+  %b = tt.broadcast %e : tensor<16x1xi32, #gluon.auto_encoding> -> tensor<16x32xi32, #gluon.auto_encoding>
+  %s = gluon.set_auto_layout %b : tensor<16x32xi32, #gluon.auto_encoding> -> tensor<16x32xi32, #blocked>
+  %y = arith.addi %s, %x : tensor<16x32xi32, #blocked>
+  %cst = arith.constant dense<0> : tensor<16xi32, #gluon.auto_encoding>
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %l = scf.for %i = %c0 to %n step %c1 iter_args(%a = %cst) -> (tensor<16xi32, #gluon.auto_encoding>) : i32 {
+    %z = arith.addi %a, %r : tensor<16xi32, #gluon.auto_encoding>
+    scf.yield %z : tensor<16xi32, #gluon.auto_encoding>
+  }
+  %j = tt.join %b, %b : tensor<16x32xi32, #gluon.auto_encoding> -> tensor<16x32x2xi32, #gluon.auto_encoding>
+  tt.return
+}
