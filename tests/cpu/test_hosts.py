@@ -10,7 +10,7 @@ import pytest
 
 from tests.cpu.support import Kernel
 from tests.ir.test_reference_runs import CASES, REFERENCE
-from tritium.native.host import Processor, host
+from tritium.native.host import CPU, host
 from tritium.ops.parsing import parse_module
 
 NARROW = {
@@ -20,7 +20,7 @@ NARROW = {
 NAMES = ("softmax", "matmul", "reductions", "scans", "casts", "attention", "random_numbers")
 
 
-def machine(features: set[str]) -> Processor:
+def machine(features: set[str]) -> CPU:
     known = tuple(f for f in host().features if f in features)
     return replace(host(), features=known)
 

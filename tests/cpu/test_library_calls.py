@@ -20,7 +20,7 @@ from tests.support.frontend import compile_kernel
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.native import elf
-from tritium.native.host import Processor, host
+from tritium.native.host import CPU, host
 from tritium.native.loader import compile_ir
 from tritium.passes import pipelines
 from tritium.passes.base import PassManager
@@ -165,14 +165,14 @@ def _all_features() -> tuple[str, ...]:
     return tuple(llvm.get_host_cpu_features())
 
 
-def machine(features: tuple[str, ...]) -> Processor:
+def machine(features: tuple[str, ...]) -> CPU:
     """A processor with these features and no others."""
     off = [name for name in _all_features() if name not in features]
     text = ",".join([*(f"+{f}" for f in features), *(f"-{f}" for f in off)])
     return replace(host(), cpu="x86-64", features=tuple(sorted(features)), feature_string=text)
 
 
-def lowered(name: str, dtype: str, to: Processor) -> tuple[str, Any]:
+def lowered(name: str, dtype: str, to: CPU) -> tuple[str, Any]:
     """LLVM IR of a program of the corpus."""
     array = np.zeros(4, DTYPES[dtype])
     module = compile_kernel(
@@ -190,7 +190,7 @@ def undefined(name: str, dtype: str, features: tuple[str, ...]) -> set[str]:
     return {name for name, section, _ in parts.symbols if section == 0 and name} - PROVIDED
 
 
-def compiled(text: str, to: Processor) -> bytes:
+def compiled(text: str, to: CPU) -> bytes:
     """The object for a processor."""
     return compile_ir(text, processor=to)
 

@@ -28,7 +28,7 @@ from tritium.backends.cpu.processors import processor
 from tritium.compiler import ASTSource
 from tritium.launch import records, writer
 from tritium.native import loader, pyobjects
-from tritium.native.host import Processor, is_x86
+from tritium.native.host import CPU, is_x86
 from tritium.native.pool import CONTEXT, System
 from tritium.native.records import allocate
 from tritium.system.portable import WINDOWS_FUNCTIONS, Portable
@@ -225,7 +225,7 @@ define void @call(ptr %kernel, ptr %args, ptr %ctx, i64 %begin, i64 %end) {
 """
 
 
-def pretend(triple: str, patch: pytest.MonkeyPatch) -> Processor:
+def pretend(triple: str, patch: pytest.MonkeyPatch) -> CPU:
     """Take this machine's system to be that of a triple, and all that it lacks to be there."""
     make: Any = llvm.create_lljit_compiler
     llvm.initialize_all_targets()

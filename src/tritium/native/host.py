@@ -13,7 +13,7 @@ DEFAULT_L2, DEFAULT_L3 = 512 << 10, 4 << 20
 
 
 @dataclass(frozen=True)
-class Processor:
+class CPU:
     """A processor that code is compiled for.
 
     Attributes:
@@ -56,7 +56,7 @@ class Processor:
         """All of it that code depends on, as part of a cache's key."""
         return f"{self.triple}-{self.cpu}-{self.feature_string}-{self.l2}-{self.l3}"
 
-    def runs_code_of(self, other: Processor) -> bool:
+    def runs_code_of(self, other: CPU) -> bool:
         """Whether this processor, under its operating system, runs code compiled for another."""
         return self.triple == other.triple and set(other.features) <= set(self.features)
 
@@ -73,7 +73,7 @@ def is_macos(triple: str) -> bool:
 
 
 @functools.cache
-def host() -> Processor:
+def host() -> CPU:
     """The processor this process runs on."""
     import llvmlite.binding as llvm  # which takes long, and the rest of this module does not need
 
@@ -87,7 +87,7 @@ def host() -> Processor:
     if features.get("amx-tile") and not system.may_use_amx():
         features |= {name: False for name in features if name.startswith("amx-")}
     caches = system.cache_sizes()
-    return Processor(
+    return CPU(
         triple=llvm.get_process_triple(),
         cpu=llvm.get_host_cpu_name(),
         features=tuple(sorted(name for name, has in features.items() if has)),

@@ -21,7 +21,7 @@ import llvmlite.binding as llvm
 
 from tritium import forking, knobs
 from tritium.native import elf
-from tritium.native.host import Processor, host, is_macos
+from tritium.native.host import CPU, host, is_macos
 
 
 class ObjectStore(Protocol):
@@ -57,7 +57,7 @@ def _initialize_all() -> None:
 
 
 @functools.cache
-def _machine(processor: Processor | None = None) -> Any:
+def _machine(processor: CPU | None = None) -> Any:
     """LLVM's target machine; the host's by default."""
     own = host()
     if processor is None:
@@ -139,7 +139,7 @@ def _prepare(ir_text: str, opt: Opt, machine: Any) -> Any:
 
 
 def compile_ir(
-    ir_text: str, *, opt: Opt = None, processor: Processor | None = None
+    ir_text: str, *, opt: Opt = None, processor: CPU | None = None
 ) -> bytes:
     """Compile a module for a processor, by default the host.
 
@@ -160,7 +160,7 @@ def compile_ir(
         return machine.emit_object(_prepare(ir_text, opt, machine))
 
 
-def assembly(ir_text: str, *, opt: Opt = None, processor: Processor | None = None) -> str:
+def assembly(ir_text: str, *, opt: Opt = None, processor: CPU | None = None) -> str:
     """The assembly text of what `compile_ir` generates."""
     with _lock:
         machine = _machine(processor)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import platform
 import sys
 
-from tritium.native.host import DEFAULT_L2, DEFAULT_L3, Processor, architecture_of, host
+from tritium.native.host import CPU, DEFAULT_L2, DEFAULT_L3, architecture_of, host
 
 _X86 = "sse sse2"
 _V2 = f"{_X86} cx16 popcnt sse3 ssse3 sse4.1 sse4.2"
@@ -54,7 +54,7 @@ NAMES = (*_FEATURES, *_ARM_FEATURES)
 _TRIPLES = {"linux": "unknown-linux-gnu", "darwin": "apple-darwin", "win32": "pc-windows-msvc"}
 
 
-def processor(name: str | int | None) -> Processor:
+def processor(name: str | int | None) -> CPU:
     """The processor that an `arch` of a target names.
 
     The host's is its LLVM name, `native`, `platform.machine()`, `""`, 0 or None: other programs,
@@ -83,13 +83,13 @@ def processor(name: str | int | None) -> Processor:
         )
     features = own.features if found is None else tuple(sorted(found.split()))
     known = "generic" if cpu == "aarch64" else cpu
-    return Processor(
+    return CPU(
         triple=triple or _triple(cpu, architecture, own), cpu=known, features=features,
         feature_string="", l2=DEFAULT_L2, l3=DEFAULT_L3,
     )  # fmt: skip
 
 
-def _triple(cpu: str, architecture: str, own: Processor) -> str:
+def _triple(cpu: str, architecture: str, own: CPU) -> str:
     """The triple of a processor that comes without one."""
     if cpu.startswith("apple-"):
         return "arm64-apple-darwin"

@@ -12,7 +12,7 @@ from tritium.backends.cpu.remarks import remark_on
 from tritium.backends.cpu.tiles.build import lower_to_tiles
 from tritium.backends.cpu.tiles.ir import kernel_of
 from tritium.backends.pipeline import no_asan, run_pipeline
-from tritium.native.host import Processor
+from tritium.native.host import CPU
 from tritium.native.loader import compile_ir
 from tritium.passes import pipelines
 
@@ -23,7 +23,7 @@ def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
 
 
 def make_tiles(
-    module: ModuleOp, metadata: dict[str, Any], processor: Processor
+    module: ModuleOp, metadata: dict[str, Any], processor: CPU
 ) -> ModuleOp:
     """Fuse into loop nests over tiles."""
     module = lower_to_tiles(module, processor)
@@ -32,7 +32,7 @@ def make_tiles(
 
 
 def make_llir(
-    module: ModuleOp, metadata: dict[str, Any], processor: Processor, fuse: bool
+    module: ModuleOp, metadata: dict[str, Any], processor: CPU, fuse: bool
 ) -> str:
     """Write LLVM IR for a processor; finds out how much scratch memory a thread needs, and which
     pointer arguments are written through."""
@@ -45,6 +45,6 @@ def make_llir(
     return text
 
 
-def make_object(text: str, metadata: dict[str, Any], processor: Processor) -> bytes:
+def make_object(text: str, metadata: dict[str, Any], processor: CPU) -> bytes:
     """Compile for a processor."""
     return compile_ir(text, opt=metadata.get("llvm_opt"), processor=processor)

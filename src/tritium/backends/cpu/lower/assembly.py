@@ -19,7 +19,7 @@ from tritium.codegen.llvm.assembly import assembly_error, quoted
 from tritium.codegen.llvm.writer import BITS_OF, Function, Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.native.host import Processor
+from tritium.native.host import CPU
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
 
 _PTX = re.compile(
@@ -136,7 +136,7 @@ class _Snippet:
 
 
 @functools.cache
-def _trial(text: str, processor: Processor) -> str:
+def _trial(text: str, processor: CPU) -> str:
     """LLVM's error message for assembly that it cannot compile; "" if it can."""
     names = processor.triple, processor.cpu, processor.feature_string
     done = subprocess.run(

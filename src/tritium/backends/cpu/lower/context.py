@@ -17,7 +17,7 @@ from tritium.backends.cpu.tiles.schedule import Facts
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Function, Section, Value, const
 from tritium.ir import types as ir
-from tritium.native.host import Processor
+from tritium.native.host import CPU
 from tritium.ops.tile import BufferOp
 
 GRID = ("x", "y", "z", "nx", "ny", "nz")
@@ -78,7 +78,7 @@ class Context:
 
     f: Function
     function: TileFunction
-    processor: Processor
+    processor: CPU
     scratch: Value
     program: dict[str, Value]
     contract: str

@@ -30,7 +30,7 @@ from tritium.backends.cpu.tiles.version import may_wait
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.native.host import Processor
+from tritium.native.host import CPU
 from tritium.ops.tile import NestOp
 from tritium.ops.ttir.function import CallOp, FuncOp
 
@@ -44,7 +44,7 @@ WHOLE_TILE, SCALARIZED = rules("cpu.whole_tile"), rules("cpu.scalarized")
 
 
 def lower_to_llvm(
-    tiles: ModuleOp, host: Processor, fuse: bool = True
+    tiles: ModuleOp, host: CPU, fuse: bool = True
 ) -> tuple[str, dict[str, Any]]:
     """LLVM IR text for a host, and what running it takes. `fuse`: a product and a sum may become
     one operation.
@@ -70,7 +70,7 @@ def lower_to_llvm(
     return module.text(), facts
 
 
-def _attributes(host: Processor) -> str:
+def _attributes(host: CPU) -> str:
     bits = host.vector_bits
     return f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
 
@@ -79,7 +79,7 @@ class _Functions:
     """Lowers a function after those that it calls."""
 
     def __init__(
-        self, module: Module, tiles: ModuleOp, host: Processor, fuse: bool
+        self, module: Module, tiles: ModuleOp, host: CPU, fuse: bool
     ):
         self.module, self.host, self.kernel = module, host, kernel_of(tiles)
         self.functions = {function.op.sym_name: function for function in functions_of(tiles)}
@@ -156,7 +156,7 @@ def _called(function: TileFunction) -> list[str]:
 
 
 def _wrapper(
-    module: Module, kernel: FuncOp, body: Function, host: Processor,
+    module: Module, kernel: FuncOp, body: Function, host: CPU,
     may_be_exclusive: bool, kept: list[int],
 ) -> None:  # fmt: skip
     f = Function(
@@ -210,7 +210,7 @@ def _wrapper(
     f.ret()
 
 
-def _streams(f: Function, kernel: FuncOp, host: Processor, grid: tuple[Value, ...]) -> Value:
+def _streams(f: Function, kernel: FuncOp, host: CPU, grid: tuple[Value, ...]) -> Value:
     """Whether the whole launch writes so much that, with as much read, it fills the last cache."""
     size = stored_bytes(kernel)
     if not size:

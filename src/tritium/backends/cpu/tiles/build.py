@@ -13,7 +13,7 @@ from tritium.backends.cpu.tiles.materialization import Materialize
 from tritium.backends.cpu.tiles.schedule import Schedule
 from tritium.backends.cpu.tiles.version import Version
 from tritium.backends.pipeline import run_pipeline
-from tritium.native.host import Processor
+from tritium.native.host import CPU
 from tritium.passes import Pass, pipelines
 from tritium.passes.registry import register
 
@@ -21,14 +21,14 @@ for _pass in (Fuse, Materialize, ProtectCarried, Allocate, Schedule, Version):
     register(_pass)
 
 
-def passes(processor: Processor) -> list[Pass]:
+def passes(processor: CPU) -> list[Pass]:
     """The passes of the stage, for a processor."""
     host = Host.of(processor.architecture, processor.features)
     schedule = Schedule(bits=host.bits, registers=host.registers)
     return [Fuse(), Materialize(), ProtectCarried(), Allocate(), schedule, Version()]
 
 
-def lower_to_tiles(module: ModuleOp, processor: Processor) -> ModuleOp:
+def lower_to_tiles(module: ModuleOp, processor: CPU) -> ModuleOp:
     """The tile stage of a ttir module (inlined and canonical; remaining calls stay calls) for a
     processor. The module is changed in place.
 
