@@ -111,6 +111,22 @@ def test_what_partitions_do_not_do_is_named() -> None:
         lowered(text)
 
 
+@pytest.mark.parametrize("arrive,phase,refused", [("", 0, True), ("", 1, False),
+                         ("ttng.arrive_barrier %c0, 1 : {}", 0, False)])  # fmt: skip
+def test_waits_that_never_end_are_refused(arrive: str, phase: int, refused: bool) -> None:
+    kind = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
+    text = partitions(1, captures={"%b": kind}, body=arrive.format(kind), default=f"""
+      %f = arith.constant {phase} : i32
+      ttng.wait_barrier %b, %f : {kind}""")  # fmt: skip
+    made = f"%b = ttg.local_alloc : () -> {kind}\nttng.init_barrier %b, 1 : {kind}\n"
+    text = text.replace("ttg.warp_specialize", made + "ttg.warp_specialize", 1)
+    if refused:
+        with pytest.raises(ValueError, match="nothing arrives at this barrier"):
+            lowered(text)
+    else:
+        lowered(text)
+
+
 def test_regions_share_no_memory() -> None:
     """Memory that only lives in one region is not given to another that runs at the same time."""
     alloc = f"%z = ttg.local_alloc : () -> {MEMORY}"
@@ -146,11 +162,13 @@ def attention(depth: int, keys: int, warps: int, causal: bool, stages: int = 2) 
                     num_warps=warps, num_stages=stages)  # fmt: skip
 
 
-def check(kernel: Any, warps: int, products: int) -> None:
+def check(kernel: Any, warps: int, products: int, loads_before: bool = False) -> None:
     assert kernel.metadata.num_warps == warps and kernel.metadata.n_spills == 0
     assert kernel.metadata.shared <= 227 << 10
     text = kernel.asm["ptx"]
     assert text.count("wgmma.commit_group") == products
+    first = text[text.index("mbarrier.init") : text.rindex("mbarrier.init")]
+    assert not re.search(r"bar\.sync\s+0", first) or loads_before, "one thread makes all barriers"
     _, log = ptx.assemble(text, 90, ptx.ptxas_arguments(90))
     assert ptx.performance_messages(log, None) == []
     if products > 1:  # consumers wait for no other warps between the products of a loop
@@ -172,7 +190,7 @@ def test_products_assemble(
 def test_attention_assembles(
     depth: int, keys: int, warps: int, causal: bool, fresh_cache: Path
 ) -> None:
-    check(attention(depth, keys, warps, causal), warps + 4, 4 if causal else 2)
+    check(attention(depth, keys, warps, causal), warps + 4, 4 if causal else 2, True)
 
 
 @pytest.mark.ptxas

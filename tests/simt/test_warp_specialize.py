@@ -14,7 +14,8 @@ from tests.simt.backend.compiler import run_ttgir
 from tests.simt.engine import descriptor
 from tests.simt.hardware import Simt
 from tests.simt.machine import KernelFailure
-from tests.support.warp_specialize import attended, attention, product, random
+from tests.support import split_loops
+from tests.support.warp_specialize import attended, attention, launch, product, random, split
 from tritium.launch.scalars import extract_scalar
 from tritium.ops.ttgir import ArriveBarrierOp
 
@@ -80,8 +81,8 @@ def small_product(module: Any, **options: Any) -> int:
 def test_warps_that_wait_for_ever_are_named() -> None:
     module = product("matmul_blocks", 4, 2)
     small_product(module)
-    for op in [op for op in module.walk() if isinstance(op, ArriveBarrierOp)]:
-        op.parent.erase_op(op)  # pyright: ignore
+    in_loop: Any = next(op for op in module.walk() if isinstance(op, ArriveBarrierOp))
+    in_loop.parent.erase_op(in_loop)
     message = (
         "warps wait for ever: warp 0 at an mbarrier, .* warp 3 at an mbarrier, "
         "warp 4 at an mbarrier"
@@ -113,3 +114,24 @@ def test_barriers_of_regions_are_needed() -> None:
                 found.append(number)
                 break
     assert found[-2:] == [count - 2, count - 1] and len(found) >= 4
+
+
+@pytest.mark.parametrize("num_warps,num_stages", [(1, 2), (4, 3), (8, 4)])
+@pytest.mark.parametrize("name", split_loops.RESULTS)
+def test_loops(name: str, num_warps: int, num_stages: int) -> None:
+    """In the reference semantics, and on the CPU with warps in either order."""
+    shape = split_loops.SHAPE
+    blocks = (("BM", "BK"), ("BN", "BK"), ("BM", "BN"))
+    signature = " ".join(f"tensordesc<fp16[{shape[r]},{shape[c]}]>" for r, c in blocks)
+    kernel = getattr(split_loops, name)
+    module = split(kernel, f"{signature} i32", shape, num_warps, num_stages)
+    columns = shape["BK"] * split_loops.ITERATIONS
+    a, b = random(shape["BM"], columns), random(shape["BN"], columns, seed=1)
+    want = split_loops.RESULTS[name](a.astype(np.float64), b.astype(np.float64))
+    for execute in (None, False, True):
+        c, count = np.zeros(want.shape, np.float16), np.int32(split_loops.ITERATIONS)
+        if execute is None:
+            launch(module, (1,), [a, b, c], count)
+        else:
+            run(module, num_warps, (1,), [a, b, c], count, last_warp_first=execute)
+        np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 4e-2)

@@ -10,7 +10,10 @@ from benchmarks import gpu_kernels
 from tritium.backends.base import make_backend
 from tritium.backends.nvidia.processor import processor
 from tritium.compiler import ASTSource
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.memory import Memory
 from tritium.ops.ttgir import WarpSpecializeOp
+from tritium.ops.ttir.memory import Tile
 from tritium.passes import PassManager, pipelines
 from tritium.target import GPUTarget
 
@@ -19,7 +22,7 @@ TARGET = GPUTarget("cuda", 90, 32)
 
 def split(
     kernel: Any, signature: str, constants: dict[str, Any], num_warps: int, num_stages: int,
-    loops: int = 1,
+    loops: int | None = 1,
 ) -> Any:  # fmt: skip
     """The ttgir of a kernel, some loops of which are split."""
     names = [n for n in kernel.arg_names if n not in constants]
@@ -29,7 +32,8 @@ def split(
     module = source.generate(backend, backend.parse_options({"num_warps": num_warps}))
     passes = [*pipelines.ttir(), *pipelines.ttgir(processor(90), num_warps, num_stages)]
     PassManager(passes, verify_each=True).run(module)
-    assert sum(isinstance(op, WarpSpecializeOp) for op in module.walk()) == loops
+    found = sum(isinstance(op, WarpSpecializeOp) for op in module.walk())
+    assert loops is None or found == loops
     return module
 
 
@@ -52,6 +56,20 @@ def attention(causal: bool, num_warps: int, keys: int = 64, depth: int = 32) -> 
     q, k = f"tensordesc<fp16[128,{depth}]>", f"tensordesc<fp16[{keys},{depth}]>"
     signature = f"{q} {k} {k} {q} *fp32 i32 fp32"
     return split(gpu_kernels.attention, signature, constants, num_warps, 3, 1 + causal)
+
+
+def launch(module: Any, grid: tuple[int, ...], arrays: list[np.ndarray], *rest: Any) -> None:
+    """Run a kernel that takes descriptors of arrays by the reference semantics."""
+    arguments: list[Any] = []
+    for array in arrays:
+        strides = (array.shape[1], 1)
+        arguments += [Tile(array.ctypes.data, array.shape, strides), *map(np.int32, array.shape)]
+        arguments += map(np.int64, strides)
+    reachable = [*arrays, *(value for value in rest if isinstance(value, np.ndarray))]
+    rest = tuple(np.uint64(v.ctypes.data) if isinstance(v, np.ndarray) else v for v in rest)
+    memory = Memory([(x.ctypes.data, x.nbytes) for x in reachable])
+    kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
+    Evaluator(module, memory).launch(kernel.sym_name, [*arguments, *rest], grid)
 
 
 def attended(

@@ -9,25 +9,10 @@ import numpy as np
 import pytest
 from xdsl.utils.exceptions import VerifyException
 
-from tests.support.warp_specialize import attended, attention, product, random
+from tests.support.warp_specialize import attended, attention, launch, product, random
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import EvaluationError, Memory
 from tritium.ops.parsing import ParseError, parse_module
-from tritium.ops.ttir.memory import Tile
-
-
-def launch(module: Any, grid: tuple[int, ...], arrays: list[np.ndarray], *rest: Any) -> None:
-    """Run a kernel that takes descriptors of arrays."""
-    arguments: list[Any] = []
-    for array in arrays:
-        strides = (array.shape[1], 1)
-        arguments += [Tile(array.ctypes.data, array.shape, strides), *map(np.int32, array.shape)]
-        arguments += map(np.int64, strides)
-    reachable = [*arrays, *(value for value in rest if isinstance(value, np.ndarray))]
-    rest = tuple(np.uint64(v.ctypes.data) if isinstance(v, np.ndarray) else v for v in rest)
-    memory = Memory([(x.ctypes.data, x.nbytes) for x in reachable])
-    kernel: Any = next(f for f in module.ops if f.sym_visibility == "public")
-    Evaluator(module, memory).launch(kernel.sym_name, [*arguments, *rest], grid)
 
 
 @pytest.mark.parametrize("depth", [0, 16, 96, 200])

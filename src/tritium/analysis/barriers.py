@@ -22,11 +22,14 @@ from typing import Any, TypeAlias
 
 from xdsl.ir import Block, Operation
 
+from tritium.analysis.loops import constant_int
 from tritium.analysis.shared_memory import Allocation, allocates_memory
 from tritium.ops.base import Op
 from tritium.ops.effects import Action, Effect, Queue, Resource
 from tritium.ops.scf import IfOp
 from tritium.ops.terminators import terminator
+from tritium.ops.ttgir.memory import MemDescIndexOp
+from tritium.ops.ttgir.types import bytes_of
 from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp
 
 Bytes: TypeAlias = "tuple[int, int]"
@@ -93,7 +96,7 @@ class Barriers:
     def __init__(self, allocation: Allocation):
         self.allocation = allocation
         self.before: dict[Any, bool] = {}
-        self._proxy = False
+        self._proxy = self._partitioned = False
 
     def find(self, blocks: Sequence[Block]) -> dict[Any, bool]:
         """Walk a function."""
@@ -101,6 +104,9 @@ class Barriers:
             e.queue is not None and e.queue.reads_by_async_proxy
             for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
         )  # fmt: skip
+        self._partitioned = any(
+            isinstance(op, WarpSpecializeOp) for block in blocks for op in block.ops
+        )
         starts = {block: _State() for block in blocks}
         changed = True
         while changed:
@@ -213,8 +219,24 @@ class Barriers:
     def _ranges(self, op: Op, effect: Effect) -> Iterator[Bytes]:
         """The shared memory that the effect touches."""
         for value in op.affected(effect):
-            if value in self.allocation.aliases:
+            slot = self._slot(value) if self._partitioned else None
+            if slot is not None:
+                yield slot
+            elif value in self.allocation.aliases:
                 yield from ((r.start, r.end) for r in self.allocation.ranges_of(value))
+
+
+    def _slot(self, value: Any) -> Bytes | None:
+        """The bytes of one of several buffers, where its number is known. Kernels with partitions
+        have many barriers, and then do not synchronize between those that one thread makes."""
+        owner = value.owner
+        if not isinstance(owner, MemDescIndexOp) or owner.src.owner not in self.allocation.places:
+            return None
+        index = constant_int(owner.index)
+        if index is None:
+            return None
+        start = self.allocation.places[owner.src.owner].start + index * bytes_of(value.type)
+        return start, start + bytes_of(value.type)
 
 
 def _reads_bytes(effect: Effect) -> bool:

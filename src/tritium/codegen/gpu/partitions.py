@@ -20,6 +20,8 @@ from typing import Any
 
 from xdsl.ir import Block, SSAValue
 
+from tritium.analysis.loops import constant_int
+from tritium.analysis.memory_aliases import memory_aliases
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.control import lower_block
 from tritium.codegen.gpu.types import GPU, SHARED, value_type
@@ -27,8 +29,16 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ops import ttir
 from tritium.ops.arith.constant import ConstantOp
+from tritium.ops.base import Op
+from tritium.ops.effects import Action
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import GlobalScratchAllocOp, LocalAllocOp, MemDescType, WarpSpecializeOp
+from tritium.ops.ttgir import (
+    GlobalScratchAllocOp,
+    LocalAllocOp,
+    MemDescType,
+    WaitBarrierOp,
+    WarpSpecializeOp,
+)
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 
 HAND_OVER = 1
@@ -111,6 +121,7 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
                 f"{op.name}: {len(op.partitions)} partitions; there are {BARRIERS} barriers, for "
                 f"at most {BARRIERS - FIRST_BARRIER}"
             )
+    check_waits(kernel)
     workers = tuple(tuple(op.first_warps(num_warps)) for op in ops)
     plan = Plan(ops, num_warps, workers, 0)
     total = max((end for _, end, _ in plan.ranges()), default=num_warps)
@@ -123,6 +134,25 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
             f"at most {MOST_WARPS}"
         )
     return replace(plan, total=total)
+
+
+def check_waits(kernel: Any) -> None:
+    """Refuse waits for mbarriers at which nothing arrives. (One for phase 1 of a new barrier does
+    not wait.)"""
+    aliases = memory_aliases(kernel.regions[0].blocks)
+    arrivals = {
+        allocation for op in kernel.walk() if isinstance(op, Op)
+        for effect in op.own_effects() if effect.action is Action.ARRIVE
+        for value in op.affected(effect) for allocation in aliases.get(value, ())
+    }  # fmt: skip
+    for op in kernel.walk():
+        if isinstance(op, WaitBarrierOp) and constant_int(op.phase) != 1:
+            waited = aliases.get(op.alloc, {})
+            if waited and arrivals.isdisjoint(waited):
+                raise ValueError(
+                    f"{op.name}: nothing arrives at this barrier, so that its warps wait for ever, "
+                    f"at {op.location}"
+                )
 
 
 def _passed(op: WarpSpecializeOp) -> list[SSAValue]:

@@ -81,6 +81,7 @@ from tritium.ops.ttgir import (
     WarpSpecializeOp,
     WarpYieldOp,
 )
+from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
@@ -213,6 +214,9 @@ def _check_place(module: ModuleOp, loop: ForOp) -> None:
         raise Unsplittable(f"{processor.name} has no copy engine, or no products by warp groups")
     if _number(module, NUM_CTAS) != 1:
         raise Unsplittable("the program runs on a cluster of thread blocks")
+    warps = -(-(_number(module, NUM_WARPS) + PRODUCER_WARPS) // 4) * 4
+    if warps > MOST_WARPS:
+        raise Unsplittable(f"{warps} warps would be needed, of {MOST_WARPS} that a block can have")
     function: Any = loop.parent_op()
     if not isinstance(function, ttir.FuncOp) or len(function.regions[0].blocks) > 1:
         raise Unsplittable("it is inside of a loop or branch; only the outermost one can be split")
