@@ -77,8 +77,8 @@ _HOMES: dict[str, str] = {
 
 _SUBMODULES = frozenset(
     {
-        *("backends", "compat", "compiler", "errors", "ir", "knobs", "language", "passes"),
-        *("runtime", "target", "testing", "tools"),
+        *("backends", "compat", "compiler", "errors", "experimental", "ir", "knobs", "language"),
+        *("passes", "runtime", "target", "testing", "tools"),
     }
 )
 

@@ -113,7 +113,10 @@ class CPUBackend(BaseBackend):
         self, stages: dict[str, Stage], options: Any, language: Language = Language.TRITON
     ) -> None:
         if language is not Language.TRITON:
-            raise NotImplementedError("Gluon kernels need a GPU target; this one is 'cpu'")
+            raise NotImplementedError(
+                "Gluon kernels need a GPU target; this one is 'cpu'. With TRITON_INTERPRET=1 they "
+                "run in the interpreter"
+            )
         # Here, because a process that finds its kernels in the cache never needs the lowering.
         from tritium.backends.cpu import stages as cpu
 

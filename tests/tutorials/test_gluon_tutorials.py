@@ -1,0 +1,67 @@
+"""The tutorials about Gluon, and the kernel of its page: interpreted, and as compiled for sm_90."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gluon.support import launcher
+from tests.tutorials.test_tutorials import FOLDER
+from tritium import knobs
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+
+ROOT = FOLDER.parent
+
+
+def load(path: Path, patch: pytest.MonkeyPatch) -> Any:
+    patch.setattr(knobs.runtime, "interpret", knobs.runtime.interpret)  # which the program changes
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("01_layouts", r"'ld.global.v4.b32': 2(.|\n)*further turns: 0 15\n.*: 0 1\nthe copies are"),
+    ("02_matmul_on_hopper", r"pipelined: 8 wgmma(.|\n)*specialized: 8 wgmma(.|\n)*are right"),
+])  # fmt: skip
+def test_programs(name: str, said: str) -> None:
+    command = [sys.executable, "-m", "tritium", "run", str(FOLDER / "gluon" / f"{name}.py")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    assert re.search(said, done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("kernel", ["pipelined", "specialized"])
+@pytest.mark.parametrize("depth", [40, 200])
+def test_products_as_compiled(
+    kernel: str, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tutorial = load(FOLDER / "gluon" / "02_matmul_on_hopper.py", monkeypatch)
+    fn = getattr(tutorial, kernel)
+    rng = np.random.default_rng(0)
+    a = rng.integers(-3, 4, (200, depth)).astype(np.float16)
+    b = rng.integers(-3, 4, (depth, 72)).astype(np.float16)
+    out = np.zeros((200, 72), np.float16)
+    made = tutorial.arguments(fn, a, b, out, 128, 64, 32)
+    launcher("engine")(gluon.GluonJITFunction(fn.fn), (2, 2), *made, depth, STAGES=4)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+def test_the_kernel_of_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/gluon.md").read_text(), re.DOTALL)
+    (tmp_path / "page.py").write_text(text)
+    kernel = load(tmp_path / "page.py", monkeypatch).row_sums
+    source = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+    for how in ("interpreted", "simt", "sm_90"):
+        out = np.zeros(32, np.float32)
+        launcher(how)(kernel, (1,), source, out, N=64,
+                      layout=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0]))  # fmt: skip
+        np.testing.assert_allclose(out, source.sum(1))
