@@ -124,13 +124,15 @@ def emit_dot_loop(
     if zero_init and not once:
         _zero_fill(f, plan, acc, rows * columns)
     with f.loop(_ZERO, trips, const("i64", together), at_least_once=once) as sweep:
-        left = f.op("sub", trips, sweep.index)
-        count = f.intrinsic("smin", left, const("i64", together))
+        count = _ONE
+        if together > 1:
+            left = f.op("sub", trips, sweep.index)
+            count = f.intrinsic("smin", left, const("i64", together))
         for source in sources:
             source.pack_block(f, sweep.index, count)
-        sweep_cells, sweep_trips = cells, count
+        sweep_cells, sweep_trips = cells, count if together > 1 else None
         runs_on = all(source.runs_on(depth // plan.method.group) for source in sources)
-        if runs_on and not plan.method.in_tiles:
+        if runs_on and together > 1 and not plan.method.in_tiles:
             sweep_cells, sweep_trips = f.op("mul", count, cells), None
         total = times(f, count, depth // plan.method.group)
         sums = _corrections(f, plan, sources[1], sweep.index, columns, total, scratch_alloc)

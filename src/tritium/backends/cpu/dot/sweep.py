@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritium.backends.cpu.dot.convert import widen
 from tritium.backends.cpu.dot.multiply import load_a, load_b, multiply, to_result
@@ -25,7 +25,7 @@ from tritium.backends.cpu.dot.operand import (
     scale,
     static,
 )
-from tritium.backends.cpu.dot.plan import Plan
+from tritium.backends.cpu.dot.plan import Method, Plan
 from tritium.codegen.llvm.writer import Function, Value, const, vector
 
 _ZERO, _ONE = const("i64", 0), const("i64", 1)
@@ -72,6 +72,12 @@ class VectorSweep(Sweep):
     """A pass with accumulators in vector registers."""
 
     def emit(self, f: Function) -> None:
+        """Write the loops. LLVM splits vectors that are longer than a register: one for the columns
+        of a block makes a quarter of the text, and the same instructions."""
+        wide = self._wide
+        if wide is not None:
+            replace(self, plan=wide).emit(f)
+            return
         plan = self.plan
         width = plan.lanes * plan.block_vectors
         with count(f, self.columns, width) as n:
@@ -82,6 +88,18 @@ class VectorSweep(Sweep):
                 self._block(f, m.index, n.index, plan.block_rows, places)
             if whole != self.rows:
                 self._block(f, const("i64", whole), n.index, self.rows - whole, places)
+
+    @property
+    def _wide(self) -> Plan | None:
+        """The plan with one vector for the columns of a block; None where elements are converted,
+        or vectors are apart."""
+        plan, b = self.plan, self.b
+        types = {plan.compute, plan.accumulate, plan.result, self.a.element, b.element}
+        if plan.method is not Method.FMA or len(types) > 1 or self.a.convert or b.convert:
+            return None
+        if plan.prefetch or plan.block_vectors not in (2, 4, 8) or static(b.outer_step or 0) != 1:
+            return None
+        return replace(plan, lanes=plan.lanes * plan.block_vectors, block_vectors=1)
 
     def _block(
         self, f: Function, m: Value, n: Value, rows: int, b: list[tuple[Value, int]]
@@ -110,7 +128,7 @@ class VectorSweep(Sweep):
                 ]
             accs = loop.results[2:]
         for slot, acc in zip(slots, accs, strict=True):
-            f.store(to_result(f, self.plan, acc), slot, self.plan.lanes * size)
+            f.store(to_result(f, self.plan, acc), slot, min(64, self.plan.lanes * size))
 
     def _start(self, f: Function, n: Value, slots: Sequence[Value]) -> list[Value]:
         """The accumulators before the first iteration."""
@@ -120,7 +138,7 @@ class VectorSweep(Sweep):
         if self.from_zero:
             accs = [const(wide, 0)] * len(slots)
         else:
-            size = plan.lanes * ELEMENT_BYTES[plan.result]
+            size = min(64, plan.lanes * ELEMENT_BYTES[plan.result])
             source = dense(plan.result, self.acc, 1, 1, 1)
             loaded = (f.load(type, slot, size) for slot in slots)
             accs = [widen(f, plan.host, source, acc, plan.accumulate) for acc in loaded]
