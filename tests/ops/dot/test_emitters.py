@@ -679,15 +679,17 @@ def test_amx_shapes(elements: tuple[str, str], shape: tuple[int, int, int], orde
     assert plan.method.in_tiles
 
 
-@pytest.mark.parametrize("same", ["b", "a", "neither"])
+@pytest.mark.parametrize("same", ["b", "a", "neither", "three"])
 @pytest.mark.parametrize("chunks", [False, True])
 @pytest.mark.parametrize("room", [8 << 10, 1 << 18])
 @pytest.mark.parametrize("elements", [(FLOAT16, "float"), (BFLOAT16, "float"), ("i8", "i32")])
 def test_packed_operands_are_used_by_the_next_program(
     engine: Engine, elements: tuple[str, str], room: int, chunks: bool, same: str
 ) -> None:
-    """Six programs, then six more after the operands were changed in place."""
-    (m, n, k), trips, programs = (16, 32, 16), 40, 6
+    """Ten programs, then ten more after the operands were changed in place. `three` programs have
+    the same B: from the second B on, the first of them packs it for the others."""
+    (m, n, k), trips, programs = (16, 32, 16), 40, 10
+    of_b = {"b": programs, "three": 3}.get(same, 1)
     a = sample((programs * m, trips * k), elements[0], 1)
     b = sample((trips * k, programs * n), elements[0], 2)
     acc = aligned((programs, m, n), NUMPY[elements[1]])
@@ -706,7 +708,8 @@ def test_packed_operands_are_used_by_the_next_program(
         f.label(start)
         with f.loop(const("i64", 0), const("i64", programs), const("i64", 1)) as p:
             rows = f.op("mul", p.index, const("i64", 0 if same == "a" else m * trips * k * size))
-            columns = f.op("mul", p.index, const("i64", 0 if same == "b" else n * size))
+            panel = f.op("udiv", p.index, const("i64", of_b))
+            columns = f.op("mul", panel, const("i64", n * size))
             pa, pb = f.gep("i8", f.arguments[0], rows), f.gep("i8", f.arguments[1], columns)
             va: View | Chunks = View(elements[0], pa, trips * k, 1)
             vb: View | Chunks = View(elements[0], pb, programs * n, 1)
@@ -734,7 +737,7 @@ def test_packed_operands_are_used_by_the_next_program(
         function(*(x.ctypes.data for x in (a, b, acc, scratch, limit)))
         for p in range(programs):
             rows = 0 if same == "a" else p * m
-            columns = 0 if same == "b" else p * n
+            columns = p // of_b * n
             zero = np.zeros((m, n), acc.dtype)
             wanted = expected(a[rows : rows + m], b[:, columns : columns + n], zero)
             check(acc[p], wanted, trips * k)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tritium.backends.cpu.dot.amx import TileSweep
-from tritium.backends.cpu.dot.multiply import column_sums
 from tritium.backends.cpu.dot.operand import (
     ELEMENT_BYTES,
     Chunks,
@@ -19,7 +18,7 @@ from tritium.backends.cpu.dot.operand import (
     static,
 )
 from tritium.backends.cpu.dot.pack import ScratchAlloc
-from tritium.backends.cpu.dot.plan import Method, Plan, extent_plan
+from tritium.backends.cpu.dot.plan import Plan, extent_plan
 from tritium.backends.cpu.dot.reuse import Kept
 from tritium.backends.cpu.dot.source import Repeats, Source, times
 from tritium.backends.cpu.dot.sweep import VectorSweep
@@ -82,7 +81,7 @@ def _emit_part(
     for source in sources:
         source.pack(f, _ONE, _ZERO, k_extent)
     cells = const("i64", depth // plan.method.group)
-    sums = _corrections(f, plan, sources[1], _ZERO, columns, cells, scratch_alloc)
+    sums = sources[1].sums
     a_span, b_span = (_span(f, source, _ONE) for source in sources)
     _sweep(plan)(
         plan, rows, columns, sources[0].cells, sources[1].cells,
@@ -134,8 +133,7 @@ def emit_dot_loop(
         runs_on = all(source.runs_on(depth // plan.method.group) for source in sources)
         if runs_on and together > 1 and not plan.method.in_tiles:
             sweep_cells, sweep_trips = f.op("mul", count, cells), None
-        total = times(f, count, depth // plan.method.group)
-        sums = _corrections(f, plan, sources[1], sweep.index, columns, total, scratch_alloc)
+        sums = _corrections(f, plan, sources[1], (sweep.index, count), columns, scratch_alloc)
         a_span, b_span = (_span(f, source, sweep.index) for source in sources)
         _sweep(plan)(
             plan, rows, columns, sources[0].cells, sources[1].cells, sweep_cells, False,
@@ -170,15 +168,24 @@ def _sources(
 
 
 def _corrections(
-    f: Function, plan: Plan, b: Source, first: Value, columns: int, cells: Value,
+    f: Function, plan: Plan, b: Source, block: tuple[Value, Value], columns: int,
     scratch_alloc: ScratchAlloc,
 ) -> Value | None:  # fmt: skip
-    if plan.method is not Method.VNNI:
+    """The sums of B's columns over a block of iterations, (first, count)."""
+    if b.sums is None:
         return None
-    sums = scratch_alloc(4 * columns)
-    start = b.start(f, first)
-    packed = b.target if static(start) == 0 else f.gep("i8", b.target, start)
-    column_sums(f, plan, packed, sums, columns, cells)
+    sums, vectors = scratch_alloc(4 * columns), columns // plan.lanes
+    type, size = vector("i32", plan.lanes), 4 * plan.lanes
+    start = b.sums_of(f, b.first_slot(f, block[0]))
+    together = min(8, vectors)
+    for first in range(0, vectors, together):
+        offsets = [(first + i) * size for i in range(together)]
+        with f.loop(_ZERO, block[1], _ONE, [const(type, 0)] * together) as slot:
+            row = f.gep("i8", start, times(f, slot.index, 4 * columns))
+            parts = [f.load(type, f.offset(row, offset), size) for offset in offsets]
+            slot.next = [f.op("add", t, p) for t, p in zip(slot.carried, parts, strict=True)]
+        for offset, total in zip(offsets, slot.results, strict=True):
+            f.store(total, f.offset(sums, offset), size)
     return sums
 
 

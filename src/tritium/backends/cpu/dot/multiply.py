@@ -58,20 +58,25 @@ def column_sums(
 ) -> None:
     """sums[n] = 128 * (the sum of column n of B), for a packed B of `cells` cells along k.
 
-    What `vpdpbusd` adds too much when its A is offset by 128.
+    What `vpdpbusd` adds too much when its A is offset by 128. Several vectors of columns are summed
+    together: one sum would wait for itself in every step.
     """
     type = vector("i32", plan.lanes)
-    size = 4 * plan.lanes
+    size, count = 4 * plan.lanes, min(4, columns // plan.lanes)
     zero, one = const("i64", 0), const("i64", 1)
     ones = const(type, _OFFSET_BYTES)
-    stop, step = const("i64", columns * 4), const("i64", size)
+    stop, step = const("i64", columns * 4), const("i64", count * size)
     with f.loop(zero, stop, step, at_least_once=True) as at:
         column = f.gep("i8", packed, at.index)
-        with f.loop(zero, cells, one, [const(type, 0)], at_least_once=True) as k:
-            offset = f.op("mul", k.index, const("i64", columns * 4))
-            b = f.load(type, f.gep("i8", column, offset), size)
-            k.next = [multiply(f, plan, k.carried[0], ones, b)]
-        f.store(k.results[0], f.gep("i8", sums, at.index), size)
+        zeros = [const(type, 0)] * count
+        with f.loop(zero, cells, one, zeros, at_least_once=True) as k:
+            row = f.gep("i8", column, f.op("mul", k.index, const("i64", columns * 4)))
+            parts = [f.load(type, f.offset(row, i * size), size) for i in range(count)]
+            sums_and_parts = zip(k.carried, parts, strict=True)
+            k.next = [multiply(f, plan, total, ones, part) for total, part in sums_and_parts]
+        first = f.gep("i8", sums, at.index)
+        for i, total in enumerate(k.results):
+            f.store(total, f.offset(first, i * size), size)
 
 
 def to_result(f: Function, plan: Plan, value: Value) -> Value:

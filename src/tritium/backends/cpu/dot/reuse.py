@@ -3,7 +3,8 @@
 Programs of a grid that a thread runs one after the other often read the same B (or A): in grouped
 order all programs of a column of a group. The copy stays where it is, with what it was made from:
 addresses, steps, iterations. The first program with an operand packs it block by block, because it
-may be the only one; the second packs all of it; from the third on it is there.
+may be the only one; the second packs all of it; from the third on it is there. If a copy was used
+again, the first program with the next operand packs all of it.
 
 This is right only if no program may write what another one reads, that is for kernels without
 atomic and volatile accesses, and for a dot that a program executes once.
@@ -43,29 +44,33 @@ class Panel:
 
     Args:
         target: its address.
+        rest: the address of the memory after the tiles, for `extra` bytes of each.
         whole: an i1, whether it holds all iterations, each at its own place.
         filled: an i1, whether it is whole and complete already.
     """
 
     target: Value
+    rest: Value
     whole: Value
     filled: Value
 
     @classmethod
     def find(
         cls, f: Function, kept: Kept, packing: Packing, table: Value | None,
-        facts: Sequence[Step], trips: Value,
+        facts: Sequence[Step], trips: Value, extra: int = 0,
     ) -> Panel:  # fmt: skip
         """Compare an operand with that of the program before.
 
         Args:
             table: its addresses, if they are not those of a strided matrix.
             facts: what else the copy depends on.
+            extra: bytes that each iteration needs besides its tile.
         """
         run, entries = packing.address_run, packing.outer if table is not None else 0
         entries = -(-entries // 8) * 8
         most = kept.bytes // packing.bytes
-        head = kept.alloc(8 * (_WORDS + entries) + most * packing.bytes)
+        tiles = 8 * (_WORDS + entries)
+        head = kept.alloc(tiles + most * (packing.bytes + extra))
         words = [as_value(word) for word in (*facts, trips) if static(word) is None]
         if table is None:
             start = packing.source.pointer(f, _ZERO, _ZERO)
@@ -79,13 +84,16 @@ class Panel:
         if table is not None:
             copy = f.offset(head, 8 * _WORDS)
             differs = _compare(f, table, copy, (packing.outer, run), differs)
-        again = f.op("add", f.load("i64", head, 8), _ONE)
-        same = f.icmp("eq", differs, _ZERO)
-        times = f.select(same, f.intrinsic("smin", again, _TWO), _ZERO)
+        before = f.load("i64", head, 8)
+        again = f.intrinsic("smin", f.op("add", before, _ONE), _TWO)
+        # Where the last operand's copy was used again, this one's will be as well.
+        first = f.select(f.icmp("eq", before, _TWO), _ONE, _ZERO)
+        times = f.select(f.icmp("eq", differs, _ZERO), again, first)
         f.store(times, head, 8)
         fits = f.icmp("sle", trips, const("i64", most))
         return cls(
-            f.offset(head, 8 * (_WORDS + entries)),
+            f.offset(head, tiles),
+            f.offset(head, tiles + most * packing.bytes),
             f.op("and", fits, f.icmp("sge", times, _ONE)),
             f.op("and", fits, f.icmp("eq", times, _TWO)),
         )

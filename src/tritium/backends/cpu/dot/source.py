@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tritium.backends.cpu.dot.multiply import column_sums
 from tritium.backends.cpu.dot.operand import (
     Operand,
     Step,
@@ -43,6 +44,7 @@ class Source:
         advance: bytes from one iteration to the next in memory.
         panel: where the copy is, if it may be that of the program before.
         lazy: it is only copied if the program before had the same operand.
+        sums: where the sums of each tile's columns are (VNNI).
     """
 
     cells: Operand
@@ -52,6 +54,7 @@ class Source:
     advance: Step
     panel: Panel | None = None
     lazy: bool = False
+    sums: Value | None = None
 
     @classmethod
     def prepare(
@@ -66,6 +69,7 @@ class Source:
         packing = Packing(plan, source, *shape, k_major=is_b or by_outer)
         repeated = static(repeats.trips) != 1 and source.k_step is not None
         size = packing.bytes * repeats.together
+        extra = 4 * shape[0] if is_b and plan.method is Method.VNNI else 0
         keeps = repeated and kept is not None and kept.bytes >= 2 * size
         lazy = keeps and is_b and not packs and plan.method is Method.FMA
         lazy = lazy and source.element == plan.compute
@@ -82,11 +86,16 @@ class Source:
         panel = None
         if keeps and kept is not None:
             of = facts(source, advance)
-            panel = Panel.find(f, kept, packing, table, of, repeats.trips)
+            panel = Panel.find(f, kept, packing, table, of, repeats.trips, extra)
         if lazy and panel is not None:
             return cls._lazy(f, source, packing, advance, panel)
-        target = scratch_alloc(size) if panel is None else panel.target
-        return cls(packing.cells(target), packing.bytes, packing, target, advance, panel)
+        if panel is not None:
+            target, rest = panel.target, panel.rest
+        else:
+            target = scratch_alloc(size + repeats.together * extra)
+            rest = f.offset(target, size)
+        cells, sums = packing.cells(target), rest if extra else None
+        return cls(cells, packing.bytes, packing, target, advance, panel, sums=sums)
 
     @classmethod
     def _lazy(
@@ -114,6 +123,17 @@ class Source:
             target = times(f, slot, self.packing.bytes)
             target = self.target if static(target) == 0 else f.gep("i8", self.target, target)
             self.packing.emit(f, target, times(f, iteration, self.advance), extent)
+            if self.sums is not None:
+                plan, columns = self.packing.plan, self.packing.outer
+                cells = const("i64", self.packing.depth // plan.method.group)
+                column_sums(f, plan, target, self.sums_of(f, slot), columns, cells)
+
+    def sums_of(self, f: Function, slot: Value) -> Value:
+        """The address of the sums of a tile's columns."""
+        assert self.sums is not None and self.packing is not None
+        if static(slot) == 0:
+            return self.sums
+        return f.gep("i8", self.sums, times(f, slot, 4 * self.packing.outer))
 
     def pack_block(self, f: Function, first: Value, count: Value) -> None:
         """Copy the tiles of `count` iterations from `first` on, unless they are there."""
@@ -129,7 +149,7 @@ class Source:
             self._pack_block(f, first, count)
 
     def _pack_block(self, f: Function, first: Value, count: Value) -> None:
-        start = self._first_slot(f, first)
+        start = self.first_slot(f, first)
         with f.loop(_ZERO, count, _ONE, at_least_once=True) as slot:
             iteration = f.op("add", first, slot.index)
             self.pack(f, iteration, as_value(add(f, start, slot.index)))
@@ -141,7 +161,7 @@ class Source:
         step, between = static(self.cells.k_step or 0), static(self.between)
         return bool(step) and between == (step or 0) * self.cells.size * cells
 
-    def _first_slot(self, f: Function, iteration: Value) -> Value:
+    def first_slot(self, f: Function, iteration: Value) -> Value:
         """The place, among those of iterations, of the first of a block."""
         if self.packing is None or self.lazy:
             return iteration
@@ -149,7 +169,7 @@ class Source:
 
     def start(self, f: Function, first: Value) -> Value:
         """Bytes from the beginning to the tile of a block's first iteration, where it is read."""
-        return times(f, self._first_slot(f, first), self.between)
+        return times(f, self.first_slot(f, first), self.between)
 
 
 def times(f: Function, value: Value, step: Step) -> Value:
