@@ -145,10 +145,12 @@ def compiled(kernel: Any, signature: str, constants: dict[str, Any], **options: 
 
 
 def product(name: str, bm: int, bn: int, stages: int, warps: int, split: bool = True) -> Any:
+    halves, name = name == "halves", "persistent" if name == "halves" else name
     constants = {"BM": bm, "BN": bn, "BK": 64, "GROUP": 8, "SPLIT": split}
     if name != "matmul_blocks":
-        constants["SUBTILE"] = False
-    signature = " ".join(f"tensordesc<fp16[{r},{c}]>" for r, c in ((bm, 64), (bn, 64), (bm, bn)))
+        constants["SUBTILE"] = halves
+    blocks = ((bm, 64), (bn, 64), (bm, bn // 2 if halves else bn))
+    signature = " ".join(f"tensordesc<fp16[{rows},{columns}]>" for rows, columns in blocks)
     if name == "persistent_made":
         signature = "*fp16 *fp16 *fp16"
     return compiled(getattr(gpu_kernels, name), f"{signature} i32 i32 i32", constants,
@@ -176,12 +178,24 @@ def check(kernel: Any, warps: int, products: int, loads_before: bool = False) ->
 
 
 @pytest.mark.ptxas
-@pytest.mark.parametrize("name", ["matmul_blocks", "persistent", "persistent_made"])
+@pytest.mark.parametrize("name", ["matmul_blocks", "persistent", "persistent_made", "halves"])
 @pytest.mark.parametrize("bm,bn,stages,warps", [(128, 256, 4, 8), (128, 128, 4, 4)])
 def test_products_assemble(
     name: str, bm: int, bn: int, stages: int, warps: int, fresh_cache: Path
 ) -> None:
     check(product(name, bm, bn, stages, warps), warps + 4, 1)
+
+
+@pytest.mark.ptxas
+def test_stores_of_a_tile_overlap_the_next_one(fresh_cache: Path) -> None:
+    """They have memory of their own beside three buffers of each operand; halves of the tile go
+    there without a change of layout."""
+    kernel = product("halves", 128, 256, 4, 8)
+    assert kernel.metadata.shared < (3 * 48 + 2 * 32 + 1) << 10
+    text = kernel.asm["ptx"]
+    assert text.count("cp.async.bulk.wait_group.read 1") == 2
+    assert text.count("stmatrix") == 16 and text.count("bulk_group") == 4
+    in_order(text, "bulk_group", "wait_group.read 1", "bulk_group", "wait_group.read 0")
 
 
 @pytest.mark.ptxas

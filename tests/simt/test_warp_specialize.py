@@ -42,7 +42,7 @@ def run(
 @pytest.mark.parametrize("last_warp_first", [False, True])
 @pytest.mark.parametrize("depth", [0, 16, 200])
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (8, 3)])
-@pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3)])
+@pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3), ("halves", 3)])
 def test_products(
     name: str, grid: int, num_warps: int, num_stages: int, depth: int, last_warp_first: bool
 ) -> None:

@@ -40,11 +40,13 @@ def split(
 def product(
     name: str, num_warps: int, num_stages: int, bm: int = 128, bn: int = 64, bk: int = 32
 ) -> Any:
-    """`matmul_blocks` or `persistent` of the benchmarks."""
+    """`matmul_blocks` or `persistent` of the benchmarks; `halves`: the latter, which stores halves
+    of its tiles."""
+    halves, name = name == "halves", "persistent" if name == "halves" else name
     constants = {"BM": bm, "BN": bn, "BK": bk, "GROUP": 2, "SPLIT": True}
     if name == "persistent":
-        constants["SUBTILE"] = False
-    blocks = ((bm, bk), (bn, bk), (bm, bn))
+        constants["SUBTILE"] = halves
+    blocks = ((bm, bk), (bn, bk), (bm, bn // 2 if halves else bn))
     signature = " ".join(f"tensordesc<fp16[{rows},{columns}]>" for rows, columns in blocks)
     kernel = getattr(gpu_kernels, name)
     return split(kernel, f"{signature} i32 i32 i32", constants, num_warps, num_stages)

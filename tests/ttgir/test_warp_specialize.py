@@ -17,7 +17,7 @@ from tritium.ops.parsing import ParseError, parse_module
 
 @pytest.mark.parametrize("depth", [0, 16, 96, 200])
 @pytest.mark.parametrize("num_warps,num_stages", [(4, 2), (4, 3), (8, 4)])
-@pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3)])
+@pytest.mark.parametrize("name,grid", [("matmul_blocks", 4), ("persistent", 3), ("halves", 3)])
 def test_products(name: str, grid: int, num_warps: int, num_stages: int, depth: int) -> None:
     m, n = 200, 100
     module = product(name, num_warps, num_stages)

@@ -20,7 +20,8 @@ after:
     ttng.tensormap_fenceproxy_acquire %0
     %d = ttng.reinterpret_tensor_descriptor %0
 
-A store to memory that the program also loads from is waited for to its end (`complete`).
+A store to memory that the program also loads from is waited for to its end (`complete`). In
+consumers' loops other stores have memory of their own, and are waited for when it is written again.
 
 Loads that only go to shared memory of the same encoding are left there. The types of descriptors
 are given the encoding of their blocks, which whoever makes a descriptor must use. `pipeline`, which
@@ -42,6 +43,7 @@ from tritium.ir import types as ir
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
 from tritium.ops.arith import MulIOp
+from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
     AsyncTMACopyLocalToGlobalOp,
@@ -57,6 +59,7 @@ from tritium.ops.ttgir import (
     LocalAllocOp,
     LocalDeallocOp,
     LocalLoadOp,
+    LocalStoreOp,
     MemDescTransOp,
     ReinterpretTensorDescOp,
     TensormapCreateOp,
@@ -68,7 +71,7 @@ from tritium.ops.ttgir import (
     memdesc_of,
 )
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, erase
+from tritium.passes.rewriting import Builder, erase, insert_after
 from tritium.passes.ttgir.expand_pipeline import barrier_memory
 from tritium.passes.ttgir.layout_propagation import block_encoding, processor_of, with_encoding
 from tritium.passes.ttgir.pipeline import is_bulk
@@ -96,6 +99,7 @@ class DescriptorsToTMA(Pass):
         _take_bits(module)
         awaited = _awaited(module)
         for function in functions(module):
+            late = _late_stores(function, awaited)
             for op in list(function.walk()):
                 if not isinstance(op, ttir.RowAccess) and not (
                     isinstance(op, ttir.BlockAccess) and is_bulk(op)
@@ -104,7 +108,7 @@ class DescriptorsToTMA(Pass):
                 if op.is_load:
                     _load(op)
                 else:
-                    _store(op, op.desc in awaited)
+                    _store(op, op.desc in awaited, late.get(op))
                 changed = True
         return _encode(module) or changed
 
@@ -183,14 +187,50 @@ def _awaited(module: ModuleOp) -> set[SSAValue]:
     return found
 
 
-def _store(op: Any, complete: bool) -> None:
+def _late_stores(function: Any, awaited: set[SSAValue]) -> dict[Operation, tuple[ForOp, int]]:
+    """The stores of consumers' loops (`warp_specialize`) that are read from shared memory while
+    the next iteration runs: the outermost loop of each, and how many are under way then."""
+    found: dict[ForOp, list[Any]] = {}
+    for op in function.walk():
+        stores = isinstance(op, ttir.BlockAccess) and not op.is_load and is_bulk(op)
+        if stores and op.desc not in awaited:
+            loop, around = None, op.parent_op()
+            while isinstance(around, ForOp):
+                loop, around = around, around.parent_op()
+            if loop is not None and isinstance(around, WarpSpecializeOp):
+                found.setdefault(loop, []).append(op)
+    return {
+        op: (loop, len(ops) - 1 if len({other.parent for other in ops}) == 1 else 0)
+        for loop, ops in found.items() for op in ops
+    }  # fmt: skip
+
+
+def _staged(op: Any, loop: ForOp, pendings: int) -> SSAValue:
+    """Memory outside of a loop that holds what the op stores, after the wait for the copy that has
+    read it the last time."""
+    kind, at = op.src.type, Builder(op)
+    memory = Builder(loop, op.location).value(
+        LocalAllocOp, None,
+        result=memdesc_of(ir.shape_of(kind), ir.element_type(kind), block_encoding(op.desc.type)),
+    )
+    at.make(AsyncTMAStoreWaitOp, pendings=pendings)
+    at.make(LocalStoreOp, op.src, memory)
+    if not isinstance(loop.next_op, AsyncTMAStoreWaitOp):
+        insert_after(loop, AsyncTMAStoreWaitOp.build(pendings=0, location=loop.location))
+    return memory
+
+
+def _store(op: Any, complete: bool, late: tuple[ForOp, int] | None) -> None:
     at = Builder(op)
     kind = op.src.type
-    memory = at.value(
-        LocalAllocOp, op.src,
-        result=memdesc_of(ir.shape_of(kind), ir.element_type(kind), block_encoding(op.desc.type),
-                          False),
-    )  # fmt: skip
+    if late is not None:
+        memory = _staged(op, *late)
+    else:
+        memory = at.value(
+            LocalAllocOp, op.src,
+            result=memdesc_of(ir.shape_of(kind), ir.element_type(kind),
+                              block_encoding(op.desc.type), False),
+        )  # fmt: skip
     at.make(FenceAsyncSharedOp, bCluster=False)
     if op.combines:
         at.make(AsyncTMAReduceOp, op.desc, op.indices, memory, kind=op.kind)
@@ -198,7 +238,8 @@ def _store(op: Any, complete: bool) -> None:
         at.make(AsyncTMAScatterOp, op.desc, op.x_offsets, op.y_offset, memory)
     else:
         at.make(AsyncTMACopyLocalToGlobalOp, op.desc, op.indices, memory)
-    at.make(AsyncTMAStoreWaitOp, pendings=0, complete=complete)
+    if late is None:
+        at.make(AsyncTMAStoreWaitOp, pendings=0, complete=complete)
     erase(op)
 
 
