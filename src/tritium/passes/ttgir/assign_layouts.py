@@ -36,10 +36,7 @@ from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import (
-    ConvertLayoutOp,
-    WarpGroupDotWaitOp,
-)
+from tritium.ops.ttgir import ConvertLayoutOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp
 from tritium.passes.base import FunctionPass
@@ -161,12 +158,13 @@ class _Homes:
             level, home = self.of(place)
             for result in tiles:
                 self._set(result, home, max(level, LOADED))
-        elif isinstance(op, WarpGroupDotWaitOp):
-            for result in tiles:
-                level, home = self.of(op.operands[result.index])
-                self._set(result, home, level)
         elif is_follower(op):
             self._follower(op)
+        elif isinstance(op, Op) and (passed := list(op.forwarded_values())):
+            for source, result in passed:
+                if result in tiles:
+                    level, home = self.of(source)
+                    self._set(result, home, level)
         else:
             level = SOFT if is_source(op) else LOADED
             if isinstance(op, MatrixProduct):
