@@ -88,7 +88,7 @@ class MatrixUnit(Protocol):
 
 @dataclass(frozen=True)
 class BulkCopies:
-    """What an engine serves that copies blocks of tensors.
+    """The abilities of an engine that copies blocks of tensors.
 
     Attributes:
         most_bytes: of a block, which must find room in shared memory.

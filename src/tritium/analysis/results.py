@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def result_of(function: FuncOp, analysis: Callable[[FuncOp], T]) -> T:
-    """What `analysis` finds out about a function."""
+    """The result of `analysis` for a function."""
     known: dict[Any, Any] = function.__dict__.setdefault("analyses", {})
     if analysis not in known:
         known[analysis] = analysis(function)

@@ -47,7 +47,7 @@ class Compilation:
     options: Any
     env_vars: Mapping[str, str]
     changes: str
-    """What a hook and replaced stages add to the key."""
+    """The part of the key that a hook and replaced stages add."""
     key: str
 
     @property

@@ -152,7 +152,7 @@ class ASTSource:
         return hashlib.sha256("-".join(parts).encode()).hexdigest()
 
     def features(self, backend: BaseBackend, options: Any) -> TargetFeatures:
-        """What the language may use."""
+        """The features of the target that the language may use."""
         return backend.target_features(options)
 
     def generate(self, backend: BaseBackend, options: Any) -> Any:

@@ -118,7 +118,7 @@ def check_together(name: str, programs: int) -> None:
 
 @dataclass(frozen=True)
 class System:
-    """What a thread pool is made of: the functions for threads and the reports of crashes (see
+    """The parts of a thread pool: the functions for threads and the reports of crashes (see
     `tritium.system`), and whether user code can read a counter of cycles of a constant rate."""
 
     threads: Threads

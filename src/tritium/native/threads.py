@@ -208,12 +208,12 @@ class Windows(Posix):
 
 
 def writer_of(threads: Threads, module: Module) -> Posix:
-    """What writes the calls of a system."""
+    """The writer of the calls of a system."""
     return {"linux": Linux, "posix": Posix, "windows": Windows}[threads](module)
 
 
 def clock_of(triple: str, module: Module) -> Posix:
-    """What writes the reading of a clock, for any system that code is compiled for."""
+    """The writer of the reading of a clock, for any system that code is compiled for."""
     if "windows" in triple:
         return Windows(module)
     return Posix(module, darwin=is_macos(triple))

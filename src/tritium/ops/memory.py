@@ -1,4 +1,4 @@
-"""What evaluated ops work on: the memory that pointers name, and the services of the evaluator."""
+"""The surroundings of evaluated ops: memory that pointers name, services of the evaluator."""
 
 from __future__ import annotations
 

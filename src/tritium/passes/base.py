@@ -24,7 +24,7 @@ from tritium.ops.ttir.function import FuncOp
 
 
 class Unit(Protocol):
-    """What passes transform, beside modules: it prints itself as text."""
+    """A form of a program that passes transform, beside modules; it prints itself as text."""
 
     def verify(self) -> None:
         """Raise `VerifyException` where an invariant does not hold."""

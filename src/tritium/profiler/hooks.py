@@ -11,7 +11,7 @@ from tritium import knobs
 
 
 class Hook(ABC):
-    """What a profiler does when kernels are loaded and launched; those of a higher `priority` are
+    """Actions of a profiler when kernels are loaded and launched; those of a higher `priority` are
     asked first at a beginning, and last at an end."""
 
     priority: int = 0

@@ -14,7 +14,7 @@ _semantics = {"gluon"}
 
 
 class Event:
-    """What `allocate_event` gives: it starts and ends at most once at a time."""
+    """An event of `allocate_event`: it starts and ends at most once at a time."""
 
     def __init__(self, handle: Any = None):
         self.handle = handle

@@ -20,7 +20,7 @@ SAMPLING_STRATEGY = _Choice("SAMPLING_STRATEGY", {"NONE": "none", "SELECTIVE": "
 
 
 class GRANULARITY(_Choice):
-    """What records together."""
+    """The unit that records together."""
 
     CTA = "cta"
     WARP = "warp"

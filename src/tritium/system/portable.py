@@ -65,7 +65,7 @@ class Portable:
         return {level: size for level, size in found.items() if size > 0 and level >= lowest}
 
     def arm_features(self) -> list[str]:
-        """What every processor of the architecture has; LLVM adds what it knows of this one."""
+        """The features of every processor of the architecture; LLVM adds those of this one."""
         return ["neon"]
 
     def may_use_amx(self) -> bool:
@@ -107,7 +107,7 @@ WINDOWS_FUNCTIONS = {
     "ntdll": ("__chkstk", "memcmp", "memcpy", "memmove", "memset"),
     "ucrtbase": ("_aligned_free", "_aligned_malloc", "calloc", "free"),
 }  # fmt: skip
-"""What native code needs of Windows, by library."""
+"""The functions of Windows that native code calls, by library."""
 _FLOATS = ctypes.c_int32(1)
 
 

@@ -253,7 +253,7 @@ class Conversions(Protocol):
 
 
 class Host(Protocol):
-    """What a kernel asks of the host while it runs."""
+    """The services of the host that a kernel asks for while it runs."""
 
     def print(self, e: Emitter, format: str, values: Sequence[Value]) -> None:
         """Write a line, by a format of C's `printf`."""

@@ -113,7 +113,7 @@ def imprecise_products(left: dtype, right: dtype, k: int, wanted: int | None) ->
 
 
 def _accumulator(acc: TensorLike | None, element: dtype, shape: tuple[int, ...]) -> tensor:
-    """What is added to the product: `acc`, or zeros."""
+    """The accumulator that the product is added to: `acc`, or zeros."""
     value = casts.full(shape, 0, element) if acc is None else casts.to_tensor(acc)
     if value.dtype != element or value.type.shape != shape:
         wanted = f"{element} of shape {list(shape)}"

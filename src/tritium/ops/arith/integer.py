@@ -68,7 +68,7 @@ class WrappingOp(IntegerBinaryOp):
     def _range_of_ends(
         self, range_of: Callable[[SSAValue], Range | None], combine: Callable[[int, int], int]
     ) -> Range | None:
-        """What the ends of the operands' ranges are combined to, where that cannot overflow."""
+        """The range that the ends of the operands' ranges give, where nothing can overflow."""
         left = range_of(self.lhs)
         right = range_of(self.rhs) if left else None
         if left is None or right is None:
@@ -285,7 +285,7 @@ class DivisionOp(IntegerBinaryOp):
 
 
 class RemainderOp(DivisionOp):
-    """What a division leaves."""
+    """The remainder of a division."""
 
 
 class DivUIOp(DivisionOp):

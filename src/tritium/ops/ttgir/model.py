@@ -106,7 +106,7 @@ class Barrier:
 
 @dataclass
 class Queues:
-    """What threads that run the same code have started and wait for: copies by threads, in groups,
+    """The asynchronous work of threads that run the same code: copies by threads, in groups,
     dots, bulk stores."""
 
     issued: list[Copy] = field(default_factory=list[Copy])

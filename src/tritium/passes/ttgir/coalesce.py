@@ -77,7 +77,7 @@ class Coalesce(Pass):
 
 @dataclass(frozen=True)
 class _Wish:
-    """What one access would like: the axes' order, and how many elements at once, of `most`
+    """The wishes of one access: the axes' order, and how many elements at once, of `most`
     that an instruction takes; `least` even where threads are left without work then."""
 
     shape: tuple[int, ...]

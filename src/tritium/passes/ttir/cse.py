@@ -136,7 +136,7 @@ class _Merger:
         )
 
     def region_key(self, region: Region, local: dict[SSAValue, int], depth: int) -> Hashable:
-        """What a region computes; of a deep one, or of one with branches, that it is itself."""
+        """A key for the computation of a region; a deep one, or one with branches, has its own."""
         if depth == _DEEPEST or region.first_block is not region.last_block:
             return id(region)
         keys = list[Hashable]()

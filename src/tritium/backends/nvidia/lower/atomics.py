@@ -164,8 +164,8 @@ def _atom(
 def _exchanged(
     e: Emitter, order: Order, operation: str, pointer: Value, value: Value, condition: Value | None
 ) -> Value:
-    """What the hardware has no instruction for: by a loop that compares and exchanges, which LLVM
-    writes."""
+    """An operation that the hardware has no instruction for, by LLVM's loop that compares and
+    exchanges."""
     type = value.type
     scope = {MemScope.GPU: 'syncscope("device") ', MemScope.CTA: 'syncscope("block") '}
     name = _SEMANTIC[order.semantic].replace("relaxed", "monotonic")

@@ -36,7 +36,7 @@ class pass_manager:
         self.passes: list[Any] = []
 
     def enable_debug(self) -> bool:
-        """What `knobs.compilation` says of dumps and times holds anyway; returns False."""
+        """Nothing: `knobs.compilation` decides on dumps and times. Returns False."""
         return False
 
     def run(self, module: Any, repro_pipeline_tag: str = "pass_manager") -> None:

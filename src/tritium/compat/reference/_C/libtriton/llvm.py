@@ -26,7 +26,7 @@ class optimization_level(IntEnum):
 
 
 class module_flag_behavior(IntEnum):
-    """What linking does where two modules state a flag."""
+    """How linking treats a flag that two modules state."""
 
     MODULE_FLAG_BEHAVIOR_ERROR = 1
     MODULE_FLAG_BEHAVIOR_WARNING = 2
