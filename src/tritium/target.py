@@ -114,7 +114,7 @@ class Processor:
         lanes: the threads of a warp, a power of two.
         max_shared: the most bytes of shared memory that a thread block may have.
         sum_widths: how many neighbours one atomic instruction adds to, by element type; 1 else.
-        smallest_product: the least rows, columns, and bytes along K of a product by matrix units.
+        least_depth: the least bytes along K of a product by matrix units.
         matrix_units: the best first.
         float8_products: whether matrix units multiply 8-bit floats.
         product_part: the least rows and columns of a product that a block of a cluster gets.
@@ -129,7 +129,7 @@ class Processor:
     lanes: int
     max_shared: int
     sum_widths: tuple[tuple[str, int], ...] = ()
-    smallest_product: tuple[int, int, int] = (1, 1, 1)
+    least_depth: int = 1
     matrix_units: tuple[MatrixUnit, ...] = ()
     float8_products: bool = False
     product_part: tuple[int, int] = (1, 1)

@@ -105,11 +105,22 @@ def test_the_largest_tiles_are_loops_over_the_depth():
     assert found.metadata.n_spills == 0 and found.asm["ptx"].count("fma.rn.f32") == 2048
 
 
+@tritium.jit
+def multiply_batch(a, b, c):
+    i, j, k = tl.arange(0, 8)[:, None], tl.arange(0, 256), tl.arange(0, 256)
+    t = tl.arange(0, 2)[:, None, None]
+    x = tl.load(a + t * 2048 + (i * 256 + k)[None, :, :])
+    y = tl.load(b + t * 65536 + (k[:, None] * 256 + j)[None, :, :])
+    total = tl.dot(x * 2, y, out_dtype=c.dtype.element_ty)
+    tl.store(c + t * 2048 + (i * 256 + j)[None, :, :], total)
+
+
 @pytest.mark.parametrize(
-    ("dtype", "result", "shape", "instruction"),
-    [("fp64", "fp64", (8, 256, 256), "fma.rn.f64"), ("fp16", "fp32", (8, 256, 256), "fma.rn.f32"),
-     ("i8", "i32", (8, 256, 256), "mul.wide.s16")],
-)  # fmt: skip
-def test_other_types(dtype: str, result: str, shape: tuple[int, int, int], instruction: str):
-    ptx = compiled(dtype, *shape, True, result).asm["ptx"]
+    ("dtype", "result", "instruction"),
+    [("fp64", "fp64", "fma.rn.f64"), ("fp16", "fp32", "fma.rn.f32"), ("i8", "i32", "mul.wide.s16")],
+)
+def test_batches_of_other_types(dtype: str, result: str, instruction: str):
+    signature = {**dict.fromkeys("ab", f"*{dtype}"), "c": f"*{result}"}
+    source = ASTSource(multiply_batch, signature)
+    ptx = tritium.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
     assert "nounroll" in ptx and instruction in ptx

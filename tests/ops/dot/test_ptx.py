@@ -108,3 +108,45 @@ def test_products_of_doubles(arch: int, depth: int, shape: str, count: int):
     assert found.count("mma.sync") == count
     assert found.count(f"mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64") == count
     assert ("fma.rn.f64" in found) == (count == 0)
+
+
+@tritium.jit
+def product(a, b, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    x, y = tl.load(a + m * K + k[None, :]), tl.load(b + k[:, None] * N + n)
+    tl.store(o + m * N + n, tl.dot(x, y))
+
+
+def lowered(dtype: str, result: str, m: int, n: int, k: int):
+    constants = {"M": m, "N": n, "K": k}
+    signature = {**dict.fromkeys("ab", f"*{dtype}"), "o": f"*{result}"}
+    source = ASTSource(product, {**signature, **dict.fromkeys(constants, "constexpr")}, constants)
+    return tritium.compile(source, target=GPUTarget("cuda", 90, 32))
+
+
+@pytest.mark.parametrize("rows_and_columns", [(1, 16), (8, 8), (16, 4), (1, 1), (2, 64)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "result", "depth", "instruction"),
+    [("fp16", "fp32", 16, "m16n8k16.row.col.f32.f16.f16.f32"),
+     ("i8", "i32", 32, "m16n8k32.row.col.s32.s8.s8.s32"),
+     ("fp32", "fp32", 8, "m16n8k8.row.col.f32.tf32.tf32.f32")],
+)  # fmt: skip
+def test_tiles_smaller_than_an_instruction(
+    dtype: str, result: str, depth: int, instruction: str, rows_and_columns: tuple[int, int]
+):
+    """A warp has every fourth part of the columns, if there are so many."""
+    rows, columns = rows_and_columns
+    text = lowered(dtype, result, rows, columns, 2 * depth).asm["ptx"]
+    assert text.count(f"mma.sync.aligned.{instruction}") == 2 * max(columns // 32, 1)
+    assert "fma.rn" not in text
+
+
+def test_operands_with_wide_parts_along_k():
+    """Of four neighbours along K in a thread, both halves go to the same instruction."""
+    text = lowered("fp16", "fp32", 16, 8, 32).asm["ttgir"]
+    assert "kWidth = 2" in text
+    texts = [to_ptx(text.replace("kWidth = 2", f"kWidth = {width}")) for width in (2, 4)]
+    assert [t.count("mma.sync.aligned.m16n8k16") for t in texts] == [2, 2]
+    with pytest.raises(NotImplementedError, match="kWidth"):
+        left = "opIdx = 0, parent = #mma, kWidth = "
+        to_ptx(text.replace(f"{left}2", f"{left}4"))

@@ -17,7 +17,7 @@ from tests.simt.machine import ENTRY, SHARED_BYTES, compile_kernel, machine
 from tritium.analysis.writes import written_arguments
 from tritium.backends.base import BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.compiler import CPUOptions
-from tritium.backends.nvidia.processor import SMALLEST, MmaSync
+from tritium.backends.nvidia.processor import LEAST_DEPTH, MmaSync
 from tritium.backends.pipeline import run_pipeline
 from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ops.parsing import parse_module
@@ -106,7 +106,7 @@ class SimtBackend(BaseBackend):
         matrices = target.arch == 32
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
-            smallest_product=SMALLEST if matrices else (1, 1, 1),
+            least_depth=LEAST_DEPTH if matrices else 1,
             matrix_units=(MmaSync(float8=True),) if matrices else (), float8_products=matrices,
             copy_bytes=(4, 16),
         )  # fmt: skip

@@ -13,8 +13,10 @@ from tritium.ops.ttir.dot import InputPrecision, MatrixProduct
 from tritium.target import BulkCopies, MatrixUnit, Processor
 
 _BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
-SMALLEST = (16, 8, 32)
-"""The rows and columns of `mma.sync`, and the bytes along K of any matrix instruction."""
+_MMA = (16, 8)
+"""The rows and columns of `mma.sync`."""
+LEAST_DEPTH = 32
+"""The bytes along K of any matrix instruction."""
 COPY_BYTES = (4, 16)
 """The least and the most of `cp.async`."""
 
@@ -33,7 +35,7 @@ def _kinds(op: MatrixProduct) -> tuple[ir.Type, ir.Type, int]:
 
 
 def _fills_k(op: MatrixProduct) -> bool:
-    return op.k * ir.bit_width(op.a.type) >= 8 * SMALLEST[2]
+    return op.k * ir.bit_width(op.a.type) >= 8 * LEAST_DEPTH
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,15 @@ class Wgmma:
 
 @dataclass(frozen=True)
 class MmaSync:
-    """`mma.sync`: one warp, 16 rows and 8 columns, operands in registers."""
+    """`mma.sync`: one warp, 16 rows and 8 columns (copies, where a tile has fewer), operands in
+    registers."""
 
     float8: bool
     from_shared: type[MatrixProduct] | None = None
 
     def takes(self, product: MatrixProduct, num_warps: int, part: tuple[int, ...]) -> bool:
         element, out, _ = _kinds(product)
-        m, n = part[-2:]
-        if len(part) != 2 or m < SMALLEST[0] or n < SMALLEST[1] or not _fills_k(product):
+        if len(part) != 2 or not _fills_k(product):
             return False
         if element in (ir.f16, ir.bf16):
             return out == ir.f32 or (element == ir.f16 and out == ir.f16)
@@ -106,13 +108,13 @@ class MmaSync:
     ) -> NvidiaMmaEncoding:
         """About square parts for each warp; chained products keep rows in one warp."""
         part = part_of(cluster, ir.shape_of(product.results[0].type))
-        rows, columns = max(part[0] // SMALLEST[0], 1), max(part[1] // SMALLEST[1], 1)
+        rows, columns = max(part[0] // _MMA[0], 1), max(part[1] // _MMA[1], 1)
         warps = [1, 1]
         while prod(warps) < num_warps:
             tall = chained or rows // warps[0] >= columns // 2 // warps[1]
             warps[0 if tall and (chained or warps[0] < rows) else 1] *= 2
         return NvidiaMmaEncoding.make(
-            versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=SMALLEST[:2],
+            versionMajor=2, versionMinor=0, warpsPerCTA=tuple(warps), instrShape=_MMA,
             CGALayout=cluster,
         )  # fmt: skip
 
@@ -138,7 +140,7 @@ def processor(arch: int) -> Processor:
         name=f"cuda:{arch}", lanes=32,
         max_shared=1024 * (99 if small else 163 if arch < 90 else 227),
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
-        smallest_product=SMALLEST, matrix_units=units, float8_products=arch >= 89,
+        least_depth=LEAST_DEPTH, matrix_units=units, float8_products=arch >= 89,
         product_part=(64, 16),  # a warp group's rows
         bulk_copies=bulk if arch >= 90 else None, copy_bytes=COPY_BYTES,
     )  # fmt: skip

@@ -77,7 +77,7 @@ class DotPrecision(Pass):
             if ir.element_type(op.c.type) == ir.f16:
                 rounded.append(rewrite.sum_in_float32())
                 changed = True
-            if op.inputPrecision in _PARTS and _fits(op, processor.smallest_product):
+            if op.inputPrecision in _PARTS and _fits(op, processor.least_depth):
                 rewrite.split()
                 changed = True
         for narrow in rounded:
@@ -85,13 +85,11 @@ class DotPrecision(Pass):
         return changed
 
 
-def _fits(op: MatrixProduct, smallest: tuple[int, int, int]) -> bool:
+def _fits(op: MatrixProduct, least_depth: int) -> bool:
     """Whether matrix units take products of this shape; others are computed without rounding."""
-    shape = ir.shape_of(op.c.type)
-    if ir.element_type(op.a.type) != ir.f32 or len(shape) != 2:
-        return False
     size = 4 if op.inputPrecision is InputPrecision.TF32X3 else 2
-    return all(n >= s for n, s in zip((*shape, op.k * size), smallest, strict=True))
+    shallow = op.k * size < least_depth or len(ir.shape_of(op.c.type)) != 2
+    return ir.element_type(op.a.type) == ir.f32 and not shallow
 
 
 def _round_later(narrow: TruncFOp) -> None:

@@ -32,8 +32,10 @@ def dot(c: Context, op: Any) -> None:
 
 
 def _mma_sync(c: Context, op: Any) -> None:
-    """m16n8kK with K elements of 32 bytes (float64: `_double_steps`); a fragment's registers are
-    found by the coordinates of the first thread's elements, which the layouts give."""
+    """m16n8kK with K elements of 32 bytes (float64: `_double_shape`); a fragment's registers are
+    found by the coordinates of the first thread's elements, which the layouts give. Of a tile that
+    is smaller than the instruction's, rows and columns are repeated. Which elements along K meet
+    in an instruction does not matter, as long as both operands have them in the same places."""
     a_type, b_type, result = op.a.type, op.b.type, op.results[0].type
     element = ir.element_type(a_type)
     if len(ir.shape_of(a_type)) != 2:
@@ -41,15 +43,16 @@ def _mma_sync(c: Context, op: Any) -> None:
     if element not in _NAMES or ir.element_type(b_type) not in _NAMES:
         raise c.unsupported(op, f"mma.sync of {element}")
     bits = ir.bit_width(element)
-    if a_type.encoding.get("kWidth") != max(32 // bits, 1) or ir.bit_width(b_type) != bits:
-        raise c.unsupported(op, "operands whose kWidth is not 32 bits, or one element")
     pair = max(32 // bits, 1)
+    widths = {t.encoding.get("kWidth") for t in (a_type, b_type)}
+    if len(widths) > 1 or min(widths) % pair or ir.bit_width(b_type) != bits:
+        raise c.unsupported(op, "operands of different kWidth, or of one below 32 bits")
     registers = {
         name: {p: i for i, p in enumerate(register_coordinates(layout_of(t)))}
         for name, t in (("a", a_type), ("b", b_type), ("c", result))
     }
     a, b, out = c.tile(op.a), c.tile(op.b), list(c.tile(op.c))
-    extent = ir.shape_of(a_type)[-1]
+    (rows, width), extent = ir.shape_of(result), ir.shape_of(a_type)[-1]
     words: dict[tuple[str, int, int], Value] = {}
 
     def word(name: str, row: int, column: int) -> Value:
@@ -62,13 +65,14 @@ def _mma_sync(c: Context, op: Any) -> None:
         return words[name, row, column]
 
     columns = sorted({n for _, n in registers["c"] if n % 8 == 0})
-    unit, (tall, step) = 4 * pair, _double_shape(c, extent) if bits == 64 else (16, 256 // bits)
-    for k in range(0, extent, step):
-        inner = range(k, k + step, unit)
+    tall, step = _double_shape(c, extent) if bits == 64 else (16, 256 // bits)
+    starts = sorted({k for _, k in registers["a"]})[::pair]
+    for k in range(0, len(starts), step // (4 * pair)):
+        inner = starts[k : k + step // (4 * pair)]
         for m in sorted({m for m, _ in registers["c"] if m % tall == 0}):
             for n in columns:
-                halves = range(m, m + tall, 8)
-                where = [registers["c"][i, n + j] for i in halves for j in (0, 1)]
+                halves = [i % rows for i in range(m, m + tall, 8)]
+                where = [registers["c"][i, (n + j) % width] for i in halves for j in (0, 1)]
                 left = [word("a", i, j) for j in inner for i in halves]
                 right = [word("b", j, n) for j in inner]
                 shape = f"m{tall}n8k{step}"
