@@ -136,8 +136,22 @@ def helpers(launch: Launch) -> None:
     np.testing.assert_array_equal(out, np.where(scaled > 100, scaled.cumsum(), 0))
 
 
+@gluon.jit
+def counted_kernel(out, num_warps: gl.constexpr):
+    i = gl.arange(0, 256, gl.BlockedLayout([1], [32], [num_warps], [0]))
+    gl.store(out + i, i * gl.num_warps())
+
+
+def parameters_that_are_options(launch: Launch) -> None:
+    for warps in (4, 8, 4):
+        out = np.zeros(256, np.int32)
+        launch(counted_kernel, (1,), out, num_warps=warps)
+        np.testing.assert_array_equal(out, np.arange(256) * warps)
+
+
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (copies, transposes, softmax, automatic_layouts, shapes, helpers)
-}
+    for check in (copies, transposes, softmax, automatic_layouts, shapes, helpers,
+                  parameters_that_are_options)
+}  # fmt: skip
 """The programs that need no more than threads and shared memory."""

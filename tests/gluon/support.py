@@ -41,16 +41,18 @@ def launcher(how: str) -> Launch:
 
 
 def _assembled(arch: int, kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
-    options = {n: constants.pop(n) for n in ("num_warps",) if n in constants}
+    options = {n: constants[n] for n in ("num_warps",) if n in constants}
     types = " ".join(_type(a) for a in arguments)
-    assert compiled(kernel, types, constants, arch, **options).asm["cubin"].startswith(b"\x7fELF")
-    _interpreted(kernel, grid, *arguments, **constants, **options)
+    own = {n: v for n, v in constants.items() if n in kernel.arg_names}
+    assert compiled(kernel, types, own, arch, **options).asm["cubin"].startswith(b"\x7fELF")
+    _interpreted(kernel, grid, *arguments, **constants)
 
 
 def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
-    warps = constants.pop("num_warps", 4)
+    warps = constants.get("num_warps", 4)
     types = " ".join(_type(a) for a in arguments)
-    text = compiled(kernel, types, constants, num_warps=warps).asm["ttgir"]
+    own = {n: v for n, v in constants.items() if n in kernel.arg_names}
+    text = compiled(kernel, types, own, num_warps=warps).asm["ttgir"]
     slots: list[Any] = []
     kept = [descriptor(a.base) for a in arguments if isinstance(a, TensorDescriptor)]
     described = iter(kept)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gluon import hopper_programs, memory_programs, partition_programs, programs
+from tests.gluon import (
+    aggregate_programs,
+    hopper_programs,
+    memory_programs,
+    partition_programs,
+    programs,
+)
 from tests.gluon.support import HOW, launcher
 
 PROGRAMS = {**programs.PROGRAMS, **memory_programs.PROGRAMS}
@@ -20,7 +26,9 @@ NOT_OF_THE_ENGINE = {
     "descriptors_of_the_kernel": "it has no tensor maps", "bulk_atomics": "it only copies",
 }
 
-FOR_HOPPER = {**hopper_programs.PROGRAMS, **partition_programs.PROGRAMS}
+FOR_HOPPER = {
+    **hopper_programs.PROGRAMS, **partition_programs.PROGRAMS, **aggregate_programs.PROGRAMS,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["interpreted", "engine", "sm_90"])

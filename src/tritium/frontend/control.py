@@ -351,7 +351,7 @@ class ControlFlow(Part):
             value = self.scope.lookup(name)
             if carriable(value):
                 value = make_dynamic(value, type_)
-            if getattr(value, "type", None) != type_:
+            if not type_.carries(getattr(value, "type", None)):
                 found = value.type if isinstance(value, tl.tensor) else repr(value)
                 raise self.error(
                     loop.node,

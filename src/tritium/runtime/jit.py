@@ -23,7 +23,7 @@ from tritium.errors import TritonError
 from tritium.forking import ForkSafeLock
 from tritium.language.jit.function import JITCallable, KernelParam
 from tritium.language.jit.function import get_full_name as get_full_name
-from tritium.language.values.constexpr import ConstexprFunction, constexpr_function
+from tritium.language.values.constexpr import ConstexprFunction, constexpr_function, unwrap
 from tritium.launch.signature import type_canonicalisation_dict
 from tritium.launch.teacher import Teacher
 from tritium.runtime.dynamo import leave_to_python
@@ -57,6 +57,9 @@ class DeviceCache(NamedTuple):
     backend: BaseBackend
     binder: Callable[..., Any]
     """(values, specializations, options) of a launch's arguments; see `specialize.make_binder`."""
+    shared: tuple[str, ...] = ()
+    """The constexpr parameters that are options of the backend, too: given by keyword they set
+    both."""
 
 
 def get_device_key() -> str:
@@ -174,7 +177,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
             self._teacher.forget()
         target = driver.active.get_current_target()
         backend = make_backend(target)
-        return DeviceCache({}, {}, target, backend, make_binder(self, backend))
+        options = backend.parse_options({}).__dict__
+        shared = tuple(p.name for p in self.params if p.is_constexpr and p.name in options)
+        return DeviceCache({}, {}, target, backend, make_binder(self, backend), shared)
 
     # Launching
 
@@ -223,6 +228,9 @@ class JITFunction(JITCallable, KernelInterface[T]):
         caches = self._caches.get(active) or self.device_caches
         cache = caches[device]
         values, pairs, options = cache.binder(*args, **kwargs)
+        for name in cache.shared:
+            if name in given:
+                options[name] = unwrap(given[name])
         key = (pairs, tuple(options.items()))
         try:
             kernel = cache.kernels.get(key)

@@ -114,7 +114,7 @@ class Loop:
             return value
         if carriable(value):
             value = make_dynamic(value, type)
-        if getattr(value, "type", None) != type:
+        if not type.carries(getattr(value, "type", None)):
             found = value.type if isinstance(value, tl.tensor) else repr(value)
             raise TypeError(
                 f"Loop-carried variable {name} has initial type {type} but is re-assigned "

@@ -49,6 +49,15 @@ class aggregate_type(base_type):
     def __repr__(self) -> str:
         return f"{self.cls.__name__}<{', '.join(f'{n}: {t}' for n, t in self.fields)}>"
 
+    def carries(self, other: object) -> bool:
+        """Also where fields have other types of the same values: a product in flight is a block
+        after it is waited for."""
+        if not isinstance(other, aggregate_type) or self.cls is not other.cls:
+            return False
+        pairs = zip((t for _, t in self.fields), (t for _, t in other.fields), strict=True)
+        return all(a == b or (a.flatten_types() and a.flatten_types() == b.flatten_types())
+                   for a, b in pairs)  # fmt: skip
+
     def mangle(self) -> str:
         return f"{self.cls.__name__}<{', '.join(t.mangle() for _, t in self.fields)}>"
 

@@ -37,6 +37,10 @@ class base_type:
         """A value of this type from `handles[cursor:]`, and the position after it."""
         raise NotImplementedError(f"{type(self).__name__}.unflatten")
 
+    def carries(self, other: object) -> bool:
+        """Whether a loop that begins with a value of this type may go on with one of the other."""
+        return self == other
+
     def mangle(self) -> str:
         """A name for the type that may be part of a symbol."""
         raise NotImplementedError(f"{type(self).__name__}.mangle")

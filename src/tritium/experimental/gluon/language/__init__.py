@@ -12,6 +12,7 @@ operands'. Names that are in `triton.language` as well mean the same.
 from __future__ import annotations
 
 from tritium.experimental.gluon.language import _core as _core
+from tritium.experimental.gluon.language import extra as extra
 from tritium.experimental.gluon.language import nvidia as nvidia
 from tritium.experimental.gluon.language._core import arange as arange
 from tritium.experimental.gluon.language._core import bank_conflicts as bank_conflicts
@@ -162,3 +163,6 @@ from tritium.language.standard import ravel as ravel
 from tritium.language.standard import reduce_or as reduce_or
 from tritium.language.standard import sum as sum
 from tritium.language.standard import xor_sum as xor_sum
+
+thread_barrier = barrier
+"""The name of `barrier` in release 3.6."""

@@ -1,0 +1,3 @@
+"""Functions of libdevice."""
+
+from tritium.language.extra import libdevice as libdevice
