@@ -28,6 +28,7 @@ LAYERS = (
     ("frontend",),
     ("analysis",),
     ("passes",),
+    ("sanitize",),
     ("codegen",),
     ("native",),
     ("launch",),

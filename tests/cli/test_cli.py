@@ -54,6 +54,25 @@ def program(tmp_path):
     return write
 
 
+def test_run_with_sanitize_reports_the_first_access_out_of_bounds(program):
+    file = program("""
+        import numpy as np, triton, triton.language as tl
+
+        @triton.jit
+        def kernel(x, out):
+            i = tl.arange(0, 16)
+            tl.store(out + i, tl.load(x + i))
+
+        kernel[(1,)](np.zeros(15, np.float32), np.zeros(16, np.float32))
+    """)
+    done = tritium("run", "--sanitize", "bounds", file)
+    assert done.returncode == 1
+    assert f"load out of bounds in kernel 'kernel', program (0, 0, 0), at {file}:7" in done.stderr
+    assert "is index 15 of argument 'x', which has 15 elements of float32" in done.stderr
+    wrong = tritium("run", "--sanitize", "bonds", file)
+    assert wrong.returncode == 2 and "'bonds' is none of bounds" in wrong.stderr
+
+
 def test_run_gives_the_program_its_arguments_name_and_folder(program):
     program("VALUE = 7\n", "beside.py")
     file = program("""

@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -190,7 +190,9 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
             known[name] = operator.index(known[name])
     wanted = known.get("enable_fp_fusion")
     known["enable_fp_fusion"] = knobs.language.fp_fusion_enabled(wanted)
-    check_instrumentation(known.get("instrumentation_mode"))
+    known["instrumentation_mode"] = instrumentation(
+        known.get("instrumentation_mode"), getattr(options_class, "instrumentations", ())
+    )
     try:
         libraries: dict[str, str] = dict(known.get("extern_libs") or ())
     except (TypeError, ValueError):
@@ -200,13 +202,17 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     return known
 
 
-INSTRUMENTATIONS = ("consan", "fpsan", "gsan", "iisan", "default", "mma")
-"""Instrumentations of the reference: sanitizers, and the profiler's two, which have options."""
+SANITIZERS = ("bounds",)
+"""Checks that are built for some backend."""
+
+INSTRUMENTATIONS = (*SANITIZERS, "consan", "fpsan", "gsan", "iisan", "default", "mma")
+"""The sanitizer's checks, those of the reference, and the profiler's two, which have options."""
 
 
-def check_instrumentation(mode: Any) -> None:
-    """Raises `ValueError` for an unknown mode of instrumentation, `NotImplementedError` for any
-    other: none is built."""
+def instrumentation(mode: Any, built: Sequence[str]) -> str:
+    """The instrumentation that a launch asks for, or the setting (where `mode` is None): names of
+    `INSTRUMENTATIONS`, with commas. Raises `ValueError` for an unknown one, `NotImplementedError`
+    for one that is not among those `built` for the backend."""
     mode = knobs.compilation.instrumentation_mode if mode is None else mode
     if not isinstance(mode, str):
         raise TypeError(f"instrumentation_mode is {mode!r}; a string is required")
@@ -217,11 +223,14 @@ def check_instrumentation(mode: Any) -> None:
             f"TRITON_INSTRUMENTATION_MODE (or a launch's instrumentation_mode) is {mode!r}; "
             f"{', '.join(unknown)} is none of {', '.join(INSTRUMENTATIONS)}"
         )
-    if names:
+    missing = [name for name in names if name not in built]
+    if missing:
         raise NotImplementedError(
-            f"the instrumentation {', '.join(names)} (TRITON_INSTRUMENTATION_MODE, or a launch's "
-            "instrumentation_mode) is not built; unset it"
+            f"the instrumentation {', '.join(missing)} (TRITON_INSTRUMENTATION_MODE, or a launch's "
+            "instrumentation_mode) is not built for this backend; unset it"
+            + (f", or use {', '.join(built)}" if built else "")
         )
+    return ",".join(names)
 
 
 def check_counts(num_warps: Any = 4, num_stages: Any = 3, num_ctas: Any = 1) -> None:

@@ -77,10 +77,19 @@ def run(
             help="A file, folder, -m MODULE, -c TEXT or - (standard input); its arguments.",
         ),
     ],
+    sanitize: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHECKS",
+            help="Put checks into kernels, and stop at the first that fails: bounds.",
+        ),
+    ] = None,
 ) -> None:
     """Run an unmodified program that says `import triton`, on Tritium."""
-    from tritium.cli.run import run_program
+    from tritium.cli.run import run_program, sanitize_kernels
 
+    if sanitize is not None:
+        sanitize_kernels(sanitize)
     run_program(arguments)
 
 

@@ -13,7 +13,8 @@ from types import ModuleType, TracebackType
 
 import typer
 
-from tritium import compat
+from tritium import compat, knobs
+from tritium.backends.base import SANITIZERS
 
 
 def run_program(arguments: Sequence[str]) -> None:
@@ -49,6 +50,16 @@ def run_program(arguments: Sequence[str]) -> None:
             _as_python_would(lambda: runpy.run_path(path, run_name="__main__"), path)
         else:
             _run_file(path)
+
+
+def sanitize_kernels(checks: str) -> None:
+    """Compile the kernels of this process, and of those it starts, with checks of the sanitizer:
+    names with commas. Raises `BadParameter` for others."""
+    unknown = [name for name in checks.split(",") if name.strip() not in SANITIZERS]
+    if unknown:
+        known = ", ".join(SANITIZERS)
+        raise typer.BadParameter(f"--sanitize {checks}: {unknown[0]!r} is none of {known}")
+    knobs.compilation.instrumentation_mode = checks
 
 
 def _needed(option: str, what: str, rest: Sequence[str]) -> str:

@@ -23,11 +23,11 @@ thread runs programs, of this kernel or another."""
 FAULT = Record(
     ("raised", "i32"), ("pid_x", "i32"), ("pid_y", "i32"), ("pid_z", "i32"), ("message", "ptr"),
     ("stall", "ptr"), ("counter", "ptr"), ("own", "i64"), ("pool", "ptr"), ("job", "ptr"),
-    ("thread", "i64"), ("helpers", "i32"), ("starting", "i32"),
+    ("thread", "i64"), ("helpers", "i32"), ("starting", "i32"), ("detail", "i64"),
 )  # fmt: skip
 """The status that programs report to their launch. `raised` and what follows it is set (by a
-compare-exchange of `raised`) by the first program whose device_assert fails; the launcher sets it
-to `INTERRUPTED`.
+compare-exchange of `raised`) by the first program whose device_assert fails, or a check of the
+sanitizer, whose `detail` is an address; the launcher sets it to `INTERRUPTED`.
 
 `stall(this record)` is called by a program now and then while it may wait for another one; when it
 returns, the program ends if `raised` is set. It lets Python handle signals (in the launcher's own

@@ -8,6 +8,7 @@ again. That is some ten times faster on kernels of a few hundred ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, TypeVar, cast
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr
@@ -19,6 +20,8 @@ from tritium.ir import types as ir
 from tritium.ir.locations import UNKNOWN, name_of
 from tritium.ops.arith.constant import ConstantOp, constant_attr, splat_number
 from tritium.ops.base import Op
+from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
+from tritium.ops.ttir.shape import ReshapeOp
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -71,6 +74,19 @@ class Builder:
         copy = copy_op(op, values)
         insert_before(self.before, copy)
         return copy
+
+
+def reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
+    """All elements of a tile in one, by an op of two scalars; a scalar as it is."""
+    shape, element = ir.shape_of(value.type), ir.element_type(value.type)
+    if not shape:
+        return value
+    if len(shape) > 1:
+        value = at.value(ReshapeOp, value, result=ir.tensor_of((prod(shape),), element))
+    body = Block(arg_types=[element, element])
+    combined: Operation = combine.build(*body.args)
+    body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
+    return at.value(ReduceOp, [value], axis=0, regions=[Region(body)])
 
 
 def erase(op: Operation) -> None:

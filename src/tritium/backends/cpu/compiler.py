@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from tritium import knobs
-from tritium.backends.base import BaseBackend, Language, Stage, check_counts, option_values
+from tritium.backends.base import (
+    SANITIZERS,
+    BaseBackend,
+    Language,
+    Stage,
+    check_counts,
+    option_values,
+)
 from tritium.backends.cpu.processors import processor
 from tritium.language.emitter import TargetFeatures
 from tritium.native.loader import assembly, check_object, llvm_version
@@ -39,6 +46,7 @@ class CPUOptions:
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         ir_override: a file that replaces a stage's result.
+        instrumentation_mode: the sanitizer's checks, as `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
     num_warps: int = 4
@@ -61,7 +69,8 @@ class CPUOptions:
     max_num_imprecise_acc_default: int = 0
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
-    instrumentation_mode: str = field(default="")
+    instrumentation_mode: str = ""
+    instrumentations: ClassVar[tuple[str, ...]] = SANITIZERS
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)
@@ -123,7 +132,9 @@ class CPUBackend(BaseBackend):
         chosen = processor(options.arch)
 
         stages["ttir"] = cpu.make_ttir
-        stages["tile"] = lambda module, metadata: cpu.make_tiles(module, metadata, chosen)
+        stages["tile"] = lambda module, metadata: cpu.make_tiles(
+            module, metadata, chosen, options.instrumentation_mode
+        )
         stages["llir"] = lambda module, metadata: cpu.make_llir(
             module, metadata, chosen, options.enable_fp_fusion
         )

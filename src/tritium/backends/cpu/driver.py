@@ -19,6 +19,7 @@ from tritium.launch.ends import End, Link
 from tritium.native.host import host
 from tritium.native.loader import Image, load_object
 from tritium.native.pool import MAX_TOGETHER
+from tritium.sanitize.launch import CheckFailed, Checks
 from tritium.target import GPUTarget
 
 
@@ -74,6 +75,12 @@ class CPULauncher:
         self._slot = 0
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, written)
+        self._slots = [i for i, param in enumerate(self._params) if param.type != "constexpr"]
+        self._checks: Checks | None = None
+        if data := getattr(metadata, "sanitizer", None):
+            names = [self._params[i].name for i in self._slots]
+            self._checks = Checks(data, names, metadata.name)
+            self._params += [Param(name, "i64") for name in self._checks.parameters]
         self._launch = make_launcher(
             function.address, self._params, metadata.scratch_bytes,
             exclusive=getattr(metadata, "exclusive", False), waits=getattr(metadata, "waits", True),
@@ -82,8 +89,10 @@ class CPULauncher:
             name=metadata.name, keep=function.image, store=CachedObjects("launcher"),
         )  # fmt: skip
 
-    def native_end(self, link: Link) -> End:
-        """The last step of a native launch of this kernel."""
+    def native_end(self, link: Link) -> End | None:
+        """The last step of a native launch of this kernel; None where launches need Python."""
+        if self._checks is not None:
+            return None
         return native_end(self._launch, self._params)
 
     def _add(
@@ -124,9 +133,21 @@ class CPULauncher:
             args = tuple(_leaves(args, self._kinds))
         if enter_hook:
             enter_hook(launch_metadata)
-        self._launch(gx, gy, gz, *args)
+        if self._checks is None:
+            self._launch(gx, gy, gz, *args)
+        else:
+            self._launch_checked(self._checks, (gx, gy, gz), args)
         if exit_hook:
             exit_hook(launch_metadata)
+
+    def _launch_checked(
+        self, checks: Checks, grid: tuple[int, int, int], args: tuple[Any, ...]
+    ) -> None:
+        given = [args[i] for i in self._slots]
+        try:
+            self._launch(*grid, *args, *checks.extents(given))
+        except CheckFailed as failed:
+            raise checks.error(failed, given) from None
 
 
 def _rank(kind: Any) -> int:

@@ -59,6 +59,7 @@ from tritium.native.pyobjects import (
     builtin,
 )
 from tritium.native.records import allocate
+from tritium.sanitize.launch import failed_check
 from tritium.system import at_fork
 
 
@@ -205,10 +206,14 @@ class _Signature:
 
     def fault(self, address: int, _: None) -> int:
         """The error of a failed device_assert."""
-        x, y, z, message = (
-            pools.FAULT.read(address, name) for name in ("pid_x", "pid_y", "pid_z", "message")
+        x, y, z, message, detail = (
+            pools.FAULT.read(address, name)
+            for name in ("pid_x", "pid_y", "pid_z", "message", "detail")
         )
         text = (ctypes.c_char_p(message).value or b"").decode(errors="replace")
+        failed = failed_check(text, (x, y, z), detail)
+        if failed is not None:
+            raise failed
         raise RuntimeError(f"device-side assert triggered: {text} [program ({x}, {y}, {z})]")
 
 

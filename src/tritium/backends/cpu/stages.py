@@ -23,9 +23,14 @@ def make_ttir(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
 
 
 def make_tiles(
-    module: ModuleOp, metadata: dict[str, Any], processor: CPU
+    module: ModuleOp, metadata: dict[str, Any], processor: CPU, mode: str = ""
 ) -> ModuleOp:
-    """Fuse into loop nests over tiles."""
+    """Fuse into loop nests over tiles; `mode` names the sanitizer's checks to put in before."""
+    if mode:
+        from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with
+
+        checks, metadata["sanitizer"] = sanitizer(mode)
+        run_pipeline(module, checks, "sanitize")
     module = lower_to_tiles(module, processor)
     remark_on(module)
     return module

@@ -63,6 +63,7 @@ from tritium.ops.ttir.reduction import ReduceOp as ReduceOp
 from tritium.ops.ttir.reduction import ReduceReturnOp as ReduceReturnOp
 from tritium.ops.ttir.reduction import ScanOp as ScanOp
 from tritium.ops.ttir.reduction import ScanReturnOp as ScanReturnOp
+from tritium.ops.ttir.sanitize import SanitizerCheckOp as SanitizerCheckOp
 from tritium.ops.ttir.shape import BroadcastOp as BroadcastOp
 from tritium.ops.ttir.shape import CatOp as CatOp
 from tritium.ops.ttir.shape import ExpandDimsOp as ExpandDimsOp

@@ -16,22 +16,18 @@ floats are added to memory is not defined, and changes here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tritium.ir import types as ir
 from tritium.ops.arith.compare import SelectOp
-from tritium.ops.base import Op
 from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
-from tritium.ops.ttir.reduction import ReduceOp, ReduceReturnOp
-from tritium.ops.ttir.shape import ReshapeOp, SplatOp
+from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, erase
+from tritium.passes.rewriting import Builder, erase, reduced
 
 _COMBINE = {
     AtomicKind[cls.atomic]: cls
@@ -68,20 +64,8 @@ def _rewrite(op: Any) -> None:
     if mask is not None:
         other = at.constant(_COMBINE[kind].identity_of(value.type), value)
         value = at.value(SelectOp, mask, value, other)
-    total = _reduced(at, value, _COMBINE[kind])
-    wanted = None if mask is None else _reduced(at, mask, _COMBINE[AtomicKind.OR])
+    total = reduced(at, value, _COMBINE[kind])
+    wanted = None if mask is None else reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
     at.make(AtomicRMWOp, op.ptr.owner.operands[0], total, wanted, **attributes)
     erase(op)
-
-
-def _reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
-    """All elements in one."""
-    shape, element = ir.shape_of(value.type), ir.element_type(value.type)
-    if len(shape) > 1:
-        flat = ir.tensor_of((prod(shape),), element)
-        value = at.value(ReshapeOp, value, result=flat)
-    body = Block(arg_types=[element, element])
-    combined: Operation = combine.build(*body.args)
-    body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
-    return at.value(ReduceOp, [value], axis=0, regions=[Region(body)])

@@ -13,9 +13,12 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
+from tritium.native.pool import FAULT
 from tritium.ops import cf
 from tritium.ops.tile.nests import OPERAND
 from tritium.ops.ttir.debug import AssertOp, PrintOp
+from tritium.ops.ttir.sanitize import SanitizerCheckOp
+from tritium.sanitize.launch import PREFIX
 
 
 def _text(c: Context, text: str) -> Value:
@@ -99,9 +102,14 @@ def print_scalars(c: Context, op: PrintOp, *values: Value) -> tuple[()]:
 
 def check(c: Context, op: Any, condition: Value, message: str) -> None:
     """Report the first failure, with its line, and leave the program."""
-    f, place = c.f, source_position(op.location)
+    place = source_position(op.location)
     if place is not None:
         message += f" at {place[0]}:{place[1]}"
+    _leave_unless(c, condition, message)
+
+
+def _leave_unless(c: Context, condition: Value, message: str, detail: Value | None = None) -> None:
+    f = c.f
     if condition.type != "i1":
         condition = f.icmp("ne", condition, const(condition.type, 0))
     failed, passed = f.new_label("failed"), f.new_label("passed")
@@ -116,6 +124,8 @@ def check(c: Context, op: Any, condition: Value, message: str) -> None:
     for number, value in enumerate(_program(c)):
         f.store(value, f.offset(fault, 4 + 4 * number), 4)
     f.store(_text(c, message), f.offset(fault, 16), 8)
+    if detail is not None:
+        f.store(detail, f.offset(fault, FAULT.fields["detail"].offset), 8)
     f.branch(leave)
     f.label(leave)
     f.ret()
@@ -132,6 +142,14 @@ def check_element(e: Emitter, op: AssertOp, at: At) -> None:
 @lowers("cpu.scalar", AssertOp)
 def check_scalar(c: Context, op: AssertOp, condition: Value) -> tuple[()]:
     check(c, op, condition, op.message)
+    return ()
+
+
+@lowers("cpu.scalar", SanitizerCheckOp)
+def sanitizer_check(
+    c: Context, op: SanitizerCheckOp, condition: Value, detail: Value
+) -> tuple[()]:
+    _leave_unless(c, condition, f"{PREFIX}{op.site}", detail)
     return ()
 
 

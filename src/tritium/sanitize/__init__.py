@@ -1,0 +1,5 @@
+"""Checks inside kernels (`TRITON_INSTRUMENTATION_MODE`): accesses out of bounds, NaN and infinity.
+
+`bounds` and `floats` instrument ttir; `launch` passes what the checks need to know about arguments,
+and turns the first failed check of a launch into a `SanitizerError`.
+"""

@@ -1,0 +1,303 @@
+"""Check that accesses stay in the memory of the arguments that their pointers come from.
+
+before:
+    tt.func @kernel(%x: !tt.ptr<f32>, ...)
+      %p = tt.addptr (tt.splat %x), %offsets
+      %v = tt.load %p, %mask
+after:
+    tt.func @kernel(%x: !tt.ptr<f32>, ..., %x.begin: i64, %x.end: i64)
+      %first = (%x.begin - %x) / 4            of the elements that may be accessed; and how many
+      %count = (%x.end - %x) / 4 - %first     there are, for all accesses through %x
+      %place = arith.select %mask, %offsets - %first, 0
+      %worst = "tt.reduce"(%place) ({ arith.maxui })
+      tt.sanitizer_check %worst < %count (unsigned), address of %worst
+      %v = tt.load %p, %mask
+
+A place before the first element is a huge one as an unsigned number: one comparison checks both
+ends. The check comes as early as its operands are known, so that the loads of several checked
+accesses still share loops. A pointer that is loaded from memory comes from no argument, and is not
+checked. Block pointers and descriptors must have become addresses before (`TensorPointers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tritium.analysis.pointer_roots import PointerRoots
+from tritium.ir import types as ir
+from tritium.ops.arith import (
+    AddIOp,
+    AndIOp,
+    CmpIOp,
+    CmpIPredicate,
+    ExtSIOp,
+    MaxSIOp,
+    MaxUIOp,
+    MinSIOp,
+    MulIOp,
+    SelectOp,
+    ShRSIOp,
+    SubIOp,
+    TruncIOp,
+)
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, HOST, Action
+from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.memory import AddPtrOp
+from tritium.ops.ttir.numeric import PtrToIntOp
+from tritium.ops.ttir.sanitize import SanitizerCheckOp
+from tritium.ops.ttir.shape import SplatOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, reduced
+from tritium.sanitize.sites import Site, kernel_of, site_of
+
+_LOWEST, _HIGHEST = 1 - (1 << 31), (1 << 31) - 1
+
+
+class Extent(NamedTuple):
+    """The first address of an argument's memory, and the one after the last; i64."""
+
+    begin: SSAValue
+    end: SSAValue
+
+
+@dataclass(frozen=True)
+class CheckBounds(Pass):
+    """Check that accesses stay in the memory of the arguments that their pointers come from.
+
+    Attributes:
+        sites: filled with a description of each check.
+        pointers: filled with the positions of the arguments for each of which the kernel gets two
+            more, at its end: where the memory begins and ends.
+    """
+
+    name: ClassVar[str] = "sanitize-bounds"
+    title: ClassVar[str] = "SanitizeBounds"
+    sites: list[Site] = field(default_factory=list[Site])
+    pointers: list[int] = field(default_factory=list[int])
+
+    def run(self, module: ModuleOp) -> bool:
+        kernel = kernel_of(module)
+        roots, arguments = PointerRoots(module), set[SSAValue](kernel.body.args)
+        found = [
+            (op, pointer, [r for r in kernel.body.args if r in reached])
+            for op in kernel.walk() if isinstance(op, Op)
+            for pointer in accessed(op)
+            if (reached := roots.of(pointer)) and reached <= arguments
+        ]  # fmt: skip
+        extents = self._extents(kernel, [root for *_, several in found for root in several])
+        starts: _Starts = {}
+        for op, pointer, several in found:
+            _Check(op, pointer, [extents[r] for r in several], len(self.sites), starts).insert()
+            indices = [r.index for r in several]
+            more = {"access": _access(op), "arguments": indices, "size": _bytes(pointer)}
+            self.sites.append(site_of(op, "bounds", **more))
+        return bool(found)
+
+    def _extents(self, kernel: FuncOp, roots: Sequence[Any]) -> dict[SSAValue, Extent]:
+        extents: dict[SSAValue, Extent] = {}
+        for root in dict.fromkeys(roots):
+            begin, end = (
+                kernel.body.insert_arg(ir.i64, len(kernel.body.args)) for _ in Extent._fields
+            )
+            name = root.name_hint or f"arg{root.index}"
+            begin.name_hint, end.name_hint = f"{name}_begin", f"{name}_end"
+            extents[root] = Extent(begin, end)
+            self.pointers.append(root.index)
+        if extents:
+            if kernel.arg_attrs:
+                attributes = [*kernel.arg_attrs, *({} for _ in range(2 * len(extents)))]
+                kernel.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
+            kernel.update_type()
+        return extents
+
+
+_Starts = dict[tuple[SSAValue, int], tuple[SSAValue, SSAValue, SSAValue]]
+"""By a pointer argument and a size: its address, the first element that it may lead to and how many
+there are, counted from it; computed where the kernel begins."""
+
+
+def accessed(op: Op) -> list[SSAValue]:
+    """The pointers, or tiles of them, through which an op accesses memory."""
+    found: dict[SSAValue, None] = {}
+    for effect in op.own_effects():
+        if effect.resource is GLOBAL:
+            found.update((v, None) for v in op.affected(effect) if ir.is_pointer(v.type))
+    return list(found)
+
+
+def _access(op: Op) -> str:
+    """What reports call an op."""
+    actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
+    return {(Action.READ,): "load", (Action.WRITE,): "store"}.get(tuple(actions), "access")
+
+
+def _bytes(pointer: SSAValue) -> int:
+    kind: Any = ir.element_type(pointer.type)
+    if isinstance(kind.pointee, ir.TensorType):
+        raise NotImplementedError("the sanitizer: block pointers must be lowered before")
+    return max(1, ir.bit_width(kind.pointee) // 8)
+
+
+def _place(op: Operation, values: Sequence[SSAValue]) -> Operation:
+    """The op before which a check of `op` goes: the first one of its block by which these values
+    can be known. Pure ops that compute them move up to there.
+
+    Loads stay behind, so that those of several checked accesses still share loops; what may end
+    the program (assertions, earlier checks) stays in front.
+    """
+    block = op.parent
+    assert block is not None
+    pending, needed = list(values), set[Operation]()
+    while pending:
+        owner = pending.pop().owner
+        if isinstance(owner, Operation) and owner.parent is block and owner not in needed:
+            needed.add(owner)
+            if isinstance(owner, Op) and owner.is_pure and not owner.regions:
+                pending += owner.operands
+    start: Operation | None = None
+    before = list(block.ops)[: block.get_operation_index(op)]
+    for other in before:
+        if not isinstance(other, Op) or _may_end_program(other) or (
+            other in needed and not (other.is_pure and not other.regions)
+        ):  # fmt: skip
+            start = other
+    found = block.first_op if start is None else start.next_op
+    while found in needed:
+        found = found.next_op
+    assert found is not None
+    for other in before[before.index(found) :] if found is not op else ():
+        if other in needed:
+            other.detach()
+            block.insert_op_before(other, found)
+    return found
+
+
+def _may_end_program(op: Op) -> bool:
+    return any(effect.resource is HOST for effect in op.memory_effects())
+
+
+class _Check:
+    """The check before one access."""
+
+    def __init__(
+        self, op: Any, pointer: SSAValue, extents: Sequence[Extent], site: int,
+        starts: _Starts,
+    ):  # fmt: skip
+        self.mask: SSAValue | None = op.mask if "mask" in op.operand_names() else None
+        known = [v for v in (pointer, self.mask) if v is not None]
+        self.at = Builder(_place(op, known), op.location)
+        self.pointer, self.extents, self.site = pointer, extents, site
+        self.starts = starts
+        self.size = _bytes(pointer)
+
+    def insert(self) -> None:
+        """Put the check into the program."""
+        made: Any = self.pointer.owner
+        if len(self.extents) > 1:
+            self._one_of_several()
+        elif (
+            isinstance(made, AddPtrOp) and isinstance(made.ptr.owner, SplatOp)
+            and ir.element_type(made.offset.type) == ir.i32
+        ):  # fmt: skip
+            self._offsets(made.ptr.owner.src, made.offset)
+        else:
+            self._addresses()
+
+    def _offsets(self, start: SSAValue, offsets: SSAValue) -> None:
+        """In numbers of 32 bits, twice as many to a register as addresses. (An offset of 2**31 - 1
+        in a tensor of yet more elements is reported wrongly.)"""
+        base, first, count = self._range(start)
+        worst = self._worst(self._binary(SubIOp, offsets, first))
+        at = self.at
+        index = at.value(ExtSIOp, self._binary(AddIOp, worst, first), result=ir.i64)
+        address = self._binary(AddIOp, base, self._binary(MulIOp, index, self.size))
+        self._check(self._compare("ult", worst, count), address)
+
+    def _range(self, start: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+        key = start, self.size
+        if key in self.starts:
+            return self.starts[key]
+        if not isinstance(start.owner, Block):
+            return self._compute_range(start)
+        usual, first_op = self.at, start.owner.first_op
+        assert first_op is not None
+        self.at = Builder(first_op, usual.location)
+        self.starts[key] = self._compute_range(start)
+        self.at = usual
+        return self.starts[key]
+
+    def _compute_range(self, start: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+        at, extent, shift = self.at, self.extents[0], (self.size - 1).bit_length()
+        base = at.value(PtrToIntOp, start)
+        down, up = (self._binary(SubIOp, end, base) for end in (extent.begin, extent.end))
+        # Rounded up: an element begins inside.
+        first = self._binary(ShRSIOp, self._binary(AddIOp, down, self.size - 1), shift)
+        first = self._binary(MaxSIOp, first, _LOWEST)
+        last = self._binary(MinSIOp, self._binary(ShRSIOp, up, shift), _HIGHEST)
+        first, count = self._never_empty(first, self._binary(SubIOp, last, first), _HIGHEST)
+        narrow = (at.value(TruncIOp, value, result=ir.i32) for value in (first, count))
+        return base, *narrow
+
+    def _addresses(self) -> None:
+        begin, end = self.extents[0]
+        count = self._binary(SubIOp, self._binary(SubIOp, end, begin), self.size - 1)
+        begin, count = self._never_empty(begin, count, -1)
+        addresses = self.at.value(PtrToIntOp, self.pointer)
+        worst = self._worst(self._binary(SubIOp, addresses, begin))
+        self._check(self._compare("ult", worst, count), self._binary(AddIOp, begin, worst))
+
+    def _one_of_several(self) -> None:
+        addresses = self.at.value(PtrToIntOp, self.pointer)
+        outside: SSAValue | None = None
+        for begin, end in self.extents:
+            count = self._binary(SubIOp, self._binary(SubIOp, end, begin), self.size - 1)
+            count = self._binary(MaxSIOp, count, 0)
+            beyond = self._compare("uge", self._binary(SubIOp, addresses, begin), count)
+            outside = beyond if outside is None else self._binary(AndIOp, outside, beyond)
+        assert outside is not None
+        none = self.at.constant(0, addresses)
+        worst = self._worst(self.at.value(SelectOp, outside, addresses, none))
+        self._check(self._compare("eq", worst, 0), worst)
+
+    def _never_empty(
+        self, first: SSAValue, count: SSAValue, nowhere: int
+    ) -> tuple[SSAValue, SSAValue]:
+        """Where there is no element, the only one is at a place that no access has: places that
+        are masked off count as the first one, which must be allowed."""
+        empty = self._compare("sle", count, 0)
+        at = self.at
+        return (
+            at.value(SelectOp, empty, at.constant(nowhere, first), first),
+            at.value(SelectOp, empty, at.constant(1, count), count),
+        )
+
+    def _worst(self, places: SSAValue) -> SSAValue:
+        """The greatest place, as an unsigned number, of those that are accessed; 0 for none."""
+        if self.mask is not None:
+            nothing = self.at.constant(0, places)
+            places = self.at.value(SelectOp, self.mask, places, nothing)
+        return reduced(self.at, places, MaxUIOp)
+
+    def _binary(self, cls: type[Op], lhs: SSAValue, rhs: SSAValue | int) -> SSAValue:
+        return self.at.value(cls, lhs, self._like(rhs, lhs))
+
+    def _like(self, value: SSAValue | int, like: SSAValue) -> SSAValue:
+        """A number or a scalar as a value of the same type as another one."""
+        if isinstance(value, int):
+            return self.at.constant(value, like)
+        if value.type == like.type:
+            return value
+        return self.at.value(SplatOp, value, result=like.type)
+
+    def _compare(self, word: str, lhs: SSAValue, rhs: SSAValue | int) -> SSAValue:
+        predicate = CmpIPredicate[word.upper()]
+        return self.at.value(CmpIOp, lhs, self._like(rhs, lhs), predicate=predicate)
+
+    def _check(self, condition: SSAValue, address: SSAValue) -> None:
+        self.at.make(SanitizerCheckOp, condition, address, site=self.site)

@@ -1,0 +1,72 @@
+"""The memory that belongs to an argument of a launch: the whole storage of its tensor, of which a
+slice may be another part."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Memory(NamedTuple):
+    """Where an argument's memory begins and ends, and what reports say about it.
+
+    Attributes:
+        begin, end: addresses; all of the address space where the object does not tell.
+        first: the address of element 0, which the kernel gets.
+        text: "1000 elements of float32", with the shape where there are several axes.
+    """
+
+    begin: int
+    end: int
+    first: int
+    text: str
+
+
+UNKNOWN = Memory(0, (1 << 63) - 1, 0, "an extent that is not known")
+
+
+def memory_of(argument: Any) -> Memory:
+    """The memory of a NumPy array, a torch tensor, or an object that shows its memory as one."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(argument, torch.Tensor):
+        storage = argument.untyped_storage()
+        begin, first = storage.data_ptr(), argument.data_ptr()
+        dtype = str(argument.dtype).rpartition(".")[2]
+        return Memory(begin, begin + storage.nbytes(), first, _text(argument.shape, dtype))
+    base = getattr(argument, "base", None)
+    if not isinstance(argument, np.ndarray) and callable(getattr(argument, "data_ptr", None)):
+        return UNKNOWN if base is None else memory_of(base)  # a tensor seen with another dtype
+    try:
+        array: Any = np.asarray(argument) if not isinstance(argument, np.ndarray) else argument
+    except Exception:  # of whoever implements __array__
+        return UNKNOWN
+    if array.dtype == object:
+        return UNKNOWN
+    owner: Any = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    begin, end = _byte_bounds(owner)
+    first = array.__array_interface__["data"][0]
+    return Memory(begin, end, first, _text(array.shape, str(array.dtype)))
+
+
+def _byte_bounds(array: Any) -> tuple[int, int]:
+    begin = end = array.__array_interface__["data"][0]
+    if array.size == 0:
+        return begin, begin
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        reach = (size - 1) * stride
+        begin, end = begin + min(reach, 0), end + max(reach, 0)
+    return begin, end + array.itemsize
+
+
+def _text(shape: Any, dtype: str) -> str:
+    sizes = tuple(map(int, shape))
+    count = 1
+    for size in sizes:
+        count *= size
+    noun = "element" if count == 1 else "elements"
+    several = f" (shape {sizes})" if len(sizes) > 1 else ""
+    return f"{count} {noun} of {dtype}{several}"

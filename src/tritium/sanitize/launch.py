@@ -1,0 +1,110 @@
+"""Launches of sanitized kernels: what the checks need beside the arguments, and the error of a
+check that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tritium.errors import TritonError
+from tritium.sanitize.extents import Memory, memory_of
+
+PREFIX = "sanitizer:"
+"""How the message of a fault begins that is the number of a check."""
+
+
+class SanitizerError(TritonError, RuntimeError):
+    """A check of the sanitizer failed; the kernel's results are incomplete.
+
+    Attributes:
+        kind: which check ("bounds", "fp").
+        site: the file and the line of the kernel's source.
+        program: the program's place in the grid.
+        address: for accesses, where.
+    """
+
+    def __init__(
+        self, message: str, kind: str = "", site: tuple[str, int] = ("", 0),
+        program: tuple[int, int, int] = (0, 0, 0), address: int = 0,
+    ):  # fmt: skip
+        super().__init__(message)
+        self.kind, self.site, self.program, self.address = kind, site, program, address
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.args[0], self.kind, self.site, self.program, self.address)
+
+
+class CheckFailed(Exception):
+    """What native code says of a failed check; `Checks.run` makes a `SanitizerError` of it."""
+
+    def __init__(self, site: int, program: tuple[int, int, int], detail: int):
+        super().__init__(site, program, detail)
+        self.site, self.program, self.detail = site, program, detail
+
+
+def failed_check(message: str, program: tuple[int, int, int], detail: int) -> CheckFailed | None:
+    """The failed check that a fault's message names; None for another message."""
+    number = message.removeprefix(PREFIX)
+    return CheckFailed(int(number), program, detail) if number != message else None
+
+
+class Checks:
+    """The checks in a kernel.
+
+    Args:
+        data: what the kernel's metadata says: `sites`, and `pointers`, the slots of the arguments
+            whose extent the kernel takes.
+        names: of the arguments by slot.
+        kernel: its name.
+    """
+
+    def __init__(self, data: Mapping[str, Any], names: Sequence[str], kernel: str):
+        self.sites: list[dict[str, Any]] = data["sites"]
+        self.pointers: list[int] = data["pointers"]
+        self.names, self.kernel = names, kernel
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the arguments that launches add."""
+        return [f"{self.names[i]}.{end}" for i in self.pointers for end in ("begin", "end")]
+
+    def extents(self, arguments: Sequence[Any]) -> list[int]:
+        """The additional arguments of a launch with these (by slot)."""
+        memories = [memory_of(arguments[i]) for i in self.pointers]
+        return [address for m in memories for address in (m.begin, m.end)]
+
+    def error(self, failed: CheckFailed, arguments: Sequence[Any]) -> SanitizerError:
+        """The error to raise after a launch with these arguments (by slot)."""
+        site = self.sites[failed.site]
+        place = f"{site['file']}:{site['line']}" if site["file"] else "an unknown line"
+        if site["kind"] == "bounds":
+            title = f"{site['access']} out of bounds"
+            details = self._outside(site, failed.detail, arguments)
+        else:
+            title, details = site["kind"], []
+        lines = [
+            f"{title} in kernel '{self.kernel}', program {failed.program}, at {place}",
+            *([f"    {site['source']}"] if site["source"] else []), *details,
+        ]  # fmt: skip
+        return SanitizerError(
+            "\n".join(lines), site["kind"], (site["file"], site["line"]), failed.program,
+            failed.detail,
+        )  # fmt: skip
+
+    def _outside(self, site: Any, address: int, arguments: Sequence[Any]) -> list[str]:
+        found = [(self.names[i], memory_of(arguments[i])) for i in site["arguments"]]
+        return [_place(address & (1 << 64) - 1, name, m, site["size"]) for name, m in found]
+
+
+def _place(address: int, name: str, memory: Memory, size: int) -> str:
+    index, rest = divmod(address - memory.first, size)
+    where = f"index {index}" if not rest else f"byte {address - memory.first}"
+    if address < memory.begin:
+        distance = f"{memory.begin - address} bytes before its memory"
+    else:
+        distance = f"{address - memory.end} bytes after the end of its memory"
+        if address < memory.end:
+            distance = f"{address + size - memory.end} bytes of it after the end of its memory"
+    return (
+        f"    {address:#x} is {where} of argument '{name}', which has {memory.text}: {distance}"
+    )

@@ -1,0 +1,41 @@
+"""What a kernel's metadata says about the checks in it: for each the source line, and more by its
+kind. Plain data, because metadata is stored as JSON."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from tritium.ir.locations import source_position
+from tritium.ops.ttir.function import CallOp, FuncOp
+from tritium.passes.ttir.inline import Inline
+
+Site = dict[str, Any]
+
+
+def site_of(op: Operation, kind: str, **more: Any) -> Site:
+    """The description of a check before `op`."""
+    file, line, _ = source_position(op.location) or ("", 0, 0)  # pyright: ignore
+    source = linecache.getline(file, line).strip() if file else ""
+    return {"kind": kind, "file": file, "line": line, "source": source, **more}
+
+
+def kernel_of(module: ModuleOp) -> FuncOp:
+    """The kernel, into which all functions that it calls are inlined, `noinline` or not: they have
+    no arguments for what a check needs to know.
+
+    Raises `NotImplementedError` where a call remains.
+    """
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    if any(function.attributes.pop("noinline", None) for function in functions):
+        Inline().run(module)
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    calls = [op for op in module.walk() if isinstance(op, CallOp)]
+    if calls:
+        raise NotImplementedError(
+            f"the sanitizer: calls of {calls[0].callee}, whose branches form a cycle"
+        )
+    return next(f for f in functions if f.sym_visibility != "private")
