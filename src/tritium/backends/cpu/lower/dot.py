@@ -21,6 +21,7 @@ from tritium.backends.cpu.dot import (
     make_plan,
 )
 from tritium.backends.cpu.dot.operand import Step, scale, static
+from tritium.backends.cpu.lower.access import load_buffer, store_buffer
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import Assumption, assumption
 from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.atomics.polling import may_observe
@@ -28,12 +29,12 @@ from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, either
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.scalars import scalar_op
 from tritium.backends.cpu.lower.types import fp, memory_type, value_type
-from tritium.backends.cpu.lower.values import Index, Kind, Uniform
+from tritium.backends.cpu.lower.values import Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.index_arithmetic import index_arithmetic
 from tritium.backends.cpu.tiles.ir import ZERO, is_scalar, views_of
 from tritium.backends.cpu.tiles.views import Prefix, peel, prefix_mask
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
-from tritium.codegen.llvm.writer import Function, Value, const
+from tritium.codegen.llvm.writer import Function, Value, const, vector
 from tritium.ir import types as ir
 from tritium.ops.scf import ForOp
 from tritium.ops.tile import BUFFERS, BufferOp
@@ -113,6 +114,10 @@ def _lower_copied(
     """The dot of copies of its operands; `seldom` code, for addresses that wrap around, is short
     rather than fast."""
     op: Any = step.op
+    types = {value_type(v.type) for v in (op.a, op.b, op.result)}
+    if seldom and len(ir.shape_of(op.a.type)) == 2 and types in ({"float"}, {"double"}):
+        _lower_by_elements(c, step)
+        return
     added = list[tuple[SSAValue, BufferOp]]()
     with c.temporary() as allocate:
         for value, view in ((op.a, step.a_is_view), (op.b, step.b_is_view)):
@@ -127,6 +132,30 @@ def _lower_copied(
     for source, buffer in added:
         del c.filled[source]
         del c.external[id(buffer)]
+
+
+def _lower_by_elements(c: Context, step: Dot) -> None:
+    """The dot of elements that are computed where they are multiplied."""
+    f, op, buffer = c.f, step.op, step.buffer
+    (rows, depth), columns = ir.shape_of(op.operands[0].type), buffer.shape[1]
+    width = min(c.host.bits // (8 * buffer.element_bytes), columns)
+    e = Emitter(c, width)
+    e.push()
+    kind = Kind.LANES if width > 1 else Kind.SCALAR
+    with e.loop(rows) as m, e.loop(columns, width) as n:
+        i = Index(Kind.SCALAR, m.index, 0, e.depth - 1)
+        j = Index(kind, n.index, 0, e.depth)
+        zero = const(vector(value_type(op.results[0].type), width), 0)
+        start = zero if step.zero else e.vec(load_buffer(e, buffer, (i, j)))
+        with e.loop(depth, 1, [start]) as loop:
+            k = Index(Kind.SCALAR, loop.index, 0, e.depth)
+            a, b = e.vec(e.emit(op.operands[0], (i, k))), e.vec(e.emit(op.operands[1], (k, j)))
+            (total,) = loop.carried
+            loop.next = [
+                f.fma(a, b, total) if c.host.fma else f.op("fadd", total, f.op("fmul", a, b))
+            ]
+        store_buffer(e, buffer, (i, j), Vec(loop.results[0], e.depth))
+    e.pop()
 
 
 def _lower_dot(c: Context, step: Dot, allocate: Any = None, seldom: bool = False) -> None:

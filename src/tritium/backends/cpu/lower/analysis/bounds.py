@@ -226,10 +226,11 @@ class Bounds:
         largest = type_limits(value.type)[1]
         if found.wraps or (found.span is not None and found.span <= largest):
             return found
-        span = self.combined("sub", found.high, found.low, "i128")
+        type = _carrier(value.type)  # wide enough where the other conditions hold
+        span = self.combined("sub", found.high, found.low, type)
         if isinstance(span, int):
             return found if span <= largest else found._replace(wraps=True)
-        condition = self.f.icmp("sle", span, const("i128", largest))
+        condition = self.f.icmp("sle", span, const(type, largest))
         return found._replace(conditions=(*found.conditions, condition))
 
     def not_below(self, end: End, limit: int) -> Value | None:
