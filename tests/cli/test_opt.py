@@ -38,7 +38,8 @@ def opt(*arguments: str, stdin: str | None = None):
 
 @pytest.mark.parametrize(("target", "status", "text"), [
     ("{target=cuda:90}", 0, '"ttg.threads-per-warp" = 32 : i32'),
-    ("{target=hip:gfx942}", 1, "0 compatible backends for target (hip)"),
+    ("{target=hip:gfx942}", 0, '"ttg.threads-per-warp" = 64 : i32'),
+    ("{target=xpu:1}", 1, "0 compatible backends for target (xpu)"),
     ("", 1, "a name such as 'cuda:90' is required"),
 ])  # fmt: skip
 def test_passes_for_a_target(file, target, status, text):

@@ -210,8 +210,8 @@ def test_what_is_not_built_names_itself():
     pm = ir.pass_manager(ir.context())
     with pytest.raises(NotImplementedError, match=r"passes\.ttgpuir\.add_warp_specialize"):
         passes.ttgpuir.add_warp_specialize(pm, 3)
-    with pytest.raises(NotImplementedError, match="'hip:gfx942' with 64 threads"):
-        passes.ttir.add_convert_to_ttgpuir(pm, "hip:gfx942", 4, 64, 1)
+    with pytest.raises(NotImplementedError, match="'hip:gfx942' with 32 threads"):
+        passes.ttir.add_convert_to_ttgpuir(pm, "hip:gfx942", 4, 32, 1)
 
 
 CALLER = """

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.simt.hardware import SIMT, guarded, plain
+from tests.simt.hardware import SIMT, plain
 from tests.simt.mma import exchange, multiply_add, places_of
 from tritium.codegen.gpu.casts import FORMATS, float_from
 from tritium.codegen.gpu.context import Context, Memory
@@ -44,7 +44,7 @@ def _call(c: Context, condition: Value, name: str, barrier: Any, *numbers: Value
         c.f.call("void", name, plain(c, c.memory(barrier).address), *numbers)
         return []
 
-    guarded(c, condition, write, [])
+    c.f.choose_all(condition, [], write)
 
 
 @lowers(SIMT, ttgir.InitBarrierOp)
@@ -111,7 +111,7 @@ def _each(
             write(at, f.cast("inttoptr", address, "ptr"), inside, size)
         return []
 
-    guarded(c, condition, copy, [])
+    c.f.choose_all(condition, [], copy)
 
 
 @lowers(SIMT, ttgir.AsyncTMACopyGlobalToLocalOp)
@@ -121,7 +121,7 @@ def copy_in(c: Context, op: Any) -> None:
     zero = const(element, 0 if element[0] == "i" else 0.0)
 
     def write(to: Value, source: Value, inside: Value, size: int) -> None:
-        (value,) = guarded(c, inside, lambda: [c.f.load(element, source, size)], [zero])
+        (value,) = c.f.choose_all(inside, [zero], lambda: [c.f.load(element, source, size)])
         c.f.store(value, to, size)
 
     condition = _first(c, c.scalar(op.pred))
@@ -140,7 +140,7 @@ def copy_out(c: Context, op: Any) -> None:
             c.f.store(c.f.load(element, source, size), to, size)
             return []
 
-        guarded(c, inside, store, [])
+        c.f.choose_all(inside, [], store)
 
     _each(c, op, memory, _first(c), write)
 

@@ -7,41 +7,21 @@ positions) is a call into `scheduler`, which decides which thread runs. Lowering
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from tests.simt import mma
 from tests.simt.machine import CLUSTERS, target_machine
+from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter, bits_of
-from tritium.codegen.gpu.hardware import Caching, Hardware, Order, Unsupported
-from tritium.codegen.llvm.vmath import convert
+from tritium.codegen.gpu.functions import VectorMath
+from tritium.codegen.gpu.hardware import Caching, Hardware, NoMatrixMoves, Unsupported
+from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
 from tritium.codegen.llvm.writer import Function, Value, const
-from tritium.ops.ttir import AtomicKind, MemSemantic
 from tritium.target import Banks
 
 SIMT = "simt"
-
-
-def guarded(
-    e: Emitter, condition: Value | None, write: Callable[[], Any], otherwise: Sequence[Value]
-) -> Any:
-    """The values that `write` gives where the condition holds, `otherwise` elsewhere."""
-    if condition is None:
-        return write()
-    f, before = e.f, e.f.block
-    then, done = f.new_label("then"), f.new_label("done")
-    f.branch_if(condition, then, done)
-    f.label(then)
-    found, end = write(), f.block
-    f.branch(done)
-    f.label(done)
-    return [
-        f.phi(v.type, [(v, end), (o, before)]).value for v, o in zip(found, otherwise, strict=True)
-    ]
-
-
-def zero(type: str) -> Value:
-    return const(type, 0 if type[0] == "i" else 0.0)
 
 
 def neighbours(e: Emitter, pointer: Value, element: str, count: int) -> list[Value]:
@@ -103,40 +83,31 @@ class GlobalMemory:
             check_alignment(e, pointer, element, count)
             return [e.f.load(element, p, size) for p in neighbours(e, pointer, element, count)]
 
-        return guarded(e, mask, read, others or [zero(element)] * count)
+        return e.f.choose_all(mask, others or [zero(element)] * count, read)
 
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
         caching: Caching,
     ) -> None:  # fmt: skip
-        guarded(e, condition, partial(write_all, e, pointer, parts), [])
+        e.f.choose_all(condition, [], partial(write_all, e, pointer, parts))
 
 
 class SharedMemory:
     def store(
         self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
     ) -> None:
-        guarded(e, condition, partial(write_all, e, pointer, parts), [])
+        e.f.choose_all(condition, [], partial(write_all, e, pointer, parts))
 
     def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
         def add() -> list[Value]:
             return [e.f.emit("i32", f"atomicrmw add {pointer}, {number} monotonic")]
 
-        guarded(e, condition, add, [e.i32(0)])
+        e.f.choose_all(condition, [e.i32(0)], add)
 
     def load_remote(
         self, e: Emitter, place: Value, block: Value, element: str, count: int
     ) -> list[Value]:
         raise Unsupported(CLUSTERS)
-
-
-class NoMatrixMoves:
-    loads = stores = False
-
-    def find_load(self, place: Any, size: int) -> None:
-        return None
-
-    find_store = find_load
 
 
 class AsyncCopies:
@@ -157,7 +128,7 @@ class AsyncCopies:
             e.f.call("void", "simt_copy", plain(e, to), place, const("i64", size))
             return []
 
-        guarded(e, condition, copy, [])
+        e.f.choose_all(condition, [], copy)
 
     def commit(self, e: Emitter) -> None:
         e.f.call("void", "simt_commit")
@@ -190,116 +161,12 @@ class Barriers:
         raise Unsupported(CLUSTERS)
 
 
-ORDERS = {
-    MemSemantic.RELAXED: "monotonic", MemSemantic.ACQUIRE: "acquire",
-    MemSemantic.RELEASE: "release", MemSemantic.ACQUIRE_RELEASE: "acq_rel",
-}  # fmt: skip
-UPDATES = {
-    AtomicKind.AND: "and", AtomicKind.OR: "or", AtomicKind.XOR: "xor", AtomicKind.ADD: "add",
-    AtomicKind.FADD: "fadd", AtomicKind.MAX: "max", AtomicKind.MIN: "min",
-    AtomicKind.UMAX: "umax", AtomicKind.UMIN: "umin", AtomicKind.XCHG: "xchg",
-}  # fmt: skip
+class Atomics(LLVMAtomics):
+    """Each look at memory counts: a program that looks for ever waits for one that runs after
+    it."""
 
-
-class Atomics:
-    """LLVM's atomic instructions. Each look at memory counts: a program that looks for ever waits
-    for one that runs after it."""
-
-    def width(self, op: Any) -> int:
-        return 1
-
-    def update(
-        self, e: Emitter, kind: AtomicKind, order: Order, pointer: Value, operand: Value,
-        condition: Value | None,
-    ) -> Value:  # fmt: skip
-        def update() -> list[Value]:
-            e.f.call("void", "simt_look")
-            text = f"atomicrmw {UPDATES[kind]} {pointer}, {operand} {ORDERS[order.semantic]}"
-            return [e.f.emit(operand.type, text)]
-
-        return guarded(e, condition, update, [zero(operand.type)])[0]
-
-    def compare_and_swap(
-        self, e: Emitter, order: Order, pointer: Value, expected: Value, new: Value,
-        condition: Value | None,
-    ) -> Value:  # fmt: skip
-        word = f"i{bits_of(new.type)}"
-        given, wanted = e.as_type(expected, word), e.as_type(new, word)
-
-        def swap() -> list[Value]:
-            e.f.call("void", "simt_look")
-            text = f"cmpxchg {pointer}, {given}, {wanted} acq_rel monotonic"
-            pair = e.f.emit(f"{{ {word}, i1 }}", text)
-            return [e.as_type(e.f.emit(word, f"extractvalue {pair}, 0"), new.type)]
-
-        return guarded(e, condition, swap, [zero(new.type)])[0]
-
-    def load(
-        self, e: Emitter, order: Order, type: str, pointer: Value, condition: Value | None
-    ) -> Value:
-        size = bits_of(type) // 8
-
-        def read() -> list[Value]:
-            e.f.call("void", "simt_look")
-            word = f"i{8 * size}"
-            text = f"load atomic {word}, {pointer} {ORDERS[order.semantic]}, align {size}"
-            return [e.as_type(e.f.emit(word, text), type)]
-
-        return guarded(e, condition, read, [zero(type)])[0]
-
-    def store(
-        self, e: Emitter, order: Order, pointer: Value, value: Value, condition: Value | None
-    ) -> Value:
-        size = bits_of(value.type) // 8
-
-        def write() -> list[Value]:
-            word = e.as_type(value, f"i{8 * size}")
-            semantic = ORDERS[order.semantic]
-            e.f.line(f"store atomic {word}, {pointer} {semantic}, align {size}")
-            return []
-
-        guarded(e, condition, write, [])
-        return Value("void", "")
-
-    def nanoseconds(self, e: Emitter) -> Value:
-        return e.f.call("i64", "llvm.readcyclecounter")
-
-
-class Conversions:
-    integer_to_bfloat = False
-
-    def fp8(self, e: Emitter, a: Value, source: str, target: str) -> None:
-        return None
-
-    def toward_zero(self, e: Emitter, a: Value, type: str, *, signed: bool = True) -> Value:
-        f, names = e.f, {"half": "fp16", "bfloat": "bf16", "float": "fp32", "double": "fp64"}
-        if a.type in names and type != "float":
-            narrow = partial(convert.fp, f, features=frozenset(), rounding="rtz")
-            return narrow(a, names[a.type], names[type])
-        if type != "float":
-            raise Unsupported(f"{a.type} rounded toward zero to {type}")
-        return float_toward_zero(e, a, signed)
-
-
-def float_toward_zero(e: Emitter, a: Value, signed: bool) -> Value:
-    """A double or an integer as a float that is not larger."""
-    f = e.f
-    if a.type == "double":
-        near = f.cast("fptrunc", a, "float")
-        size, back = (f.intrinsic("fabs", v) for v in (a, f.cast("fpext", near, "double")))
-        bits = f.cast("bitcast", near, "i32")
-        smaller = f.op("sub", bits, const("i32", 1))
-        return f.cast("bitcast", f.select(f.fcmp("ogt", back, size), smaller, bits), "float")
-    # The first 24 digits: what a float has room for.
-    zero = const(a.type, 0)
-    negative = f.icmp("slt", a, zero) if signed else const("i1", 0)
-    size = f.select(negative, f.op("sub", zero, a), a)
-    leading = f.call(a.type, f"llvm.ctlz.{a.type}", size, const("i1", 0))
-    dropped = f.op("sub", const(a.type, bits_of(a.type) - 24), leading)
-    dropped = f.intrinsic("smax", dropped, zero)
-    size = f.op("shl", f.op("lshr", size, dropped), dropped)
-    found = f.cast("uitofp", size, "float")
-    return f.select(negative, f.fneg(found), found)
+    def begin(self, e: Emitter) -> None:
+        e.f.call("void", "simt_look")
 
 
 class Host:
@@ -338,7 +205,8 @@ class Simt(Hardware):
         self.lanes, self.banks, self.grid, self.shuffles = lanes, Banks(), Grid(), Shuffles()
         self.memory, self.shared, self.matrices = GlobalMemory(), SharedMemory(), NoMatrixMoves()
         self.async_copies, self.barriers = AsyncCopies(), Barriers(dropped)
-        self.atomics, self.conversions, self.host = Atomics(), Conversions(), Host()
+        self.atomics, self.conversions, self.host = Atomics(), SoftwareConversions(), Host()
+        self.functions, self.products = VectorMath(), mma
 
     def check_cluster(self, num_ctas: int) -> None:
         if num_ctas != 1:

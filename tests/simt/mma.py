@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from tests.simt.hardware import guarded
 from tests.simt.machine import WARP_BYTES
 from tritium.codegen.gpu.casts import FORMATS, float_from
 from tritium.codegen.gpu.collective.gather import offsets, row_major
@@ -71,7 +70,7 @@ def _unset(c: Context, memory: Value, size: int) -> None:
         c.f.call("ptr", "memset", memory, c.i32(UNSET), const("i64", size))
         return []
 
-    guarded(c, c.f.icmp("eq", c.lane, c.i32(0)), fill, [])
+    c.f.choose_all(c.f.icmp("eq", c.lane, c.i32(0)), [], fill)
     _meet(c)
 
 

@@ -1,55 +1,23 @@
-"""Lowering rules of `Simt`: functions of floats, divisions, products.
+"""Lowering rules of `Simt`: fused multiplications and additions, divisions, shifts.
 
-Importing this module registers them. Functions are those of the CPU backend
-(`codegen.llvm.vmath`), on one element.
+Importing this module registers them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from tests.simt import engine as engine
-from tests.simt import mma
 from tests.simt.hardware import SIMT
 from tritium.codegen.gpu.context import Context
-from tritium.codegen.gpu.elementwise import divide_rounded, in_float
-from tritium.codegen.gpu.matmul import fma
+from tritium.codegen.gpu.elementwise import divide_rounded
 from tritium.codegen.llvm import elementwise as table
-from tritium.codegen.llvm.vmath import call
-from tritium.codegen.llvm.vmath.libdevice import call_symbol, symbols
 from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
-from tritium.ir.layouts.encodings import NvidiaMmaEncoding
-from tritium.ops import arith, math, ttir
-from tritium.ops.ttir.extern import ExternElementwiseOp
+from tritium.ops import arith, math
 
 ELEMENTWISE = f"{SIMT}.elementwise"
-NO_FEATURES: frozenset[str] = frozenset()
-
-FUNCTIONS = {
-    math.ExpOp: "exp", math.Exp2Op: "exp2", math.ExpM1Op: "expm1", math.LogOp: "log",
-    math.Log2Op: "log2", math.Log10Op: "log10", math.Log1POp: "log1p", math.SinOp: "sin",
-    math.CosOp: "cos", math.TanOp: "tan", math.TanhOp: "tanh", math.ErfOp: "erf",
-    math.RsqrtOp: "rsqrt", arith.RemFOp: "fmod",
-}  # fmt: skip
-
-
-@lowers(ELEMENTWISE, *FUNCTIONS)
-def library_function(c: Context, op: Any, *values: Value) -> Value:
-    name = FUNCTIONS[type(op)]
-    return in_float(c, values, lambda *v: call(c.f, name, *v, features=NO_FEATURES))
-
-
-@lowers(ELEMENTWISE, math.SqrtOp)
-def square_root(c: Context, op: Any, a: Value) -> Value:
-    return in_float(c, (a,), partial(c.f.intrinsic, "sqrt"))
-
-
-@lowers(ELEMENTWISE, arith.DivFOp, ttir.ApproxDivFOp)
-def divide(c: Context, op: Any, a: Value, b: Value) -> Value:
-    return in_float(c, (a, b), partial(c.f.op, "fdiv"))
 
 
 @lowers(ELEMENTWISE, math.FmaOp)
@@ -106,19 +74,3 @@ def shift(c: Context, op: Any, a: Value, b: Value) -> Value:
     inside = c.f.icmp("ule", b, last)
     shifted = c.f.op(opcode, a, c.f.select(inside, b, last))
     return shifted if opcode == "ashr" else c.f.select(inside, shifted, const(a.type, 0))
-
-
-@lowers(ELEMENTWISE, ExternElementwiseOp)
-def external(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
-    if op.symbol not in symbols() or op.libpath:
-        raise c.unsupported(op, f"symbol '{op.symbol}' of {op.libpath or op.libname}")
-    return call_symbol(c.f, op.symbol, *values, features=NO_FEATURES)
-
-
-@lowers(SIMT, ttir.DotOp)
-def dot(c: Context, op: Any) -> None:
-    encoding = op.results[0].type.encoding
-    if isinstance(encoding, NvidiaMmaEncoding):
-        mma.multiply(c, op)
-    else:
-        fma.multiply(c, op)

@@ -381,7 +381,7 @@ class Backend:
     driver: type[DriverBase]
 
 
-OWN_BACKENDS = {"cpu": "tritium.backends.cpu", "nvidia": "tritium.backends.nvidia"}
+OWN_BACKENDS = {name: f"tritium.backends.{name}" for name in ("cpu", "nvidia", "amd")}
 """The packages of our own backends by name."""
 _TARGETS = {"cpu": "cpu", "nvidia": "cuda", "amd": "hip"}
 """The targets of the built-in backends."""

@@ -220,16 +220,32 @@ class Emitter(ABC):
         """A pointer to shared memory as the i32 that asm operands take."""
         return self.f.cast("ptrtoint", pointer, "i32")
 
-    def load_neighbours(self, pointer: Value, element: str, count: int) -> list[Value]:
+    def load_neighbours(
+        self, pointer: Value, element: str, count: int, flags: str = "", metadata: str = ""
+    ) -> list[Value]:
         """Load aligned neighbours by an instruction that LLVM can give an immediate offset."""
         size = max(bits_of(element) // 8, 1) * count
-        if count == 1:
-            return [self.f.load(element, pointer, size)]
-        word = word_type(element, count)
+        word = word_type(element, count) if count > 1 else element
         words = bits_of(element) * count // bits_of(word)
-        vector = self.f.load(f"<{words} x {word}>" if words > 1 else word, pointer, size)
+        type = f"<{words} x {word}>" if words > 1 else word
+        vector = self.f.emit(type, f"load {flags}{type}, {pointer}, align {size}{metadata}")
         parts = [self.f.extract(vector, i) for i in range(words)] if words > 1 else [vector]
         return self.unpack(parts, element)
+
+    def store_neighbours(
+        self, pointer: Value, parts: Sequence[Value], flags: str = "", metadata: str = ""
+    ) -> None:
+        """Store aligned neighbours; LLVM puts the constant part of the address into the
+        instruction."""
+        word = word_type(parts[0].type, len(parts))
+        words = self.pack(parts, word)
+        value = words[0]
+        if len(words) > 1:
+            value = Value(f"<{len(words)} x {word}>", "poison")
+            for i, part in enumerate(words):
+                value = self.f.insert(value, part, i)
+        size = bits_of(word) * len(words) // 8
+        self.f.line(f"store {flags}{value}, {pointer}, align {size}{metadata}")
 
     def pack(self, parts: Sequence[Value], word: str) -> list[Value]:
         """Neighbouring elements put together into words: four half as two i32."""

@@ -2,8 +2,8 @@
 
 Each method writes the instructions of one thread through an `Emitter`. Where a processor cannot do
 what is asked, a method raises `Unsupported`, which becomes an error with the op's name and source
-line. Special functions, matrix products and copy engines are lowering rules that the processor
-registers under its own name.
+line. Copy engines, and products by groups of warps, are lowering rules that the processor registers
+under its own name.
 """
 
 from __future__ import annotations
@@ -151,6 +151,23 @@ class MatrixMoves(Protocol):
         ...
 
 
+class NoMatrixMoves:
+    """For processors without such instructions."""
+
+    loads = stores = False
+
+    def find_load(self, place: LinearLayout, size: int) -> Any | None:
+        return None
+
+    find_store = find_load
+
+    def load(self, *arguments: Any) -> list[Value]:
+        raise Unsupported("loads of small matrices")
+
+    def store(self, *arguments: Any) -> None:
+        raise Unsupported("stores of small matrices")
+
+
 class AsyncCopies(Protocol):
     """Copies from global to shared memory that each thread starts and waits for."""
 
@@ -252,6 +269,33 @@ class Conversions(Protocol):
         ...
 
 
+class Functions(Protocol):
+    """Functions of floats and of doubles."""
+
+    def call(self, e: Emitter, name: str, *values: Value) -> Value:
+        """A function by its name in C (`rsqrt`: one over the square root)."""
+        ...
+
+    def divide(self, e: Emitter, a: Value, b: Value, approximate: bool) -> Value:
+        """A quotient within 2.5 ulp; `approximate`: perhaps not of very large divisors."""
+        ...
+
+
+class Products(Protocol):
+    """Products by matrix units, of operands in registers."""
+
+    def multiply(self, c: Any, op: Any) -> None:
+        """Lower a product whose result has the layout of a matrix unit, in a `Context`."""
+        ...
+
+
+class NoProducts:
+    """For processors without matrix units."""
+
+    def multiply(self, c: Any, op: Any) -> None:
+        raise Unsupported(f"a result in {op.results[0].type.encoding}")
+
+
 class Host(Protocol):
     """The services of the host that a kernel asks for while it runs."""
 
@@ -296,6 +340,8 @@ class Hardware(ABC):
     barriers: Barriers
     atomics: Atomics
     conversions: Conversions
+    functions: Functions
+    products: Products
     host: Host
 
     @cached_property

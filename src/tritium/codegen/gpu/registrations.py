@@ -11,18 +11,20 @@ from tritium.codegen.gpu import (
     control,
     debug,
     elementwise,
+    functions,
     partitions,
     regions,
     scratch,
     shape,
 )
 from tritium.codegen.gpu.collective import gather, reduce, scan
+from tritium.codegen.gpu.matmul import fma
 from tritium.codegen.gpu.memory import access, async_copy, atomic, atomic_access, shared
 from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
-    access, async_copy, atomic, atomic_access, calls, casts, control, debug, elementwise, gather,
-    partitions, reduce, regions, scan, scratch, shape, shared,
+    access, async_copy, atomic, atomic_access, calls, casts, control, debug, elementwise, fma,
+    functions, gather, partitions, reduce, regions, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

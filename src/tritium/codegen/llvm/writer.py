@@ -146,8 +146,11 @@ class Module:
         self.declarations: dict[str, str] = {}
         self.attribute_groups: dict[str, int] = {}
         self.metadata: list[str] = []
+        self._nodes: dict[str, str] = {}
         self.named_metadata: dict[str, list[str]] = {}
         self.debug_nodes: dict[Any, str] = {}
+        self.outlined = "noinline"
+        """The attribute of functions of vector math that are not written where they are used."""
 
     def declare(self, name: str, result: str, arguments: Sequence[str]) -> None:
         """Declare a function (or intrinsic) that is called but not defined here."""
@@ -168,9 +171,15 @@ class Module:
         return f"#{self.attribute_groups.setdefault(text, len(self.attribute_groups))}"
 
     def add_metadata(self, body: str) -> str:
-        """Append a metadata node (`distinct !{...}` or `!{...}`); returns its reference `!7`."""
-        self.metadata.append(body)
-        return f"!{len(self.metadata) - 1}"
+        """The reference (`!7`) of a metadata node, `distinct !{...}` or `!{...}`. Nodes that are
+        not distinct are written once."""
+        known = self._nodes.get(body)
+        if known is None:
+            known = f"!{len(self.metadata)}"
+            self.metadata.append(body)
+            if not body.startswith("distinct"):
+                self._nodes[body] = known
+        return known
 
     def loop_metadata(self, hint: str) -> str:
         """The end of a branch back to a loop's start that gives LLVM a hint about the loop."""
@@ -286,11 +295,21 @@ class Function:
         then: str = "then", done: str = "done",
     ) -> Value:  # fmt: skip
         """`write()` where the condition holds; else `other`."""
+        return self.choose_all(condition, [other], lambda: [write()], then, done)[0]
+
+    def choose_all(
+        self, condition: Value | None, others: Sequence[Value],
+        write: Callable[[], Sequence[Value]], then: str = "then", done: str = "done",
+    ) -> list[Value]:  # fmt: skip
+        """The values of `write()` where the condition holds (None: everywhere); else `others`."""
+        if condition is None:
+            return list(write())
         before = self.block
         with self.when(condition, then, done):
             found = write()
             last = self.block
-        return self.phi(other.type, [(found, last), (other, before)]).value
+        pairs = zip(found, others, strict=True)
+        return [self.phi(o.type, [(v, last), (o, before)]).value for v, o in pairs]
 
     @contextmanager
     def loop(

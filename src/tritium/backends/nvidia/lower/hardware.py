@@ -8,9 +8,11 @@ from typing import Any
 from tritium.backends.nvidia.lower.async_copies import CpAsync
 from tritium.backends.nvidia.lower.atomics import PtxAtomics
 from tritium.backends.nvidia.lower.conversions import Cvt
+from tritium.backends.nvidia.lower.functions import CudaFunctions
 from tritium.backends.nvidia.lower.host import CudaHost
 from tritium.backends.nvidia.lower.ldmatrix import WarpMatrices
 from tritium.backends.nvidia.lower.memory import PtxGlobalMemory, PtxSharedMemory
+from tritium.backends.nvidia.lower.mma import MmaSync
 from tritium.backends.nvidia.options import check_cluster
 from tritium.backends.nvidia.processor import processor
 from tritium.backends.nvidia.ptx import DATA_LAYOUT, TRIPLE
@@ -113,6 +115,7 @@ class Nvidia(Hardware):
         self.matrices = WarpMatrices(stores=arch >= 90)
         self.async_copies, self.atomics = CpAsync(), PtxAtomics(arch)
         self.conversions, self.host = Cvt(arch), CudaHost()
+        self.functions, self.products = CudaFunctions(), MmaSync(arch)
 
     def check_cluster(self, num_ctas: int) -> None:
         check_cluster(num_ctas, self.arch)
@@ -160,9 +163,3 @@ class Nvidia(Hardware):
         if most is not None:
             parts.append(f'"nvvm.maxnreg"="{most}"')
         return " ".join(parts)
-
-
-def arch_of(hardware: Hardware) -> int:
-    """The compute capability of the hardware that an NVIDIA rule is used with."""
-    assert isinstance(hardware, Nvidia)
-    return hardware.arch

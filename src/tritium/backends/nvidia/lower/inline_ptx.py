@@ -1,11 +1,12 @@
-"""Inline PTX, for `packed_element` registers of a thread at a time."""
+"""Code that the program brings: inline PTX, for `packed_element` registers of a thread at a time,
+and functions of bitcode."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.hardware import ELEMENTWISE, NVIDIA
 from tritium.codegen.gpu.context import Context, layout_of
 from tritium.codegen.gpu.emitter import bits_of
 from tritium.codegen.gpu.types import value_type
@@ -14,7 +15,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import REGISTER
-from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
+from tritium.ops.ttir.extern import ElementwiseInlineAsmOp, ExternElementwiseOp
 
 _REGISTER = re.compile(r"=?&?[bchrlqfd]")
 _TIED = re.compile(r"\d+")
@@ -78,3 +79,11 @@ def _check(op: Any, outputs: int, inputs: int) -> None:
             f"(pack={op.packed_element}) are {outputs} registers of results and {inputs} of "
             "arguments",
         )
+
+
+@lowers(ELEMENTWISE, ExternElementwiseOp)
+def external_function(c: Context, op: ExternElementwiseOp, *values: Value) -> Value:
+    """A function of libdevice, or of the bitcode that the op or an option names."""
+    if op.libpath:
+        c.libraries.add(op.libpath)
+    return c.f.call(value_type(op.results[0].type), op.symbol, *values)

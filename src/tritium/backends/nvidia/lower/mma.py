@@ -1,18 +1,14 @@
-"""`tt.dot` on registers: tensor cores (`mma.sync`), or one multiplication at a time (`fma`)."""
+"""`tt.dot` on registers by tensor cores: `mma.sync`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA, arch_of
 from tritium.codegen.gpu.context import Context, layout_of
-from tritium.codegen.gpu.matmul import fma
 from tritium.codegen.gpu.shape import register_coordinates
 from tritium.codegen.llvm.writer import Value
-from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import BlockedEncoding, NvidiaMmaEncoding
-from tritium.ops import ttir
+from tritium.ir.layouts.encodings import NvidiaMmaEncoding
 
 _NAMES: dict[Any, str] = {
     ir.f16: "f16", ir.bf16: "bf16", ir.f32: "tf32", ir.i8: "s8",
@@ -20,22 +16,25 @@ _NAMES: dict[Any, str] = {
 }  # fmt: skip
 
 
-@lowers(NVIDIA, ttir.DotOp)
-def dot(c: Context, op: Any) -> None:
-    encoding = op.results[0].type.encoding
-    if isinstance(encoding, NvidiaMmaEncoding) and encoding.version == 2:
-        _mma_sync(c, op)
-    elif isinstance(encoding, BlockedEncoding):
-        fma.multiply(c, op)
-    else:
-        raise c.unsupported(op, f"a result in {encoding}")
+class MmaSync:
+    """`mma.sync`."""
+
+    def __init__(self, arch: int):
+        self._double = (8, 4) if arch < 90 else (16, 16)
+
+    def multiply(self, c: Context, op: Any) -> None:
+        encoding = op.results[0].type.encoding
+        if not isinstance(encoding, NvidiaMmaEncoding) or encoding.version != 2:
+            raise c.unsupported(op, f"a result in {encoding}")
+        _mma_sync(c, op, self._double)
 
 
-def _mma_sync(c: Context, op: Any) -> None:
-    """m16n8kK with K elements of 32 bytes (float64: `_double_shape`); a fragment's registers are
-    found by the coordinates of the first thread's elements, which the layouts give. Of a tile that
-    is smaller than the instruction's, rows and columns are repeated. Which elements along K meet
-    in an instruction does not matter, as long as both operands have them in the same places."""
+def _mma_sync(c: Context, op: Any, double: tuple[int, int]) -> None:
+    """m16n8kK with K elements of 32 bytes (`double`: the rows, and the most of K, of an instruction
+    for float64); a fragment's registers are found by the coordinates of the first thread's
+    elements, which the layouts give. Of a tile that is smaller than the instruction's, rows and
+    columns are repeated. Which elements along K meet in an instruction does not matter, as long as
+    both operands have them in the same places."""
     a_type, b_type, result = op.a.type, op.b.type, op.results[0].type
     element = ir.element_type(a_type)
     if len(ir.shape_of(a_type)) != 2:
@@ -65,7 +64,7 @@ def _mma_sync(c: Context, op: Any) -> None:
         return words[name, row, column]
 
     columns = sorted({n for _, n in registers["c"] if n % 8 == 0})
-    tall, step = _double_shape(c, extent) if bits == 64 else (16, 256 // bits)
+    tall, step = (double[0], min(extent, double[1])) if bits == 64 else (16, 256 // bits)
     starts = sorted({k for _, k in registers["a"]})[::pair]
     for k in range(0, len(starts), step // (4 * pair)):
         inner = starts[k : k + step // (4 * pair)]
@@ -80,11 +79,6 @@ def _mma_sync(c: Context, op: Any) -> None:
                 for register, value in zip(where, done, strict=True):
                     out[register] = value
     c.set(op.results[0], out)
-
-
-def _double_shape(c: Context, extent: int) -> tuple[int, int]:
-    """The rows and K of an instruction for float64."""
-    return (8, 4) if arch_of(c.hardware) < 90 else (16, min(extent, 16))
 
 
 def _instruction(

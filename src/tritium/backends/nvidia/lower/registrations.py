@@ -5,9 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from tritium.backends.nvidia.lower import (
-    functions,
     inline_ptx,
-    mma,
     tensor_maps,
     tma,
     tma_gather,
@@ -17,7 +15,7 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.codegen.gpu.registrations import check
 
 MODULES: tuple[ModuleType, ...] = (
-    functions, inline_ptx, mma, tensor_maps, tma, tma_gather, wgmma,
+    inline_ptx, tensor_maps, tma, tma_gather, wgmma,
 )  # fmt: skip
 
 

@@ -19,20 +19,26 @@ from tritium.codegen.gpu.matmul.k_blocking import k_block, outer_bits
 from tritium.codegen.gpu.memory.access import distinct_registers, grouped
 from tritium.codegen.gpu.memory.shared import memory_layout, read
 from tritium.codegen.gpu.shape import register_coordinates
-from tritium.codegen.gpu.types import memory_type, value_type
+from tritium.codegen.gpu.types import GPU, memory_type, value_type
 from tritium.codegen.llvm.types import FORMATS, memory_bytes
 from tritium.codegen.llvm.writer import Value
+from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import REGISTER
+from tritium.ir.layouts.encodings import REGISTER, BlockedEncoding
 from tritium.ir.layouts.swizzle import place_of, run_bits
+from tritium.ops import ttir
 
 Elements = dict[tuple[int, ...], Value]
 """A thread's elements of an operand by their coordinates in the first thread."""
 
 
+@lowers(GPU, ttir.DotOp)
 def multiply(c: Context, op: Any) -> None:
-    """A product whose result has a blocked layout."""
+    """A product whose result has a blocked layout; others are the matrix units'."""
     result = op.results[0].type
+    if not isinstance(result.encoding, BlockedEncoding):
+        c.hardware.products.multiply(c, op)
+        return
     layout = layout_of(result)
     kept = distinct_registers(layout)
     coordinates = register_coordinates(layout)

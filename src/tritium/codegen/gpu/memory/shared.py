@@ -10,7 +10,6 @@ from typing import Any
 
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
-from tritium.codegen.gpu.emitter import bits_of, word_type
 from tritium.codegen.gpu.matmul.k_blocking import feeds_blocks
 from tritium.codegen.gpu.memory.access import (
     distinct_registers,
@@ -69,7 +68,7 @@ def store_tile(
     for group, pointer in zip(groups, pointers, strict=True):
         written = [parts[r] for r in group]
         if owner is None:
-            _write(c, pointer, written)
+            c.store_neighbours(pointer, written)
         else:
             c.hardware.shared.store(c, pointer, written, owner)
 
@@ -229,14 +228,3 @@ def read(c: Context, pointer: Value, element: str, count: int, type: ir.Type) ->
     """Neighbours of a tile of this type in shared memory."""
     return [from_memory(c, v, type) for v in c.load_neighbours(pointer, element, count)]
 
-
-def _write(c: Context, pointer: Value, parts: list[Value]) -> None:
-    """Store neighbours; LLVM puts the constant part of the address into the instruction."""
-    word = word_type(parts[0].type, len(parts))
-    words = c.pack(parts, word)
-    value = words[0]
-    if len(words) > 1:
-        value = Value(f"<{len(words)} x {word}>", "poison")
-        for i, part in enumerate(words):
-            value = c.f.insert(value, part, i)
-    c.f.store(value, pointer, bits_of(word) * len(words) // 8)

@@ -126,7 +126,7 @@ def _define(
         [(type, f"x{i}", "") for i in range(entry.arity)],
         type,
         linkage="internal fastcc",
-        attributes="nounwind willreturn memory(none) noinline",
+        attributes=f"nounwind willreturn memory(none) {module.outlined}",
     )
     body.ret(entry.emit(*(Lanes(body, a, features) for a in body.arguments)).value)
 

@@ -1,0 +1,145 @@
+"""AMD GPUs as code generation sees them (`codegen.gpu.hardware`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tritium.backends.amd.amdgcn import TRIPLE, data_layout
+from tritium.backends.amd.lower.functions import AMDFunctions
+from tritium.backends.amd.lower.memory import (
+    GlobalAccess,
+    GlobalAtomics,
+    LocalMemory,
+    NoAsyncCopies,
+)
+from tritium.backends.amd.processor import processor
+from tritium.codegen.gpu.conversions import SoftwareConversions
+from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, NoProducts, Unsupported
+from tritium.codegen.llvm.writer import Function, Module, Value, const
+
+_CODE_OBJECT_VERSION = 500
+_CLUSTERS = "several workgroups of one program"
+
+
+class Grid:
+    """Workitems and workgroups. The numbers of workgroups are the first implicit arguments."""
+
+    def thread(self, f: Function) -> Value:
+        return f.call("i32", "llvm.amdgcn.workitem.id.x")
+
+    def block_in_cluster(self, e: Emitter) -> Value:
+        raise Unsupported(_CLUSTERS)
+
+    def program_id(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
+        return e.f.call("i32", f"llvm.amdgcn.workgroup.id.{'xyz'[axis]}")
+
+    def num_programs(self, e: Emitter, axis: int, *, blocks: bool = False) -> Value:
+        start = e.f.call("ptr addrspace(4)", "llvm.amdgcn.implicitarg.ptr")
+        place = e.byte_offset(start, e.i32(4 * axis))
+        return e.f.load("i32", place, 4, f", !invariant.load {e.f.module.add_metadata('!{}')}")
+
+
+class WaveShuffles:
+    """DPP within rows of 16 lanes, `ds_swizzle` within 32, `ds_bpermute` else."""
+
+    def __init__(self, gfx9: bool):
+        self._gfx9 = gfx9
+
+    def xor(self, e: Emitter, word: Value, mask: int) -> Value:
+        control = self._row_control(mask)
+        if control is not None:
+            numbers = [e.i32(control), e.i32(15), e.i32(15), const("i1", 1)]
+            return _convergent(e, "update.dpp.i32", Value("i32", "poison"), word, *numbers)
+        if mask < 32:
+            return _convergent(e, "ds.swizzle", word, e.i32(mask << 10 | 0x1F))
+        return self.index(e, word, e.f.op("xor", e.lane, e.i32(mask)))
+
+    def _row_control(self, mask: int) -> int | None:
+        """DPP's control for lanes whose numbers differ in the mask; None where it has none."""
+        if mask < 4:
+            return sum((lane ^ mask) << 2 * lane for lane in range(4))
+        if not self._gfx9:
+            return 0x160 | mask if mask < 16 else None
+        return {7: 0x141, 8: 0x128, 15: 0x140}.get(mask)
+
+    def index(self, e: Emitter, word: Value, lane: Value) -> Value:
+        return _convergent(e, "ds.bpermute", e.f.op("shl", lane, e.i32(2)), word)
+
+
+def _convergent(e: Emitter, name: str, *arguments: Value) -> Value:
+    e.f.module.declare(f"llvm.amdgcn.{name}", "i32", [a.type for a in arguments])
+    passed = ", ".join(map(str, arguments))
+    return e.f.emit("i32", f"call i32 @llvm.amdgcn.{name}({passed}) {e.convergent}")
+
+
+class WorkgroupBarriers:
+    """`s_barrier`, between fences of the workgroup."""
+
+    def block(self, e: Emitter, proxy: bool) -> None:
+        e.f.module.declare("llvm.amdgcn.s.barrier", "void", [])
+        e.f.line('fence syncscope("workgroup") release')
+        e.f.line(f"call void @llvm.amdgcn.s.barrier() {e.convergent}")
+        e.f.line('fence syncscope("workgroup") acquire')
+
+    def named(self, e: Emitter, number: int, warps: int) -> None:
+        raise Unsupported("barriers of some waves of a workgroup")
+
+    def cluster(self, e: Emitter) -> None:
+        raise Unsupported(_CLUSTERS)
+
+
+class Trap:
+    """A failed assertion ends the kernel with a trap. There is no printing."""
+
+    def print(self, e: Emitter, format: str, values: Any) -> None:
+        raise Unsupported("printing from a kernel")
+
+    def fail(self, e: Emitter, message: str, file: str, line: int) -> None:
+        e.f.call("void", "llvm.trap")
+
+
+class AMDGPU(Hardware):
+    """A processor by LLVM's name: gfx942."""
+
+    name = "amd"
+    title = "AMD"
+    triple = TRIPLE
+    kernel_linkage = "amdgpu_kernel"
+    function_attributes = "convergent nounwind"
+    descriptor_attributes = ""
+    reserved_names = re.compile(r"_|llvm\..*|__.*|.*\$")
+
+    def __init__(self, arch: str):
+        self.arch, facts = arch, processor(arch)
+        self.data_layout = data_layout(arch)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.lanes, self.banks = facts.lanes, facts.banks
+        self.grid, self.barriers = Grid(), WorkgroupBarriers()
+        self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))
+        self.memory, self.shared, self.matrices = GlobalAccess(), LocalMemory(), NoMatrixMoves()
+        self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
+        self.conversions, self.host = SoftwareConversions(), Trap()
+        self.functions, self.products = AMDFunctions(), NoProducts()
+
+    def check_cluster(self, num_ctas: int) -> None:
+        if num_ctas != 1:
+            raise Unsupported(_CLUSTERS)
+
+    def prepare(self, module: Module, options: Any) -> None:
+        module.outlined = "alwaysinline"  # a call saves registers in scratch memory
+        version = f'!{{i32 1, !"amdhsa_code_object_version", i32 {_CODE_OBJECT_VERSION}}}'
+        module.named_metadata["llvm.module.flags"] = [module.add_metadata(version)]
+
+    def kernel_attributes(
+        self, num_warps: int, num_ctas: int, options: Any, registers: int | None
+    ) -> str:
+        threads = self.lanes * num_warps
+        parts = [
+            self.function_attributes, f'"amdgpu-flat-work-group-size"="{threads},{threads}"',
+            '"uniform-work-group-size"="true"',
+        ]  # fmt: skip
+        if options.waves_per_eu:
+            parts.append(f'"amdgpu-waves-per-eu"="{options.waves_per_eu},{options.waves_per_eu}"')
+        mode = "preserve-sign" if options.allow_flush_denorm else "ieee"
+        return " ".join([*parts, f'"denormal-fp-math-f32"="{mode},{mode}"'])

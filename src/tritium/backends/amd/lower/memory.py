@@ -1,0 +1,123 @@
+"""Global memory, LDS and atomics of AMD GPUs, by LLVM's own instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from tritium.codegen.gpu.emitter import Emitter
+from tritium.codegen.gpu.hardware import Caching, Order, Unsupported
+from tritium.codegen.gpu.memory.llvm_atomics import LLVMAtomics, zero
+from tritium.codegen.llvm.writer import Value, const
+from tritium.ops.ttir import CacheModifier, EvictionPolicy, MemScope
+from tritium.passes.ttgir.coalesce import atomic_width
+from tritium.target import Processor
+
+_STREAMING = (CacheModifier.CG, CacheModifier.CS)
+_UNCACHED = (CacheModifier.CV, CacheModifier.WT)
+_NANOSECONDS_PER_TICK = 10
+
+
+def _flags(e: Emitter, caching: Caching) -> tuple[str, str]:
+    """What goes before and behind an access of LLVM."""
+    volatile = caching.volatile or caching.modifier in _UNCACHED
+    streams = caching.modifier in _STREAMING or caching.eviction is EvictionPolicy.EVICT_FIRST
+    metadata = f", !nontemporal {e.f.module.add_metadata('!{i32 1}')}" if streams else ""
+    return "volatile " if volatile else "", metadata
+
+
+class GlobalAccess:
+    """Vector accesses, in a branch where there is a mask. `.cg` and `.cs` are not temporal, `.cv`
+    and `.wt` go past the caches."""
+
+    def load(
+        self, e: Emitter, pointer: Value, element: str, count: int, mask: Value | None,
+        others: Sequence[Value] | None, caching: Caching,
+    ) -> list[Value]:  # fmt: skip
+        read = partial(e.load_neighbours, pointer, element, count, *_flags(e, caching))
+        return e.f.choose_all(mask, others or [zero(element)] * count, read)
+
+    def store(
+        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
+        caching: Caching,
+    ) -> None:  # fmt: skip
+        _store(e, pointer, parts, condition, *_flags(e, caching))
+
+
+def _store(
+    e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None,
+    flags: str = "", metadata: str = "",
+) -> None:  # fmt: skip
+    def write() -> list[Value]:
+        e.store_neighbours(pointer, parts, flags, metadata)
+        return []
+
+    e.f.choose_all(condition, [], write)
+
+
+class LocalMemory:
+    """LDS."""
+
+    def store(
+        self, e: Emitter, pointer: Value, parts: Sequence[Value], condition: Value | None
+    ) -> None:
+        _store(e, pointer, parts, condition)
+
+    def add(self, e: Emitter, pointer: Value, number: Value, condition: Value) -> None:
+        with e.f.when(condition, "add", "added"):
+            text = f'atomicrmw add {pointer}, {number} syncscope("workgroup") monotonic, align 4'
+            e.f.emit("i32", text)
+
+    def load_remote(
+        self, e: Emitter, place: Value, block: Value, element: str, count: int
+    ) -> list[Value]:
+        raise Unsupported("LDS of other workgroups")
+
+
+class NoAsyncCopies:
+    """Copies to LDS that go on beside the program are not used."""
+
+    least_bytes = 4
+
+    def copy(self, *arguments: Any) -> None:
+        raise Unsupported("asynchronous copies")
+
+    commit = wait = copy
+
+
+class GlobalAtomics(LLVMAtomics):
+    """LLVM's instructions, with scopes. Memory is assumed to be on the device itself, where
+    additions of floats are instructions."""
+
+    SCOPES: ClassVar = {MemScope.GPU: "agent", MemScope.CTA: "workgroup"}
+
+    def __init__(self, processor: Processor):
+        self._processor = processor
+
+    def width(self, op: Any) -> int:
+        return atomic_width(op, self._processor)
+
+    def sum_metadata(self, e: Emitter) -> str:
+        empty = e.f.module.add_metadata("!{}")
+        names = ("no.fine.grained.memory", "no.remote.memory", "ignore.denormal.mode")
+        return "".join(f", !amdgpu.{name} {empty}" for name in names)
+
+    def add_several(
+        self, e: Emitter, order: Order, pointer: Value, values: Sequence[Value],
+        condition: Value | None,
+    ) -> list[Value]:  # fmt: skip
+        pair = Value(f"<{len(values)} x {values[0].type}>", "poison")
+        for lane, value in enumerate(values):
+            pair = e.f.insert(pair, value, lane)
+
+        def add() -> list[Value]:
+            text = f"atomicrmw fadd {pointer}, {pair} {self._order(order)}{self.sum_metadata(e)}"
+            return [e.f.emit(pair.type, text)]
+
+        former = e.f.choose_all(condition, [zero(pair.type)], add)[0]
+        return [e.f.extract(former, lane) for lane in range(len(values))]
+
+    def nanoseconds(self, e: Emitter) -> Value:
+        ticks = e.f.call("i64", "llvm.readsteadycounter")
+        return e.f.op("mul", ticks, const("i64", _NANOSECONDS_PER_TICK))

@@ -1,0 +1,102 @@
+"""Compilation options of kernels for AMD GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+from tritium.backends.amd.processor import facts_of
+from tritium.backends.base import check_counts, option_values
+
+_HINTS = ("none", "attention", "memory-bound-attention")
+_FP8_OF_GFX942 = ("fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
+
+
+@dataclass(frozen=True)
+class HIPOptions:
+    """Options of a kernel.
+
+    Attributes:
+        num_warps: waves of a workgroup, a power of two.
+        num_ctas: workgroups of a program: 1.
+        num_stages: stages of software pipelining.
+        waves_per_eu: waves that a SIMD is to have room for, by using fewer registers; 0 leaves it
+            to LLVM.
+        matrix_instr_nonkdim: the rows and columns of a matrix instruction, 16 or 32; 0 chooses.
+        kpack: a hint that has no effect.
+        schedule_hint: hints to LLVM's scheduler, which have no effect.
+        allow_flush_denorm: float32 arithmetic may take subnormal numbers for zero.
+        enable_fp_fusion: let a multiplication and an addition become one fused operation.
+        debug: compile in `device_assert`.
+        sanitize_overflow: with `debug`, check integer arithmetic for overflow.
+        extern_libs: bitcode to link; none can be.
+        arch: the processor; `make_options` fills it in.
+    """
+
+    num_warps: int = 4
+    num_ctas: int = 1
+    num_stages: int = 2
+    waves_per_eu: int = 0
+    warp_size: int = 64
+    matrix_instr_nonkdim: int = 0
+    kpack: int = 1
+    schedule_hint: str = "none"
+    allow_flush_denorm: bool = False
+    enable_fp_fusion: bool = True
+    launch_cooperative_grid: bool = False
+    supported_fp8_dtypes: tuple[str, ...] = _FP8_OF_GFX942
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "ieee"
+    allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "bf16x3", "bf16x6")
+    max_num_imprecise_acc_default: int = 0
+    extern_libs: tuple[tuple[str, str], ...] = ()
+    debug: bool = False
+    sanitize_overflow: bool = True
+    ir_override: str | None = None
+    arch: str = ""
+    backend_name: str = "hip"
+    instrumentation_mode: str = ""
+
+    def __post_init__(self) -> None:
+        check_counts(self.num_warps, self.num_stages, self.num_ctas)
+        if self.num_ctas != 1:
+            raise ValueError(
+                f"num_ctas is {self.num_ctas}, for {self.arch}: a program is one workgroup, "
+                "1 is required"
+            )
+        if self.num_warps * self.warp_size > 1024:
+            raise ValueError(
+                f"num_warps is {self.num_warps}, for {self.arch}: a workgroup has at most 1024 "
+                f"threads, {1024 // self.warp_size} waves of {self.warp_size}"
+            )
+        if self.matrix_instr_nonkdim not in (0, 16, 32):
+            raise ValueError(
+                f"matrix_instr_nonkdim is {self.matrix_instr_nonkdim!r}; 0, 16 or 32 is required"
+            )
+        if self.kpack not in (1, 2):
+            raise ValueError(f"kpack is {self.kpack!r}; 1 or 2 is required")
+        if not isinstance(self.waves_per_eu, int) or not 0 <= self.waves_per_eu <= 20:
+            raise ValueError(f"waves_per_eu is {self.waves_per_eu!r}; 0 to 20 is required")
+        unknown = [h for h in str(self.schedule_hint).split(",") if h.strip() not in _HINTS]
+        if unknown:
+            raise ValueError(
+                f"schedule_hint is {self.schedule_hint!r}; {', '.join(_HINTS)} are known"
+            )
+        if self.extern_libs:
+            raise NotImplementedError("the AMD backend does not link extern_libs")
+
+    def hash(self) -> str:
+        """A digest of all options."""
+        text = "_".join(f"{f.name}-{getattr(self, f.name)}" for f in fields(self))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def make_options(given: dict[str, Any], arch: str) -> HIPOptions:
+    """Options from keywords (unknown ones are left out), with the target's defaults. The target's
+    own number of lanes replaces a given one."""
+    known = option_values(HIPOptions, given)
+    known.update(arch=arch, warp_size=facts_of(arch).lanes)
+    if arch == "gfx942" and "allowed_dot_input_precisions" not in known:
+        known["allowed_dot_input_precisions"] = ("ieee", "tf32", "bf16x3", "bf16x6")
+    return HIPOptions(**known)

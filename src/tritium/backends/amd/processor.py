@@ -1,0 +1,56 @@
+"""AMD GPUs as passes see them: `target.Processor`, by LLVM's name of the processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tritium.target import Banks, Processor
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts about a processor.
+
+    Attributes:
+        lanes: the threads of a wave.
+        shared: bytes of LDS that a workgroup may have.
+        banks: of LDS.
+        pairs: the 16-bit floats of which one instruction adds two to global memory.
+    """
+
+    lanes: int
+    shared: int = 1 << 16
+    banks: int = 32
+    pairs: tuple[str, ...] = ("f16", "bf16")
+
+
+FACTS = {
+    "gfx90a": Facts(64, pairs=("f16",)),
+    "gfx942": Facts(64),
+    "gfx950": Facts(64, shared=160 << 10, banks=64),
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151"), Facts(32, pairs=())),
+    **dict.fromkeys(("gfx1200", "gfx1201"), Facts(32)),
+    "gfx1250": Facts(32, shared=320 << 10, banks=64),
+}
+"""By name. Waves of 64 on the processors from gfx10 on are not used, as the reference has it."""
+
+
+def facts_of(arch: object) -> Facts:
+    """The facts about a processor. Raises `ValueError` for one that is not known."""
+    found = FACTS.get(arch) if isinstance(arch, str) else None
+    if found is None:
+        raise ValueError(
+            f"GPUTarget('hip', {arch!r}, ...): the architecture must be one of {', '.join(FACTS)}"
+        )
+    return found
+
+
+@lru_cache
+def processor(arch: str) -> Processor:
+    """The processor of a name: gfx942."""
+    facts = facts_of(arch)
+    return Processor(
+        name=f"hip:{arch}", lanes=facts.lanes, max_shared=facts.shared,
+        sum_widths=tuple((kind, 2) for kind in facts.pairs), banks=Banks(facts.banks),
+    )  # fmt: skip

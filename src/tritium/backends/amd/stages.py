@@ -1,0 +1,62 @@
+"""The AMD backend's stages; imported when a kernel is compiled, not when it is launched."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tritium import knobs
+from tritium.backends.amd import amdgcn
+from tritium.backends.amd.lower.hardware import AMDGPU
+from tritium.backends.amd.options import HIPOptions
+from tritium.backends.amd.processor import processor
+from tritium.backends.pipeline import run_pipeline
+from tritium.codegen.gpu.module import lower_to_llvm
+from tritium.native.code_object import link
+from tritium.passes import pipelines
+
+
+def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
+    """Inline and simplify."""
+    return run_pipeline(module, pipelines.ttir(), "make_ttir")
+
+
+def make_ttgir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> Any:
+    """Choose layouts, use shared memory and the matrix units."""
+    passes = pipelines.ttgir(processor(options.arch), options.num_warps, options.num_stages)
+    return run_pipeline(module, passes, "make_ttgir")
+
+
+def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any]) -> Any:
+    """Find the layouts that the program leaves open, and simplify."""
+    return run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+
+
+def make_llir(module: Any, metadata: dict[str, Any], options: HIPOptions) -> str:
+    """LLVM IR of one thread; the metadata gets what launching needs to know."""
+    if knobs.compilation.enable_asan:
+        raise NotImplementedError("the AMD backend has no address sanitizer (TRITON_ENABLE_ASAN)")
+    line_info = not knobs.compilation.disable_line_info
+    text, facts = lower_to_llvm(module, AMDGPU(options.arch), options, line_info=line_info)
+    metadata.update(facts)
+    return text
+
+
+def make_amdgcn(text: str, metadata: dict[str, Any], options: HIPOptions) -> amdgcn.Assembly:
+    """The assembly, with the object of the same code; the metadata gets registers and spills."""
+    optimize = not knobs.compilation.disable_llvm_opt
+    result = amdgcn.emit(text, options.arch, optimize=optimize)
+    metadata.update(amdgcn.report(result))
+    if knobs.amd.dump_amdgcn:
+        print(f"// -----// AMDGCN Dump //----- //\n{result}", file=sys.stderr)
+    return result
+
+
+def make_hsaco(text: str, metadata: dict[str, Any]) -> bytes:
+    """The code object of assembly that `make_amdgcn` gave."""
+    if not isinstance(text, amdgcn.Assembly):
+        raise NotImplementedError(
+            "assembly that was edited, or read from a file: the LLVM of llvmlite has no assembler "
+            "for AMD GPUs; replace llir, or hsaco"
+        )
+    return link(text.code)

@@ -1,0 +1,127 @@
+"""Kernels compiled for AMD GPUs, which no test runs: stages, instructions, resources, errors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
+from tritium.backends.base import make_backend
+from tritium.compiler import ASTSource
+from tritium.target import GPUTarget
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def arch(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def code(kernel: Any) -> str:
+    """The instructions of a kernel."""
+    return kernel.asm["amdgcn"].partition(".section\t.rodata")[0]
+
+
+def test_vector_addition(arch: str) -> None:
+    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", arch, constants={"BLOCK": 1024})
+    assert list(kernel.asm) == ["source", "ttir", "ttgir", "llir", "amdgcn", "hsaco"]
+    accesses = 2 * 1024 // (4 * 4 * TARGETS[arch])
+    assert len(re.findall(r"global_load_(dwordx4|b128)", code(kernel))) == accesses
+    assert "global_store_" in code(kernel)
+    assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
+    binary = kernel.asm["hsaco"]
+    assert binary[:4] == b"\x7fELF" and b"add.kd\0" in binary and arch.encode() in binary
+
+
+def test_softmax(arch: str) -> None:
+    kernel = compiled(softmax, "*fp32 *fp32 i32 i32", arch, constants={"BLOCK": 1024})
+    text = code(kernel)
+    assert kernel.metadata.shared == 32
+    assert "s_barrier" in text and "v_exp_f32" in text
+    assert re.search(r"quad_perm|row_xmask", text)
+    assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
+    assert re.search(rf"\.wavefront_size: +{TARGETS[arch]}\b", kernel.asm["amdgcn"])
+    assert re.search(rf"\.max_flat_workgroup_size: +{4 * TARGETS[arch]}\b", kernel.asm["amdgcn"])
+
+
+def test_functions_that_stay_functions() -> None:
+    kernel = compiled(calls, "*fp32 *fp32")
+    # Two, and the reduction of large angles, which is rarely needed.
+    assert len(re.findall("s_swappc_b64", code(kernel))) == 3
+    assert kernel.metadata.scratch_bytes == 0
+
+
+def test_resources_are_listed_behind_the_code() -> None:
+    text = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 1024}).asm["amdgcn"]
+    for word in ("NumVgprs", "TotalNumSgprs", "NumAgprs", "ScratchSize", "Occupancy"):
+        assert re.search(rf"^; {word}: \d+$", text, re.M), word
+    assert ".vgpr_spill_count: 0" in text
+
+
+@tritium.jit
+def powers(x, out):
+    i = tl.arange(0, 128)
+    tl.store(out + i, tl.exp2(tl.load(x + i)))
+
+
+def test_options_have_their_effects() -> None:
+    exact = code(compiled(powers, "*fp32 *fp32", num_warps=2))
+    flushed = code(compiled(powers, "*fp32 *fp32", num_warps=2, allow_flush_denorm=True))
+    assert "v_ldexp" in exact or exact.count("v_cndmask") > flushed.count("v_cndmask")
+    limited = compiled(powers, "*fp32 *fp32", waves_per_eu=3)
+    assert '"amdgpu-waves-per-eu"="3,3"' in limited.asm["llir"]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (GPUTarget("hip", "gfx906", 64), "must be one of gfx90a, gfx942"),
+        (GPUTarget("hip", 90, 64), "GPUTarget\\('hip', 90, ...\\)"),
+        (GPUTarget("hip", "gfx942", 32), "waves have 64 lanes"),
+        (GPUTarget("hip", "gfx1100", 64), "waves have 32 lanes"),
+    ],
+)
+def test_bad_targets(target: GPUTarget, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_backend(target)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_ctas": 2}, ValueError, "num_ctas is 2, for gfx942"),
+        ({"num_warps": 32}, ValueError, "16 waves of 64"),
+        ({"num_warps": 3}, AssertionError, "power of 2"),
+        ({"matrix_instr_nonkdim": 8}, ValueError, "0, 16 or 32"),
+        ({"kpack": 3}, ValueError, "1 or 2"),
+        ({"waves_per_eu": -1}, ValueError, "0 to 20"),
+        ({"schedule_hint": "fast"}, ValueError, "memory-bound-attention"),
+        ({"extern_libs": {"ocml": "x.bc"}}, NotImplementedError, "does not link extern_libs"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_backend(GPUTarget("hip", "gfx942", 64)).parse_options(options)
+
+
+@tritium.jit
+def prints(x):
+    tl.device_print("x", tl.load(x))
+
+
+def test_what_is_not_built_is_named(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotImplementedError, match=r"tt\.print.*printing from a kernel"):
+        compiled(prints, "*fp32")
+    kernel = compiled(add, "*fp32 *fp32 *fp32 i32", constants={"BLOCK": 1024})
+    path = tmp_path / "add.amdgcn"
+    path.write_text(kernel.asm["amdgcn"])
+    with pytest.raises(NotImplementedError, match="no assembler for AMD GPUs"):
+        tritium.compile(str(path), GPUTarget("hip", "gfx942", 64))
+    monkeypatch.setenv("TRITON_ENABLE_ASAN", "1")
+    source = ASTSource(add, {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"},
+                       {"BLOCK": 64})  # fmt: skip
+    with pytest.raises(NotImplementedError, match="no address sanitizer"):
+        tritium.compile(source, GPUTarget("hip", "gfx942", 64))
