@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import OpTraits
 from xdsl.traits import NoTerminator, OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -61,13 +61,10 @@ REGISTRY: dict[str, type[Op]] = {}
 """Every op class by name. Filled as dialect modules are imported."""
 
 
-def _inside(op: Operation, reverse: bool) -> Iterator[Operation]:
-    """The ops directly in the regions of an op."""
+def _blocks(op: Operation, reverse: bool = False) -> Iterator[Block]:
+    """The blocks of the regions of an op."""
     order: Any = reversed if reverse else iter
-    return (
-        inner for region in order(op.regions) for block in order(region.blocks)
-        for inner in order(block.ops)
-    )  # fmt: skip
+    return (block for region in order(op.regions) for block in order(region.blocks))
 
 
 class Op(DeclaredOp):
@@ -162,19 +159,29 @@ class Op(DeclaredOp):
     def walk(self, *, reverse: bool = False, region_first: bool = False) -> Iterator[Operation]:
         """This op and all in its regions, as xDSL's `walk`; the time that each takes does not
         depend on how deeply it is nested."""
-        pending: list[tuple[Operation | None, Iterator[Operation]]] = [(None, iter((self,)))]
-        while pending:
-            owner, ops = pending[-1]
-            op = next(ops, None)
+        if not region_first:
+            yield self
+        owner: Operation = self
+        blocks, op = _blocks(self, reverse), cast("Operation | None", None)
+        pending: list[tuple[Operation, Iterator[Block], Operation | None]] = []
+        while True:
             if op is None:
-                pending.pop()
-                op = owner
-            elif op.regions:
-                pending.append((op, _inside(op, reverse)))
-                if region_first:
+                block = next(blocks, None)
+                if block is not None:
+                    op = block.last_op if reverse else block.first_op
                     continue
-            if op is not None and (region_first or op is not owner):
-                yield op
+                if region_first:
+                    yield owner
+                if not pending:
+                    return
+                owner, blocks, op = pending.pop()
+                continue
+            here, op = op, op.prev_op if reverse else op.next_op
+            if not (here.regions and region_first):
+                yield here
+            if here.regions:
+                pending.append((owner, blocks, op))
+                owner, blocks, op = here, _blocks(here, reverse), None
 
     def own_effects(self) -> Effects:
         """The effects of this op without those of its regions; attributes may add to `effects`."""
@@ -189,9 +196,10 @@ class Op(DeclaredOp):
         if known is not None and self in known:
             return known[self]
         found = dict.fromkeys(own)
-        for op in _inside(self, False):
-            if isinstance(op, Op):
-                found.update(dict.fromkeys(op.memory_effects(known)))
+        for block in _blocks(self):
+            for op in block.ops:
+                if isinstance(op, Op):
+                    found.update(dict.fromkeys(op.memory_effects(known)))
         if known is not None:
             known[self] = tuple(found)
         return tuple(found)
