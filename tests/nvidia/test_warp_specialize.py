@@ -11,7 +11,7 @@ import pytest
 
 import tritium
 from benchmarks import gpu_kernels
-from tests.nvidia.support import in_order, kernel_text, lowered, to_ptx
+from tests.nvidia.support import KERNELS, in_order, kernel_text, lowered, to_ptx
 from tritium.analysis.shared_memory import allocate
 from tritium.backends.nvidia import ptx
 from tritium.compiler import ASTSource
@@ -69,7 +69,7 @@ def test_each_region_has_its_barrier_and_threads() -> None:
         r"bar\.sync\s+1, 224;", r"bar\.sync\s+1, 224;",  # the default region between
         r"%workers", r"bar\.sync\s+1, 224;",
         r"%partition", r"ld\.shared\.b32", r"bar\.sync\s+2, 64;", r"bar\.sync\s+2, 64;",
-        r"%partition", r"bar\.sync\s+3, 32;", r"bar\.sync\s+1, 224;", "ret;",
+        r"%partition", r"bar\.warp\.sync 0x", r"bar\.sync\s+1, 224;", "ret;",
     )  # fmt: skip
     assert len(re.findall(r"@%p\d+ st\.shared", text)) == 1
 
@@ -205,6 +205,19 @@ def test_attention_assembles(
     depth: int, keys: int, warps: int, causal: bool, fresh_cache: Path
 ) -> None:
     check(attention(depth, keys, warps, causal), warps + 4, 4 if causal else 2, True)
+
+
+@pytest.mark.ptxas
+def test_partitions_as_the_reference_writes_them(fresh_cache: Path) -> None:
+    """The default region starts the copies and gives its registers to two consumers, whose warps
+    synchronize before one thread arrives for them."""
+    file = KERNELS / "matmul_warp_specialize.ttgir"
+    kernel = tritium.compile(file, target=GPUTarget("cuda", 90, 32))
+    assert kernel.metadata.num_warps == 12 and kernel.metadata.n_spills == 0
+    text = kernel.asm["ptx"]
+    in_order(text, r"setmaxnreg.dec\S+\s+40;", r"setmaxnreg.inc\S+\s+232;", "wgmma.wait_group",
+             r"bar.sync\s+2, 128;", r"mbarrier.arrive.shared::cta.b64 _, \[%r\d+\], 128;",
+             "wgmma.wait_group", r"bar.sync\s+3, 128;", r"mbarrier.arrive")  # fmt: skip
 
 
 @pytest.mark.ptxas

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from xdsl.utils.exceptions import VerifyException
 
+from tests.nvidia.support import KERNELS
 from tests.support.warp_specialize import attended, attention, launch, product, random
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import EvaluationError, Memory
@@ -134,3 +135,15 @@ def test_refused(attributes: str, captures: str, warps: int, message: str) -> No
   }}
 }}
 """)
+
+
+def test_partitions_as_the_reference_writes_them() -> None:
+    """Two consumers, which compute the same, and a producer in the default region; one thread
+    arrives for all of a consumer."""
+    module = parse_module((KERNELS / "matmul_warp_specialize.ttgir").read_text())
+    module.verify()
+    m, n, k = 128, 128, 200
+    a, b, c = random(m, k), random(n, k, seed=1), np.zeros((m, n), np.float16)
+    launch(module, (2,), [a, b], c, *map(np.int32, (m, n, k)))
+    want = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)

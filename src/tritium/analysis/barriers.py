@@ -25,7 +25,7 @@ from xdsl.ir import Block, Operation
 from tritium.analysis.loops import constant_int
 from tritium.analysis.shared_memory import Allocation, allocates_memory
 from tritium.ops.base import Op
-from tritium.ops.effects import Action, Effect, Queue, Resource
+from tritium.ops.effects import SHARED, Action, Effect, Queue, Resource
 from tritium.ops.scf import IfOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir.memory import MemDescIndexOp
@@ -175,7 +175,9 @@ class Barriers:
         effects = op.own_effects()
         reads = [(e, r) for e in effects if _reads_bytes(e) for r in self._ranges(op, e)]
         writes = [(e, r) for e in effects if e.action is Action.WRITE for r in self._ranges(op, e)]
-        if op in self.before or self._conflicts(state, reads, writes, scratch):
+        tells = any(e.action is Action.ARRIVE and e.resource is SHARED for e in effects)
+        told = tells and bool(state.reads or state.writes)
+        if op in self.before or told or self._conflicts(state, reads, writes, scratch):
             fence = self._proxy and bool(state.stores)
             self.before[op] = self.before.get(op, False) or fence
             state.stores.clear()

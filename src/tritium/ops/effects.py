@@ -117,9 +117,10 @@ def frees(resource: Resource, value: str) -> Effect:
     return Effect(Action.FREE, resource, value)
 
 
-def arrives(value: str) -> Effect:
-    """The op counts towards the phase of an mbarrier."""
-    return Effect(Action.ARRIVE, Resource.BARRIER, value)
+def arrives(value: str | None = None) -> Effect:
+    """The op counts towards the phase of an mbarrier. Without a value: it tells other threads that
+    what the threads which run it have done with shared memory is done."""
+    return Effect(Action.ARRIVE, Resource.SHARED if value is None else Resource.BARRIER, value)
 
 
 def waits(resource: Resource, queue: Queue | None = None, value: str | None = None) -> Effect:

@@ -194,11 +194,12 @@ class MemDescIndexOp(MemDescView):
 def _check_view(
     name: str, inferred: MemDescType, result: ir.Type | None, encoding: bool
 ) -> MemDescType:
-    """The type asked for, which must be the inferred one; with `encoding` in that too."""
+    """The type asked for, which must be the inferred one, or that of a view that nothing is written
+    through; with `encoding` in that too."""
     if result is None:
         return inferred
     given = check_memory(name, result)
-    same = given.get_shape() == inferred.get_shape() and given.mutable == inferred.mutable
+    same = given.get_shape() == inferred.get_shape() and given.mutable <= inferred.mutable
     same = same and given.element_type == inferred.element_type
     if not same or (encoding and given.encoding != inferred.encoding):
         raise OpError(f"{name}: result is {describe(result)}; {describe(inferred)} is required")

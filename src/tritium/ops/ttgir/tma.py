@@ -14,6 +14,7 @@ from tritium.ops.effects import (
     BARRIER,
     GLOBAL,
     SHARED,
+    Effects,
     Queue,
     arrives,
     opaque,
@@ -98,7 +99,7 @@ class BarrierExpectOp(Op):
 
     name = "ttng.barrier_expect"
     effects = (arrives("alloc"),)
-    syntax = "$alloc, $size, $pred attrs : type(alloc)"
+    syntax = "$alloc, $size attrs , $pred : type(alloc)"
     alloc = operand()
     pred = operand()
     size = plain_i32_attr()
@@ -133,6 +134,10 @@ class ArriveBarrierOp(Op):
     ) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
+
+    def own_effects(self) -> Effects:
+        """One thread arrives for all of them: what they have done before must be done."""
+        return self.effects if self.perWarp else (*self.effects, arrives())
 
     def evaluate(self, context: Context, alloc: Buffer, pred: Any) -> None:
         if pred is None or pred:

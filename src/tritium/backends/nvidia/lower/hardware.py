@@ -57,6 +57,9 @@ class CudaBarriers:
     def block(self, e: Emitter, proxy: bool) -> None:
         if proxy:
             e.asm("void", "fence.proxy.async.shared::cta;", "~{memory}")
+        if e.barrier_number is not None and e.num_warps == 1:
+            e.asm("void", "bar.warp.sync 0xffffffff;", "~{memory}")
+            return
         if e.barrier_number is not None:
             self.named(e, e.barrier_number, e.num_warps)
             return
