@@ -34,8 +34,9 @@ after:
       ttg.warp_return
     }
 
-Loads that feed the same products share barriers: a channel. A loop inside of the loop that asks
-is split in the same way, so that the copies of an outer iteration start during the one before. The
+Loads that feed the same products share barriers: a channel. Loops inside of and around the loop
+that asks are split in the same way, so that the copies of an outer iteration start during the one
+before. The
 partition gets what computes the addresses and the loops' bounds; that must have no effects, and
 must be no tiles. Other loops run unsplit, with the attribute `tt.not_warp_specialized` that says
 why.
@@ -122,8 +123,8 @@ class WarpSpecialize(Pass):
         changed = False
         for function in functions(module):
             asking = [op for op in function.walk() if WARP_SPECIALIZE in op.attributes]
-            for loop in asking:
-                if not isinstance(loop, ForOp) or loop.parent is None:
+            for loop in dict.fromkeys(map(_outermost, asking)):
+                if not isinstance(loop, ForOp):
                     continue
                 changed = True
                 _split_in_registers(loop)
@@ -132,6 +133,12 @@ class WarpSpecialize(Pass):
                 except Unsplittable as why:
                     loop.attributes[NOT_WARP_SPECIALIZED] = StringAttr(str(why))
         return changed
+
+
+def _outermost(loop: Operation) -> Operation:
+    """The outermost loop around a loop, or itself: what is split ends only with it."""
+    parent = loop.parent_op()
+    return _outermost(parent) if isinstance(parent, ForOp) else loop
 
 
 @dataclass(eq=False)
@@ -261,7 +268,7 @@ def _check_place(module: ModuleOp, loop: ForOp) -> None:
         raise Unsplittable(f"{warps} warps would be needed, of {MOST_WARPS} that a block can have")
     function: Any = loop.parent_op()
     if not isinstance(function, ttir.FuncOp) or len(function.regions[0].blocks) > 1:
-        raise Unsplittable("it is inside of a loop or branch; only the outermost one can be split")
+        raise Unsplittable("it is in a branch, or after one that returns")
     if function.sym_visibility == "private":
         raise Unsplittable("it is in a function that is not inlined")
 
