@@ -80,6 +80,28 @@ def views(launch: Launch) -> None:
 
 
 @gluon.jit
+def reshape_kernel(src, out, shared: gl.constexpr, layout: gl.constexpr):
+    x = gl.load(src + offsets_2d(32, [64, 32], ROWS))
+    memory = gl.allocate_shared_memory(gl.int16, [64, 32], shared, x)
+    rows = memory.reshape((16, 128))
+    rows.slice(8, 8).store(rows.slice(0, 8).load(layout) + 1)
+    turned = memory.reshape((128, 16)).permute((1, 0))
+    gl.store(out + offsets_2d(128, [16, 128], layout), turned.load(layout))
+
+
+def reshapes(launch: Launch) -> None:
+    source = np.arange(64 * 32, dtype=np.int16).reshape(64, 32)
+    wanted = source.reshape(16, 128).copy()
+    wanted[8:] = wanted[:8] + 1
+    wanted = wanted.reshape(128, 16).T
+    for shared in (gl.SwizzledSharedLayout(4, 2, 4, [1, 0]), gl.NVMMASharedLayout(64, 16)):
+        out = np.zeros((16, 128), np.int16)
+        launch(reshape_kernel, (1,), source, out, shared=shared,
+               layout=gl.BlockedLayout([1, 8], [2, 16], [4, 1], [1, 0]))  # fmt: skip
+        np.testing.assert_array_equal(out, wanted)
+
+
+@gluon.jit
 def reuse_kernel(src, out, layout: gl.constexpr):
     plain: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
     i = gl.arange(0, 256, layout)
@@ -173,7 +195,7 @@ def products_on_tensor_cores(launch: Launch) -> None:
 
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (round_trips, views, reuse, pipelines, products_by_threads,
+    for check in (round_trips, views, reshapes, reuse, pipelines, products_by_threads,
                   products_on_tensor_cores)
 }  # fmt: skip
 """The programs that sm_80 can run."""

@@ -145,6 +145,24 @@ def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     return LinearEncoding.from_layout(half)
 
 
+def in_order(layout: LinearLayout, axis: int) -> bool:
+    """Whether the elements along an axis are, in order, a thread's registers, then a run of lanes,
+    then one of warps, of one block: as scans take them."""
+    found: list[int] = []
+    for name in (REGISTER, LANE, WARP, BLOCK):
+        bases = layout.bases(name)
+        places = [i for i, basis in enumerate(bases) if basis[axis]]
+        if any(sum(map(bool, bases[i])) > 1 for i in places) or (name == BLOCK and places):
+            return False
+        along = [bases[i][axis] for i in places]
+        if name == REGISTER:
+            along.sort()
+        elif places and places[-1] - places[0] + 1 != len(places):
+            return False
+        found += along
+    return found == [1 << i for i in range(len(found))]
+
+
 def sliced(encoding: Encoding, axis: int) -> Encoding:
     """The encoding of a tile that lost the axis to a reduction."""
     if isinstance(encoding, UndecidedEncoding):

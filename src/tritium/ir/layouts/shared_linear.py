@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 from xdsl.irdl import irdl_attr_definition
 
-from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, dim
+from tritium.errors import OpError
+from tritium.ir.layouts.encodings import BLOCK, OFFSET, SharedEncoding, dim, linear
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.moves import flat
 
 
 class BasesEncoding(SharedEncoding):
@@ -49,6 +51,25 @@ class SharedLinearEncoding(BasesEncoding):
     @property
     def base_alignment(self) -> int:
         return self.get("alignment")
+
+
+def reshaped_memory(
+    encoding: SharedEncoding, shape: tuple[int, ...], result: tuple[int, ...]
+) -> SharedEncoding:
+    """The encoding of memory of this shape seen in another one, elements in row-major order. Raises
+    `OpError` for shapes of different sizes, and for memory with gaps."""
+    if prod(shape) != prod(result):
+        raise OpError(
+            f"memory of {list(shape)} as {list(result)}; the number of elements must be the same"
+        )
+    if isinstance(encoding, PaddedSharedEncoding):
+        raise OpError(f"memory with gaps, {encoding}, cannot be reshaped")
+    layout = flat(linear(encoding, shape))
+    sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
+    layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
+    return SharedLinearEncoding.make(
+        **{key: layout.bases(key) for key in (OFFSET, BLOCK)}, alignment=encoding.base_alignment
+    )
 
 
 @irdl_attr_definition

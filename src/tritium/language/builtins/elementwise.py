@@ -115,7 +115,7 @@ def histogram(
         m = arithmetic.broadcast_like(casts.to_tensor(mask), x.type)
     if x.dtype.is_int_signed() and x.dtype.int_bitwidth < 32:
         x = casts.cast(x, int32)  # so that no negative number is one of the bins
-    bins = casts.block(int32, check_shape(num_bins), layout and layout._to_ir())
+    bins = casts.block(int32, check_shape(num_bins), layout and layout.to_encoding())
     return build(ttir.HistogramOp, x, m, like=int32, result=bins.to_ir())
 
 

@@ -13,12 +13,15 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts import moves
 from tritium.ir.layouts.encodings import (
+    BLOCK,
+    OFFSET,
     Encoding,
     NVMMASharedEncoding,
     SwizzledSharedEncoding,
     linear,
 )
 from tritium.ir.layouts.moves import permuted
+from tritium.ir.layouts.shared_linear import SharedLinearEncoding
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
@@ -217,6 +220,9 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
         where = {axis: i for i, axis in enumerate(order)}
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
+    if isinstance(encoding, SharedLinearEncoding):
+        return _changed(encoding, **{key: permuted(encoding.get(key), order)
+                                     for key in (OFFSET, BLOCK)})  # fmt: skip
     raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")
 
 

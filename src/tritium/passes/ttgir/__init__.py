@@ -9,6 +9,7 @@ from tritium.passes.ttgir.convert_ttir_to_ttgir import ConvertTTIRToTTGIR
 from tritium.passes.ttgir.descriptors_to_tma import DescriptorsToTMA
 from tritium.passes.ttgir.fuse_nested_loops import FuseNestedLoops
 from tritium.passes.ttgir.match_clusters import MatchClusters
+from tritium.passes.ttgir.order_scans import OrderScans
 from tritium.passes.ttgir.pipeline import Pipeline
 from tritium.passes.ttgir.resolve_layouts import InferCoalescedEncodings, ResolveAutoEncodings
 from tritium.passes.ttgir.stage_operands import StageOperands
@@ -17,6 +18,6 @@ from tritium.passes.ttgir.warp_specialize import WarpSpecialize
 
 PASSES: tuple[type[Pass], ...] = (
     AccelerateMatmul, AssignLayouts, AsyncDots, Coalesce, ConvertTTIRToTTGIR, DescriptorsToTMA,
-    FuseNestedLoops, InferCoalescedEncodings, MatchClusters, Pipeline, ResolveAutoEncodings,
-    StageOperands, ThreadLocality, WarpSpecialize,
+    FuseNestedLoops, InferCoalescedEncodings, MatchClusters, OrderScans, Pipeline,
+    ResolveAutoEncodings, StageOperands, ThreadLocality, WarpSpecialize,
 )  # fmt: skip

@@ -28,7 +28,6 @@ from tritium.ir.layouts.encodings import (
     BlockedEncoding,
     Cluster,
     DotOperandEncoding,
-    Encoding,
     part_of,
 )
 from tritium.ops import ttir
@@ -127,11 +126,11 @@ class ConvertTTIRToTTGIR(Pass):
         elif isinstance(op, ttir.ScanOp):
             shape = ir.shape_of(op.inputs[0].type)
             cluster = split_rows(shape, self.num_ctas, whole=op.axis)
-            self._fix_all(op, scan_encoding(shape, op.axis, self._threads, cluster))
+            convert_all(op, scan_encoding(shape, op.axis, self._threads, cluster))
         elif isinstance(op, ttir.MapElementwiseOp) and op.pack > 1:
             shape = ir.shape_of(op.inputs[0].type)
             cluster = self._between_packs(shape, op.pack)
-            self._fix_all(op, packed_encoding(shape, op.pack, self._threads, cluster))
+            convert_all(op, packed_encoding(shape, op.pack, self._threads, cluster))
 
     def _fix_by_traits(self, op: Op) -> None:
         """Every block of a cluster has all of a whole operand; results are as `placed_by` says."""
@@ -151,13 +150,6 @@ class ConvertTTIRToTTGIR(Pass):
         if shape[0] // self.num_ctas * prod(shape[1:]) % pack == 0 and shape[0] >= self.num_ctas:
             return split_rows(shape, self.num_ctas)
         return copies(len(shape), self.num_ctas)
-
-    @staticmethod
-    def _fix_all(op: Operation, encoding: Encoding) -> None:
-        for index in range(len(op.operands)):
-            convert_operand(op, index, encoding)
-        for result in op.results:
-            convert_result(result, encoding)
 
     def _fix_dot(self, op: MatrixProduct) -> None:
         shape = ir.shape_of(op.results[0].type)
@@ -247,6 +239,14 @@ def convert(value: SSAValue, encoding: Attribute, before: Operation) -> SSAValue
 def convert_operand(op: Operation, index: int, encoding: Attribute) -> None:
     """Make an operand have this encoding."""
     op.operands[index] = convert(op.operands[index], encoding, op)
+
+
+def convert_all(op: Operation, encoding: Attribute) -> None:
+    """Make all operands and results have this encoding."""
+    for index in range(len(op.operands)):
+        convert_operand(op, index, encoding)
+    for result in op.results:
+        convert_result(result, encoding)
 
 
 def convert_result(result: Any, encoding: Attribute) -> None:

@@ -19,8 +19,9 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE, REGISTER, WARP, dim
+from tritium.ir.layouts.encodings import REGISTER, dim
 from tritium.ir.layouts.linear import LinearLayout
+from tritium.ir.layouts.moves import in_order
 from tritium.ops import ttir
 
 Row = list[Value]
@@ -30,15 +31,9 @@ Row = list[Value]
 def _in_order(op: Any, layout: LinearLayout) -> Split:
     """The bits along the axis. Raises `NotImplementedError` unless registers, lanes and warps
     come one above the other, each in consecutive bits."""
-    parts = split_axis(layout, op.axis)
-    found: list[int] = []
-    for name in (REGISTER, LANE, WARP):
-        along: list[int] = [b[op.axis] for b in layout.bases(name) if b[op.axis]]
-        found += sorted(along) if name == REGISTER else along
-    apart = all(m == ms[0] << i for ms in (parts.lanes, parts.warps) for i, m in enumerate(ms))
-    if parts.blocks or not apart or found != [1 << i for i in range(len(found))]:
+    if not in_order(layout, op.axis):
         raise NotImplementedError(f"a scan along axis {op.axis} of the layout {layout}")
-    return parts
+    return split_axis(layout, op.axis)
 
 
 @lowers(GPU, ttir.ScanOp, scratch=scratch_bytes)

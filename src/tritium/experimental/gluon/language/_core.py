@@ -42,13 +42,13 @@ def checked(layout: Any, shape: Any, element: Any = int32) -> distributed_type:
 
 
 @builtin
-def arange(start: int, end: int, layout: Any = None) -> tensor:
+def arange(start: object, end: object, layout: Any = None) -> tensor:
     """The int32 block [start, ..., end - 1] in a layout (`AutoLayout()` by default)."""
     if layout is None or not isinstance(start, int) or not isinstance(end, int):
         return tl.arange(start, end)
     if end - start > 0 and (end - start) & (end - start - 1) == 0:  # else the op says what is wrong
         checked(layout, [end - start])
-    return make_range(start, end, layout._to_ir())
+    return make_range(start, end, layout.to_encoding())
 
 
 @builtin
@@ -59,10 +59,11 @@ def full(shape: Any, value: TensorLike, dtype: Any, layout: Any = None) -> tenso
     return casts.full(extents, value, element, encoding)
 
 
-def _block(name: str, value: Any) -> tensor:
+def _layout(name: str, value: Any) -> Any:
+    """The layout of a block. Raises `TypeError` for anything else."""
     if not isinstance(value, tensor) or not isinstance(value.type, distributed_type):
         raise TypeError(f"{name}: {value!r} is no block with a layout")
-    return value
+    return value.type.layout
 
 
 def _distributed(name: str, layout: Any) -> DistributedLayout:
@@ -75,12 +76,12 @@ def _distributed(name: str, layout: Any) -> DistributedLayout:
 def convert_layout(value: tensor, layout: Any, assert_trivial: bool = False) -> tensor:
     """The block in another layout. With `assert_trivial` a `TypeError` is raised where elements
     would have to move."""
-    x = _block("convert_layout", value)
+    before, x = _layout("convert_layout", value), value
     shape, wanted = x.type.shape, _distributed("convert_layout", layout)
     type = checked(wanted, shape, x.dtype)
     if assert_trivial and not _is_trivial(x.type, type):
         raise TypeError(
-            f"layout conversion from {x.type.layout} to {layout} is not trivial.\n"
+            f"layout conversion from {before} to {layout} is not trivial.\n"
             f"The linear layouts are:\n{linear(x.type.encoding, shape)}\n"
             f"{linear(type.encoding, shape)}"  # pyright: ignore[reportArgumentType]
         )
@@ -95,9 +96,9 @@ def _is_trivial(source: Any, result: Any) -> bool:
 @builtin
 def set_auto_layout(value: tensor, layout: Any) -> tensor:
     """The block, whose layout is `AutoLayout()`, in this layout."""
-    x = _block("set_auto_layout", value)
-    type = checked(_distributed("set_auto_layout", layout), x.type.shape, x.dtype)
-    return build(SetAutoLayoutOp, x, like=x, result=type.to_ir())
+    _layout("set_auto_layout", value)
+    type = checked(_distributed("set_auto_layout", layout), value.type.shape, value.dtype)
+    return build(SetAutoLayoutOp, value, like=value, result=type.to_ir())
 
 
 @builtin
@@ -108,11 +109,11 @@ def to_linear_layout(layout: Any, shape: Any) -> constexpr:
     if not isinstance(layout, Layout):
         raise TypeError(f"to_linear_layout of {layout!r}; a layout is required")
     extents = check_shape(shape)
-    found = linear(layout._to_ir(), extents)
-    bases = [found.bases(name) for name in found.in_names]
+    found = linear(layout.to_encoding(), extents)
+    bases: Any = [found.bases(name) for name in found.in_names]
     if isinstance(layout, SharedLayout):
         return constexpr(SharedLinearLayout(*bases))
-    return constexpr(DistributedLinearLayout(*bases, list(extents)))
+    return constexpr(DistributedLinearLayout(*bases, shape=list(extents)))
 
 
 @builtin
@@ -140,7 +141,7 @@ def bank_conflicts(distr_ty: Any, shared_ty: Any) -> constexpr:
             "be the same"
         )
     tile, memory = (linear(e, distr_ty.shape) for e in (
-        distr_ty.encoding, shared_ty.layout._to_ir()))  # fmt: skip
+        distr_ty.encoding, shared_ty.layout.to_encoding()))  # fmt: skip
     found = access(_place(tile, memory), distr_ty.itemsize, False)
     return constexpr(found.conflicts // (found.cycles - found.conflicts))
 
@@ -174,11 +175,11 @@ def barrier(*, cluster: bool = False) -> None:
 def dot_fma(a: tensor, b: tensor, acc: tensor) -> tensor:
     """`a @ b + acc` by multiplications and additions of each thread. `acc` has a `BlockedLayout`,
     the operands a `DotOperandLayout` of it."""
-    parent = _block("dot_fma", acc).type.layout
+    parent = _layout("dot_fma", acc)
     if not isinstance(parent, BlockedLayout):
         raise ValueError(f"dot_fma: acc has {parent}; a BlockedLayout is required")
     for index, operand in enumerate((a, b)):
-        found = _block("dot_fma", operand).type.layout
+        found = _layout("dot_fma", operand)
         wanted = DotOperandLayout(index, parent, found.k_width if hasattr(found, "k_width") else 0)
         if found != wanted:
             raise ValueError(f"dot_fma: operand {index} has {found}; {wanted} is required")

@@ -4,7 +4,7 @@
                   order=[1, 0])
 
 A layout is a compile-time value. It is a notation of an encoding of the IR (`ir.layouts`), which
-alone says what it means: `_to_ir` gives that, `layout_of` the layout of an encoding.
+alone says what it means: `to_encoding` gives that, `layout_of` the layout of an encoding.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def _tuples(value: Any) -> Any:
 def _text(value: Any) -> str:
     """A field in a mangled name."""
     if isinstance(value, list):
-        nested: list[Any] = value
-        return ("~" if nested and not isinstance(nested[0], list) else "_").join(map(_text, nested))
+        members: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        flat = members and not isinstance(members[0], list)
+        return ("~" if flat else "_").join(map(_text, members))
     return value.mangle() if isinstance(value, Layout) else str(value)
 
 
@@ -62,7 +63,7 @@ class Layout:
     def __post_init__(self) -> None:
         for part in fields(self):  # pyright: ignore[reportArgumentType]
             object.__setattr__(self, part.name, _plain(getattr(self, part.name)))
-        self._to_ir()  # which checks the parameters
+        self.to_encoding()  # which checks the parameters
 
     @property
     def type(self) -> Any:
@@ -72,10 +73,14 @@ class Layout:
     def _values(self) -> list[Any]:
         return [getattr(self, part.name) for part in fields(self)]  # pyright: ignore
 
-    def _to_ir(self, builder: object = None) -> Encoding:
+    def to_encoding(self) -> Encoding:
         """The encoding. Raises `ValueError` for parameters that do not fit together."""
-        values = [v._to_ir() if isinstance(v, Layout) else v for v in self._values()]
+        values = [v.to_encoding() if isinstance(v, Layout) else v for v in self._values()]
         return self.ENCODING.make(**dict(zip(self.KEYS, map(_tuples, values), strict=True)))
+
+    def _to_ir(self, builder: object = None) -> Encoding:
+        """The name of `to_encoding` in the reference."""
+        return self.to_encoding()
 
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
@@ -91,7 +96,7 @@ class Layout:
         return hash((type(self), _tuples(self._values())))
 
     def _linear(self, shape: Sequence[int]) -> LinearLayout:
-        return linear(self._to_ir(), tuple(unwrap(list(shape))))
+        return linear(self.to_encoding(), tuple(unwrap(list(shape))))
 
     def format_tensor_view(self, shape: Sequence[int]) -> str:
         """For each element of a block of this shape, what holds it."""
@@ -225,7 +230,7 @@ class NVMMADistributedLayout(DistributedLayout):
     cga_layout: list[list[int]] = field(default_factory=list[list[int]])
     __hash__ = Layout.__hash__
 
-    def _to_ir(self, builder: object = None) -> Encoding:
+    def to_encoding(self) -> Encoding:
         return ir.NvidiaMmaEncoding.make(
             versionMajor=self.version[0], versionMinor=self.version[1],
             warpsPerCTA=tuple(self.warps_per_cta), CGALayout=_tuples(self.cga_layout),
@@ -257,7 +262,7 @@ class DistributedLinearLayout(DistributedLayout):
     shape: list[int]
     __hash__ = Layout.__hash__
 
-    def _to_ir(self, builder: object = None) -> Encoding:
+    def to_encoding(self) -> Encoding:
         rank, parts = len(self.shape), self._values()[:4]
         if any(len(basis) != rank for part in parts for basis in part):
             raise ValueError(f"{self}: a basis of another rank; {rank} coordinates are required")
@@ -265,10 +270,10 @@ class DistributedLinearLayout(DistributedLayout):
 
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
-        parts = [encoding.get(key) for key in cls.KEYS]
+        parts: Any = [encoding.get(key) for key in cls.KEYS]
         rank = len(next(basis for part in parts for basis in part))
         every = [*(basis for part in parts for basis in part), (0,) * rank]
-        return cls(*parts, [1 << max(b[i] for b in every).bit_length() for i in range(rank)])
+        return cls(*parts, shape=[1 << max(b[i] for b in every).bit_length() for i in range(rank)])
 
     @property
     def rank(self) -> int:
@@ -299,7 +304,7 @@ class NVMMASharedLayout(SharedLayout):
     cga_layout: list[list[int]] = field(default_factory=list[list[int]])
     __hash__ = Layout.__hash__
 
-    def _to_ir(self, builder: object = None) -> Encoding:
+    def to_encoding(self) -> Encoding:
         if self.swizzle_byte_width not in (0, 32, 64, 128):
             raise ValueError(
                 f"swizzle_byte_width is {self.swizzle_byte_width}; 0, 32, 64 or 128 is required"
@@ -373,7 +378,7 @@ class PaddedSharedLayout(SharedLayout):
     shape: list[int]
     __hash__ = Layout.__hash__
 
-    def _to_ir(self, builder: object = None) -> Encoding:
+    def to_encoding(self) -> Encoding:
         rank = len(self.shape)
         if any(len(basis) != rank for basis in [*self.offset_bases, *self.cga_layout]):
             raise ValueError(f"{self}: a basis of another rank; {rank} coordinates are required")
@@ -382,8 +387,8 @@ class PaddedSharedLayout(SharedLayout):
 
     @classmethod
     def _of(cls, encoding: Encoding) -> Any:
-        parts = [encoding.get(key) for key in cls.KEYS]
-        return cls(*parts, _extent([*parts[1], *parts[2]]))
+        parts: Any = [encoding.get(key) for key in cls.KEYS]
+        return cls(*parts, shape=_extent([*parts[1], *parts[2]]))
 
     @staticmethod
     @constexpr_function

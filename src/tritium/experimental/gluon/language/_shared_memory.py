@@ -9,6 +9,7 @@ from tritium.experimental.gluon.language._core import checked
 from tritium.experimental.gluon.language._layouts import DistributedLayout, SharedLayout
 from tritium.experimental.gluon.language._types import shared_memory_descriptor_type
 from tritium.ir import types as ir
+from tritium.ir.layouts.shared_linear import reshaped_memory
 from tritium.language.builtins import casts
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.creation import check_dtype, check_shape
@@ -129,7 +130,13 @@ class shared_memory_descriptor(base_value):
     @builtin
     def reshape(self, shape: Any) -> shared_memory_descriptor:
         """The same memory with another shape, elements in row-major order."""
-        raise NotImplementedError("shared_memory_descriptor.reshape is not built")
+        memory: Any = self.handle.type
+        encoding = reshaped_memory(memory.encoding, memory.get_shape(), check_shape(shape))
+        result = ttgir.memdesc_of(
+            check_shape(shape), memory.element_type, encoding, memory.mutable,
+            space=memory.memory_space,
+        )  # fmt: skip
+        return self._view(ttgir.MemDescReshapeOp, result=result)
 
     @builtin
     def reinterpret(

@@ -30,7 +30,7 @@ class distributed_type(block_type):
         layout = unwrap(layout)
         if not isinstance(layout, (DistributedLayout, Encoding)):
             raise TypeError(f"the layout of a block is {layout!r}; a DistributedLayout is required")
-        given = layout._to_ir() if isinstance(layout, Layout) else layout  # pyright: ignore
+        given = layout.to_encoding() if isinstance(layout, Layout) else layout  # pyright: ignore
         super().__init__(element_ty, unwrap(list(shape)), given)
         if isinstance(layout, DistributedLayout):
             self._check(layout)
@@ -103,7 +103,7 @@ class shared_memory_descriptor_type(base_type):
     def to_ir(self, builder: object = None) -> MemDescType:
         """The IR type."""
         return memdesc_of(
-            tuple(self.shape), self.element_ty.to_ir(), self.layout._to_ir(),
+            tuple(self.shape), self.element_ty.to_ir(), self.layout.to_encoding(),
             allocation=tuple(self.alloc_shape),
         )  # fmt: skip
 

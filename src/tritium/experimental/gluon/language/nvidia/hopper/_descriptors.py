@@ -86,7 +86,7 @@ def laid_out(descriptor: plain_descriptor, layout: Any) -> tensor_descriptor:
     """An evaluated descriptor with blocks of the layout (for arguments of the interpreter)."""
     block = descriptor.block_type
     checked_layout(layout, block.shape, block.primitive_bitwidth)
-    kind = tensor_descriptor_type(block_type(block.element_ty, block.shape, layout._to_ir()))
+    kind = tensor_descriptor_type(block_type(block.element_ty, block.shape, layout.to_encoding()))
     type = kind.to_ir()
     assert isinstance(type, TensorDescType)
     handle: Handle = Evaluated(type, descriptor.handle.array)
@@ -98,9 +98,9 @@ def _parsed(block: block_type, text: str) -> tensor_descriptor_type:
     call: Any = ast.parse(text.strip(), mode="eval").body
     if not isinstance(call, ast.Call) or call.args:
         raise ValueError(f"{text!r} is no layout of a descriptor; NVMMASharedLayout(...) is")
-    values = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-    layout = NVMMASharedLayout(**values)  # pyright: ignore[reportArgumentType]
-    return tensor_descriptor_type(block_type(block.element_ty, block.shape, layout._to_ir()))
+    values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    layout = NVMMASharedLayout(**values)
+    return tensor_descriptor_type(block_type(block.element_ty, block.shape, layout.to_encoding()))
 
 
 types.tensor_descriptor_type.parse_layout = _parsed

@@ -32,7 +32,7 @@ def _check(name: str, desc: Any, memory: Any, cache_policy: Any) -> None:
         raise TypeError(f"{name}: {desc!r} is no descriptor whose blocks have a layout")
     if not isinstance(memory, shared_memory_descriptor):
         raise TypeError(f"{name}: {memory!r} is no shared memory")
-    if memory.layout._to_ir() != desc.block_type.encoding:
+    if memory.layout.to_encoding() != desc.block_type.encoding:
         raise ValueError(
             f"{name}: the memory has {memory.layout}, the descriptor's blocks {desc.layout}; they "
             "must be the same"
@@ -110,5 +110,5 @@ def make_tensor_descriptor(
     element = getattr(base.dtype, "element_ty", base.dtype)
     found = checked_layout(layout, list(block_shape), element.primitive_bitwidth)
     return descriptors.make(
-        base, shape, strides, block_shape, padding_option, found._to_ir(), tensor_descriptor
+        base, shape, strides, block_shape, padding_option, found.to_encoding(), tensor_descriptor
     )
