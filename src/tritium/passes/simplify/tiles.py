@@ -6,7 +6,6 @@ from typing import Any
 
 from tritium.analysis.axis_info import is_stated
 from tritium.ir import types as ir
-from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.ttir.memory import AddPtrOp, LoadOp, StoreOp
 from tritium.ops.ttir.shape import (
@@ -166,5 +165,4 @@ def patterns() -> dict[type[Op], list[Pattern]]:
         AddPtrOp: [add_nothing, add_chain, add_to_stated],
         LoadOp: [load_known_mask],
         StoreOp: [store_known_mask],
-        ConstantOp: [],
     }

@@ -32,7 +32,6 @@ from tritium.analysis.regions import ancestor_in, is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
-from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.scf import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
 from tritium.ops.terminators import terminator
@@ -48,7 +47,6 @@ from tritium.passes.ttgir.layout_propagation import (
     is_source,
     is_tile,
     retype,
-    retype_constant,
     weight,
 )
 
@@ -314,10 +312,7 @@ class _Rewrite:
         ops = [op for op in self.function.walk() if not isinstance(op, ConvertLayoutOp)]
         needs = [[required(op, i) for i in range(len(op.operands))] for op in ops]
         for value, home in list(self.homes.home.items()):
-            if isinstance(value.owner, ConstantOp):
-                retype_constant(value.owner, home)
-            else:
-                retype(value, home)
+            retype(value, home)
         for op, needed in zip(ops, needs, strict=True):
             wanted = self._wanted(op)
             for index, value in enumerate(op.operands):
@@ -380,10 +375,7 @@ class _Rewrite:
             for index, (operand, needed) in enumerate(zip(op.operands, wanted, strict=True)):
                 if needed is not None:
                     clone.operands[index] = self._request(source_of(operand), needed, clone)
-        if isinstance(clone, ConstantOp):
-            retype_constant(clone, encoding)
-        else:
-            retype(clone.results[0], encoding)
+        retype(clone.results[0], encoding)
         clone.results[0].name_hint = value.name_hint
         return clone.results[0]
 

@@ -31,7 +31,6 @@ from tritium.ir.layouts.encodings import (
     part_of,
 )
 from tritium.ops import ttir
-from tritium.ops.arith import ConstantOp
 from tritium.ops.attributes import NUM_CTAS, NUM_WARPS, TARGET, THREADS_PER_WARP
 from tritium.ops.base import Op
 from tritium.ops.ttgir import ConvertLayoutOp
@@ -45,7 +44,6 @@ from tritium.passes.ttgir.layout_propagation import (
     default_encoding,
     is_tile,
     retype,
-    retype_constant,
     with_encoding,
 )
 from tritium.target import processor_named
@@ -84,10 +82,7 @@ class ConvertTTIRToTTGIR(Pass):
                     self._default(argument)
             for op in ops:
                 for result in op.results:
-                    if isinstance(op, ConstantOp) and is_tile(result):
-                        retype_constant(op, self._encoding(ir.shape_of(result.type)))
-                    else:
-                        self._default(result)
+                    self._default(result)
             for op in ops:
                 self._fix(op)
             function.update_type()

@@ -11,7 +11,7 @@ Three kinds of ops matter to layouts:
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -40,20 +40,13 @@ def with_encoding(type: Attribute, encoding: Attribute | None) -> Attribute:
 
 
 def retype(value: SSAValue, encoding: Attribute) -> None:
-    """Change the encoding of a value's type in place."""
+    """Change the encoding of a value's type in place, and in the attribute of a constant."""
     value._type = with_encoding(value.type, encoding)  # pyright: ignore
-
-
-def retype_constant(op: Operation, encoding: Attribute) -> None:
-    """Change the encoding in a constant's attribute, and so in its result."""
-    value = op.properties["value"]
-    if isinstance(value, DenseIntOrFPElementsAttr):
-        dense = cast(Any, value)
-        op.properties["value"] = DenseIntOrFPElementsAttr(
-            with_encoding(dense.type, encoding),  # pyright: ignore
-            dense.data,
-        )
-    retype(op.results[0], encoding)
+    owner = value.owner
+    held: Any = owner.properties.get("value") if isinstance(owner, Operation) else None
+    if isinstance(held, DenseIntOrFPElementsAttr):
+        tile: Any = value.type
+        owner.properties["value"] = DenseIntOrFPElementsAttr(tile, held.data)  # pyright: ignore
 
 
 def is_tile(value: SSAValue) -> bool:

@@ -27,7 +27,6 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding, UndecidedEncoding
 from tritium.ir.locations import source_position
 from tritium.ops import ttir
-from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.gluon import SetAutoLayoutOp
 from tritium.passes.base import Pass
@@ -37,7 +36,6 @@ from tritium.passes.ttgir.coalesce import access_encoding
 from tritium.passes.ttgir.layout_propagation import (
     processor_of,
     retype,
-    retype_constant,
     threads_of,
 )
 
@@ -108,11 +106,7 @@ class _Found:
     def apply(self, module: ModuleOp) -> None:
         """Write the encodings into the types. Raises `OpError` where one is not found."""
         for value, encoding in self.encodings.items():
-            owner = value.owner
-            if isinstance(owner, ConstantOp):
-                retype_constant(owner, encoding)
-            else:
-                retype(value, encoding)
+            retype(value, encoding)
         for function in functions(module):
             for op in function.walk():
                 for value in _defined(op):

@@ -40,7 +40,6 @@ from tritium.ops.ttir.shape import (
 )
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase
-from tritium.passes.simplify.arithmetic import elementwise_classes
 from tritium.passes.simplify.tiles import given_attrs
 
 Groups = tuple[tuple[int, ...], ...]
@@ -106,7 +105,7 @@ def _is_rearranged(value: SSAValue) -> bool:
         seen.add(value)
         if isinstance(owner, TransOp):
             return True
-        if type(owner) in _ELEMENTWISE:
+        if isinstance(owner, Op) and owner.elementwise:
             stack.extend(owner.operands)
     return False
 
@@ -129,9 +128,6 @@ def _groups(folded: tuple[int, ...], shape: tuple[int, ...]) -> Groups | None:
     return tuple(found)
 
 
-_ELEMENTWISE = frozenset(elementwise_classes())
-
-
 class _Unfolding(Builder):
     """Makes values with more axes of those that have been folded, right before an op."""
 
@@ -144,7 +140,7 @@ class _Unfolding(Builder):
         return all(
             not isinstance(v.type, ir.TensorType)
             or isinstance(v.owner, (SplatOp, MakeRangeOp, ExpandDimsOp, BroadcastOp))
-            or type(v.owner) in _ELEMENTWISE
+            or (isinstance(v.owner, Op) and v.owner.elementwise)
             or _splat_constant(v) is not None
             for v in _operands(value)
         )

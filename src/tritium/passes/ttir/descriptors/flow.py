@@ -23,10 +23,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.axis_info import AxisAnalysis
+from tritium.analysis.loops import constant_int
 from tritium.analysis.regions import ancestor_in
 from tritium.ir import types as ir
 from tritium.ir.tensor_maps import map_element
-from tritium.ops.arith.constant import ConstantOp, splat_number
 from tritium.ops.attributes import PADDING
 from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator
@@ -184,7 +184,7 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
     owner = value.owner
     if isinstance(owner, MakeTensorDescOp):
         nan = owner.padding is PaddingOption.PAD_NAN
-        known = [_known(stride) for stride in owner.strides]
+        known = [constant_int(stride) for stride in owner.strides]
         if known[-1] not in (None, 1):
             return False
         if any(k is not None and k * size % engine.alignment for k in known[:-1]):
@@ -197,12 +197,6 @@ def _has_map(value: SSAValue, function: FuncOp, engine: BulkCopies) -> bool:
 def _pads_with_nan(function: FuncOp, argument: Any) -> bool:
     attributes = function.arg_attrs
     return bool(attributes) and PADDING in attributes[argument.index]
-
-
-def _known(value: SSAValue) -> int | None:
-    owner = value.owner
-    number = splat_number(owner.properties["value"]) if isinstance(owner, ConstantOp) else None
-    return None if number is None else int(number)
 
 
 def conflicts(made: SSAValue, edges: dict[SSAValue, list[SSAValue]]) -> bool:
