@@ -108,6 +108,20 @@ def product_of_parts(p, b, o, start, stride, parts, M: tl.constexpr, K: tl.const
     tl.store(o + i * M + tl.arange(0, M)[None, :], total)
 
 
+@tritium.jit
+def product_of_turned_parts(
+    p, b, o, start, stride, limit, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
+):
+    i, k = tl.arange(0, M)[:, None], tl.arange(0, K)
+    total = tl.zeros((N, M), tl.float32)
+    for part in range(tl.cdiv(limit, K)):
+        kept = part * K + k < limit
+        x = tl.load(p + (i * 256 + (start + part * stride) + k), mask=kept[None, :], other=0)
+        y = tl.load(b + k[:, None] * N + tl.arange(0, N)[None, :], mask=kept[:, None], other=0)
+        total = tl.dot(tl.trans(y), tl.trans(x), total)
+    tl.store(o + tl.arange(0, N)[:, None] * M + tl.arange(0, M)[None, :], total)
+
+
 def wrapped(offsets: Any) -> Any:
     return np.asarray(offsets, np.int64).astype(np.int32).astype(np.int64)
 
@@ -163,6 +177,26 @@ def test_a_loop_of_products_whose_offsets_wrap_around() -> None:
             out = np.zeros((16, 16), np.float32)
             product_of_parts[(1,)](p, b, out, start, stride, 5, M=16, K=16)
             np.testing.assert_array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("limit", [5, 16, 40])
+def test_a_loop_of_turned_and_masked_products_whose_offsets_wrap_around(limit: int) -> None:
+    i, j = np.arange(16)[:, None], np.arange(16)
+    b = np.arange(512, dtype=np.float32).reshape(16, 32)
+    with reserved(34 << 30) as middle:
+        p = np.frombuffer((ctypes.c_float * 16).from_address(middle), np.float32)
+        for start, stride in ((0, 16), (2147480000, 1 << 20), (0, 1 << 30), (2147483640, 4)):
+            wanted = np.zeros((16, 32), np.float32)
+            parts = -(-limit // 16)
+            tiles = [wrapped(i * 256 + start + part * stride + j) for part in range(parts)]
+            for offset in np.unique(tiles):
+                ctypes.c_float.from_address(middle + 4 * int(offset)).value = int(offset) % 11
+            for part, tile in enumerate(tiles):
+                kept = (part * 16 + j < limit).astype(np.float32)
+                wanted += (tile % 11).astype(np.float32) * kept @ b
+            out = np.zeros((32, 16), np.float32)
+            product_of_turned_parts[(1,)](p, b, out, start, stride, limit, M=16, N=32, K=16)
+            np.testing.assert_array_equal(out, wanted.T)
 
 
 @tritium.jit
