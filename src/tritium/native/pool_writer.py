@@ -167,15 +167,15 @@ class PoolWriter(WorkWriter):
 
     def _wait_for(self, f: Code, launches: Value) -> None:
         """Wait until no launch is exclusive."""
-        turns = f.variable("i32", i32(0))
+        spins = f.variable("i32", i32(0))
         with f.forever() as wait:
             now = f.atomic_load("i32", launches)
             with f.when(f.icmp("eq", f.op("and", now, i32(EXCLUSIVE)), i32(0))):
                 wait.leave()
-            turn = f.add(f.get("i32", turns), i32(1))
-            f.put(turns, turn)
+            spin = f.add(f.get("i32", spins), i32(1))
+            f.put(spins, spin)
             self._pause(f)
-            with f.when(f.icmp("eq", f.op("and", turn, i32(255)), i32(0))):
+            with f.when(f.icmp("eq", f.op("and", spin, i32(255)), i32(0))):
                 self.threads.yield_processor(f)
 
     # Launching
@@ -231,16 +231,16 @@ class PoolWriter(WorkWriter):
         mine = f.call("i64", "drain", pool, context, i32(0))
         f.write(job, JOB, "ticks", f.sub(f.call("i64", "ticks"), start))
         f.atomic("and", door, i32(~OPEN), "acq_rel")
-        turns = f.variable("i32", i32(0))
+        spins = f.variable("i32", i32(0))
         with f.forever() as wait:
             inside = f.atomic_load("i32", door)
             with f.when(f.icmp("eq", inside, i32(0))):
                 wait.leave()
-            turn = f.get("i32", turns)
-            with f.when(f.icmp("sge", turn, i32(2000))):
+            spin = f.get("i32", spins)
+            with f.when(f.icmp("sge", spin, i32(2000))):
                 f.call("void", "park_launcher", door, inside)
                 f.call("void", "poll", job)
-            f.put(turns, f.add(turn, i32(1)))
+            f.put(spins, f.add(spin, i32(1)))
             self._pause(f)
         f.ret(mine)
 

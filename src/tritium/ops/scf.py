@@ -147,7 +147,7 @@ def parse_values(parser: Parser) -> list[Any]:
 
 
 class ForOp(Op):
-    """`for i in range(lower, upper, step)`, with values carried from one turn to the next.
+    """`for i in range(lower, upper, step)`, with values carried from one iteration to the next.
 
     The region's one block takes (i, *carried) and ends in `scf.yield` of the next carried values;
     the results are the last ones. The step is an unsigned number; bounds are compared as signed

@@ -41,7 +41,7 @@ from tritium.runtime.workers.children import (
     ChildError,
     ChildTimeout,
     ForkedWorkers,
-    Servant,
+    ForkWorker,
 )
 from tritium.runtime.workers.compile_ahead import ExecutorWorkers, LocalWorkers, WorkerMismatch
 
@@ -93,8 +93,8 @@ def launch(kernel: Any, n: int = 500, dtype: Any = np.float32) -> None:
 
 def asked(answer: Any, *question: Any, limit: float = 20) -> Any:
     """What a child answers to one question."""
-    with closing(Servant(answer, limit)) as servant:
-        return servant.ask(*question)
+    with closing(ForkWorker(answer, limit)) as worker:
+        return worker.ask(*question)
 
 
 def test_a_child_returns_its_result() -> None:
@@ -107,12 +107,12 @@ def test_a_child_answers_again_and_again() -> None:
             raise ValueError("not two")
         return os.getpid(), bytes(number)
 
-    with closing(Servant(answer, 20)) as servant:
-        first = servant.ask(3)
+    with closing(ForkWorker(answer, 20)) as worker:
+        first = worker.ask(3)
         with pytest.raises(ValueError, match=r"not two"):
-            servant.ask(2)
-        assert servant.ask(100_000) == (first[0], bytes(100_000)) and first[1] == bytes(3)
-        assert servant.ask(1) == (first[0], bytes(1)), "nothing is left of the longer answer"
+            worker.ask(2)
+        assert worker.ask(100_000) == (first[0], bytes(100_000)) and first[1] == bytes(3)
+        assert worker.ask(1) == (first[0], bytes(1)), "nothing is left of the longer answer"
 
 
 def test_a_childs_error_is_raised() -> None:
@@ -142,11 +142,11 @@ def test_a_crash_is_named() -> None:
 
 
 def test_who_has_crashed_answers_no_more() -> None:
-    with closing(Servant(os._exit, 20)) as servant:
+    with closing(ForkWorker(os._exit, 20)) as worker:
         with pytest.raises(ChildCrash, match=r"exit status 4"):
-            servant.ask(4)
+            worker.ask(4)
         with pytest.raises(ChildCrash, match=r"is gone"):
-            servant.ask(0)
+            worker.ask(0)
 
 
 def test_a_hanging_child_is_stopped_with_its_children() -> None:
@@ -485,8 +485,8 @@ def test_one_child_tries_out_all(fresh_cache: Path, monkeypatch: pytest.MonkeyPa
 
     def recording(self: Trials, *which: Any) -> Any:
         took = run(self, *which)
-        servant: Any = self._servant  # pyright: ignore
-        seen.append((took, servant._process.pid))
+        worker: Any = self._worker  # pyright: ignore
+        seen.append((took, worker._process.pid))
         return took
 
     monkeypatch.setattr(Trials, "run", recording)

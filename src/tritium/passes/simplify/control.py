@@ -99,7 +99,7 @@ def _region_of(user: Operation, op: Op) -> Region | None:
 # Loops
 
 
-def for_few_turns(op: ForOp, rewriter: Rewriter) -> bool:
+def for_few_iterations(op: ForOp, rewriter: Rewriter) -> bool:
     """A loop that never runs -> its initial values; one that runs once -> its body"""
     iterations = trip_count(op)
     if iterations == 0:
@@ -222,7 +222,7 @@ def patterns() -> dict[type[Op], list[Pattern]]:
     """The patterns of this module by the class of the op that they look at."""
     return {
         IfOp: [if_known, if_same, if_empty_else, if_condition_inside],
-        ForOp: [for_few_turns, for_invariant],
+        ForOp: [for_few_iterations, for_invariant],
         WhileOp: [while_never, while_invariant],
         CondBranchOp: [branch_known],
     }

@@ -108,9 +108,9 @@ def _middle(at: Builder, loop: ForOp, factor: int) -> SSAValue:
 
     The distance is taken as unsigned, so that it cannot overflow."""
     predicate = CmpIPredicate.UGT if loop.unsignedCmp else CmpIPredicate.SGT
-    any_turn = at.value(CmpIOp, loop.upper, loop.lower, predicate=predicate)
+    runs = at.value(CmpIOp, loop.upper, loop.lower, predicate=predicate)
     distance = at.value(SubIOp, loop.upper, loop.lower)
-    distance = at.value(SelectOp, any_turn, distance, at.constant(0, loop.step))
+    distance = at.value(SelectOp, runs, distance, at.constant(0, loop.step))
     steps = at.value(DivUIOp, distance, loop.step)
     over = at.value(RemUIOp, steps, at.constant(factor, loop.step))
     whole = at.value(SubIOp, steps, over)

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from tritium.backends.active import driver
-from tritium.runtime.workers.children import ChildError, Servant, available
+from tritium.runtime.workers.children import ChildError, ForkWorker, available
 
 QUANTILES = (0.5, 0.2, 0.8)
 HOPELESS = 5.0
@@ -50,13 +50,13 @@ class Trials:
 
     def __init__(self, call: Callable[..., Callable[[], Any]], limit: float):
         self._call, self.limit = call, limit
-        self._servant: Servant | None = None
+        self._worker: ForkWorker | None = None
 
     def begin(self) -> None:
         """Start the child; it gets ready for launches, which takes a while in a new process."""
         possible = getattr(driver.active, "shares_processors", False) and available()
-        if possible and self._servant is None:
-            self._servant = Servant(
+        if possible and self._worker is None:
+            self._worker = ForkWorker(
                 lambda *which: _time(self._call(*which)), self.limit, _prepare_to_launch
             )
 
@@ -67,10 +67,10 @@ class Trials:
         Raises: `ChildTimeout` if it takes longer than the limit, `ChildCrash` if the child dies.
         """
         self.begin()
-        if self._servant is None:
+        if self._worker is None:
             return None
         try:
-            return self._servant.ask(*which)
+            return self._worker.ask(*which)
         except ChildError:
             self.close()  # the next one gets another child
             raise
@@ -79,9 +79,9 @@ class Trials:
 
     def close(self) -> None:
         """End the child."""
-        if self._servant is not None:
-            self._servant.close()
-            self._servant = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
 
 def _prepare_to_launch() -> None:

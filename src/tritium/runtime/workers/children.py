@@ -154,7 +154,7 @@ def result_of(text: bytes) -> Any:
     raise value
 
 
-class Servant:
+class ForkWorker:
     """A child process that answers one question after another.
 
     Args:
