@@ -277,14 +277,15 @@ _folders: list[tempfile.TemporaryDirectory[str]] = []
 """Of modules whose source is read until the process ends."""
 
 
-def load(name: str) -> ModuleType:
-    """This module with its kernels decorated by another package: "triton"."""
+def load(name: str, file: str = __file__) -> ModuleType:
+    """This module (or that of another file) with its kernels decorated by another package:
+    "triton"."""
     if name == "tritium":
         return sys.modules[__name__]
-    text = Path(__file__).read_text().replace("tritium", name)
+    text = Path(file).read_text().replace("tritium", name)
     folder = tempfile.TemporaryDirectory(prefix="gpu-kernels-")
     _folders.append(folder)
-    path = Path(folder.name) / f"kernels_{name}.py"
+    path = Path(folder.name) / f"{Path(file).stem}_{name}.py"
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None

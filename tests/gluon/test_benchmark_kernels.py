@@ -1,0 +1,46 @@
+"""The Gluon kernels of the benchmarks: what they compute, interpreted and as compiled for sm_90,
+and that the compiled ones keep their values in registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import gluon_kernels
+from tests.gluon.hopper_programs import block_layout
+from tests.gluon.support import compiled, launcher
+
+
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+@pytest.mark.parametrize(
+    "m,n,k,programs", [(300, 200, 72, 2), (128, 64, 32, 1), (200, 136, 200, 3)]
+)
+def test_products(m: int, n: int, k: int, programs: int, how: str) -> None:
+    rng = np.random.default_rng(m)
+    a = rng.integers(-3, 4, (m, k)).astype(np.float16)
+    b = rng.integers(-3, 4, (k, n)).astype(np.float16)
+    out = np.zeros((m, n), np.float16)
+    made = [gluon_kernels.described(x, s)
+            for x, s in ((a, [128, 32]), (b, [32, 64]), (out, [64, 32]))]  # fmt: skip
+    launcher(how)(gluon_kernels.matmul, (programs,), *made, STAGES=3, GROUP=2)
+    np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+@pytest.mark.parametrize("how", ["interpreted", "engine"])
+@pytest.mark.parametrize("columns", [32, 200, 640])
+def test_copies(columns: int, how: str) -> None:
+    source = (np.arange(100 * columns) % 1999).astype(np.float16).reshape(100, columns)
+    out = np.zeros_like(source)
+    made = [gluon_kernels.described(x, [32, 64]) for x in (source, out)]
+    launcher(how)(gluon_kernels.copy_blocks, (4,), *made, STAGES=4)
+    np.testing.assert_array_equal(out, source)
+
+
+def test_no_spills(recwarn: pytest.WarningsRecorder) -> None:
+    shapes = ([128, 64], [64, 256], [64, 128])
+    types = " ".join(f"tensordesc<fp16{s},{block_layout(s)!r}>" for s in shapes)
+    kernel = compiled(gluon_kernels.matmul, types, {"STAGES": 4, "GROUP": 8})
+    assert kernel.metadata.n_spills == 0 and "m64n256k16" in kernel.asm["ptx"]
+    assert "stmatrix" in kernel.asm["ptx"]
+    assert not [w for w in recwarn if "C75" in str(w.message)]
+    assert kernel.metadata.shared <= 227 * 1024
