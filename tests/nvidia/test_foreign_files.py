@@ -1,4 +1,4 @@
-"""Files of PTX and LLVM IR that Tritium did not write."""
+"""Files of PTX, LLVM IR and ttir that Tritium did not write."""
 
 from __future__ import annotations
 
@@ -32,6 +32,35 @@ define ptx_kernel void @scaled(ptr addrspace(1) %x, i64 %n, i32 %m, float %f) #0
 }
 attributes #0 = { "nvvm.reqntid"="256" }
 """
+
+BRANCHES = """tt.func public @k(%x: !tt.ptr<f32>, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %i = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32>
+  %p = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>
+  %q = tt.addptr %p, %i : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>
+  %v = tt.load %q : tensor<1024x!tt.ptr<f32>>
+  %z = tt.reshape %v : tensor<1024xf32> -> tensor<32x32xf32>
+  cf.br ^bb1(%c0 : i32)
+^bb1(%j: i32):
+  %more = arith.cmpi slt, %j, %n : i32
+  cf.cond_br %more, ^bb2, ^bb3
+^bb2:
+  %t = tt.trans %z {order = array<i32: 1, 0>} : tensor<32x32xf32> -> tensor<32x32xf32>
+  %u = tt.reshape %t : tensor<32x32xf32> -> tensor<1024xf32>
+  %w = arith.addf %u, %v : tensor<1024xf32>
+  tt.store %q, %w : tensor<1024x!tt.ptr<f32>>
+  %k = arith.addi %j, %c1 : i32
+  cf.br ^bb1(%k : i32)
+^bb3:
+  %o = tt.trans %z {order = array<i32: 1, 0>} : tensor<32x32xf32> -> tensor<32x32xf32>
+  %y = tt.reshape %o : tensor<32x32xf32> -> tensor<1024xf32>
+  %s = arith.addf %y, %v : tensor<1024xf32>
+  tt.store %q, %s : tensor<1024x!tt.ptr<f32>>
+  tt.return
+}
+"""
+"""Tiles of the first block are used in another layout in a loop and behind it."""
 
 
 def compiled(folder: Path, text: str, stage: str = "ptx") -> Any:
@@ -76,3 +105,9 @@ def test_no_parameters() -> None:
     assert launch_facts(".entry f { ret; }", False)["kernel_signature"] == []
     with pytest.raises(PTXError, match="no kernel"):
         launch_facts(".func f() { ret; }", False)
+
+
+def test_tiles_in_other_layouts_behind_branches(tmp_path: Path, fresh_cache: Path) -> None:
+    kernel = compiled(tmp_path, BRANCHES, "ttir")
+    assert kernel.asm["ttgir"].count("ttg.convert_layout %v") == 2, "once in each block"
+    assert list(kernel.asm)[-1] == "cubin"

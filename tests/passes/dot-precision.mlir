@@ -18,11 +18,11 @@ tt.func public @split(%a: tensor<16x32xf32>, %b: tensor<32x16xf32>, %c: tensor<1
   tt.return %r : tensor<16x16xf32>
 }
 
-// CHECK-LABEL: @small
-// CHECK: tt.dot %a, %b, %c, inputPrecision = tf32x3 : tensor<8x32xf32>
-tt.func public @small(%a: tensor<8x32xf32>, %b: tensor<32x16xf32>, %c: tensor<8x16xf32>) -> tensor<8x16xf32> {
-  %r = tt.dot %a, %b, %c, inputPrecision = tf32x3 : tensor<8x32xf32> * tensor<32x16xf32> -> tensor<8x16xf32>
-  tt.return %r : tensor<8x16xf32>
+// CHECK-LABEL: @shallow
+// CHECK: tt.dot %a, %b, %c, inputPrecision = tf32x3 : tensor<16x4xf32>
+tt.func public @shallow(%a: tensor<16x4xf32>, %b: tensor<4x16xf32>, %c: tensor<16x16xf32>) -> tensor<16x16xf32> {
+  %r = tt.dot %a, %b, %c, inputPrecision = tf32x3 : tensor<16x4xf32> * tensor<4x16xf32> -> tensor<16x16xf32>
+  tt.return %r : tensor<16x16xf32>
 }
 
 // CHECK-LABEL: @half

@@ -28,7 +28,7 @@ from typing import Any, ClassVar
 
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from tritium.analysis.regions import ancestor_in, is_removable
+from tritium.analysis.regions import is_removable
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, Encoding, SliceEncoding, linear
 from tritium.ops import ttir
@@ -363,7 +363,8 @@ class _Rewrite:
             else:
                 known = convert(value, encoding, place)
             self.homes.home[known], self.homes.level[known] = encoding, SOFT
-            self._made[key] = known
+            if place.parent is _block_of(value):
+                self._made[key] = known
         return known
 
     def _recompute(self, value: SSAValue, encoding: Encoding, place: Operation) -> SSAValue:
@@ -417,10 +418,16 @@ def _moving(value: SSAValue) -> float:
     return 4096 + 4 * (1 + words) * prod(ir.shape_of(value.type))
 
 
+def _block_of(value: SSAValue) -> Block | None:
+    return value.owner if isinstance(value.owner, Block) else value.owner.parent
+
+
 def _ancestor(user: Operation, value: SSAValue) -> Operation:
-    """The op of the value's block that is or contains `user`."""
-    owner = value.owner
-    block = owner if isinstance(owner, Block) else owner.parent
-    op = None if block is None else ancestor_in(block, user)
-    assert op is not None, "a value is used where it is not defined"
+    """The op of the value's region that is or contains `user`."""
+    block = _block_of(value)
+    region, op = None if block is None else block.parent, user
+    while op.parent_region() is not region:
+        outer = op.parent_op()
+        assert outer is not None, "a value is used where it is not defined"
+        op = outer
     return op
