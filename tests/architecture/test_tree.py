@@ -35,6 +35,7 @@ LAYERS = (
     ("backends",),
     ("compiler",),
     ("runtime",),
+    ("aot",),
     ("profiler", "tools", "testing", "compat"),
     ("experimental",),
     ("cli",),

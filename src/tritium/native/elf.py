@@ -28,15 +28,15 @@ from tritium.native.elf_machines import MACHINES, Unsupported
 from tritium.native.host import architecture_of
 
 _PAGE = mmap.PAGESIZE
-_NOBITS, _RELA, _SYMTAB = 8, 4, 2
-_WRITE, _ALLOC, _TLS = 1, 2, 0x400
+NOBITS, _RELA, _SYMTAB = 8, 4, 2
+WRITE, _ALLOC, _TLS = 1, 2, 0x400
 MAGIC = b"\x7fELF"
 _HEADER = MAGIC + b"\x02\x01"
 _RELOCATABLE = 1
 _SECTIONS, _SYMBOLS, _RELOCATIONS = (
     struct.Struct(layout) for layout in ("<IIQQQQIIQQ", "<IBBHQQ", "<QQq")
 )
-_ENTRY = 16
+ENTRY = 16
 """Bytes of a jump; an address takes half."""
 
 
@@ -67,19 +67,19 @@ def in_process(name: str) -> int:
         raise RuntimeError(f"symbol not found in this process: {name}") from None
 
 
-class _Object:
+class ObjectFile:
     """The parts of an object file."""
 
-    def __init__(self, code: bytes):
+    def __init__(self, code: bytes, architecture: str = ""):
         kind = struct.unpack_from("<HH", code, 16) if len(code) >= 64 else ()
-        machine = MACHINES.get(architecture_of(platform.machine()))
+        machine = MACHINES.get(architecture or architecture_of(platform.machine()))
         if machine is None or code[:6] != _HEADER or kind != (_RELOCATABLE, machine.number):
             raise Unsupported("no ELF object for this processor")
         self.code, self.machine = code, machine
         start, _, _, _, _, size, count = struct.unpack_from("<QIHHHHH", code, 40)
         table = code[start : start + size * count]
         self.sections: list[tuple[int, ...]] = list(_SECTIONS.iter_unpack(table))
-        inside = all(s[4] + s[5] <= len(code) for s in self.sections if s[1] != _NOBITS)
+        inside = all(s[4] + s[5] <= len(code) for s in self.sections if s[1] != NOBITS)
         if len(self.sections) != count or not inside:
             raise ValueError("the file ends before its sections do")
         self.symbols: list[tuple[str, int, int]] = []
@@ -129,21 +129,21 @@ def link(
         Unsupported: see the module.
         RuntimeError: a symbol is missing, or the object is damaged.
     """
-    with _reading():
-        parts = _Object(code)
+    with reading():
+        parts = ObjectFile(code)
         return _link(parts, symbols, lambda name: (imports or {}).get(name) or resolve(name))
 
 
 def check(code: bytes) -> None:
     """Raise `RuntimeError` if the object is damaged, `Unsupported` if it is not known here."""
-    with _reading():
-        parts = _Object(code)
-        _lay_out(parts)
-        _entries(parts, parts.relocations(range(len(parts.sections))))
+    with reading():
+        parts = ObjectFile(code)
+        lay_out(parts)
+        table_entries(parts, parts.relocations(range(len(parts.sections))))
 
 
 @contextmanager
-def _reading() -> Generator[None]:
+def reading() -> Generator[None]:
     try:
         yield
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -152,26 +152,26 @@ def _reading() -> Generator[None]:
         raise Unsupported("memory of this kind") from error
 
 
-def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int]) -> Linked:
-    machine, (places, fixed, size) = parts.machine, _lay_out(parts)
+def _link(parts: ObjectFile, symbols: Sequence[str], resolve: Callable[[str], int]) -> Linked:
+    machine, (places, fixed, size) = parts.machine, lay_out(parts)
     relocations = parts.relocations(places)
-    entries = _entries(parts, relocations)
-    jumps = _aligned(fixed, _ENTRY)
-    table = jumps + _ENTRY * len(entries)
-    writable = _aligned(table + 8 * len(entries), _PAGE)
+    entries = table_entries(parts, relocations)
+    jumps = aligned(fixed, ENTRY)
+    table = jumps + ENTRY * len(entries)
+    writable = aligned(table + 8 * len(entries), _PAGE)
     for number, at in places.items():
-        if parts.sections[number][2] & _WRITE:
+        if parts.sections[number][2] & WRITE:
             places[number] = writable + at
     memory = mmap.mmap(
-        -1, max(_aligned(writable + size, _PAGE), _PAGE), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        -1, max(aligned(writable + size, _PAGE), _PAGE), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     )
     place = ctypes.c_char.from_buffer(memory)
     base = ctypes.addressof(place)
     for number, at in places.items():
         _, type, _, _, offset, length, *_ = parts.sections[number]
-        if type != _NOBITS:
+        if type != NOBITS:
             memory[at : at + length] = parts.code[offset : offset + length]
-    offsets, slots = _addresses(parts, places), dict[int, int]()
+    offsets, slots = symbol_addresses(parts, places), dict[int, int]()
     for slot, symbol in enumerate(entries):
         name, section, _ = parts.symbols[symbol]
         if section == 0:
@@ -179,7 +179,7 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
         else:
             address = base + offsets[symbol]
         packed = address.to_bytes(8, "little")
-        memory[jumps + _ENTRY * slot : jumps + _ENTRY * (slot + 1)] = machine.jump % packed
+        memory[jumps + ENTRY * slot : jumps + ENTRY * (slot + 1)] = machine.jump % packed
         memory[table + 8 * slot : table + 8 * (slot + 1)] = packed
         slots[symbol] = slot
     for section, offset, kind, symbol, addend in relocations:
@@ -189,7 +189,7 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
         elif symbol in offsets:
             target = offsets[symbol]
         elif kind in machine.calls:
-            target = jumps + _ENTRY * slots[symbol]
+            target = jumps + ENTRY * slots[symbol]
         else:
             raise Unsupported("data that is somewhere else, and not in the table")
         machine.relocate(memory, at, kind, target + addend, base)
@@ -207,11 +207,11 @@ def _link(parts: _Object, symbols: Sequence[str], resolve: Callable[[str], int])
     return Linked(addresses, (base, writable), memory, place)
 
 
-def _aligned(number: int, to: int) -> int:
+def aligned(number: int, to: int) -> int:
     return -(-number // to) * to
 
 
-def _lay_out(parts: _Object) -> tuple[dict[int, int], int, int]:
+def lay_out(parts: ObjectFile) -> tuple[dict[int, int], int, int]:
     """Where each section is, from the start of its kind's part; the sizes of what is fixed and of
     what is written."""
     places: dict[int, int] = {}
@@ -220,13 +220,15 @@ def _lay_out(parts: _Object) -> tuple[dict[int, int], int, int]:
         _, _, flags, _, _, size, _, _, align, _ = parts.sections[number]
         if align > _PAGE:
             raise Unsupported(f"data aligned to {align} bytes")
-        kind = flags & _WRITE
-        places[number] = _aligned(ends[kind], max(align, 1))
+        kind = flags & WRITE
+        places[number] = aligned(ends[kind], max(align, 1))
         ends[kind] = places[number] + size
     return places, ends[0], ends[1]
 
 
-def _entries(parts: _Object, relocations: list[tuple[int, int, int, int, int]]) -> list[int]:
+def table_entries(
+    parts: ObjectFile, relocations: list[tuple[int, int, int, int, int]]
+) -> list[int]:
     """The symbols that have a jump and a place in the table of addresses: those that are somewhere
     else, and those that are looked up there."""
     machine, found = parts.machine, dict[int, None]()
@@ -238,7 +240,7 @@ def _entries(parts: _Object, relocations: list[tuple[int, int, int, int, int]]) 
     return list(found)
 
 
-def _addresses(parts: _Object, places: Mapping[int, int]) -> dict[int, int]:
+def symbol_addresses(parts: ObjectFile, places: Mapping[int, int]) -> dict[int, int]:
     """Where in the mapping each symbol is."""
     return {
         i: places[section] + value

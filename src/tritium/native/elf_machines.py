@@ -30,6 +30,11 @@ class Machine:
         jump: code of 16 bytes that goes to an address, `%b`, little-endian.
         relocate: fills in one place: (memory, its offset, kind, the target's offset, the address
             of the memory, which begins at a page).
+        absolute: the kind that an address is filled in by; in a shared library the dynamic linker
+            does that (`relative`), and looks up symbols (`lookup`).
+        jump_through: code of at most 16 bytes, at an offset, that goes to the address in the table
+            at another one.
+        page: what segments of a shared library are aligned to.
     """
 
     number: int
@@ -38,6 +43,11 @@ class Machine:
     calls: frozenset[int]
     jump: bytes
     relocate: Callable[[Any, int, int, int, int], None]
+    absolute: int
+    relative: int
+    lookup: int
+    jump_through: Callable[[int, int], bytes]
+    page: int
 
 
 _ABS64, _PC32, _PLT32, _GOTPCREL, _PC64 = 1, 2, 4, 9, 24
@@ -95,6 +105,15 @@ def _signed(number: int, bits: int) -> int:
     return number & (1 << bits) - 1
 
 
+def _jump_x86(at: int, slot: int) -> bytes:
+    return b"\xff\x25" + struct.pack("<i", slot - (at + 6))  # jmp [rip + distance]
+
+
+def _jump_aarch64(at: int, slot: int) -> bytes:
+    load = 0xF9400210 | _immediate(_GOT_LO12, slot, at)  # ldr x16, [x16, offset in the page]
+    return struct.pack("<III", 0x90000010 | _immediate(_ADR_PAGE, slot, at), load, 0xD61F0200)
+
+
 MACHINES = {
     "x86_64": Machine(
         62,
@@ -102,7 +121,7 @@ MACHINES = {
         frozenset((_GOTPCREL, *_RELAXABLE)),
         frozenset((_PLT32,)),
         b"\x49\xbb%b\x41\xff\xe3\0\0\0",  # movabs r11, address; jmp r11
-        _relocate_x86,
+        _relocate_x86, _ABS64, 8, 6, _jump_x86, 4096,
     ),
     "aarch64": Machine(
         183,
@@ -113,7 +132,7 @@ MACHINES = {
         frozenset((_GOT_PAGE, _GOT_LO12)),
         frozenset((_JUMP26, _CALL26)),
         b"\x50\0\0\x58\0\x02\x1f\xd6%b",  # ldr x16, address; br x16
-        _relocate_aarch64,
+        _relocate_aarch64, _A_ABS64, 1027, 1025, _jump_aarch64, 65536,
     ),
 }  # fmt: skip
 """By `architecture_of`."""

@@ -18,6 +18,14 @@ _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}
 """The number of the futex system call, by `platform.machine()`."""
 
+FLAGS = {
+    **{name: name for name in ("avx", "avx2", "bmi2", "f16c", "fma", "avx512f", "avx512bw",
+                               "avx512cd", "avx512dq", "avx512vl", "popcnt")},
+    "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16", "avx512fp16": "avx512_fp16",
+    "avxvnni": "avx_vnni", "amx-tile": "amx_tile", "amx-bf16": "amx_bf16", "amx-int8": "amx_int8",
+}  # fmt: skip
+"""Flags of x86-64's `/proc/cpuinfo` by LLVM's names of the features."""
+
 
 class Linux:
     """Linux (see `System`)."""
@@ -52,6 +60,18 @@ class Linux:
                 if key.strip() == "model name":
                     return value.strip()
         return platform.processor() or platform.machine()
+
+    def processor_flags(self) -> list[str]:
+        """The flags of the first CPU in `/proc/cpuinfo` that `FLAGS` names, by LLVM's names; on
+        AArch64 `arm_features`."""
+        if platform.machine() == "aarch64":
+            return self.arm_features()
+        with suppress(OSError):
+            for line in Path("/proc/cpuinfo").read_text().splitlines():
+                if line.startswith("flags"):
+                    words = line.partition(":")[2].split()
+                    return [name for name, flag in FLAGS.items() if flag in words]
+        return []
 
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
         """The sizes of the first CPU's caches, from sysfs."""

@@ -57,6 +57,10 @@ class Portable:
         """As Python knows it."""
         return platform.processor() or platform.machine()
 
+    def processor_flags(self) -> list[str]:
+        """None: portable Python does not tell."""
+        return []
+
     def cache_sizes(self, lowest: int = 2) -> dict[int, int]:
         """Those that macOS tells; none elsewhere."""
         if sys.platform != "darwin":

@@ -1,0 +1,159 @@
+"""Kernels that were compiled ahead of time: `load` takes a library that `tritium.tools.compile`
+has written, with no compiler in the process.
+
+    add = tritium.aot.load("add.4f3b2a10_0d1d2d34.so")
+    add(x, y, out, n)                     # over the grid that was given to the compiler
+    add[(4,)](x, y, out, n, threads=2)    # over another one, on two threads
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tritium import knobs
+from tritium.errors import TritonError
+
+ABOUT = "tritium_about"
+"""The symbol of a library that describes it, as JSON."""
+
+_SCALARS: dict[str, Any] = {
+    "i1": ctypes.c_int8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64, "u1": ctypes.c_uint8, "u8": ctypes.c_uint8, "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "fp32": ctypes.c_float,
+    "fp64": ctypes.c_double,
+}  # fmt: skip
+_FAULTS = {1: MemoryError("no memory for a kernel's scratch"),
+           2: RuntimeError("device-side assert triggered")}  # fmt: skip
+
+
+class BundleError(TritonError, RuntimeError):
+    """A file is no library of a compiled kernel, or one for another processor."""
+
+
+class Kernel:
+    """A kernel from a library.
+
+    Attributes:
+        name: as in the source.
+        parameters: (name, type) of the arguments, in order.
+        constants: the arguments that were fixed when it was compiled.
+        grid: the sizes of the grid, as the compiler was given them.
+    """
+
+    def __init__(self, library: Any, about: dict[str, Any]):
+        self.name: str = about["name"]
+        self.parameters: list[tuple[str, str]] = [(n, t) for n, t in about["parameters"]]
+        self.constants: dict[str, Any] = about["constants"]
+        self.grid: str = about["grid"]
+        self._library = library
+        types = [ctypes.c_void_p if t[0] == "*" else _SCALARS[t] for _, t in self.parameters]
+        self._run = library[about["entry"]]
+        self._run.argtypes = [ctypes.c_void_p, *types]
+        self._range = library[f"{about['entry']}_programs"]
+        self._range.argtypes = [*[ctypes.c_uint32] * 3, *[ctypes.c_int64] * 2, *types]
+
+    def __call__(self, *args: Any) -> None:
+        """Run the kernel over its grid, on this thread. Raises `TypeError` for arguments that do
+        not fit, `RuntimeError` for a failed device_assert."""
+        _check(self._run(None, *self._values(args)))
+
+    def __getitem__(self, grid: Sequence[int] | int) -> Callable[..., None]:
+        sizes = (grid,) if isinstance(grid, int) else tuple(grid)
+        if not 1 <= len(sizes) <= 3 or any(size < 0 for size in sizes):
+            raise ValueError(f"{self.name}: the grid is {grid!r}; 1 to 3 sizes are required")
+        return partial(self._launch, (*sizes, 1, 1)[:3])
+
+    def _launch(self, grid: tuple[int, int, int], *args: Any, threads: int = 1) -> None:
+        values, programs = self._values(args), grid[0] * grid[1] * grid[2]
+        threads = max(1, min(threads, programs))
+        ends = [programs * i // threads for i in range(threads + 1)]
+        found: list[int] = []
+
+        def run(begin: int, end: int) -> None:
+            found.append(self._range(*grid, begin, end, *values))
+
+        others = [
+            threading.Thread(target=run, args=(ends[i], ends[i + 1])) for i in range(1, threads)
+        ]
+        for other in others:
+            other.start()
+        run(ends[0], ends[1])
+        for other in others:
+            other.join()
+        _check(max(found))
+
+    def _values(self, args: Sequence[Any]) -> list[Any]:
+        if len(args) != len(self.parameters):
+            names = ", ".join(name for name, _ in self.parameters)
+            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments ({names}); "
+                            f"got {len(args)}")  # fmt: skip
+        return [
+            _address(arg, name, type) if type[0] == "*" else arg
+            for arg, (name, type) in zip(args, self.parameters, strict=True)
+        ]
+
+
+def _check(status: int) -> None:
+    if status:
+        raise _FAULTS[status]
+
+
+_BITS = {"i1": 8, "fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
+
+
+def _address(obj: Any, name: str, type: str) -> int:
+    """The address of an array's first element."""
+    element = type[1:]
+    wanted = _BITS.get(element) or int("".join(c for c in element if c.isdigit())[:2] or 0)
+    if callable(getattr(obj, "data_ptr", None)):
+        size = obj.element_size() * 8 if hasattr(obj, "element_size") else wanted
+        address = obj.data_ptr()
+    elif hasattr(obj, "__array_interface__"):
+        interface = obj.__array_interface__
+        size, address = 8 * int(interface["typestr"][2:]), interface["data"][0]
+    else:
+        try:
+            view = memoryview(obj)
+            size = 8 * view.itemsize
+            address = ctypes.addressof(ctypes.c_char.from_buffer(view.cast("B")))
+        except TypeError:
+            raise TypeError(f"argument '{name}' is {obj!r:.80}; a writable array of {element} is "
+                            "required") from None  # fmt: skip
+    if element[:2] != "fp8" and size != wanted:
+        raise TypeError(f"argument '{name}' has elements of {size} bits; {element} is required")
+    return address
+
+
+def load(path: str | os.PathLike[str]) -> Kernel:
+    """The kernel in a library that was compiled for the CPU.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        BundleError: it is no such library, or this processor lacks features that it uses.
+    """
+    place = Path(path)
+    if not place.is_file():
+        raise FileNotFoundError(f"{place}: no such file")
+    if not sys.platform.startswith("linux"):
+        raise NotImplementedError("tritium.aot.load: libraries are written for Linux only")
+    try:
+        library = ctypes.CDLL(str(place.resolve()))
+        about = ctypes.c_char.in_dll(library, ABOUT)
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{place} is no library of a compiled kernel: {error}") from None
+    described: dict[str, Any] = json.loads(ctypes.string_at(ctypes.addressof(about)))
+    flags = knobs.system().processor_flags()  # none where the system does not tell
+    missing = sorted({*described["features"]} - {*flags})
+    if flags and missing:
+        raise BundleError(
+            f"{place} is compiled for {described['cpu']}; this processor lacks {', '.join(missing)}"
+        )
+    return Kernel(library, described)

@@ -1,0 +1,188 @@
+"""The C functions of a kernel for the CPU that is compiled ahead of time, as LLVM IR.
+
+    int32_t NAME(void *stream, ARGUMENTS...)            all programs of the grid, on this thread
+    int32_t NAME_programs(uint32_t gx, uint32_t gy, uint32_t gz, int64_t begin, int64_t end,
+                          ARGUMENTS...)                 some of them, for callers with threads
+
+They return 0; 1 where there is no memory for scratch; 2 where a device_assert failed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tritium.aot import ABOUT
+from tritium.native.pool import CONTEXT, FAULT
+
+_TYPES = {"fp32": "float", "fp64": "double"}
+
+
+def llvm_type(type: str, name: str) -> str:
+    """The LLVM type of an argument of a kernel type. Raises `NotImplementedError`."""
+    if type.startswith("*"):
+        return "ptr"
+    if type in ("fp16", "bf16") or "<" in type:
+        raise NotImplementedError(f"argument {name} of type {type}: C has no such type; pass fp32")
+    return _TYPES.get(type) or ("i8" if type[1:] == "1" else f"i{type[1:]}")
+
+
+def entry_ir(
+    name: str, kernel: str, parameters: Sequence[tuple[str, str]], scratch: int,
+    grid: Sequence[str], constants: Mapping[str, Any], about: Mapping[str, Any] | None,
+) -> str:  # fmt: skip
+    """The functions `name` and `name_programs` for the kernel of a module of LLVM IR, and the
+    description of the library; text to put behind the module's.
+
+    Args:
+        parameters: (name, type) of each argument.
+        scratch: how many bytes a program needs.
+        grid: three sums of products of arguments.
+        constants: what else the grid may name.
+        about: the description; None to leave it out, as objects that are linked together must.
+    """
+    types = [llvm_type(type, argument) for argument, type in parameters]
+    given = ", ".join(f"{type} %a{i}" for i, type in enumerate(types))
+    rest = f", {given}" if given else ""
+    lines = [
+        *([] if about is None else [_described(about)]),
+        *_declared(scratch),
+        f"define i32 @{name}_programs(i32 %gx, i32 %gy, i32 %gz, i64 %begin, i64 %end{rest}) {{",
+        *_programs(kernel, types, scratch),
+        "}",
+        f"define i32 @{name}(ptr %stream{rest}) {{",
+        *_whole_grid(name, parameters, types, grid, constants),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _described(about: Mapping[str, Any]) -> str:
+    text = json.dumps(about).encode() + b"\0"
+    data = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text)
+    return f'@{ABOUT} = constant [{len(text)} x i8] c"{data}", align 1'
+
+
+def _declared(scratch: int) -> list[str]:
+    if not scratch:
+        return []
+    return ["declare ptr @aligned_alloc(i64, i64)", "declare void @free(ptr)"]
+
+
+def _programs(kernel: str, types: Sequence[str], scratch: int) -> list[str]:
+    size = -(-max(scratch, 1) // 64) * 64
+    lines = [
+        f"  %args = alloca [{max(len(types), 1)} x i64], align 8",
+        f"  %fault = alloca [{FAULT.size} x i8], align 8",
+        f"  %context = alloca [{CONTEXT.size} x i8], align 8",
+        f"  store [{FAULT.size} x i8] zeroinitializer, ptr %fault, align 8",
+        f"  store [{CONTEXT.size} x i8] zeroinitializer, ptr %context, align 8",
+    ]
+    for i, type in enumerate(types):
+        lines += [
+            f"  %slot{i} = getelementptr i64, ptr %args, i64 {i}",
+            f"  store {type} %a{i}, ptr %slot{i}, align 8",
+        ]
+    memory = "null"
+    if scratch:
+        memory = "%scratch"
+        lines += [
+            f"  %scratch = call ptr @aligned_alloc(i64 64, i64 {size})",
+            "  %none = icmp eq ptr %scratch, null",
+            "  br i1 %none, label %no_memory, label %run",
+            "no_memory:",
+            "  ret i32 1",
+            "run:",
+        ]
+    fields = (("nx", "%gx"), ("ny", "%gy"), ("nz", "%gz"), ("scratch", memory), ("fault", "%fault"))
+    for field, value in fields:
+        place = CONTEXT.fields[field]
+        lines += [
+            f"  %{field}.at = getelementptr i8, ptr %context, i64 {place.offset}",
+            f"  store {place.type} {value}, ptr %{field}.at, align 4",
+        ]
+    raised = FAULT.fields["raised"].offset
+    return [
+        *lines,
+        f"  call void @{kernel}(ptr %args, ptr %context, i64 %begin, i64 %end)",
+        *(["  call void @free(ptr %scratch)"] if scratch else []),
+        f"  %raised.at = getelementptr i8, ptr %fault, i64 {raised}",
+        "  %raised = load i32, ptr %raised.at, align 4",
+        "  %failed = icmp ne i32 %raised, 0",
+        "  %status = select i1 %failed, i32 2, i32 0",
+        "  ret i32 %status",
+    ]
+
+
+def _whole_grid(
+    name: str, parameters: Sequence[tuple[str, str]], types: Sequence[str], grid: Sequence[str],
+    constants: Mapping[str, Any],
+) -> list[str]:  # fmt: skip
+    lines: list[str] = []
+    known = {n: str(v) for n, v in constants.items() if isinstance(v, int)}
+    for i, ((argument, type), held) in enumerate(zip(parameters, types, strict=True)):
+        if held[0] == "i":
+            known[argument] = f"%n{i}"
+            extend = "bitcast" if held == "i64" else "zext" if type[0] == "u" else "sext"
+            lines.append(f"  %n{i} = {extend} {held} %a{i} to i64")
+    sizes = [_Sum(text, known, lines, axis).value() for axis, text in zip("xyz", grid, strict=True)]
+    for axis, size in zip("xyz", sizes, strict=True):
+        lines += [
+            f"  %some.{axis} = icmp sgt i64 {size}, 0",
+            f"  %g{axis}.wide = select i1 %some.{axis}, i64 {size}, i64 0",
+            f"  %g{axis} = trunc i64 %g{axis}.wide to i32",
+        ]
+    arguments = "".join(f", {type} %a{i}" for i, type in enumerate(types))
+    return [
+        *lines,
+        "  %plane = mul i64 %gx.wide, %gy.wide",
+        "  %total = mul i64 %plane, %gz.wide",
+        f"  %status = call i32 @{name}_programs(i32 %gx, i32 %gy, i32 %gz, i64 0, "
+        f"i64 %total{arguments})",
+        "  ret i32 %status",
+    ]
+
+
+_OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "sdiv",
+               ast.FloorDiv: "sdiv", ast.Mod: "srem"}  # fmt: skip
+
+
+class _Sum:
+    """One size of a grid: numbers, arguments and constants, with C's + - * / % and parentheses."""
+
+    def __init__(self, text: str, known: Mapping[str, str], lines: list[str], axis: str):
+        self.text, self.known, self.lines, self.axis = text.strip(), known, lines, axis
+        self.count = 0
+
+    def value(self) -> str:
+        """The size as an i64. Raises `ValueError` for other texts."""
+        try:
+            return self._of(ast.parse(self.text, mode="eval").body)
+        except SyntaxError:
+            raise self._error("cannot be read") from None
+
+    def _of(self, node: ast.expr) -> str:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return str(node.value)
+        if isinstance(node, ast.Name):
+            if node.id not in self.known:
+                known = ", ".join(self.known) or "none"
+                raise self._error(f"names {node.id}; the integers that it may name are {known}")
+            return self.known[node.id]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._emit("sub", "0", self._of(node.operand))
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            left, right = self._of(node.left), self._of(node.right)
+            return self._emit(_OPERATIONS[type(node.op)], left, right)
+        raise self._error("has more than numbers, arguments and + - * / %")
+
+    def _emit(self, operation: str, left: str, right: str) -> str:
+        self.count += 1
+        name = f"%{self.axis}.{self.count}"
+        self.lines.append(f"  {name} = {operation} i64 {left}, {right}")
+        return name
+
+    def _error(self, message: str) -> ValueError:
+        return ValueError(f"the grid's size {self.text!r} {message}")

@@ -1,0 +1,141 @@
+"""The C text of a kernel that is compiled ahead of time: headers, and for CUDA the source that
+holds the cubin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What C callers of a kernel see.
+
+    Attributes:
+        name: the function.
+        parameters: C type and name of its arguments.
+        all_parameters: with those that are fixed to 1 by a hint, for `tritium.tools.link`.
+        algorithm: the constants and options, which tell apart versions of one kernel.
+    about: a line for people.
+        hints: what the function takes for granted of arguments: 1, or multiples of 16.
+    """
+
+    name: str
+    parameters: Sequence[tuple[str, str]]
+    all_parameters: Sequence[tuple[str, str]]
+    algorithm: str
+    about: str
+    hints: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def declared(parameters: Sequence[tuple[str, str]]) -> str:
+    """Parameters as C declares them."""
+    return ", ".join(f"{type} {name}".replace("* ", "*") for type, name in parameters)
+
+
+def _list(first: str, parameters: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(part for part in (first, declared(parameters)) if part)
+
+
+def _header(to: Interface, include: str, body: Sequence[str]) -> str:
+    return "\n".join([
+        f"/* {to.about} */",
+        f"#ifndef {to.name}_H", f"#define {to.name}_H",
+        "#include <stdint.h>", *([include] if include else []),
+        "#ifdef __cplusplus", 'extern "C" {', "#endif",
+        f"// tt-linker: {to.name}:{declared(to.all_parameters)}:{to.algorithm}",
+        f"// tt-hints: {', '.join(f'{name}={hint}' for name, hint in to.hints.items())}",
+        *body,
+        "#ifdef __cplusplus", "}", "#endif", "#endif", "",
+    ])  # fmt: skip
+
+
+def cpu_header(to: Interface) -> str:
+    """The header of a library or an object for the CPU."""
+    some = "uint32_t gx, uint32_t gy, uint32_t gz, int64_t begin, int64_t end"
+    return _header(to, "", [
+        "/* Run all programs of the grid on the calling thread; `stream` is not used. Returns 0; 1",
+        "   where there is no memory for scratch; 2 where a device_assert failed. */",
+        f"int32_t {to.name}({_list('void *stream', to.parameters)});",
+        "/* Run programs begin <= p < end of a grid, p = x + gx * (y + gy * z). Threads may run",
+        "   several ranges at the same time. */",
+        f"int32_t {to.name}_programs({_list(some, to.parameters)});",
+    ])  # fmt: skip
+
+
+def cuda_header(to: Interface) -> str:
+    """The header of a CUDA kernel."""
+    return _header(to, "#include <cuda.h>", [
+        "/* Loaded by the first launch in the current context, or before. */",
+        f"void load_{to.name}(void);",
+        f"void unload_{to.name}(void);",
+        f"CUresult {to.name}({_list('CUstream stream', to.parameters)});",
+    ])  # fmt: skip
+
+
+def cuda_source(
+    to: Interface, cubin: bytes, kernel: str, grid: Sequence[str], threads: int, shared: int,
+    cluster: int = 1,
+) -> str:  # fmt: skip
+    """The source of a CUDA kernel: the cubin, and functions that load and launch it.
+
+    Args:
+        cubin: the machine code.
+        kernel: its symbol in there.
+        grid: three C expressions over the arguments.
+        threads: how many a block has.
+        shared: bytes of dynamic shared memory.
+        cluster: how many blocks a program has.
+    """
+    rows = [
+        "    " + ", ".join(f"0x{byte:02x}" for byte in cubin[i : i + 16]) + ","
+        for i in range(0, len(cubin), 16)
+    ]
+    values = ", ".join(f"&{name}" for _, name in to.parameters)
+    large = []
+    if shared > 48 << 10:
+        large = [
+            "  if (status == CUDA_SUCCESS)",
+            f"    status = cuFuncSetAttribute({to.name}_function,",
+            f"        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, {shared});",
+        ]
+    x, y, z = grid
+    return "\n".join([
+        f"/* {to.about} */",
+        "#include <cuda.h>", "#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>",
+        "",
+        f"static CUmodule {to.name}_module = NULL;",
+        f"static CUfunction {to.name}_function = NULL;",
+        f"static const unsigned char {to.name}_cubin[{len(cubin)}] = {{", *rows, "};",
+        "",
+        f"static CUresult {to.name}_prepare(void) {{",
+        f"  CUresult status = cuModuleLoadData(&{to.name}_module, {to.name}_cubin);",
+        "  if (status == CUDA_SUCCESS)",
+        f"    status = cuModuleGetFunction(&{to.name}_function, {to.name}_module, \"{kernel}\");",
+        *large,
+        "  return status;", "}",
+        "",
+        f"static void {to.name}_stop(CUresult status) {{",
+        "  const char *message = NULL;",
+        "  if (status == CUDA_SUCCESS)", "    return;",
+        "  cuGetErrorString(status, &message);",
+        f"  fprintf(stderr, \"{to.name}: %s\\n\", message ? message : \"unknown error\");",
+        "  exit((int)status);", "}",
+        "",
+        f"void load_{to.name}(void) {{",
+        f"  if ({to.name}_function == NULL)",
+        f"    {to.name}_stop({to.name}_prepare());", "}",
+        "",
+        f"void unload_{to.name}(void) {{",
+        f"  if ({to.name}_module != NULL)",
+        f"    {to.name}_stop(cuModuleUnload({to.name}_module));",
+        f"  {to.name}_module = NULL;", f"  {to.name}_function = NULL;", "}",
+        "",
+        f"CUresult {to.name}({_list('CUstream stream', to.parameters)}) {{",
+        f"  const unsigned gx = (unsigned)({x}), gy = (unsigned)({y}), gz = (unsigned)({z});",
+        f"  void *arguments[] = {{{values or 'NULL'}}};",
+        "  if (gx == 0 || gy == 0 || gz == 0)", "    return CUDA_SUCCESS;",
+        f"  load_{to.name}();",
+        f"  return cuLaunchKernel({to.name}_function, gx * {cluster}, gy, gz, {threads}, 1, 1,",
+        f"                        {shared}, stream, arguments, NULL);", "}", "",
+    ])  # fmt: skip

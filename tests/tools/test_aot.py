@@ -1,0 +1,290 @@
+"""Ahead of time: what `tritium.tools.compile` and `link` write is loaded and run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tritium import aot
+from tritium.native.elf import ObjectFile
+from tritium.native.host import host
+from tritium.native.loader import compile_ir
+from tritium.native.shared_library import shared_library
+from tritium.tools import compile as tool
+from tritium.tools.link import LinkerError, link, read_header
+
+KERNELS = '''
+import triton, triton.language as tl
+
+@triton.jit
+def add(x_ptr, y_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + i, mask=i < n), tl.load(y_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, x + scale * y, mask=i < n)
+
+@triton.jit
+def matmul(a, b, c, M, N, K, stride, BLOCK: tl.constexpr):
+    m = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for start in range(0, K, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        left = tl.load(a + m[:, None] * K + k[None, :], mask=k[None, :] < K, other=0.0)
+        right = tl.load(b + k[:, None] * N + n[None, :], mask=k[:, None] < K, other=0.0)
+        acc = tl.dot(left, right, acc)
+    tl.store(c + m[:, None] * N + n[None, :] * stride, tl.exp(acc))
+
+@triton.jit(debug=True)
+def refuse(x, n):
+    tl.device_assert(n < 8, "too many")
+    tl.store(x, n)
+'''
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="libraries are Linux's")
+pytestmark = linux
+COMPILER = shutil.which("cc")
+SRC = str(Path(__file__).parents[2] / "src")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNELS.replace("import triton,", "import tritium as triton,")
+                    .replace("triton.language as", "tritium.language as"))  # fmt: skip
+    return file
+
+
+def compiled(source: Path, kernel: str, signature: str, grid: str, **options: object) -> list[Path]:
+    given = {"target": "cpu", "out_path": source.parent / kernel, **options}
+    args = tool.CompileArgs(str(source), kernel, signature, grid, **given)  # pyright: ignore
+    return tool.compile_kernel(args)[1]
+
+
+ADD = "*fp32:16, *fp32, *fp32, i32, fp32, 256"
+
+
+def test_a_library_is_loaded_and_run(source: Path):
+    header, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")
+    assert header.name.startswith("add.") and library.suffix == ".so"
+    add = aot.load(library)
+    assert [name for name, _ in add.parameters] == ["x_ptr", "y_ptr", "out_ptr", "n", "scale"]
+    x, y = np.random.default_rng(0).random((2, 1000), np.float32)
+    out = np.zeros(1000, np.float32)
+    add(x, y, out, 1000, 2.0)
+    np.testing.assert_allclose(out, x + 2 * y, rtol=1e-6)
+    out[:] = 0
+    add[(4,)](x, y, out, 1000, 3.0, threads=3)
+    np.testing.assert_allclose(out, x + 3 * y, rtol=1e-6)
+    add[(0,)](x, y, out, 1000, 0.0)
+
+
+def test_scratch_memory_and_calls_of_the_c_library(source: Path):
+    _, library = compiled(source, "matmul", "*fp32, *fp32, *fp32, i32, i32, i32, i32:1, 16",
+                          "M / BLOCK, N / BLOCK, 1")  # fmt: skip
+    matmul = aot.load(library)
+    a, b = (np.random.default_rng(1).random((2, 32, 32)) / 8).astype(np.float32)
+    c = np.zeros((32, 32), np.float32)
+    matmul(a, b, c, 32, 32, 32)
+    np.testing.assert_allclose(c, np.exp(a @ b), rtol=1e-5)
+
+
+def test_a_bundle_needs_no_compiler_in_the_process(source: Path):
+    _, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")
+    program = f"""
+import sys, numpy as np, tritium.aot
+add = tritium.aot.load({str(library)!r})
+x = np.ones(512, np.float32); out = np.zeros(512, np.float32)
+add(x, x, out, 512, 1.0)
+assert (out == 2).all()
+loaded = {{name.partition(".")[0] for name in sys.modules}}
+print(sorted(loaded & {{"xdsl", "llvmlite", "typer"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": SRC})  # fmt: skip
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_arguments_that_do_not_fit(source: Path):
+    add = aot.load(compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")[1])
+    x = np.zeros(8, np.float32)
+    with pytest.raises(TypeError, match=r"add takes 5 arguments \(x_ptr, y_ptr, out_ptr, n, scale"):
+        add(x, x, x, 8)
+    with pytest.raises(TypeError, match="'y_ptr' has elements of 64 bits; fp32 is required"):
+        add(x, np.zeros(8), x, 8, 1.0)
+    with pytest.raises(TypeError, match="'x_ptr' is None; a writable array of fp32 is required"):
+        add(None, x, x, 8, 1.0)
+    with pytest.raises(ValueError, match="1 to 3 sizes"):
+        add[(1, 1, 1, 1)](x, x, x, 8, 1.0)
+
+
+def test_a_failed_assertion(source: Path):
+    refuse = aot.load(compiled(source, "refuse", "*i32, i32", "1, 1, 1")[1])
+    x = np.zeros(1, np.int32)
+    refuse(x, 7)
+    assert x[0] == 7
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        refuse(x, 8)
+
+
+def test_files_that_are_no_bundle(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.so: no such file"):
+        aot.load(tmp_path / "nothing.so")
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(aot.BundleError, match=r"text\.so is no library of a compiled kernel"):
+        aot.load(tmp_path / "text.so")
+
+
+def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.MonkeyPatch):
+    (_, library) = compiled(source, "add", ADD, "1, 1, 1")
+    monkeypatch.setattr(type(aot.knobs.system()), "processor_flags", lambda self: ["popcnt"])
+    with pytest.raises(aot.BundleError, match="this processor lacks"):
+        aot.load(library)
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"kernel_name": "nothing"}, "has no kernel called 'nothing'"),
+    ({"path": "nothing.py"}, r"nothing\.py: no such file"),
+    ({"signature": "*fp32, i32"}, "has 2 parts; the kernel's 6 parameters are x_ptr"),
+    ({"signature": ADD.replace(":16", ":8")}, "Only 1 and 16 are valid hints, got 8"),
+    ({"grid": "1, 1"}, "has 2 sizes; three are required"),
+    ({"grid": "m / 4, 1, 1"}, "names m; the integers that it may name are BLOCK, n"),
+    ({"grid": "max(n, 4), 1, 1"}, "three are required"),
+    ({"grid": "n ** 2, 1, 1"}, r"has more than numbers, arguments and \+"),
+    ({"target": "cuda"}, "<backend>:<arch>:<warp size> or cpu"),
+    ({"target": "cpu:pentium"}, "no processor 'pentium' is known"),
+    ({"signature": ADD.replace(" fp32,", " fp16,")}, "argument scale of type fp16"),
+])  # fmt: skip
+def test_errors_of_the_command_line(source: Path, changes: dict, message: str, capsys):
+    args = {"path": str(source), "kernel_name": "add", "signature": ADD, "grid": "1, 1, 1",
+            "target": "cpu", **changes}  # fmt: skip
+    words = [args.pop("path"), "-o", str(source.parent / "out")]
+    for name, value in args.items():
+        words += [f"--{name.replace('_', '-')}", value]
+    with pytest.raises(SystemExit) as end:
+        tool.main(words)
+    import re
+
+    assert re.search(message, str(end.value)), end.value
+
+
+def test_a_library_for_another_architecture(source: Path):
+    _, library = compiled(source, "add", ADD, "1, 1, 1", target="cpu:cortex-a72")
+    data = library.read_bytes()
+    assert data[:4] == b"\x7fELF" and int.from_bytes(data[18:20], "little") == 183
+    with pytest.raises(aot.BundleError):
+        aot.load(library)
+
+
+def test_data_that_holds_addresses_is_relocated(tmp_path: Path):
+    code = compile_ir("""
+@number = internal constant i32 41
+@place = internal global ptr @number
+@counter = internal global i32 0
+declare i32 @abs(i32)
+define i32 @next() {
+  %p = load ptr, ptr @place
+  %n = load i32, ptr %p
+  %c = load i32, ptr @counter
+  %d = sub i32 %c, 1
+  store i32 %d, ptr @counter
+  %a = call i32 @abs(i32 %d)
+  %s = add i32 %n, %a
+  ret i32 %s
+}""")
+    file = tmp_path / "data.so"
+    file.write_bytes(shared_library(code, "data.so", ["next"], [], host().architecture))
+    library = ctypes.CDLL(str(file))
+    assert [library.next() for _ in range(3)] == [42, 43, 44]
+    with pytest.raises(RuntimeError, match="symbol not found in the object: other"):
+        shared_library(code, "data.so", ["other"], [], host().architecture)
+    with pytest.raises(RuntimeError, match="damaged"):
+        shared_library(code[:200], "data.so", ["next"], [], host().architecture)
+    assert ObjectFile(code).symbols
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+def test_a_c_program_calls_the_kernel_that_fits(source: Path):
+    assert COMPILER is not None
+    grid = "(n + 255) / BLOCK, 1, 1"
+    files = [
+        *compiled(source, "add", ADD, grid, object=True),
+        *compiled(source, "add", ADD.replace(":16", ""), grid, object=True),
+    ]
+    headers = [read_header(f) for f in files if f.suffix == ".h"]
+    header, body = link(headers)
+    folder = source.parent
+    (folder / "linked.h").write_text(header)
+    (folder / "linked.c").write_text(f'#include "linked.h"\n{body}')
+    (folder / "main.c").write_text("""
+#include <stdio.h>
+#include "linked.h"
+_Alignas(64) static float x[1001], y[1001], out[1001];
+int main(void) {
+  for (int i = 0; i < 1001; i++) { x[i] = i; y[i] = 1; }
+  if (add_default(0, x, y, out, 1000, 0.5f)) return 1;
+  printf("%g %g %d\\n", out[0], out[999], add_get_num_algos());
+  if (add(0, x + 1, y, out, 1000, 2.0f, 0)) return 1;
+  printf("%g %d\\n", out[0], add(0, x, y, out, 1000, 2.0f, 1));
+  return 0;
+}""")
+    objects = [str(f) for f in files if f.suffix == ".o"]
+    subprocess.run([COMPILER, "-Wall", "-Werror", "-o", "main", "main.c", "linked.c", *objects,
+                    "-lm"], cwd=folder, check=True)  # fmt: skip
+    done = subprocess.run([folder / "main"], capture_output=True, text=True, check=True)
+    assert done.stdout == "0.5 999.5 1\n3 -1\n"
+
+
+@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
+def test_a_c_program_links_with_the_library(source: Path):
+    assert COMPILER is not None
+    header, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1", out_name="sum")
+    name = read_header(header).function
+    (source.parent / "main.c").write_text(f"""
+#include <stdio.h>
+#include "{header.name}"
+static float x[256], out[256];
+int main(void) {{
+  x[7] = 2;
+  int status = {name}(0, x, x, out, 256, 1.0f);
+  printf("%d %g\\n", status, out[7]);
+  return 0;
+}}""")
+    folder = source.parent
+    subprocess.run([COMPILER, "-o", "main", "main.c", library.name, "-Wl,-rpath,."], cwd=folder,
+                   check=True)  # fmt: skip
+    done = subprocess.run(["./main"], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 4\n"
+
+
+def test_headers_that_do_not_fit_together(source: Path):
+    one = read_header(compiled(source, "add", ADD, "1, 1, 1")[0])
+    other = read_header(compiled(source, "refuse", "*i32, i32", "1, 1, 1")[0])
+    with pytest.raises(LinkerError, match="versions of one kernel are required"):
+        link([one, other])
+    source.with_suffix(".h").write_text("int f(void);")
+    with pytest.raises(LinkerError, match="has no lines '// tt-linker:'"):
+        read_header(source.with_suffix(".h"))
+
+
+@pytest.mark.ptxas
+def test_cuda_source_holds_the_cubin_and_compiles(source: Path):
+    header, text = compiled(source, "add", ADD, "(n + 255) / 256, 1, 1", target="cuda:90:32",
+                            num_warps=4)  # fmt: skip
+    name = read_header(header).function
+    assert "CUdeviceptr x_ptr, CUdeviceptr y_ptr" in header.read_text()
+    assert "0x7f, 0x45, 0x4c, 0x46" in text.read_text()
+    assert f'cuModuleGetFunction(&{name}_function, {name}_module, "add")' in text.read_text()
+    include = next((p for p in Path("/usr/local").glob("cuda*/include/cuda.h")), None)
+    if COMPILER is not None and include is not None:
+        header_text, body = link([read_header(header)])
+        (source.parent / "linked.h").write_text(header_text)
+        (source.parent / "linked.c").write_text(f'#include "linked.h"\n{body}')
+        for file in (text.name, "linked.c"):
+            subprocess.run([COMPILER, "-Wall", "-Werror", "-c", file, f"-I{include.parent}"],
+                           cwd=source.parent, check=True)  # fmt: skip
