@@ -221,11 +221,12 @@ def _split_in_registers(loop: ForOp) -> None:
     and whoever uses the halves takes any layout: stores of halves of a tile are to need little
     shared memory, as that of the copies stays in use."""
     for op in list(loop.body.walk()):
-        convert: Any = op.src.owner if isinstance(op, ttir.SplitOp) else None
+        divides = isinstance(op, Op) and op.movement is not None and len(op.results) > 1
+        convert: Any = op.operands[0].owner if divides else None
         if not isinstance(convert, ConvertLayoutOp) or not all(map(_takes_any_layout, op.results)):
             continue
         try:
-            split = ttir.SplitOp.build(convert.src, location=op.location)
+            split = type(op).build(convert.src, location=op.location)
         except OpError:  # a thread does not have both
             continue
         insert_before(op, split)
