@@ -19,8 +19,8 @@
 // CHECK-NEXT: %[[B:.*]] = ttg.memdesc_index %[[Y]][%[[SLOT]]]
 // CHECK-NEXT: ttng.warp_group_dot %[[A]], %[[B]], {{.*}}isAsync = true
 // CHECK-NEXT: ttng.warp_group_dot_wait {{.*}} {pendings = 1 : i32}
-// CHECK-NEXT: %[[LATER:.*]] = arith.cmpi ne, %i, %c0_i32
-// CHECK: %[[E:.*]] = ttg.memdesc_index %[[EMPTY]]
+// CHECK: %[[LATER:.*]] = arith.cmpi ne, %i, %c0_i32
+// CHECK-NEXT: %[[E:.*]] = ttg.memdesc_index %[[EMPTY]]
 // CHECK-NEXT: ttng.arrive_barrier %[[E]], 4, %[[LATER]] {perWarp}
 // CHECK: scf.yield
 // CHECK: ttng.warp_group_dot_wait %[[L]]#0 {pendings = 0 : i32}

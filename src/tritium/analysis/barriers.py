@@ -30,7 +30,6 @@ from tritium.ops.scf import IfOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttgir.memory import MemDescIndexOp
 from tritium.ops.ttgir.types import bytes_of
-from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp
 
 Bytes: TypeAlias = "tuple[int, int]"
 Sets: TypeAlias = "defaultdict[Queue, set[Bytes]]"
@@ -105,7 +104,7 @@ class Barriers:
             for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
         )  # fmt: skip
         self._partitioned = any(
-            isinstance(op, WarpSpecializeOp) for block in blocks for op in block.ops
+            isinstance(op, Op) and op.concurrent for block in blocks for op in block.ops
         )
         starts = {block: _State() for block in blocks}
         changed = True
@@ -127,7 +126,7 @@ class Barriers:
                 self._loop(op, state)
             elif isinstance(op, IfOp):
                 self._branch(op, state)
-            elif isinstance(op, WarpSpecializeOp):
+            elif op.concurrent:
                 self._partitions(op, state)
             else:
                 self._access(op, state)
@@ -151,15 +150,15 @@ class Barriers:
         for end in ends:
             state.join(end)
 
-    def _partitions(self, op: WarpSpecializeOp, state: _State) -> None:
+    def _partitions(self, op: Op, state: _State) -> None:
         self._access(op, state)
         self._fence(op, state)
         state.synchronize()
-        for region in op.partitions:
+        for region in op.regions[1:]:
             own = _State()
             self._block(region.block, own)
             self._fence(terminator(region.block), own)
-        self._block(op.default.block, state)
+        self._block(op.regions[0].block, state)
         state.synchronize()
 
     def _fence(self, op: Any, state: _State) -> None:

@@ -20,7 +20,6 @@ from tritium.ops.base import Op
 from tritium.ops.effects import Action, Queue
 from tritium.ops.ttgir.tensormap import TensormapCreateOp
 from tritium.ops.ttgir.types import bytes_of
-from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp
 
 SMALL = 1024
 """Scratch of at most so many bytes is not shared: two reductions in a loop then need no barrier
@@ -57,7 +56,7 @@ class Allocation:
         return [self.places[op] for op in self.aliases[value]]
 
 
-Partition = tuple[WarpSpecializeOp, int]
+Partition = tuple[Op, int]
 """An op, and the number of a region of it."""
 
 
@@ -173,7 +172,7 @@ class _Liveness:
                     start = len(self.position)
                     for inner in region.blocks:
                         self._block(inner)
-                    if isinstance(op, WarpSpecializeOp):
+                    if isinstance(op, Op) and op.concurrent:
                         inside = list(self.position)[start:]
                         self.partition.update(dict.fromkeys(inside, (op, number)))
                 self._loops.pop()

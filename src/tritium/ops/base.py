@@ -107,6 +107,10 @@ class Op(DeclaredOp):
     is_loop: ClassVar[bool] = False
     """Whether control may come back to the op's regions."""
 
+    concurrent: ClassVar[bool] = False
+    """Whether the op's regions run at the same time: the first one by the threads that run the
+    code around the op, the others by threads of their own."""
+
     scoped: ClassVar[bool] = True
     """Whether what the op's regions define is known only inside of them."""
 

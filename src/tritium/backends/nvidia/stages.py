@@ -17,7 +17,7 @@ from tritium.backends.pipeline import no_asan, run_pipeline
 from tritium.backends.remarks import remark, wanted
 from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
-from tritium.ops.ttgir import WarpSpecializeOp
+from tritium.ops.base import Op
 from tritium.passes import pipelines
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
@@ -41,7 +41,7 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
         excess = shared_bytes(module, target) - target.max_shared if original is not None else 0
-        split = excess > 0 and any(isinstance(op, WarpSpecializeOp) for op in module.walk())
+        split = excess > 0 and any(op.concurrent for op in module.walk() if isinstance(op, Op))
         if original is None or excess <= 0 or not (split or flatten):
             break
         if split:

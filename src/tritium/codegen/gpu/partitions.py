@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.analysis.loops import constant_int
 from tritium.analysis.memory_aliases import memory_aliases
+from tritium.analysis.shared_memory import allocates_memory
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.control import lower_block
 from tritium.codegen.gpu.types import GPU, SHARED, value_type
@@ -30,15 +31,9 @@ from tritium.codegen.registry import lowers
 from tritium.ops import ttir
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.base import Op
-from tritium.ops.effects import Action
+from tritium.ops.effects import BARRIER, Action
 from tritium.ops.terminators import terminator
-from tritium.ops.ttgir import (
-    GlobalScratchAllocOp,
-    LocalAllocOp,
-    MemDescType,
-    WaitBarrierOp,
-    WarpSpecializeOp,
-)
+from tritium.ops.ttgir import GlobalScratchAllocOp, MemDescType, WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 
 HAND_OVER = 1
@@ -146,9 +141,11 @@ def check_waits(kernel: Any) -> None:
         for value in op.affected(effect) for allocation in aliases.get(value, ())
     }  # fmt: skip
     for op in kernel.walk():
-        if isinstance(op, WaitBarrierOp) and constant_int(op.phase) != 1:
-            waited = aliases.get(op.alloc, {})
-            if waited and arrivals.isdisjoint(waited):
+        waits = [e for e in op.effects if e.action is Action.WAIT and e.resource is BARRIER]
+        if not waits or constant_int(op.phase) == 1:
+            continue
+        for value in op.affected(waits[0]):
+            if (waited := aliases.get(value, {})) and arrivals.isdisjoint(waited):
                 raise ValueError(
                     f"{op.name}: nothing arrives at this barrier, so that its warps wait for ever, "
                     f"at {op.location}"
@@ -165,7 +162,7 @@ def _passed(op: WarpSpecializeOp) -> list[SSAValue]:
 
 
 def _is_place(value: SSAValue) -> bool:
-    return isinstance(value.owner, LocalAllocOp)
+    return isinstance(value.owner, Operation) and allocates_memory(value.owner)
 
 
 def capture_bytes(op: Any) -> int:

@@ -75,6 +75,7 @@ class WarpSpecializeOp(Op):
     """
 
     name = "ttg.warp_specialize"
+    concurrent = True
     recursive_effects = True
     captures = variadic()
     partitionNumWarps = i32_array_attr()

@@ -45,7 +45,7 @@ from tritium.ops.ttgir import MemDescTransOp, MemDescType, WarpGroupDotWaitOp
 from tritium.ops.ttgir.memory import MemDescView
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import copy_names, insert_after
+from tritium.passes.rewriting import copy_names, insert_after, insert_before
 from tritium.passes.ttgir.layout_propagation import is_tile
 
 
@@ -71,6 +71,25 @@ def start_products(loop: ForOp) -> bool:
         return False
     _Loop(loop, _start_early(loop, dots)).run()
     return True
+
+
+def hand_on_ended(loop: ForOp, results: list[SSAValue]) -> list[SSAValue]:
+    """The results of a loop, where products were in flight after the wait for them.
+
+    The initial values of these accumulators pass a wait as well. Of a constant the assembler would
+    find copies on the way around the loop, where it takes products for running, and would let
+    products run one by one.
+    """
+    wait = loop.next_op
+    if not isinstance(wait, WarpGroupDotWaitOp):
+        return results
+    ended = dict(zip(wait.inputs, wait.results, strict=True))
+    for index, value in enumerate(results):
+        if value in ended:
+            init = WarpGroupDotWaitOp.build([loop.inits[index]], pendings=0, location=loop.location)
+            insert_before(loop, init)
+            loop.operands[3 + index] = init.results[0]
+    return [ended.get(v, v) for v in results]
 
 
 def end_of(dot: Any) -> tuple[Operation, bool]:

@@ -43,6 +43,7 @@ from tritium.ir import types as ir
 from tritium.ir.tensor_maps import ALIGNMENT, BYTES, describe
 from tritium.ops import ttir
 from tritium.ops.arith import MulIOp
+from tritium.ops.base import Op
 from tritium.ops.scf import ForOp
 from tritium.ops.ttgir import (
     AsyncTMACopyGlobalToLocalOp,
@@ -65,8 +66,6 @@ from tritium.ops.ttgir import (
     TensormapCreateOp,
     TensormapFenceproxyAcquireOp,
     WaitBarrierOp,
-    WarpGroupDotWaitOp,
-    WarpSpecializeOp,
     bytes_of,
     memdesc_of,
 )
@@ -169,8 +168,9 @@ def _use_memory(alloc: Operation, memory: SSAValue) -> None:
 
 def _hand_on_type(memory: SSAValue) -> None:
     for use in memory.uses:
-        if isinstance(use.operation, WarpGroupDotWaitOp):
-            use.operation.results[use.index]._type = memory.type  # pyright: ignore
+        for source, target in use.operation.forwarded_values():  # pyright: ignore
+            if source is memory:
+                target._type = memory.type
 
 
 def _awaited(module: ModuleOp) -> set[SSAValue]:
@@ -197,7 +197,7 @@ def _late_stores(function: Any, awaited: set[SSAValue]) -> dict[Operation, tuple
             loop, around = None, op.parent_op()
             while isinstance(around, ForOp):
                 loop, around = around, around.parent_op()
-            if loop is not None and isinstance(around, WarpSpecializeOp):
+            if loop is not None and isinstance(around, Op) and around.concurrent:
                 found.setdefault(loop, []).append(op)
     return {
         op: (loop, len(ops) - 1 if len({other.parent for other in ops}) == 1 else 0)
@@ -299,7 +299,7 @@ def _make(op: Any) -> None:
     found.name_hint = op.result.name_hint
     op.result.replace_all_uses_with(found)
     for use in list(found.uses):
-        if isinstance(use.operation, WarpSpecializeOp):
+        if isinstance(use.operation, Op) and use.operation.concurrent:
             _acquire(use.operation, use.index, place)
     erase(op)
 
@@ -307,7 +307,7 @@ def _make(op: Any) -> None:
 def _acquire(split: Any, index: int, place: SSAValue) -> None:
     """Partitions that take a map from other warps acquire it before they use it."""
     split.operands = [*split.operands, place]
-    for region in split.partitions:
+    for region in split.regions[1:]:
         block = region.block
         taken = block.insert_arg(place.type, len(block.args))
         if block.args[index].first_use is not None:

@@ -139,8 +139,8 @@ class _Expansion:
             at.copy(op, values)
         barrier: SSAValue | None = None
         if self.barriers is not None:
-            barrier = at.value(MemDescIndexOp, self.barriers, slots[self.bulk[0].buffers])
-            at.make(BarrierExpectOp, barrier, going, size=sum(s.bytes for s in self.bulk))
+            barrier = buffer(at, self.barriers, slots[self.bulk[0].buffers])
+            expect(at, barrier, self.bulk, going)
         tokens: list[SSAValue] = []
         for stage, ring in zip(self.plan, rings, strict=True):
             slot = slots[stage.buffers]
@@ -183,12 +183,11 @@ class _Expansion:
         filled, read, phase = indices[:rest], indices[rest : 2 * rest], list(indices[2 * rest :])
         reading: dict[int, SSAValue] = {}
         for n, index in zip(self.sizes, read, strict=True):
-            reading[n], wraps = advanced(at, index, n)
-            if self.bulk and n == self.bulk[0].buffers:
-                flipped = at.value(XOrIOp, phase[0], at.constant(1, ir.i32))
-                phase = [at.value(SelectOp, wraps, flipped, phase[0])]
-                barrier = at.value(MemDescIndexOp, self.barriers, reading[n])
-                at.make(WaitBarrierOp, barrier, phase[0], None, [])
+            if self.barriers is not None and n == self.bulk[0].buffers:
+                reading[n], phase[0] = next_slot(at, index, phase[0], n)
+                await_phase(at, self.barriers, reading[n], phase[0])
+            else:
+                reading[n], _ = _advanced(at, index, n)
         if len(self.bulk) < len(self.plan):
             at.make(AsyncWaitOp, [], num=self.stages - 2)
         views = {
@@ -203,7 +202,7 @@ class _Expansion:
             if not use_buffer(op, views, values, at):
                 at.copy(op, values)
         counter, going = self._later(at, body.args[0], self.stages - 1)
-        filling = {n: advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
+        filling = {n: _advanced(at, i, n)[0] for n, i in zip(self.sizes, filled, strict=True)}
         state = self._copies(at, rings, filling, counter, going, state)
         for op in late:
             at.copy(op, values)
@@ -220,14 +219,8 @@ class _Expansion:
         if len(self.bulk) < len(self.plan):
             after.make(AsyncWaitOp, [], num=0)
         if self.barriers is not None:
-            for index in range(self.bulk[0].buffers):
-                barrier = after.value(
-                    MemDescIndexOp, self.barriers, after.constant(index, ir.i32)
-                )
-                after.make(InvalBarrierOp, barrier)
-            after.make(LocalDeallocOp, self.barriers)
-        for ring in reversed(rings):
-            after.make(LocalDeallocOp, ring)
+            free_barriers(after, self.barriers, self.bulk[0].buffers)
+        free_rings(after, rings)
 
 
 def _needed(loop: ForOp, loads: Sequence[Any]) -> tuple[list[Operation], list[BlockArgument]]:
@@ -309,7 +302,62 @@ def _start_copy(
     )  # fmt: skip
 
 
-def advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAValue]:
+def free_barriers(after: Builder, barriers: SSAValue, count: int) -> None:
+    """End the lives of `make_barriers`'s."""
+    for index in range(count):
+        barrier = after.value(MemDescIndexOp, barriers, after.constant(index, ir.i32))
+        after.make(InvalBarrierOp, barrier)
+    after.make(LocalDeallocOp, barriers)
+
+
+def free_rings(after: Builder, rings: Sequence[SSAValue]) -> None:
+    """End the lives of `make_ring`'s."""
+    for ring in reversed(rings):
+        after.make(LocalDeallocOp, ring)
+
+
+def await_phase(at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue) -> None:
+    """Wait for the phase of one of several barriers."""
+    at.make(WaitBarrierOp, buffer(at, barriers, slot), phase, None, [])
+
+
+def expect(at: Builder, barrier: SSAValue, stages: Sequence[Stage], going: SSAValue) -> None:
+    """Arrive at a barrier for copies of some loads, of which it counts the bytes."""
+    at.make(BarrierExpectOp, barrier, going, size=sum(s.bytes for s in stages))
+
+
+def buffer(at: Builder, ring: SSAValue, slot: SSAValue) -> SSAValue:
+    """One of several buffers or barriers."""
+    return at.value(MemDescIndexOp, ring, slot)
+
+
+def next_slot(
+    at: Builder, slot: SSAValue, phase: SSAValue, count: int
+) -> tuple[SSAValue, SSAValue]:
+    """The slot of a ring after another one, and its phase."""
+    following, wraps = _advanced(at, slot, count)
+    flipped = at.value(XOrIOp, phase, at.constant(1, ir.i32))
+    return following, at.value(SelectOp, wraps, flipped, phase)
+
+
+def slot_before(at: Builder, slot: SSAValue, count: int) -> SSAValue:
+    """The slot of a ring before another one."""
+    first = at.value(CmpIOp, slot, at.constant(0, ir.i32), predicate=CmpIPredicate.EQ)
+    before = at.value(SubIOp, slot, at.constant(1, ir.i32))
+    return at.value(SelectOp, first, at.constant(count - 1, ir.i32), before)
+
+
+def is_later(at: Builder, loop: ForOp) -> SSAValue:
+    """Whether an iteration of a loop, in its body, is not the first one."""
+    return at.value(CmpIOp, loop.body.args[0], loop.lower, predicate=CmpIPredicate.NE)
+
+
+def has_run(after: Builder, loop: ForOp) -> SSAValue:
+    """Whether a loop had any iteration."""
+    return after.value(CmpIOp, loop.lower, loop.upper, predicate=loop.less)
+
+
+def _advanced(at: Builder, index: SSAValue, count: int) -> tuple[SSAValue, SSAValue]:
     """The index of the next buffer of a ring, and whether it is the first one again."""
     following = at.value(AddIOp, index, at.constant(1, ir.i32))
     wraps = at.value(CmpIOp, following, at.constant(count, ir.i32), predicate=CmpIPredicate.SGE)

@@ -57,7 +57,6 @@ from tritium.analysis.regions import ancestor_in, defined_inside, functions, out
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops import ttir
-from tritium.ops.arith import CmpIOp, CmpIPredicate, SelectOp, SubIOp, XOrIOp
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.attributes import (
     FLATTEN,
@@ -71,14 +70,8 @@ from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.terminators import is_terminator, terminator
 from tritium.ops.ttgir import (
     ArriveBarrierOp,
-    BarrierExpectOp,
     ConvertLayoutOp,
-    InvalBarrierOp,
-    LocalDeallocOp,
-    MemDescIndexOp,
     MemDescType,
-    WaitBarrierOp,
-    WarpGroupDotWaitOp,
     WarpReturnOp,
     WarpSpecializeOp,
     WarpYieldOp,
@@ -87,12 +80,25 @@ from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_before
-from tritium.passes.ttgir.async_dots import end_of, start_products, untransposed
+from tritium.passes.ttgir.async_dots import (
+    end_of,
+    hand_on_ended,
+    start_products,
+    untransposed,
+)
 from tritium.passes.ttgir.expand_pipeline import (
     Stage,
-    advanced,
+    await_phase,
+    buffer,
+    expect,
+    free_barriers,
+    free_rings,
+    has_run,
+    is_later,
     make_barriers,
     make_ring,
+    next_slot,
+    slot_before,
     start_bulk_copy,
     use_buffer,
 )
@@ -129,6 +135,7 @@ class WarpSpecialize(Pass):
                 changed = True
                 _split_in_registers(loop)
                 try:
+                    _check_place(module, function, loop)
                     _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
                 except Unsplittable as why:
                     loop.attributes[NOT_WARP_SPECIALIZED] = StringAttr(str(why))
@@ -172,7 +179,6 @@ def plan_of(
     module: ModuleOp, loop: ForOp, num_stages: int, spare: int = 0
 ) -> list[Channel]:
     """The channels of a loop. Raises `Unsplittable`."""
-    _check_place(module, loop)
     loads = [
         op for op in loop.body.walk()
         if isinstance(op, ttir.DescriptorLoadOp) and is_bulk(op) and _nest(op, loop)
@@ -257,7 +263,7 @@ def _hand_on_layout(value: SSAValue) -> None:
                 _hand_on_layout(result)
 
 
-def _check_place(module: ModuleOp, loop: ForOp) -> None:
+def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
     processor = processor_of(module)
     units = processor.matrix_units
     if processor.bulk_copies is None or not units or units[0].from_shared is None:
@@ -267,10 +273,10 @@ def _check_place(module: ModuleOp, loop: ForOp) -> None:
     warps = -(-(_number(module, NUM_WARPS) + PRODUCER_WARPS) // 4) * 4
     if warps > MOST_WARPS:
         raise Unsplittable(f"{warps} warps would be needed, of {MOST_WARPS} that a block can have")
-    function: Any = loop.parent_op()
-    if not isinstance(function, ttir.FuncOp) or len(function.regions[0].blocks) > 1:
+    blocks: Any = function.regions[0].blocks
+    if loop.parent is not blocks[0] or len(blocks) > 1:
         raise Unsplittable("it is in a branch, or after one that returns")
-    if function.sym_visibility == "private":
+    if function.sym_visibility == "private":  # pyright: ignore
         raise Unsplittable("it is in a function that is not inlined")
 
 
@@ -372,12 +378,8 @@ class _Split:
     def _free(self, after: Builder) -> None:
         for channel in self.channels:
             for barriers in (channel.full, channel.empty):
-                for index in range(channel.buffers):
-                    number = after.constant(index, ir.i32)
-                    after.make(InvalBarrierOp, after.value(MemDescIndexOp, barriers, number))
-                after.make(LocalDeallocOp, barriers)
-            for ring in channel.rings:
-                after.make(LocalDeallocOp, ring)
+                free_barriers(after, barriers, channel.buffers)
+            free_rings(after, channel.rings)
 
     # What the producer needs
 
@@ -427,14 +429,11 @@ class _Split:
                 channel, index = self.by_load[op]
                 slot, phase = mine[channel.block]
                 here = Builder(inner.before, op.location)
-                full = here.value(MemDescIndexOp, channel.full, slot)
-                always = here.constant(1, ir.i1)
+                full, always = buffer(here, channel.full, slot), here.constant(1, ir.i1)
                 if channel not in begun:
                     begun.add(channel)
-                    empty = here.value(MemDescIndexOp, channel.empty, slot)
-                    here.make(WaitBarrierOp, empty, phase, None, [])
-                    here.make(BarrierExpectOp, full, always, size=sum(s.bytes for s in
-                                                                      channel.stages))  # fmt: skip
+                    await_phase(here, channel.empty, slot, phase)
+                    expect(here, full, channel.stages, always)
                 start_bulk_copy(here, channel.stages[index], channel.rings[index], slot, full,
                                 always, values)  # fmt: skip
             elif op in self.needed:
@@ -470,12 +469,8 @@ class _Split:
         last = terminator(loop.body).operands
         self._yield(inner, loop, [values.get(v, v) for v in last], mine)
         results: list[SSAValue] = list(new.results[:count])
-        if start_products(new) and isinstance(new.next_op, WarpGroupDotWaitOp):
-            ended = dict(zip(new.next_op.inputs, new.next_op.results, strict=True))
-            for index, value in enumerate(results):
-                if value in ended:
-                    results[index] = ended[value]
-                    _start_in_registers(new, index)
+        if start_products(new):
+            results = hand_on_ended(new, results)
         for channel, op in read.items():
             buffers = {views[s.load.results[0]] for s in channel.stages}
             self._release(channel, buffers, op, new, mine[channel.block][0], at)
@@ -495,9 +490,8 @@ class _Split:
         here = Builder(at.before, load.location)
         if channel not in begun:
             begun.add(channel)
-            full = here.value(MemDescIndexOp, channel.full, slot)
-            here.make(WaitBarrierOp, full, phase, None, [])
-        views[load.results[0]] = here.value(MemDescIndexOp, channel.rings[index], slot)
+            await_phase(here, channel.full, slot, phase)
+        views[load.results[0]] = buffer(here, channel.rings[index], slot)
 
     def _release(
         self, channel: Channel, buffers: set[SSAValue], last: Operation, loop: ForOp,
@@ -518,17 +512,16 @@ class _Split:
             return
         here: Any = max(late, key=order.__getitem__).next_op
         at = Builder(here)
-        further = at.value(CmpIOp, loop.body.args[0], loop.lower, predicate=CmpIPredicate.NE)
-        self._arrive(at, channel, _preceding(at, slot, channel.buffers), further)
-        some = after.value(CmpIOp, loop.lower, loop.upper, predicate=loop.less)
+        self._arrive(at, channel, slot_before(at, slot, channel.buffers), is_later(at, loop))
+        some = has_run(after, loop)
         final = loop.results[loop.body.args.index(slot) - 1]  # pyright: ignore
-        self._arrive(after, channel, _preceding(after, final, channel.buffers), some)
+        self._arrive(after, channel, slot_before(after, final, channel.buffers), some)
 
     def _arrive(
         self, at: Builder, channel: Channel, slot: SSAValue, condition: SSAValue | None
     ) -> None:
         """Tell the producer that this warp does not need the buffers of a slot any more."""
-        empty = at.value(MemDescIndexOp, channel.empty, slot)
+        empty = buffer(at, channel.empty, slot)
         at.make(ArriveBarrierOp, empty, condition, count=self.warps, perWarp=True)
 
     # Loops
@@ -572,9 +565,7 @@ class _Split:
         for block in self.blocks[loop]:
             slot, phase = states[block]
             if block is loop.body:
-                slot, wraps = advanced(at, slot, self.buffers[block])
-                flipped = at.value(XOrIOp, phase, at.constant(1, ir.i32))
-                phase = at.value(SelectOp, wraps, flipped, phase)
+                slot, phase = next_slot(at, slot, phase, self.buffers[block])
             values = [*values, slot, phase]
         at.before.operands = values
 
@@ -587,29 +578,12 @@ class _Split:
             states[block] = left[2 * index : 2 * index + 2]
 
 
-def _start_in_registers(loop: ForOp, index: int) -> None:
-    """Let the initial value of an accumulator that is in flight when the loop ends pass a wait.
-    Of a constant the assembler would find copies on the way around the loop, where it takes
-    products for running, and would let products run one by one."""
-    at, place = Builder(loop), 3 + index
-    if isinstance(loop.operands[place].owner, ConstantOp):
-        loop.operands[place] = at.value(
-            WarpGroupDotWaitOp, [loop.operands[place]], pendings=0
-        )
-
-
-def _preceding(at: Builder, slot: SSAValue, buffers: int) -> SSAValue:
-    """The slot before another one."""
-    first = at.value(CmpIOp, slot, at.constant(0, ir.i32), predicate=CmpIPredicate.EQ)
-    before = at.value(SubIOp, slot, at.constant(1, ir.i32))
-    return at.value(SelectOp, first, at.constant(buffers - 1, ir.i32), before)
-
-
 def _check_capture(value: SSAValue) -> None:
     if is_tile(value):
         raise Unsplittable("the place of a load is computed from a tile")
-    known = isinstance(value.owner, (Block, ttir.MakeTensorDescOp))
-    if isinstance(value.type, ir.TensorDescType) and not known:
+    owner = value.owner
+    chosen = isinstance(owner, Op) and next(owner.forwarded_values(), None) is not None
+    if isinstance(value.type, ir.TensorDescType) and chosen:
         raise Unsplittable("the descriptor of a load is chosen by a loop or branch before")
 
 
@@ -617,8 +591,8 @@ def _check_repeatable(op: Operation) -> None:
     """The producer must be able to compute what the op does beside the consumer."""
     if any(map(is_tile, op.results)):
         raise Unsplittable(f"the place of a load is computed from a tile, by {op.name}")
-    made = any(isinstance(inner, ttir.MakeTensorDescOp) for inner in op.walk())
-    if not isinstance(op, Op) or not op.is_pure or made:
+    makes = any(isinstance(r.type, ir.TensorDescType) for n in op.walk() for r in n.results)
+    if not isinstance(op, Op) or not op.is_pure or makes:
         raise Unsplittable(f"the place of a load is computed by {op.name}, which has effects")
 
 
