@@ -123,6 +123,7 @@ class Processor:
             thread starts; empty where there are none.
         access_bytes: the most bytes that a thread loads or stores at once.
         banks: of shared memory.
+        line_bytes, sector_bytes: of a line of the caches, and of the parts that memory delivers.
     """
 
     name: str
@@ -137,6 +138,8 @@ class Processor:
     copy_bytes: tuple[int, ...] = ()
     access_bytes: int = 16
     banks: Banks = Banks()
+    line_bytes: int = 128
+    sector_bytes: int = 32
 
     def sum_width(self, element: str) -> int:
         """How many neighbours of a type one atomic instruction adds to."""

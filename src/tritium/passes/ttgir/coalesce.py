@@ -41,6 +41,8 @@ from tritium.passes.ttgir.layout_propagation import (
 )
 from tritium.target import Processor
 
+MANY_ROWS = 32
+"""Rows whose addresses, of 64 bits, take a quarter of a thread's registers."""
 ACCESSES = (ttir.ElementAccess, ttir.AtomicOp)
 
 
@@ -71,20 +73,23 @@ class Coalesce(Pass):
                 cluster = operands.get(id(op)) or split_rows(wish.shape, num_ctas)
                 if isinstance(op, ttir.BlockAccess) and num_ctas > 1:
                     cluster = op.desc.type.block.encoding.get("CGALayout")
-                changed |= _apply(op, wish, width, threads_of(module), cluster)
+                changed |= _apply(op, wish, width, processor, threads_of(module), cluster)
         return changed
 
 
 @dataclass(frozen=True)
 class _Wish:
-    """The wishes of one access: the axes' order, and how many elements at once, of `most`
-    that an instruction takes; `least` even where threads are left without work then."""
+    """The wishes of one access: the axes' order, and how many elements of `size` bytes at
+    once, of `most` that an instruction takes; `least` even where threads are left without work
+    then. So many as `together` are neighbours in memory."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
     most: int
     width: int
+    size: int
     least: int = 1
+    together: int = 1
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -115,7 +120,8 @@ def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
     pointers, widest = _tile(op), processor.access_bytes
     if isinstance(op, ttir.BlockAccess):
         shape, most = ir.shape_of(pointers), 8 * widest // ir.bit_width(pointers)
-        return _Wish(shape, tuple(reversed(range(len(shape)))), most, most)
+        size = max(ir.bit_width(pointers) // 8, 1)
+        return _Wish(shape, tuple(reversed(range(len(shape)))), most, most, size)
     info = analysis.of(op.ptr)
     shape = ir.shape_of(pointers)
     axes = reversed(range(len(shape)))
@@ -134,7 +140,8 @@ def _wish(op: Any, analysis: AxisAnalysis, processor: Processor) -> _Wish:
     if isinstance(op, ttir.AtomicOp):
         width = min(width, atomic_width(op, processor))
         least = min(width, max(4 // size, 1))  # words: halves of them are exchanged in a loop
-    return _Wish(shape, order, widest // size, max(width, 1), least)
+    together = info.contiguity[fastest]
+    return _Wish(shape, order, widest // size, max(width, 1), size, least, together)
 
 
 def access_encoding(
@@ -142,19 +149,39 @@ def access_encoding(
 ) -> BlockedEncoding:
     """The encoding that an access alone would like."""
     wish = _wish(op, analysis, processor)
-    return _encoding(wish, wish.width, threads, cluster)
+    return _encoding(wish, wish.width, processor, threads, cluster)
 
 
-def _encoding(wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> BlockedEncoding:
+def _encoding(
+    wish: _Wish, width: int, processor: Processor, threads: Threads, cluster: Cluster
+) -> BlockedEncoding:
     part = part_of(cluster, wish.shape)
     share = max(prod(part) // threads.total, wish.least)
     per_thread = [1] * len(wish.shape)
-    per_thread[wish.order[0]] = min(width, share, wish.most, part[wish.order[0]])
-    return blocked_for(wish.shape, tuple(per_thread), wish.order, threads, cluster)
+    width = per_thread[wish.order[0]] = min(width, share, wish.most, part[wish.order[0]])
+    along = _sector_threads(part, wish, width, processor, threads)
+    return blocked_for(wish.shape, tuple(per_thread), wish.order, threads, cluster, along)
 
 
-def _apply(op: Any, wish: _Wish, width: int, threads: Threads, cluster: Cluster) -> bool:
-    encoding = _encoding(wish, width, threads, cluster)
+def _sector_threads(
+    part: tuple[int, ...], wish: _Wish, width: int, processor: Processor, threads: Threads
+) -> int | None:
+    """How many threads go along a row at most, None for as many as fit: where a warp would read
+    less than a line of each of many rows, it reads a sector of several at once. Memory delivers as
+    much, and a thread has the addresses of fewer rows in its registers."""
+    row, piece = part[wish.order[0]], width * wish.size
+    rows = prod(part) // row // (threads.total // min(row // width, threads.total))
+    sector = processor.sector_bytes
+    narrow = piece < sector and threads.lanes * piece < processor.line_bytes
+    if not narrow or wish.together * wish.size < sector or rows < MANY_ROWS:
+        return None
+    return sector // piece
+
+
+def _apply(
+    op: Any, wish: _Wish, width: int, processor: Processor, threads: Threads, cluster: Cluster
+) -> bool:
+    encoding = _encoding(wish, width, processor, threads, cluster)
     if ir.encoding_of(_tile(op)) == encoding:
         return False
     for index, value in enumerate(op.operands):

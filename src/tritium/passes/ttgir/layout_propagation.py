@@ -94,15 +94,18 @@ def blocked_for(
     order: tuple[int, ...],
     threads_of_block: Threads,
     cluster: Cluster = (),
+    most_along: int | None = None,
 ) -> BlockedEncoding:
     """A blocked encoding that covers a tile of this shape: threads go along the fastest axis as far
     as it reaches, then on to the next; the slowest takes what is left. `cluster`: its
-    `CGALayout`."""
+    `CGALayout`; `most_along`: how many threads go along the fastest axis at most."""
     shape, lanes_left = part_of(cluster, shape), threads_of_block.lanes
     warps_left, threads_left = threads_of_block.warps, threads_of_block.total
     threads, warps = [1] * len(shape), [1] * len(shape)
     for axis in order[:-1]:
         here = max(1, min(threads_left, shape[axis] // per_thread[axis]))
+        if axis == order[0] and most_along is not None:
+            here = min(here, most_along)
         threads[axis] = min(here, lanes_left)
         warps[axis] = max(1, min(here // threads[axis], warps_left))
         lanes_left //= threads[axis]
