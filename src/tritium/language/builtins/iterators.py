@@ -23,7 +23,8 @@ class range(base_value):
         loop_unroll_factor: unroll the loop by this factor.
         disallow_acc_multi_buffer: keep one buffer for the accumulator of a dot.
         flatten: merge the loop nest into one loop.
-        warp_specialize: let groups of warps do different parts of the loop's work.
+        warp_specialize: let a warp of its own start the loop's loads by descriptors (Hopper). It
+            comes on top of `num_warps`, with three more that fill up its group.
         disable_licm: keep loop-invariant code inside the loop.
 
     Iterating over it outside of a kernel raises `RuntimeError`; `TypeError` for a hint that is not

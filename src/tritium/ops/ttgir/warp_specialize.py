@@ -200,11 +200,11 @@ class WarpSpecializeOp(Op):
         parser.parse_punctuation(":")
         kind: Any = parser.parse_type()
         operands = parser.resolve_operands(captured, list(kind.inputs.data), at)
-        fields = {n: cls.attr_fields[n].decode(given.pop(n)) for n in list(given)
-                  if n in cls.attr_fields}  # fmt: skip
+        registers: Any = given.pop("requestedRegisters", None)
         return cls.build(
-            operands, regions=regions, result=list(kind.outputs.data),
-            attributes=given, **{**fields, "partitionNumWarps": tuple(counts)},
+            operands, regions=regions, result=list(kind.outputs.data), attributes=given,
+            partitionNumWarps=tuple(counts),
+            requestedRegisters=() if registers is None else registers.get_values(),
         )  # fmt: skip
 
 

@@ -180,7 +180,8 @@ class _Expansion:
         state = body.args[1 + count : 1 + count + len(self.carried)]
         indices = body.args[1 + count + len(self.carried) :]
         rest = len(self.sizes)
-        filled, read, phase = indices[:rest], indices[rest : 2 * rest], list(indices[2 * rest :])
+        filled, read = indices[:rest], indices[rest : 2 * rest]
+        phase: list[SSAValue] = list(indices[2 * rest :])
         reading: dict[int, SSAValue] = {}
         for n, index in zip(self.sizes, read, strict=True):
             if self.barriers is not None and n == self.bulk[0].buffers:

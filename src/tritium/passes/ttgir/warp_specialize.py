@@ -188,6 +188,7 @@ def plan_of(
     if may_write(loop, loads):
         raise Unsplittable("it may write what it loads")
     groups: dict[tuple[Block, frozenset[Operation]], list[Any]] = {}
+    load: Any
     for load in loads:
         groups.setdefault((load.parent, _products(load)), []).append(load)
     outer = {parent for load in loads for parent in _nest(load, loop)[:-1]}
@@ -227,8 +228,9 @@ def _split_in_registers(loop: ForOp) -> None:
     and whoever uses the halves takes any layout: stores of halves of a tile are to need little
     shared memory, as that of the copies stays in use."""
     for op in list(loop.body.walk()):
-        divides = isinstance(op, Op) and op.movement is not None and len(op.results) > 1
-        convert: Any = op.operands[0].owner if divides else None
+        if not isinstance(op, Op) or op.movement is None or len(op.results) < 2:
+            continue
+        convert: Any = op.operands[0].owner
         if not isinstance(convert, ConvertLayoutOp) or not all(map(_takes_any_layout, op.results)):
             continue
         try:
@@ -398,7 +400,8 @@ class _Split:
             owner: Any = value.owner
             loop = owner.parent_op() if isinstance(value, BlockArgument) else owner
             if loop in carried:
-                index = value.index - isinstance(value, BlockArgument)  # pyright: ignore
+                position: Any = value
+                index: int = position.index - isinstance(value, BlockArgument)
                 if index >= 0 and index not in carried[loop]:
                     carried[loop].add(index)
                     pending += [loop.inits[index], terminator(loop.body).operands[index]]
@@ -531,7 +534,8 @@ class _Split:
         kept: Sequence[int], first_phase: int,
     ) -> ForOp:  # fmt: skip
         """A loop, empty, that carries some of what `loop` does, and the states of its channels."""
-        inits = [values.get(loop.inits[i], loop.inits[i]) for i in kept]
+        old: Sequence[SSAValue] = loop.inits
+        inits = [values.get(old[i], old[i]) for i in kept]
         for block in self.blocks[loop]:
             if block not in states:
                 states[block] = [at.constant(0, ir.i32), at.constant(first_phase, ir.i32)]
