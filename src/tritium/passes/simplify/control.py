@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -183,11 +184,11 @@ def simplify_blocks(region: Region) -> bool:
 def _merge_with_predecessor(block: Block) -> bool:
     uses = list(block.uses)
     branch = uses[0].operation if len(uses) == 1 else None
-    if not isinstance(branch, BranchOp) or branch.parent in (None, block):
+    if branch is None or len(branch.successors) != 1 or branch.parent in (None, block):
         return False
     before = branch.parent
     assert before is not None and block.parent is not None
-    for arg, value in zip(block.args, branch.values, strict=True):
+    for arg, value in zip(block.args, branch.operands, strict=True):
         arg.replace_all_uses_with(value)
     before.erase_op(branch)
     for op in list(block.ops):
@@ -203,14 +204,8 @@ def _same_arguments(block: Block) -> bool:
     for arg in block.args:
         passed: set[SSAValue] = set()
         for use in block.uses:
-            branch = use.operation
-            if isinstance(branch, BranchOp):
-                passed.add(branch.values[arg.index])
-            elif isinstance(branch, CondBranchOp):
-                values = branch.else_values if use.index else branch.then_values
-                passed.add(values[arg.index])
-            else:
-                return changed
+            edges = list(cast(Op, use.operation).control_edges())
+            passed.add(edges[use.index].values[arg.index])
         passed.discard(arg)
         if len(passed) == 1 and arg.first_use is not None:
             arg.replace_all_uses_with(passed.pop())

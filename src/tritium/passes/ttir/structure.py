@@ -29,7 +29,6 @@ from xdsl.dialects.builtin import LocationAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tritium.analysis.cfg import has_cycle, immediate_postdominators, reverse_postorder
-from tritium.ops.cf import BranchOp, CondBranchOp
 from tritium.ops.scf import IfOp, YieldOp
 from tritium.ops.terminators import RegionEnd, terminator
 from tritium.ops.ttir.function import FuncOp, ReturnOp
@@ -72,8 +71,7 @@ def structure(op: Operation) -> bool:
     if region.first_block is region.last_block:
         return True
     order = reverse_postorder(region)
-    ends = (BranchOp, CondBranchOp, ReturnOp, RegionEnd)
-    if has_cycle(order) or not all(isinstance(b.last_op, ends) for b in order):
+    if has_cycle(order) or not all(_leads_on(terminator(b)) for b in order):
         return False
     leaving = next(b.last_op for b in order if not b.last_op.successors)  # pyright: ignore
     builder = _Builder(region, order, leaving)
@@ -81,6 +79,10 @@ def structure(op: Operation) -> bool:
         return False
     builder.build()
     return True
+
+
+def _leads_on(op: Operation) -> bool:
+    return bool(op.successors) or isinstance(op, (ReturnOp, RegionEnd))
 
 
 class _Builder:
@@ -104,7 +106,7 @@ class _Builder:
             if not self.fits():
                 return False
             last = terminator(block)
-            if isinstance(last, CondBranchOp):
+            if len(last.successors) == 2:
                 join = self.join[block]
                 if not all(self.count(s, join) for s in last.successors):
                     return False
@@ -134,7 +136,7 @@ class _Builder:
             last = self.write(block, arguments, target)
             if isinstance(last, self.end):
                 return self.mapped(last.operands), last.location
-            if isinstance(last, CondBranchOp):
+            if len(last.successors) == 2:
                 join = self.join[block]
                 values = self.conditional(last, target, join)
                 if join is None:
