@@ -222,6 +222,16 @@ tt.func public @blocks(%x: i32) -> i32 {
   tt.return %p : i32
 }
 
+// CHECK-LABEL: @one_target
+// CHECK-NOT: cf.
+// CHECK: %[[Y:.*]] = arith.select %c, %x, %z : i32
+// CHECK-NEXT: tt.return %[[Y]], %z
+tt.func public @one_target(%c: i1, %x: i32, %z: i32) -> (i32, i32) {
+  cf.cond_br %c, ^bb1(%x, %z : i32, i32), ^bb1(%z, %z : i32, i32)
+^bb1(%y: i32, %w: i32):
+  tt.return %y, %w : i32, i32
+}
+
 // CHECK-LABEL: @sums
 // CHECK-NEXT: %{{.*}} = arith.constant 127 : i32
 // CHECK-NEXT: %{{.*}} = arith.constant 129 : i32

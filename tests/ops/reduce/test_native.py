@@ -111,6 +111,9 @@ BRANCHES = {
         %o = arith.subf %n, %b : f32
         cf.br ^bb2(%a : f32)
       ^bb2(%r: f32):""",
+    "one target": """%m = arith.cmpf ogt, %a, %b : f32
+        cf.cond_br %m, ^bb2(%a : f32), ^bb2(%b : f32)
+      ^bb2(%r: f32):""",
     "leaving": """%m = arith.cmpf ogt, %a, %b : f32
         cf.cond_br %m, ^bb1, ^bb2
       ^bb1:

@@ -49,8 +49,14 @@ class Branches:
         elif isinstance(op, CondBranchOp):
             then, other = op.successors
             first = self._arrive(then, op.then_values)
-            second = self._arrive(other, op.else_values)
-            self.f.branch_if(self.scalars([op.condition])[0], first, second)
+            condition = self.scalars([op.condition])[0]
+            if then is other:  # a phi has one value for each block that leads to it
+                edge = self.f.new_label("edge")
+                self.f.branch_if(condition, first, edge)
+                self.f.label(edge)
+                self.f.branch(self._arrive(other, op.else_values))
+            else:
+                self.f.branch_if(condition, first, self._arrive(other, op.else_values))
         return isinstance(op, (BranchOp, CondBranchOp))
 
     def _arrive(self, block: Block, values: Sequence[SSAValue]) -> str:

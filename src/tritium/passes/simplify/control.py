@@ -28,6 +28,16 @@ def _inline(
     return list(terminator(block).operands)
 
 
+def _selected(
+    op: IfOp | CondBranchOp, then: Sequence[SSAValue], other: Sequence[SSAValue], rewriter: Rewriter
+) -> list[SSAValue]:
+    """The values of two branches without ops, by the op's condition."""
+    return [
+        yes if yes is no else rewriter.insert(SelectOp, op.condition, yes, no, before=op).results[0]
+        for yes, no in zip(then, other, strict=True)
+    ]
+
+
 # scf.if
 
 
@@ -47,19 +57,15 @@ def if_same(op: IfOp, rewriter: Rewriter) -> bool:
     if not op.results:
         return False
     then, other = (region.block for region in op.regions)
-    pairs = list(zip(terminator(then).operands, terminator(other).operands, strict=True))
+    pair = terminator(then).operands, terminator(other).operands
     changed = False
-    for result, (yes, no) in zip(op.results, pairs, strict=True):
+    for result, yes, no in zip(op.results, *pair, strict=True):
         if yes is no and result.first_use is not None:
             changed |= rewriter.replace_value(result, yes)
     empty = then.first_op is then.last_op and other.first_op is other.last_op
     if not empty or changed:
         return changed
-    selected = [
-        yes if yes is no else rewriter.insert(SelectOp, op.condition, yes, no, before=op).results[0]
-        for yes, no in pairs
-    ]
-    return rewriter.replace(op, *selected)
+    return rewriter.replace(op, *_selected(op, *pair, rewriter))
 
 
 def if_empty_else(op: IfOp, rewriter: Rewriter) -> bool:
@@ -158,14 +164,16 @@ def _index(value: SSAValue) -> int:
 
 
 def branch_known(op: CondBranchOp, rewriter: Rewriter) -> bool:
-    """cond_br true, ^a, ^b -> br ^a"""
+    """cond_br true, ^a, ^b -> br ^a; cond_br c, ^a(x), ^a(y) -> br ^a(select c, x, y)"""
     number = rewriter.known(op.condition)
     then, other = op.successors
-    same = then is other and list(op.then_values) == list(op.else_values)
-    if number is None and not same:
+    if number is None and then is not other:
         return False
-    taken = (then, op.then_values) if same or number else (other, op.else_values)
-    Builder(op).make(BranchOp, taken[1], successors=[taken[0]])
+    if number is None:
+        values = _selected(op, op.then_values, op.else_values, rewriter)
+    else:
+        values = op.then_values if number else op.else_values
+    Builder(op).make(BranchOp, values, successors=[then if number else other])
     return rewriter.erase(op)
 
 

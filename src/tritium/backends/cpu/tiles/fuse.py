@@ -327,5 +327,8 @@ class _Builder:
             for edge in owner.control_edges() if edge.source is op
             for value, target in zip(edge.values, edge.targets, strict=True) if is_tile(value)
         )  # fmt: skip
-        for value, buffer in dict.fromkeys(passed):
+        copies = dict.fromkeys(passed)
+        if len({buffer for _, buffer in copies}) < len(copies):
+            raise NotImplementedError(f"{op.name} to one block with different tiles")
+        for value, buffer in copies:
             self.copy(value, buffer, op)
