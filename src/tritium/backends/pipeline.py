@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -45,7 +46,10 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
     with file as stream:
         kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
         hook = dump_before(stream, kernel) if wanted else None
-        manager = PassManager(passes, before=hook)
+        manager: PassManager[IR] = PassManager(passes, before=hook)
+        if (watch := _observer.get()) is not None:
+            watch(stage, None, module, 0.0)
+            manager.after = lambda item, unit: watch(stage, item, unit, manager.timings[-1][1])
         try:
             manager.run(module)
         except PassError as error:
@@ -73,6 +77,23 @@ def no_asan() -> None:
     for (`TRITON_ENABLE_ASAN`)."""
     if knobs.compilation.enable_asan:
         raise RuntimeError("Address sanitizer is currently only supported on the AMD backend")
+
+
+Observer = Callable[[str, Pass[Any] | None, Any, float], None]
+"""Called with a stage, the pass that has run (None before the first), the module and the seconds
+that the pass took."""
+
+_observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+@contextmanager
+def observing(observer: Observer) -> Generator[None]:
+    """Call a function before and after all passes that this thread runs."""
+    token = _observer.set(observer)
+    try:
+        yield
+    finally:
+        _observer.reset(token)
 
 
 _reproducing: ContextVar[bool] = ContextVar("reproducing", default=False)

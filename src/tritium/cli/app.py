@@ -147,6 +147,37 @@ def opt(
         output.write_text(text, encoding="utf-8")
 
 
+@app.command(context_settings=_PASS_ON)
+def explore(
+    program: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROG ARGS...",
+            help="A program, which is run; a .ttir or .ttgir file; a file of --kernel.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The page to write.")
+    ] = Path("explore.html"),
+    kernel: Annotated[str | None, typer.Option(help="Show only kernels of this name.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="For what is not run: cpu, cpu:haswell, cuda:90:32.")
+    ] = None,
+    signature: Annotated[
+        str | None,
+        typer.Option(help='Types and constants of --kernel, "*fp32:16, i32, 64"; nothing runs.'),
+    ] = None,
+) -> None:
+    """Write an HTML page that shows kernels at every stage of their compilation."""
+    from tritium.cli.explore import explore as make
+
+    try:
+        page, names = make(program, output, kernel, target, signature)
+    except (TritonError, ValueError, TypeError, OSError) as error:
+        raise fail(error) from None
+    typer.echo(f"{page}: {', '.join(names)}")
+
+
 @cache_app.callback(invoke_without_command=True)
 def cache(context: typer.Context) -> None:
     if context.invoked_subcommand is None:

@@ -21,7 +21,7 @@ from tritium.aot import ABOUT
 from tritium.aot.sources import Interface, cpu_header, cuda_header, cuda_source
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend
-from tritium.compiler import ASTSource
+from tritium.compiler import ASTSource, CompiledKernel
 from tritium.compiler import compile as compile_source
 from tritium.errors import TritonError
 from tritium.target import GPUTarget
@@ -44,7 +44,7 @@ class CompileArgs:
 
 
 @dataclass
-class _Signature:
+class Signature:
     """A signature as it is given: types with hints, and constants."""
 
     names: list[str]
@@ -73,14 +73,14 @@ def _number(text: str) -> int | float | None:
     return None
 
 
-def _parse(text: str, names: Sequence[str]) -> _Signature:
+def parse_signature(text: str, names: Sequence[str]) -> Signature:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != len(names):
         raise ValueError(
             f"the signature has {len(parts)} parts; the kernel's {len(names)} parameters are "
             f"{', '.join(names)}"
         )
-    found = _Signature(list(names), {}, {}, {})
+    found = Signature(list(names), {}, {}, {})
     for i, (name, part) in enumerate(zip(names, parts, strict=True)):
         type, colon, hint = part.partition(":")
         constant = _number(part)
@@ -97,7 +97,7 @@ def _parse(text: str, names: Sequence[str]) -> _Signature:
     return found
 
 
-def _load(args: CompileArgs) -> Any:
+def load_kernel(args: CompileArgs) -> Any:
     """The kernel: the file is run from its own folder's point of view."""
     path = Path(args.path)
     if not path.is_file():
@@ -115,7 +115,7 @@ def _load(args: CompileArgs) -> Any:
     return kernel
 
 
-def _target(text: str | None) -> GPUTarget:
+def target_of(text: str | None) -> GPUTarget:
     """`cpu`, `cpu:haswell`, `cuda:80:32`; the machine's own for None."""
     if not text:
         return driver.active.get_current_target()
@@ -129,23 +129,29 @@ def _target(text: str | None) -> GPUTarget:
     return GPUTarget(backend, arch, int(rest[1]))
 
 
+def compile_given(args: CompileArgs) -> tuple[CompiledKernel, Any, Signature]:
+    """The compiled kernel, its function and the signature. Raises as `compile_kernel`."""
+    kernel = load_kernel(args)
+    signature = parse_signature(args.signature, kernel.arg_names)
+    attrs = {(i,): BaseBackend.parse_attr("D") for i, h in signature.hints.items() if h == 16}
+    source = ASTSource(kernel, signature.types, signature.constants, attrs)
+    debug = bool(kernel.debug) or knobs.runtime.debug
+    options = {"num_warps": args.num_warps, "num_stages": args.num_stages, "debug": debug}
+    compiled = compile_source(source, target=target_of(args.target), options=options)
+    return compiled, kernel, signature
+
+
 def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     """Compile, and write the files. Returns the C function's name and the files.
 
     Raises `ValueError` for arguments that do not fit, `NotImplementedError` for kernels that need
     what a C caller cannot give, and the compiler's errors.
     """
-    kernel = _load(args)
     grid = args.grid.split(",")
     if len(grid) != 3:
         raise ValueError(f"the grid {args.grid!r} has {len(grid)} sizes; three are required")
-    signature = _parse(args.signature, kernel.arg_names)
-    target = _target(args.target)
-    attrs = {(i,): BaseBackend.parse_attr("D") for i, h in signature.hints.items() if h == 16}
-    source = ASTSource(kernel, signature.types, signature.constants, attrs)
-    debug = bool(kernel.debug) or knobs.runtime.debug
-    options = {"num_warps": args.num_warps, "num_stages": args.num_stages, "debug": debug}
-    compiled = compile_source(source, target=target, options=options)
+    compiled, kernel, signature = compile_given(args)
+    target = compiled.metadata.target
     settings = f"warps{args.num_warps}xstages{args.num_stages}"
     parts = [part.strip() for part in args.signature.split(",")]
     digest = hashlib.sha256(" ".join([*parts, settings]).encode()).hexdigest()[:8]
@@ -166,7 +172,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
 
 
 def _parameters(
-    signature: _Signature, target: GPUTarget
+    signature: Signature, target: GPUTarget
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     pointer = "CUdeviceptr" if target.backend == "cuda" else "void *"
     own = [(c_type(t, n, pointer), n) for n, t in signature.parameters]
@@ -192,7 +198,7 @@ def c_type(type: str, name: str, pointer: str) -> str:
 
 
 def _write_cuda(
-    args: CompileArgs, compiled: Any, signature: _Signature, to: Interface, grid: list[str],
+    args: CompileArgs, compiled: Any, signature: Signature, to: Interface, grid: list[str],
     place: Path,
 ) -> list[Path]:  # fmt: skip
     data = compiled.metadata
@@ -213,7 +219,7 @@ def _write_cuda(
 
 
 def _write_cpu(
-    args: CompileArgs, compiled: Any, signature: _Signature, to: Interface, grid: list[str],
+    args: CompileArgs, compiled: Any, signature: Signature, to: Interface, grid: list[str],
     place: Path,
 ) -> list[Path]:  # fmt: skip
     from tritium.aot.entry import entry_ir  # with the compiler, which kernels in the cache need not

@@ -1,0 +1,1 @@
+"""`tritium explore`: a kernel's way from source to machine code as one HTML file."""

@@ -1,0 +1,113 @@
+"""The lines of each stage's text, with the source line that each came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tritium.ir.locations import UNKNOWN, LocationSyntaxError, parse_location, source_position
+
+Place = tuple[str, int]
+"""A file and a line."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a stage, and where in the source it came from, if that is known."""
+
+    text: str
+    place: Place | None
+
+
+_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$")
+_TRAILING = re.compile(r" loc\((#loc\d*|unknown)\)$")
+
+
+def ir_lines(text: str) -> list[Line]:
+    """Lines of MLIR text: its locations are aliases at the ends of lines."""
+    aliases = {m[1]: m[2] for line in text.splitlines() if (m := _ALIAS.match(line))}
+    places: dict[str, Place | None] = {}
+
+    def resolve(name: str) -> object:
+        return parse_location(aliases[name], resolve) if name in aliases else UNKNOWN  # pyright: ignore
+
+    def place_of(name: str) -> Place | None:
+        if name not in places:
+            try:
+                found = source_position(resolve(name))  # pyright: ignore
+            except LocationSyntaxError:
+                found = None
+            places[name] = found and (found[0], found[1])
+        return places[name]
+
+    lines: list[Line] = []
+    for line in text.splitlines():
+        if _ALIAS.match(line):
+            continue
+        match = _TRAILING.search(line)
+        place = place_of(match[1][1:]) if match and match[1] != "unknown" else None
+        lines.append(Line(_TRAILING.sub("", line), place))
+    return lines
+
+
+_DEBUG = re.compile(r", !dbg !(\d+)")
+_NODE = re.compile(r"^!(\d+) = (?:distinct )?!(DI\w+)\((.*)\)$", re.MULTILINE)
+_FIELD = re.compile(r"(\w+): (?:!(\d+)|(\d+)|\"([^\"]*)\")")
+
+
+def llvm_lines(text: str) -> list[Line]:
+    """Lines of LLVM IR: `!dbg` names a node of the metadata."""
+    nodes: dict[str, dict[str, str]] = {}
+    for number, _, body in _NODE.findall(text):
+        nodes[number] = {m[1]: m[2] or m[3] or m[4] or "" for m in _FIELD.finditer(body)}
+
+    def file_of(number: str | None) -> str:
+        for _ in range(64):
+            node = nodes.get(number or "", {})
+            if "filename" in node:
+                folder = node.get("directory", "")
+                name = node["filename"]
+                return name if name.startswith("/") or not folder else f"{folder}/{name}"
+            number = node.get("file") or node.get("scope")
+        return ""
+
+    lines: list[Line] = []
+    for line in text.splitlines():
+        match = _DEBUG.search(line)
+        node = nodes.get(match[1]) if match else None
+        place = None
+        if node is not None and "line" in node:
+            place = (file_of(node.get("scope")), int(node["line"]))
+        if not _NODE.match(line):
+            lines.append(Line(_DEBUG.sub("", line), place))
+    return lines
+
+
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r"^\s*\.file\s+(\d+)\s+(?:\"([^\"]*)\"\s+)?\"([^\"]*)\"", re.MULTILINE)
+
+
+def assembly_lines(text: str) -> list[Line]:
+    """Lines of PTX or assembly: `.loc` holds for what follows."""
+    files = {m[1]: f"{m[2]}/{m[3]}" if m[2] else m[3] for m in _FILE.finditer(text)}
+    place: Place | None = None
+    lines: list[Line] = []
+    for line in text.splitlines():
+        match = _LOC.match(line)
+        if match:
+            place = (files.get(match[1], ""), int(match[2])) if match[2] != "0" else None
+            continue
+        code = line.strip()
+        own = place if code and not code.startswith(("//", ".", "$", "#", "}")) else None
+        lines.append(Line(line, own))
+    return lines
+
+
+STAGES: Mapping[str, tuple[Callable[[str], list[Line]], str]] = {
+    "source": (ir_lines, "llvm"), "ttir": (ir_lines, "llvm"), "ttgir": (ir_lines, "llvm"),
+    "tile": (ir_lines, "llvm"), "llir": (llvm_lines, "llvm"), "ptx": (assembly_lines, "gas"),
+    "asm": (assembly_lines, "gas"), "amdgcn": (assembly_lines, "gas"),
+    "sass": (assembly_lines, "gas"),
+}  # fmt: skip
+"""How each stage's text is read, and what Pygments calls its language."""

@@ -1,0 +1,166 @@
+"""The HTML page: data for its template, and highlighted lines."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import linecache
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+from tritium.tools.explore.layouts import layouts_of
+from tritium.tools.explore.lines import STAGES, Line, Place
+from tritium.tools.explore.record import KernelRecord, PassRecord
+from tritium.tools.mix import instruction_mix
+from tritium.version import __version__
+
+_TEMPLATE = Path(__file__).with_name("page.html")
+_FILE_LINES = 1500
+"""Lines of a file that is shown as a whole."""
+_DIFF_LINES = 400
+"""Lines of one pass's diff that are shown."""
+
+
+class Places:
+    """Numbers for source lines, by which lines of all stages are linked."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+
+    def key(self, place: Place | None) -> str:
+        """The number of a place; empty for none."""
+        if place is None or not place[0]:
+            return ""
+        return f"{self._files.setdefault(place[0], len(self._files))}-{place[1]}"
+
+
+def render(kernels: Sequence[KernelRecord], title: str) -> str:
+    """The page of some kernels; it needs no other file."""
+    places = Places()
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        title=title, version=__version__, css=HtmlFormatter(style="default").get_style_defs(".c"),
+        kernels=[_kernel(number, record, places) for number, record in enumerate(kernels)],
+    )
+
+
+def _kernel(number: int, record: KernelRecord, places: Places) -> dict[str, Any]:
+    asm = record.kernel.asm
+    names = [name for name in (*asm, "asm", "sass") if name in STAGES]
+    stages: list[dict[str, Any]] = []
+    for name in dict.fromkeys(names):
+        text = _text(asm, name)
+        if text is None:
+            continue
+        read, language = STAGES[name]
+        lines = read(text)
+        stages.append({
+            "name": name, "packed": _packed(_highlighted(lines, language, places)),
+            "linked": any(line.place for line in lines), "seconds": record.stages.get(name),
+        })  # fmt: skip
+    ttgir = _text(asm, "ttgir")
+    return {
+        "id": number, "label": record.label, "stages": stages,
+        "source": _source(record, places), "passes": [_pass(p) for p in record.passes],
+        "facts": facts(record), "layouts": layouts_of(ttgir) if ttgir else [],
+    }  # fmt: skip
+
+
+def _text(asm: Any, name: str) -> str | None:
+    """A stage's text; None where it has none, or the tool that makes it is missing."""
+    try:
+        text = asm.get(name)
+    except (OSError, RuntimeError):  # no disassembler
+        return None
+    return text if isinstance(text, str) else None
+
+
+def _source(record: KernelRecord, places: Places) -> dict[str, Any]:
+    """The kernel's function, or the file of IR that it was compiled from."""
+    source = record.kernel.src
+    function = getattr(source, "fn", None)
+    if function is None:
+        lines = [Line(text, None) for text in source.src.splitlines()]
+        return {"name": source.path.name, "first": 1, "kernel": 1,
+                "lines": _highlighted(lines, "llvm", places)}  # fmt: skip
+    file, first = function.fn.__code__.co_filename, function.starting_line_number
+    texts = [text.rstrip("\n") for text in function.raw_src]
+    whole = [text.rstrip("\n") for text in linecache.getlines(file)]
+    if len(texts) < len(whole) <= _FILE_LINES:  # with the functions that the kernel calls
+        first, texts = 1, whole
+    lines = [Line(text, (file, first + i)) for i, text in enumerate(texts)]
+    return {
+        "name": Path(file).name, "first": first, "kernel": function.starting_line_number,
+        "lines": _highlighted(lines, "python", places),
+    }  # fmt: skip
+
+
+def _highlighted(lines: Sequence[Line], language: str, places: Places) -> list[tuple[str, str]]:
+    """(the place's number, HTML) of each line."""
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    text = "\n".join(line.text for line in lines)
+    rows = highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
+    rows += [""] * (len(lines) - len(rows))
+    return [(places.key(line.place), row) for line, row in zip(lines, rows, strict=False)]
+
+
+def _packed(rows: Sequence[tuple[str, str]]) -> str:
+    """The lines as elements of HTML, compressed: assembly has ten thousands of them."""
+    text = "".join(
+        f'<div data-n="{number}"{f" data-l={key!r}" if key else ""}>{row}</div>'
+        for number, (key, row) in enumerate(rows, 1)
+    )
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def _pass(record: PassRecord) -> dict[str, Any]:
+    shown = record.diff[:_DIFF_LINES]
+    rows = [(line[:1], line) for line in shown]
+    changes = ", ".join(f"{name} {count:+}" for name, count in record.changes.items())
+    return {
+        "stage": record.stage, "name": record.name, "ms": f"{record.seconds * 1e3:.2f}",
+        "ops": record.ops, "changes": changes, "diff": rows,
+        "left_out": len(record.diff) - len(shown),
+    }  # fmt: skip
+
+
+_SHOWN = (
+    "num_warps", "num_stages", "num_ctas", "shared", "n_regs", "n_spills", "scratch_bytes",
+    "global_scratch_size",
+)  # fmt: skip
+
+
+def facts(record: KernelRecord) -> list[tuple[str, str]]:
+    """(name, value) of what is known about a kernel beside its texts."""
+    data, source = record.kernel.metadata, record.kernel.src
+    target = data.target
+    found = [("target", f"{target.backend} {getattr(data, 'arch', '') or target.arch}")]
+    signature = ", ".join(f"{name}: {type}" for name, type in source.signature.items())
+    found.append(("arguments", signature))
+    attributes = getattr(source, "attrs", {})
+    divisible = [str(path[0]) for path, given in attributes.items() if given]
+    if divisible:
+        found.append(("multiples of 16", f"arguments {', '.join(divisible)}"))
+    found += [(name, str(getattr(data, name))) for name in _SHOWN if hasattr(data, name)]
+    found.append(("binary", f"{len(record.kernel.kernel)} bytes"))
+    for stage in ("sass", "ptx", "asm"):
+        text = _text(record.kernel.asm, stage)
+        if text:
+            mix: Counter[str] = instruction_mix(text)
+            common = ", ".join(f"{name} {count}" for name, count in mix.most_common(12))
+            found.append((f"{stage} instructions", f"{mix.total()}: {common}"))
+            break
+    total = sum(record.stages.values())
+    found.append(("compiled in", f"{total * 1e3:.0f} ms"))
+    return found
+
+

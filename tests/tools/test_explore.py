@@ -1,0 +1,190 @@
+"""The explorer's page: stages, links by source line, passes, layouts; and its errors."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tritium.cli.explore import ExploreError, explore, record
+from tritium.tools.explore.layouts import layouts_of
+from tritium.tools.explore.lines import assembly_lines, ir_lines, llvm_lines
+from tritium.tools.mix import instruction_mix
+
+pytest.importorskip("jinja2")
+pytest.importorskip("pygments")
+SRC = str(Path(__file__).parents[2] / "src")
+KERNELS = """
+import tritium, tritium.language as tl
+
+@tritium.jit
+def halve(x, y):
+    return (x + y) * 0.5
+
+@tritium.jit
+def mean(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    total = halve(tl.load(x_ptr + i, mask=inside), tl.load(y_ptr + i, mask=inside))
+    tl.store(out_ptr + i, total, mask=inside)
+"""
+SIGNATURE = "*fp32:16, *fp32, *fp32, i32, 64"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    place = tmp_path / "kernels.py"
+    place.write_text(KERNELS)
+    return place
+
+
+def page(file: Path, *, target: str = "cpu") -> str:
+    out = file.with_suffix(".html")
+    path, names = explore([str(file)], out, "mean", target, SIGNATURE)
+    assert (path, names) == (out, ["mean (BLOCK=64)"])
+    return out.read_text()
+
+
+def stages(text: str) -> dict[str, str]:
+    found = re.findall(r'data-stage="(\w+)"><pre class="code c" data-gz="([^"]+)"', text)
+    return {name: gzip.decompress(base64.b64decode(data)).decode() for name, data in found}
+
+
+def linked(part: str) -> dict[str, str]:
+    """The text of the lines by their place."""
+    rows = re.findall(r"<div data-n=\"\d+\" data-l=[\"']([\d-]+)[\"']>(.*?)</div>", part)
+    found: dict[str, str] = {}
+    for key, text in rows:
+        found[key] = found.get(key, "") + re.sub(r"<[^>]+>", "", text) + "\n"
+    return found
+
+
+def test_a_page_needs_nothing_else_and_links_lines_of_all_stages(file: Path):
+    text = page(file)
+    assert not re.search(r"(?:src|href)=|url\(|@import", text)
+    assert len(text) < 300_000
+    source = linked(text.split('class="code c source"')[1].split("</pre>")[0])
+    key = next(k for k, line in source.items() if "(x + y) * 0.5" in line)
+    parts = stages(text)
+    assert list(parts) == ["source", "ttir", "tile", "llir", "asm"]
+    for stage in ("source", "ttir", "tile"):
+        assert "arith.mulf" in linked(parts[stage])[key]
+        assert linked(parts[stage]).keys() <= source.keys()
+    assert "#loc" not in parts["ttir"] and "fmul" in parts["llir"] and "ret" in parts["asm"]
+    assert "num_warps" in text and "asm instructions" in text
+
+
+def test_passes_have_times_counts_and_differences(file: Path):
+    (found,) = record([str(file)], "mean", "cpu", SIGNATURE)
+    named = {p.name: p for p in found.passes if p.name}
+    assert {"inline", "canonicalize", "tile-fuse"} <= named.keys()
+    inline = named["inline"]
+    assert inline.changes["tt.call"] == -1 and "arith.mulf" not in inline.changes
+    assert any(line.startswith("-") and "tt.call" in line for line in inline.diff)
+    assert inline.ops > 0 and inline.seconds > 0
+    assert found.stages.keys() >= {"ttir", "tile", "llir", "obj"}
+    text = page(file)
+    assert "tt.call -1" in text and '<span class="minus">' in text
+
+
+@pytest.mark.ptxas
+def test_every_stage_of_a_gpu_is_linked(file: Path):
+    text = page(file, target="cuda:90:32")
+    parts = stages(text)
+    assert list(parts)[:5] == ["source", "ttir", "ttgir", "llir", "ptx"]
+    source = linked(text.split('class="code c source"')[1].split("</pre>")[0])
+    key = next(k for k, line in source.items() if "tl.store(" in line)
+    assert "store" in linked(parts["ttgir"])[key]
+    assert "st.global" in linked(parts["ptx"])[key] and key in linked(parts["llir"])
+    assert "#ttg.blocked" in text and "n_regs" in text
+
+
+def test_a_program_is_run_and_a_stage_file_compiled(file: Path, tmp_path: Path):
+    program = tmp_path / "prog.py"
+    program.write_text(KERNELS + """
+import sys, numpy as np
+x = np.ones(100, np.float32)
+mean[(2,)](x, x, np.zeros(100, np.float32), 100, BLOCK=64)
+sys.exit(3)
+""")
+    out = tmp_path / "page.html"
+    command = [sys.executable, "-m", "tritium", "explore", "-o", str(out), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": SRC})  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, f"{out}: mean (BLOCK=64)\n")
+    assert "the program ended with status 3" in done.stderr
+    (found,) = record([str(file)], "mean", "cpu", SIGNATURE)
+    stage = tmp_path / "kernel.ttir"
+    stage.write_text(found.kernel.asm["ttir"])
+    assert explore([str(stage)], out, None, "cpu", None)[1] == ["mean"]
+    assert "kernel.ttir" in out.read_text()
+
+
+@pytest.mark.parametrize(("program", "kernel", "signature", "message"), [
+    (["nothing.py"], None, None, r"nothing\.py: no such file"),
+    (["kernels.py"], None, None, "no kernel was compiled"),
+    (["kernels.py"], None, SIGNATURE, "--signature needs the name of its kernel"),
+    (["x.ttir", "--target"], None, None, "--target: options stand before the file"),
+])  # fmt: skip
+def test_errors(
+    file: Path, program: list[str], kernel: str | None, signature: str | None, message: str,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
+    monkeypatch.chdir(file.parent)
+    monkeypatch.setattr("tritium.cli.run.run_program", lambda arguments: None)
+    Path("x.ttir").write_text("")
+    with pytest.raises(ExploreError, match=message):
+        explore(program, Path("out.html"), kernel, "cpu", signature)
+    assert not Path("out.html").exists()
+
+
+def test_a_missing_library_is_named(file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "tritium.tools.explore.page", None)
+    with pytest.raises(ExploreError, match=r"pip install 'tritium\[explore\]'"):
+        explore([str(file)], file.with_suffix(".html"), "mean", "cpu", SIGNATURE)
+
+
+def test_locations_of_each_kind_of_text():
+    lines = ir_lines('#loc1 = loc("k.py":3:4)\n%a = f loc(#loc2)\n%b = g loc(unknown)\n'
+                     '#loc2 = loc(callsite("x"(#loc1) at "m.py":9:1))\n')  # fmt: skip
+    assert [(x.text, x.place) for x in lines] == [("%a = f", ("k.py", 3)), ("%b = g", None)]
+    lines = llvm_lines("  %a = add i32 1, 2, !dbg !4\n  ret void\n"
+                       '!1 = !DIFile(filename: "k.py", directory: "/d")\n'
+                       '!2 = distinct !DISubprogram(name: "f", file: !1, line: 1)\n'
+                       "!4 = !DILocation(line: 7, column: 2, scope: !2)\n")  # fmt: skip
+    assert [(x.text.strip(), x.place) for x in lines] == [
+        ("%a = add i32 1, 2", ("/d/k.py", 7)), ("ret void", None)
+    ]  # fmt: skip
+    lines = assembly_lines('\t.file\t1 "/d" "k.py"\n\t.loc\t1 7 2\n\tadd.f32 %f1;\n$L1:\n')
+    assert [x.place for x in lines] == [None, ("/d/k.py", 7), None]
+
+
+def test_layouts_are_drawn_from_their_linear_form():
+    text = """
+#blocked = #ttg.blocked<{sizePerThread = [1, 2], threadsPerWarp = [4, 8], warpsPerCTA = [2, 1], order = [1, 0]}>
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 2 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32} {
+  tt.func public @f() {
+    %a = arith.constant dense<0> : tensor<8x16xi32, #blocked>
+    tt.return
+  }
+}
+"""  # noqa: E501
+    (grid,) = layouts_of(text)
+    assert (grid["shape"], grid["rows"], grid["columns"], grid["copies"]) == ([8, 16], 8, 16, 1)
+    at = {(i // 16, i % 16): tuple(h) for i, h in enumerate(grid["holders"])}
+    assert at[0, 0] == (0, 0, 0) and at[0, 1] == (0, 0, 1) and at[0, 2] == (0, 1, 0)
+    assert at[1, 0] == (0, 8, 0) and at[4, 0] == (1, 0, 0)
+
+
+def test_instructions_are_counted_by_opcode():
+    ptx = "\t@%p1 ld.global.v4.b32 {%r1, %r2}, [%rd1];\n\tadd.f32 %f1, %f2, %f3;\n$L1:\n.reg .b32"
+    assert instruction_mix(ptx) == {"ld.global": 1, "add": 1}
+    assert instruction_mix(".LBB0_1:\n\tvaddps %zmm0, %zmm1, %zmm2\n\tretq\n") == {
+        "vaddps": 1, "retq": 1
+    }  # fmt: skip
