@@ -103,8 +103,8 @@ def shapes_kernel(src, out, layout: gl.constexpr):
     x = gl.load(src + offsets)
     pairs = gl.join(x, -x)  # 32 x 16 x 2
     a, b = gl.split(gl.permute(gl.reshape(gl.permute(pairs, (0, 2, 1)), (32, 2, 16)), (0, 2, 1)))
-    gl.static_assert(a.type.layout == layout)
-    gl.store(out + offsets, a - 2 * b)
+    gl.static_assert(a.type.layout == gl.SliceLayout(2, pairs.type.layout))
+    gl.store(out + offsets, gl.convert_layout(a - 2 * b, layout, assert_trivial=True))
 
 
 def shapes(launch: Launch) -> None:

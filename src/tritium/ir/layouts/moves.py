@@ -39,7 +39,7 @@ def covers(encoding: Encoding, shape: tuple[int, ...]) -> bool:
 def transposed(encoding: Encoding, order: tuple[int, ...], shape: tuple[int, ...]) -> Encoding:
     """The encoding of a tile whose axis i was axis `order[i]` of a tile of this shape and encoding:
     all elements stay where they are."""
-    if isinstance(encoding, UndecidedEncoding):
+    if isinstance(encoding, UndecidedEncoding) or order == tuple(range(len(order))):
         return encoding
     if isinstance(encoding, BlockedEncoding):
         where = {axis: i for i, axis in enumerate(order)}
@@ -72,7 +72,44 @@ def reshaped(
     layout = flat(linear(encoding, shape))
     sizes = {dim(i): result[i] for i in reversed(range(len(result)))}
     layout = layout.reshape_outs(sizes).transpose_outs([dim(i) for i in range(len(result))])
-    return _blocked(layout, result) or LinearEncoding.from_layout(layout)
+    if isinstance(encoding, BlockedEncoding):
+        parts = _divided(encoding, shape, result)
+        if parts is not None and linear(parts, result) == layout:
+            return parts
+        if (found := _blocked(layout, result)) is not None:
+            return found
+    return LinearEncoding.from_layout(layout)
+
+
+def _divided(
+    encoding: BlockedEncoding, shape: tuple[int, ...], result: tuple[int, ...]
+) -> BlockedEncoding | None:
+    """The blocked encoding of a tile whose axes are divided into several, the inner ones taking
+    their share of elements, lanes and warps first; None where axes are joined."""
+    groups, end = list[list[int]](), 0
+    for size in shape:
+        start, count = end, 1
+        while count < size and end < len(result):
+            count *= result[end]
+            end += 1
+        if count != size:
+            return None
+        groups.append(list(range(start, end))[::-1])
+    groups[-1] = list(range(groups[-1][-1] if groups[-1] else end, len(result)))[::-1]
+    if encoding.get("CGALayout") or not all(groups):
+        return None
+    left, sizes = list(result), dict[str, tuple[int, ...]]()
+    for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA"):
+        shares = [1] * len(result)
+        for wanted, group in zip(encoding.get(key), groups, strict=True):
+            for axis in group:
+                shares[axis] = min(wanted, left[axis])
+                left[axis] //= shares[axis]
+                wanted //= shares[axis]
+            shares[group[-1]] *= wanted
+        sizes[key] = tuple(shares)
+    order = tuple(axis for source in encoding.get("order") for axis in groups[source])
+    return BlockedEncoding.make(**sizes, order=order)
 
 
 def _blocked(layout: LinearLayout, shape: tuple[int, ...]) -> BlockedEncoding | None:
@@ -117,6 +154,21 @@ def joined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     return LinearEncoding.from_layout(layout.transpose_outs([dim(i) for i in range(rank + 1)]))
 
 
+def unjoined(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
+    """The encoding of two tiles whose joined one, of this shape, has the encoding."""
+    last = len(shape) - 1
+    if isinstance(encoding, BlockedEncoding):
+        sizes = {key: encoding.get(key)[:last]
+                 for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}  # fmt: skip
+        found = BlockedEncoding.make(
+            **sizes, order=tuple(a for a in encoding.get("order") if a != last),
+            CGALayout=tuple(basis[:last] for basis in encoding.get("CGALayout")),
+        )  # fmt: skip
+        if joined(found, shape[:last]) == encoding:
+            return found
+    return halved(encoding, shape)
+
+
 @lru_cache(maxsize=1024)
 def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     """The encoding of either half of a tile of this shape along its last axis, of size 2. Raises
@@ -129,20 +181,7 @@ def halved(encoding: Encoding, shape: tuple[int, ...]) -> Encoding:
     others = [basis for n in layout.in_names for basis in layout.bases(n) if basis != pair]
     if registers.count(pair) != 1 or any(basis[last] for basis in others):
         raise OpError(f"tt.split: the last axis in {encoding}; a thread must have both elements")
-    kept = [c for c, basis in zip(layout.columns_of(REGISTER), registers, strict=True)
-            if basis != pair]  # fmt: skip
-    half = layout.with_columns(REGISTER, kept)
-    half = half.restrict(half.in_names, [dim(i) for i in range(last)])
-    if isinstance(encoding, BlockedEncoding):
-        sizes = {key: encoding.get(key)[:last]
-                 for key in ("sizePerThread", "threadsPerWarp", "warpsPerCTA")}  # fmt: skip
-        found = BlockedEncoding.make(
-            **sizes, order=tuple(a for a in encoding.get("order") if a != last),
-            CGALayout=tuple(basis[:last] for basis in encoding.get("CGALayout")),
-        )  # fmt: skip
-        if linear(found, shape[:last]) == half:
-            return found
-    return LinearEncoding.from_layout(half)
+    return SliceEncoding.make(dim=last, parent=encoding)
 
 
 def in_order(layout: LinearLayout, axis: int) -> bool:

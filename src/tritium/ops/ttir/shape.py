@@ -362,7 +362,7 @@ class JoinOp(Op):
         return moves.joined(operand, ir.shape_of(self.lhs.type))
 
     def operand_layouts(self, result: Encoding) -> list[Encoding | None]:
-        return [moves.halved(result, ir.shape_of(self.results[0].type))] * 2
+        return [moves.unjoined(result, ir.shape_of(self.results[0].type))] * 2
 
 
 class SplitOp(Op):
