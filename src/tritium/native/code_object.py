@@ -131,7 +131,9 @@ def _parse(code: bytes) -> _Object:
     )
     if (kind, machine) != (_RELOCATABLE, _AMDGPU):
         raise LinkError("this is no relocatable AMDGPU object")
-    headers = [_SECTION.unpack_from(code, start + i * _SECTION.size) for i in range(count)]
+    headers: list[tuple[int, ...]] = [
+        _SECTION.unpack_from(code, start + i * _SECTION.size) for i in range(count)
+    ]
     found, kept = _Object(identification, flags), dict[int, _Section]()
     for index, (name, type, bits, _, offset, size, _, _, align, entry) in enumerate(headers):
         text = _string(code, headers[names][4] + name)
@@ -142,7 +144,7 @@ def _parse(code: bytes) -> _Object:
     tables = [h for h in headers if h[1] == _SYMTAB]
     if not tables:
         raise LinkError("the object has no symbols")
-    table, strings = tables[0], headers[tables[0][6]][4]
+    table, strings = tables[0], int(headers[tables[0][6]][4])
     for at in range(table[4], table[4] + table[5], _SYMBOL.size):
         name, info, other, index, value, size = _SYMBOL.unpack_from(code, at)
         found.symbols.append(_Symbol(
@@ -152,7 +154,7 @@ def _parse(code: bytes) -> _Object:
         target = kept.get(header[7]) if header[1] == _RELA else None
         for at in range(header[4], header[4] + header[5] if target else 0, _RELOCATION.size):
             place, info, addend = _RELOCATION.unpack_from(code, at)
-            symbol = found.symbols[info >> 32]
+            symbol: _Symbol = found.symbols[info >> 32]
             assert target is not None
             found.relocations.append((target, place, info & _MASK, symbol, addend))
     return found

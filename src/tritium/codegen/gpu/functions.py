@@ -50,7 +50,7 @@ def remainder(c: Context, op: Op, a: Value, b: Value) -> Value:
 @lowers(ELEMENTWISE, arith.DivFOp, ttir.ApproxDivFOp)
 def divide(c: Context, op: Op, a: Value, b: Value) -> Value:
     approximate = isinstance(op, ttir.ApproxDivFOp)
-    return in_float(c, (a, b), lambda a, b: c.hardware.functions.divide(c, a, b, approximate))
+    return in_float(c, (a, b), partial(c.hardware.functions.divide, c, approximate=approximate))
 
 
 @lowers(ELEMENTWISE, ExternElementwiseOp)

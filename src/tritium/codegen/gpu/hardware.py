@@ -161,10 +161,10 @@ class NoMatrixMoves:
 
     find_store = find_load
 
-    def load(self, *arguments: Any) -> list[Value]:
+    def load(self, *arguments: Any, **named: Any) -> list[Value]:
         raise Unsupported("loads of small matrices")
 
-    def store(self, *arguments: Any) -> None:
+    def store(self, *arguments: Any, **named: Any) -> None:
         raise Unsupported("stores of small matrices")
 
 
@@ -319,7 +319,7 @@ class Hardware(ABC):
     title: ClassVar[str]
     """Its name in error messages."""
     triple: ClassVar[str]
-    data_layout: ClassVar[str]
+    data_layout: str
     lanes: int
     """The threads of a warp, a power of two."""
     banks: Banks

@@ -113,7 +113,7 @@ class AMDGPU(Hardware):
 
     def __init__(self, arch: str):
         self.arch, facts = arch, processor(arch)
-        self.data_layout = data_layout(arch)  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.data_layout = data_layout(arch)
         self.lanes, self.banks = facts.lanes, facts.banks
         self.grid, self.barriers = Grid(), WorkgroupBarriers()
         self.shuffles = WaveShuffles(gfx9=arch.startswith("gfx9"))

@@ -80,7 +80,7 @@ class NoAsyncCopies:
 
     least_bytes = 4
 
-    def copy(self, *arguments: Any) -> None:
+    def copy(self, *arguments: Any, **named: Any) -> None:
         raise Unsupported("asynchronous copies")
 
     commit = wait = copy
