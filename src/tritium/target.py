@@ -77,8 +77,8 @@ class MatrixUnit(Protocol):
         product is an operand of another."""
         ...
 
-    def neighbours(self, bits: int) -> int:
-        """The elements along K, of so many bits, that a register of an operand holds."""
+    def neighbours(self, product: Any) -> int:
+        """The elements along K of an operand that are neighbours in a thread (`kWidth`)."""
         ...
 
     def rounds_sums(self, product: Any) -> bool:
@@ -116,7 +116,7 @@ class Processor:
         sum_widths: how many neighbours one atomic instruction adds to, by element type; 1 else.
         least_depth: the least bytes along K of a product by matrix units.
         matrix_units: the best first.
-        float8_products: whether matrix units multiply 8-bit floats.
+        float8_products: the names of the 8-bit floats that matrix units multiply.
         product_part: the least rows and columns of a product that a block of a cluster gets.
         bulk_copies: of the engine that copies blocks of tensors, where there is one.
         copy_bytes: the least and the most bytes of a copy from global to shared memory that a
@@ -132,7 +132,7 @@ class Processor:
     sum_widths: tuple[tuple[str, int], ...] = ()
     least_depth: int = 1
     matrix_units: tuple[MatrixUnit, ...] = ()
-    float8_products: bool = False
+    float8_products: tuple[str, ...] = ()
     product_part: tuple[int, int] = (1, 1)
     bulk_copies: BulkCopies | None = None
     copy_bytes: tuple[int, ...] = ()

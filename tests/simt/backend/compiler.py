@@ -107,8 +107,8 @@ class SimtBackend(BaseBackend):
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
             least_depth=LEAST_DEPTH if matrices else 1,
-            matrix_units=(MmaSync(float8=True),) if matrices else (), float8_products=matrices,
-            copy_bytes=(4, 16),
+            matrix_units=(MmaSync(float8=True),) if matrices else (), copy_bytes=(4, 16),
+            float8_products=("f8E5M2", "f8E4M3FN") if matrices else (),
         )  # fmt: skip
 
     def hash(self) -> str:

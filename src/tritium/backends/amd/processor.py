@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tritium.backends.amd.matrix import matrix_cores
 from tritium.target import Banks, Processor
 
 
@@ -49,8 +50,9 @@ def facts_of(arch: object) -> Facts:
 @lru_cache
 def processor(arch: str) -> Processor:
     """The processor of a name: gfx942."""
-    facts = facts_of(arch)
+    facts, unit = facts_of(arch), matrix_cores(arch)
     return Processor(
         name=f"hip:{arch}", lanes=facts.lanes, max_shared=facts.shared,
         sum_widths=tuple((kind, 2) for kind in facts.pairs), banks=Banks(facts.banks),
+        least_depth=32, matrix_units=(unit,), float8_products=tuple(map(str, unit.float8)),
     )  # fmt: skip

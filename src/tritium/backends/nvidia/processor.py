@@ -73,8 +73,8 @@ class Wgmma:
             instrShape=(16, width, 256 // ir.bit_width(product.a.type)), CGALayout=cluster,
         )  # fmt: skip
 
-    def neighbours(self, bits: int) -> int:
-        return 32 // bits
+    def neighbours(self, product: MatrixProduct) -> int:
+        return 32 // ir.bit_width(product.a.type)
 
     def rounds_sums(self, product: MatrixProduct) -> bool:
         """Sums of products of 8-bit floats have few bits."""
@@ -118,8 +118,8 @@ class MmaSync:
             CGALayout=cluster,
         )  # fmt: skip
 
-    def neighbours(self, bits: int) -> int:
-        return max(32 // bits, 1)
+    def neighbours(self, product: MatrixProduct) -> int:
+        return max(32 // ir.bit_width(product.a.type), 1)
 
     def rounds_sums(self, product: MatrixProduct) -> bool:
         return False
@@ -140,7 +140,8 @@ def processor(arch: int) -> Processor:
         name=f"cuda:{arch}", lanes=32,
         max_shared=1024 * (99 if small else 163 if arch < 90 else 227),
         sum_widths=(("f16", 8), ("bf16", 8), ("f32", 4)) if arch >= 90 else (("f16", 2),),
-        least_depth=LEAST_DEPTH, matrix_units=units, float8_products=arch >= 89,
+        least_depth=LEAST_DEPTH, matrix_units=units,
+        float8_products=tuple(map(str, _BYTE_FLOATS)) if arch >= 89 else (),
         product_part=(64, 16),  # a warp group's rows
         bulk_copies=bulk if arch >= 90 else None, copy_bytes=COPY_BYTES,
     )  # fmt: skip

@@ -289,13 +289,6 @@ class Products(Protocol):
         ...
 
 
-class NoProducts:
-    """For processors without matrix units."""
-
-    def multiply(self, c: Any, op: Any) -> None:
-        raise Unsupported(f"a result in {op.results[0].type.encoding}")
-
-
 class Host(Protocol):
     """The services of the host that a kernel asks for while it runs."""
 

@@ -133,7 +133,7 @@ class Encoding(ParametrizedAttribute):
         raise NotImplementedError(f"#{self.name} has no linear layout")
 
 
-_CTA: dict[str, Any] = {"CGALayout": ()}
+CTA: dict[str, Any] = {"CGALayout": ()}
 """How the blocks of a cluster are spread over a tile: for each bit of the block's number where that
 block's part begins, counted in parts; `[[1, 0], [0, 0]]` is 4 blocks of which two have each half of
 the rows. Left out where a program is one block."""
@@ -151,9 +151,9 @@ class BlockedEncoding(Encoding):
 
     name = "ttg.blocked"
     KEYS: ClassVar[tuple[str, ...]] = (
-        "sizePerThread", "threadsPerWarp", "warpsPerCTA", "order", *_CTA,
+        "sizePerThread", "threadsPerWarp", "warpsPerCTA", "order", *CTA,
     )  # fmt: skip
-    DEFAULTS: ClassVar[dict[str, Any]] = _CTA
+    DEFAULTS: ClassVar[dict[str, Any]] = CTA
 
     def check(self) -> None:
         order = self.get("order")
@@ -190,15 +190,28 @@ class SliceEncoding(Encoding):
         return layout.with_columns(REGISTER, columns)
 
 
+class MatrixEncoding(Encoding):
+    """Base of the encodings of matrix units' results. Parameters: `warpsPerCTA`, `CGALayout`."""
+
+    def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
+        """The part of an operand that one instruction takes from a warp: the axis `k` is summed
+        over, `width` elements along it are neighbours in a thread."""
+        raise NotImplementedError
+
+    def warp_order(self, rank: int) -> tuple[int, ...]:
+        """The axes over which consecutive warps run, the last first."""
+        return tuple(reversed(range(rank)))
+
+
 @irdl_attr_definition
-class NvidiaMmaEncoding(Encoding):
+class NvidiaMmaEncoding(MatrixEncoding):
     """The accumulator of the tensor cores: mma.sync (version 2) or wgmma (version 3)."""
 
     name = "ttg.nvidia_mma"
     KEYS: ClassVar[tuple[str, ...]] = (
-        "versionMajor", "versionMinor", "warpsPerCTA", *_CTA, "instrShape",
+        "versionMajor", "versionMinor", "warpsPerCTA", *CTA, "instrShape",
     )  # fmt: skip
-    DEFAULTS: ClassVar[dict[str, Any]] = _CTA
+    DEFAULTS: ClassVar[dict[str, Any]] = CTA
 
     @property
     def version(self) -> int:
@@ -216,17 +229,25 @@ class NvidiaMmaEncoding(Encoding):
         if self.version == 3:
             width = self.get("instrShape")[1]
             layout *= LinearLayout.identity(width // 8, REGISTER, n)
-        layout *= identity_nd(WARP, self.get("warpsPerCTA"), warp_order(self, rank))
+        layout *= identity_nd(WARP, self.get("warpsPerCTA"), self.warp_order(rank))
         return spread(layout, self.get("CGALayout"), shape)
 
+    def operand_part(self, left: bool, k: str, outer: str, width: int) -> LinearLayout:
+        layout = (
+            LinearLayout.identity(width, REGISTER, k)
+            * LinearLayout.identity(4, LANE, k)
+            * LinearLayout.identity(8, LANE, outer)
+        )
+        if left:
+            layout *= LinearLayout.identity(2, REGISTER, outer)
+        return layout * LinearLayout.identity(2, REGISTER, k)
 
-def warp_order(encoding: NvidiaMmaEncoding, rank: int) -> tuple[int, ...]:
-    """The axes over which consecutive warps run: the last first for mma.sync; for wgmma the rows
-    first, because the four warps of a warpgroup hold 64 rows."""
-    order = list(range(rank))[::-1]
-    if encoding.version == 3:
-        order[0], order[1] = order[1], order[0]
-    return tuple(order)
+    def warp_order(self, rank: int) -> tuple[int, ...]:
+        """For wgmma the rows first, because the four warps of a warpgroup hold 64 rows."""
+        order = list(reversed(range(rank)))
+        if self.version == 3:
+            order[0], order[1] = order[1], order[0]
+        return tuple(order)
 
 
 @irdl_attr_definition
@@ -244,15 +265,7 @@ class DotOperandEncoding(Encoding):
         k_axis, other = (rank - 1, rank - 2) if left else (rank - 2, rank - 1)
         if isinstance(parent, BlockedEncoding):
             return self._for_fma(parent, shape, k_axis)
-        k, outer, width = dim(k_axis), dim(other), self.get("kWidth")
-        layout = (
-            LinearLayout.identity(width, REGISTER, k)
-            * LinearLayout.identity(4, LANE, k)
-            * LinearLayout.identity(8, LANE, outer)
-        )
-        if left:
-            layout *= LinearLayout.identity(2, REGISTER, outer)
-        layout *= LinearLayout.identity(2, REGISTER, k)
+        layout = parent.operand_part(left, dim(k_axis), dim(other), self.get("kWidth"))
         layout *= _repeated_warps(parent, rank, k_axis)
         return spread(layout, _without_axis(parent, k_axis), shape)
 
@@ -279,10 +292,10 @@ def _without_axis(parent: Encoding, axis: int) -> Cluster:
     )
 
 
-def _repeated_warps(parent: NvidiaMmaEncoding, rank: int, k_axis: int) -> LinearLayout:
+def _repeated_warps(parent: MatrixEncoding, rank: int, k_axis: int) -> LinearLayout:
     """Warps along the result's axes; those along the axis that is k here hold copies."""
     layout, warps = LinearLayout.empty(), parent.get("warpsPerCTA")
-    for axis in warp_order(parent, rank):
+    for axis in parent.warp_order(rank):
         make = LinearLayout.zeros if axis == k_axis else LinearLayout.identity
         layout *= make(warps[axis], WARP, dim(axis))
     return layout
@@ -331,8 +344,8 @@ class SwizzledSharedEncoding(SharedEncoding):
     g ^ (r / perPhase % maxPhase)."""
 
     name = "ttg.swizzled_shared"
-    KEYS: ClassVar[tuple[str, ...]] = ("vec", "perPhase", "maxPhase", "order", *_CTA)
-    DEFAULTS: ClassVar[dict[str, Any]] = _CTA
+    KEYS: ClassVar[tuple[str, ...]] = ("vec", "perPhase", "maxPhase", "order", *CTA)
+    DEFAULTS: ClassVar[dict[str, Any]] = CTA
 
     def check(self) -> None:
         _check_order(self.name, self.get("order"))
@@ -368,9 +381,9 @@ class NVMMASharedEncoding(SharedEncoding):
 
     name = "ttg.nvmma_shared"
     KEYS: ClassVar[tuple[str, ...]] = (
-        "swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", *_CTA,
+        "swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", *CTA,
     )  # fmt: skip
-    DEFAULTS: ClassVar[dict[str, Any]] = {**_CTA, "fp4Padded": False}
+    DEFAULTS: ClassVar[dict[str, Any]] = {**CTA, "fp4Padded": False}
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         rank, bits, swizzle = (
@@ -486,14 +499,14 @@ def linear(encoding: Encoding, shape: tuple[int, ...]) -> LinearLayout:
 
 
 _ALIASES: dict[type[Attribute], str] = {
-    BlockedEncoding: "blocked", NvidiaMmaEncoding: "mma", LinearEncoding: "linear",
+    BlockedEncoding: "blocked", LinearEncoding: "linear",
     SwizzledSharedEncoding: "shared", NVMMASharedEncoding: "shared", SharedMemorySpace: "smem",
 }  # fmt: skip
 
 
 def alias_of(attribute: Attribute) -> str | None:
     """The stem of the alias under which an encoding is printed, if it is given one."""
-    return _ALIASES.get(type(attribute))
+    return "mma" if isinstance(attribute, MatrixEncoding) else _ALIASES.get(type(attribute))
 
 
 ENCODINGS: tuple[type[ParametrizedAttribute], ...] = (

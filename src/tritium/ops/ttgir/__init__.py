@@ -1,6 +1,7 @@
 """The `ttg` dialect (tiles distributed over threads, shared memory, asynchronous copies) and the
 `ttng` dialect (what NVIDIA's GPUs from Hopper on have)."""
 
+from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.encodings import ENCODINGS
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
@@ -41,4 +42,4 @@ from tritium.ops.ttgir.warp_specialize import WarpReturnOp as WarpReturnOp
 from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp as WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import WarpYieldOp as WarpYieldOp
 
-ATTRIBUTES = (MemDescType, AsyncTokenType, *ENCODINGS)
+ATTRIBUTES = (MemDescType, AsyncTokenType, *ENCODINGS, AMDMfmaEncoding, AMDWmmaEncoding)

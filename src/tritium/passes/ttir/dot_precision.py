@@ -46,7 +46,6 @@ from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_after, insert_before, rebuild
 from tritium.target import processor_named
 
-_BYTE_FLOATS = (ir.f8e5m2, ir.f8e4m3fn)
 _PARTS = {
     InputPrecision.TF32X3: 2, InputPrecision.BF16X3: 2, InputPrecision.BF16X6: 3,
 }  # fmt: skip
@@ -71,7 +70,8 @@ class DotPrecision(Pass):
         rounded: list[TruncFOp] = []
         for op in [op for op in module.walk() if isinstance(op, MatrixProduct)]:
             rewrite = _Rewrite(op)
-            if ir.element_type(op.a.type) in _BYTE_FLOATS and not processor.float8_products:
+            small = {str(ir.element_type(v.type)) for v in (op.a, op.b) if _is_float8(v.type)}
+            if not small <= set(processor.float8_products):
                 rewrite.widen_operands()
                 changed = True
             if ir.element_type(op.c.type) == ir.f16:
@@ -83,6 +83,10 @@ class DotPrecision(Pass):
         for narrow in rounded:
             _round_later(narrow)
         return changed
+
+
+def _is_float8(type: ir.Type) -> bool:
+    return ir.is_float(ir.element_type(type)) and ir.bit_width(type) == 8
 
 
 def _fits(op: MatrixProduct, least_depth: int) -> bool:

@@ -13,10 +13,12 @@ from tritium.backends.amd.lower.memory import (
     LocalMemory,
     NoAsyncCopies,
 )
+from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.matrix import matrix_cores
 from tritium.backends.amd.processor import processor
 from tritium.codegen.gpu.conversions import SoftwareConversions
 from tritium.codegen.gpu.emitter import Emitter
-from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, NoProducts, Unsupported
+from tritium.codegen.gpu.hardware import Hardware, NoMatrixMoves, Unsupported
 from tritium.codegen.llvm.writer import Function, Module, Value, const
 
 _CODE_OBJECT_VERSION = 500
@@ -120,7 +122,7 @@ class AMDGPU(Hardware):
         self.memory, self.shared, self.matrices = GlobalAccess(), LocalMemory(), NoMatrixMoves()
         self.async_copies, self.atomics = NoAsyncCopies(), GlobalAtomics(facts)
         self.conversions, self.host = SoftwareConversions(), Trap()
-        self.functions, self.products = AMDFunctions(), NoProducts()
+        self.functions, self.products = AMDFunctions(), MatrixProducts(matrix_cores(arch))
 
     def check_cluster(self, num_ctas: int) -> None:
         if num_ctas != 1:

@@ -1,0 +1,200 @@
+"""Products by matrix units: which instructions are chosen, and the lowering, executed with a model
+of the instructions that follows AMD's instruction set documents, on the lanes of all waves."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.amd.kernels import TARGETS, compiled
+from tritium.backends.amd.lower.products import MatrixProducts
+from tritium.backends.amd.matrix import matrix_cores
+from tritium.codegen.gpu.context import layout_of
+from tritium.codegen.llvm.writer import Value, lanes, scalar
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import DotOperandEncoding
+from tritium.ops.ttir.dot import InputPrecision
+
+
+class Parts:
+    """An LLVM value: its type, and its numbers in each thread, (threads, numbers)."""
+
+    def __init__(self, type: str, numbers: Any):
+        self.type, self.numbers = type, numbers
+
+
+class Model:
+    """The part of a context that products use; each value is that of all threads."""
+
+    def __init__(self, threads: int):
+        self.threads, self.f, self.calls = threads, self, list[str]()
+
+    def i32(self, number: int) -> int:
+        return number
+
+    def tile(self, value: Any) -> Any:
+        return value.parts
+
+    def set(self, result: Any, values: Any) -> None:
+        result.parts = values
+
+    def as_type(self, value: Any, type: str) -> Any:
+        return Parts(type, value.numbers)
+
+    def cast(self, opcode: str, value: Any, type: str) -> Any:
+        return Parts(type, value.numbers)
+
+    def insert(self, into: Any, value: Any, lane: int) -> Any:
+        before = np.zeros((self.threads, lanes(into.type))) if isinstance(into, Value) \
+            else into.numbers  # fmt: skip
+        numbers = before.copy()
+        numbers[:, lane] = value.numbers[:, 0]
+        return Parts(into.type, numbers)
+
+    def extract(self, vector: Any, lane: int) -> Any:
+        return Parts(scalar(vector.type), vector.numbers[:, lane : lane + 1])
+
+    def call(self, type: str, name: str, *arguments: Any) -> Any:
+        """An instruction: two operands, then the sum."""
+        self.calls.append(name)
+        a, b, total = [v.numbers for v in arguments if isinstance(v, Parts)]
+        size = int(re.findall(r"(\d+)x\d+x\d+", name)[0])
+        wave, halves = (64, 64 // size) if ".mfma." in name else (32, 2)
+        out, k = np.empty_like(total), int(re.findall(r"\d+x\d+x(\d+)", name)[0])
+        copies = ".wmma." in name and a.shape[1] == 16 and k == 16  # gfx11
+        for start in range(0, self.threads, wave):
+            left, right = (v[start : start + wave] for v in (a, b))
+            if copies:
+                assert (left[:16] == left[16:]).all() and (right[:16] == right[16:]).all()
+                left, right = left[:16], right[:16]
+            rows = left.reshape(-1, size, left.shape[1])
+            columns = right.reshape(-1, size, right.shape[1])
+            assert rows.shape[0] * rows.shape[2] == k and rows.shape[0] in (1, halves)
+            product = np.einsum("gie,gje->ij", rows, columns)
+            lane, r = np.meshgrid(np.arange(wave), np.arange(total.shape[1]), indexing="ij")
+            row, column = self.place(name, size, copies, lane, r)
+            out[start : start + wave] = total[start : start + wave] + product[row, column]
+        return Parts(type, out)
+
+    @staticmethod
+    def place(name: str, size: int, copies: bool, lane: Any, r: Any) -> tuple[Any, Any]:
+        """The rows and columns of elements of the result."""
+        column, group = lane % size, lane // size
+        if ".wmma." in name:
+            return (2 * r + group if copies else 8 * group + r), column
+        if ".f64." in name:
+            return 4 * r + group, column
+        step = 64 // size * 4
+        return step * (r // 4) + 4 * group + r % 4, column
+
+    def unsupported(self, op: Any, why: str) -> NotImplementedError:
+        return NotImplementedError(why)
+
+
+def held(array: np.ndarray, type: Any, llvm: str) -> Any:
+    """A tile as threads hold it."""
+    layout = layout_of(type)
+    registers, wave, waves = (layout.in_size(n) for n in ("register", "lane", "warp"))
+    threads, parts = np.arange(wave * waves), list[Parts]()
+    for register in range(registers):
+        places = layout.apply(
+            {"register": threads * 0 + register, "lane": threads % wave, "warp": threads // wave}
+        )
+        parts.append(Parts(llvm, array[places["dim0"], places["dim1"]].astype(float)[:, None]))
+    return SimpleNamespace(type=type, parts=tuple(parts))
+
+
+LLVM = {"f16": "half", "bf16": "bfloat", "f32": "float", "f64": "double", "i8": "i8", "i32": "i32"}
+CASES = [
+    (arch, kind, shape)
+    for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1250")
+    for kind, shape in (
+        ("f16", (64, 32, 64)), ("f16", (16, 32, 32)), ("bf16", (32, 128, 32)),
+        ("i8", (64, 64, 64)), ("f32", (64, 64, 16)), ("f64", (32, 32, 16)),
+        ("f8E4M3FN", (32, 32, 64)), ("f8E5M2FNUZ", (64, 64, 64)),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arch", "kind", "shape"), CASES)
+def test_products(arch: str, kind: str, shape: tuple[int, int, int]) -> None:
+    unit, (m, n, k) = matrix_cores(arch), shape
+    kinds = {str(t): t for t in (ir.f16, ir.bf16, ir.f32, ir.f64, ir.i8, *unit.float8)}
+    if kind not in kinds:
+        return  # `dot-precision` makes it float16
+    element = kinds[kind]
+    out = {"i8": ir.i32, "f64": ir.f64}.get(kind, ir.f32)
+    op: Any = SimpleNamespace(
+        a=SimpleNamespace(type=ir.tensor_of((m, k), element)), k=k,
+        b=SimpleNamespace(type=ir.tensor_of((k, n), element)), inputPrecision=InputPrecision.IEEE,
+        results=[SimpleNamespace(type=ir.tensor_of((m, n), out))],
+    )  # fmt: skip
+    if not unit.takes(op, 4, (m, n)):
+        assert (unit.family, kind) in {("wmma", "f32"), ("wmma", "f64")}
+        return
+    encoding = unit.encoding(op, 4, (), False)
+    width, rng = unit.neighbours(op), np.random.default_rng(m + n + k)
+    a, b, c = (rng.integers(-4, 5, s).astype(float) for s in ((m, k), (k, n), (m, n)))
+    operands = [DotOperandEncoding.make(opIdx=i, parent=encoding, kWidth=width) for i in (0, 1)]
+    op.a = held(a, ir.tensor_of((m, k), element, operands[0]), LLVM.get(kind, "i8"))
+    op.b = held(b, ir.tensor_of((k, n), element, operands[1]), LLVM.get(kind, "i8"))
+    type = ir.tensor_of((m, n), out, encoding)
+    op.c, op.results = held(c, type, LLVM[str(out)]), [SimpleNamespace(type=type)]
+    model: Any = Model(4 * TARGETS[arch])
+    MatrixProducts(unit).multiply(model, op)
+    expected = held(a @ b + c, type, "").parts
+    assert model.calls
+    for found, wanted in zip(op.results[0].parts, expected, strict=True):
+        np.testing.assert_array_equal(found.numbers, wanted.numbers)
+
+
+@tritium.jit
+def product(a, b, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P: tl.constexpr):
+    i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    x = tl.load(a + i[:, None] * K + k[None, :])
+    y = tl.load(b + k[:, None] * N + j[None, :])
+    tl.store(out + i[:, None] * N + j[None, :], tl.dot(x, y, input_precision=P))
+
+
+WANTED = {
+    "gfx90a": {"fp16": "f32_32x32x8f16", "bf16": "f32_32x32x8bf16_1k", "i8": "i32_32x32x8i8",
+               "fp64": "f64_16x16x4f64", "fp32": "f32_32x32x2f32", "fp8e4nv": "f32_32x32x8f16"},
+    "gfx942": {"fp16": "f32_32x32x8_f16", "i8": "i32_32x32x16_i8", "fp64": "f64_16x16x4_f64",
+               "fp8e4b8": "f32_32x32x16_fp8_fp8", "fp8e5b16": "f32_32x32x16_bf8_bf8"},
+    "gfx950": {"bf16": "f32_32x32x16_bf16", "i8": "i32_32x32x32_i8",
+               "fp8e4nv": "f32_32x32x16_fp8_fp8"},
+    "gfx1100": {"fp16": "f32_16x16x16_f16", "i8": "i32_16x16x16_iu8"},
+    "gfx1200": {"bf16": "f32_16x16x16_bf16", "fp8e5": "f32_16x16x16_bf8_bf8"},
+    "gfx1250": {"fp16": "f32_16x16x32_f16", "i8": "i32_16x16x64_iu8", "fp32": "f32_16x16x4_f32"},
+}  # fmt: skip
+"""The instructions that Triton 3.6 and 3.9 choose too."""
+
+
+@pytest.mark.parametrize("arch", WANTED)
+def test_instructions(arch: str) -> None:
+    sizes = {"M": 64, "N": 64, "K": 64, "P": "ieee"}
+    for kind, instruction in WANTED[arch].items():
+        out = {"i8": "i32", "fp64": "fp64"}.get(kind, "fp32")
+        kernel = compiled(product, f"*{kind} *{kind} *{out}", arch, constants=sizes)
+        found = set(re.findall(r"v_((?:mfma|wmma)\w+)", kernel.asm["amdgcn"]))
+        family = "mfma" if TARGETS[arch] == 64 else "wmma"
+        assert found == {f"{family}_{instruction}"}, kind
+        assert kernel.metadata.n_spills == kernel.metadata.scratch_bytes == 0
+
+
+def test_products_that_matrix_units_lack() -> None:
+    sizes = {"M": 16, "N": 16, "K": 16, "P": "ieee"}
+    for arch, kind in (("gfx1100", "fp64"), ("gfx1200", "fp32"), ("gfx942", "i8")):
+        out = "i32" if kind == "i8" else kind
+        text = compiled(product, f"*{kind} *{kind} *{out}", arch, constants=sizes).asm["amdgcn"]
+        assert not re.search("v_(mfma|wmma)", text), (arch, kind)
+    text = compiled(product, "*fp32 *fp32 *fp32", constants=sizes | {"K": 32, "P": "tf32"})
+    assert "v_mfma_f32_16x16x8_xf32" in text.asm["amdgcn"]
+    with pytest.raises(tritium.CompilationError, match="tf32"):
+        compiled(product, "*fp32 *fp32 *fp32", "gfx90a", constants=sizes | {"P": "tf32"})
