@@ -85,10 +85,10 @@ class _Symbol:
 class _Object:
     identification: bytes
     flags: int
-    sections: list[_Section] = field(default_factory=list["_Section"])
-    symbols: list[_Symbol] = field(default_factory=list["_Symbol"])
+    sections: list[_Section] = field(default_factory=list[_Section])
+    symbols: list[_Symbol] = field(default_factory=list[_Symbol])
     relocations: list[tuple[_Section, int, int, _Symbol, int]] = field(
-        default_factory=list[tuple["_Section", int, int, "_Symbol", int]]
+        default_factory=list[tuple[_Section, int, int, _Symbol, int]]
     )
 
 
@@ -136,7 +136,7 @@ def _parse(code: bytes) -> _Object:
     ]
     found, kept = _Object(identification, flags), dict[int, _Section]()
     for index, (name, type, bits, _, offset, size, _, _, align, entry) in enumerate(headers):
-        text = _string(code, headers[names][4] + name)
+        text = _string(code, headers[names][4] + int(name))
         if type in (_PROGBITS, _NOTE, _NOBITS) and text != ".note.GNU-stack":
             data = bytearray() if type == _NOBITS else bytearray(code[offset : offset + size])
             kept[index] = _Section(text, type, bits, data, max(align, 1), size, entry=entry)
@@ -152,11 +152,11 @@ def _parse(code: bytes) -> _Object:
         ))  # fmt: skip
     for header in headers:
         target = kept.get(header[7]) if header[1] == _RELA else None
-        for at in range(header[4], header[4] + header[5] if target else 0, _RELOCATION.size):
-            place, info, addend = _RELOCATION.unpack_from(code, at)
-            symbol: _Symbol = found.symbols[info >> 32]
-            assert target is not None
-            found.relocations.append((target, place, info & _MASK, symbol, addend))
+        if target is not None:
+            for entry in _RELOCATION.iter_unpack(code[header[4] : header[4] + header[5]]):
+                place, info, addend = map(int, entry)
+                symbol = found.symbols[info >> 32]
+                found.relocations.append((target, place, info & _MASK, symbol, addend))
     return found
 
 

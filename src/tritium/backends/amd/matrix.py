@@ -33,8 +33,13 @@ class Instruction:
     count: int
 
 
-_F8 = {ir.f8e4m3fn: "fp8", ir.f8e5m2: "bf8", ir.f8e4m3fnuz: "fp8", ir.f8e5m2fnuz: "bf8"}
-_OCP, _FNUZ = (ir.f8e4m3fn, ir.f8e5m2), (ir.f8e4m3fnuz, ir.f8e5m2fnuz)
+_F8: dict[ir.Type, str] = {
+    ir.f8e4m3fn: "fp8", ir.f8e5m2: "bf8", ir.f8e4m3fnuz: "fp8", ir.f8e5m2fnuz: "bf8",
+}  # fmt: skip
+_SUMS = {"i8": "i32", "f64": "f64"}
+"""The elements of sums, by those of operands; f32 else."""
+_OCP: tuple[ir.Type, ...] = (ir.f8e4m3fn, ir.f8e5m2)
+_FNUZ: tuple[ir.Type, ...] = (ir.f8e4m3fnuz, ir.f8e5m2fnuz)
 _VERSIONS = {"gfx90a": 2, "gfx942": 3, "gfx950": 4, "gfx11": 1, "gfx12": 2, "gfx1250": 3}
 
 _MFMA: dict[tuple[int, str], tuple[tuple[int, int, str, str], ...]] = {
@@ -93,14 +98,13 @@ class MatrixCores:
         a, b = (ir.element_type(v.type) for v in (product.a, product.b))
         out = ir.element_type(product.results[0].type)
         if a in self.float8 and b in self.float8:
-            kind, wanted = "f8", ir.f32
+            kind = "f8"
         elif a != b:
             return []
         else:
             kind = str(a)
-            wanted = {ir.i8: ir.i32, ir.f64: ir.f64}.get(a, ir.f32)
         exact = a != ir.f32 or product.inputPrecision is not InputPrecision.TF32
-        if out != wanted or not (exact or (self.family, self.version) == ("mfma", 3)):
+        if str(out) != _SUMS.get(kind, "f32") or not (exact or (self.family, self.version) == ("mfma", 3)):
             return []
         found = self._rows(kind, exact)
         # The operands are exchanged, and with them their formats.

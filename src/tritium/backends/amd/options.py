@@ -76,7 +76,7 @@ class HIPOptions:
             )
         if self.kpack not in (1, 2):
             raise ValueError(f"kpack is {self.kpack!r}; 1 or 2 is required")
-        if not isinstance(self.waves_per_eu, int) or not 0 <= self.waves_per_eu <= 20:
+        if not 0 <= self.waves_per_eu <= 20:
             raise ValueError(f"waves_per_eu is {self.waves_per_eu!r}; 0 to 20 is required")
         unknown = [h for h in str(self.schedule_hint).split(",") if h.strip() not in _HINTS]
         if unknown:
