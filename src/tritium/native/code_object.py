@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -126,9 +127,8 @@ def link(code: bytes) -> bytes:
 def _parse(code: bytes) -> _Object:
     if len(code) < _HEADER.size or code[:6] != b"\x7fELF\x02\x01":
         raise LinkError("this is no ELF object of 64 bits")
-    (identification, kind, machine, _, _, _, start, flags, _, _, _, _, count, names) = (
-        _HEADER.unpack_from(code)
-    )
+    head: tuple[Any, ...] = _HEADER.unpack_from(code)
+    identification, kind, machine, _, _, _, start, flags, _, _, _, _, count, names = head
     if (kind, machine) != (_RELOCATABLE, _AMDGPU):
         raise LinkError("this is no relocatable AMDGPU object")
     headers: list[tuple[int, ...]] = [
@@ -136,7 +136,7 @@ def _parse(code: bytes) -> _Object:
     ]
     found, kept = _Object(identification, flags), dict[int, _Section]()
     for index, (name, type, bits, _, offset, size, _, _, align, entry) in enumerate(headers):
-        text = _string(code, headers[names][4] + int(name))
+        text = _string(code, headers[names][4] + name)
         if type in (_PROGBITS, _NOTE, _NOBITS) and text != ".note.GNU-stack":
             data = bytearray() if type == _NOBITS else bytearray(code[offset : offset + size])
             kept[index] = _Section(text, type, bits, data, max(align, 1), size, entry=entry)

@@ -104,7 +104,8 @@ class MatrixCores:
         else:
             kind = str(a)
         exact = a != ir.f32 or product.inputPrecision is not InputPrecision.TF32
-        if str(out) != _SUMS.get(kind, "f32") or not (exact or (self.family, self.version) == ("mfma", 3)):
+        known = exact or (self.family, self.version) == ("mfma", 3)
+        if str(out) != _SUMS.get(kind, "f32") or not known:
             return []
         found = self._rows(kind, exact)
         # The operands are exchanged, and with them their formats.
