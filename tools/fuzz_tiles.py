@@ -8,8 +8,9 @@ bounds, which places programs of the grid share, which floats are exact. Nothing
 reference semantics takes part. Arrays end or begin at a page that cannot be accessed; arguments
 alias; processors, grids and arrays are chosen anew for each program. Compiling may take 2 s of the
 processor's time and give 1 MiB of LLVM IR. Program number N is the same everywhere:
-`--seed N --programs 1` runs it again, with `--show` its text is printed. Exits with 1 if a result
-is wrong, a process dies or hangs, or a budget is exceeded.
+`--seed N --programs 1` runs it again, with `--show` its text is printed. With `--schedules` nests
+of loops get random lanes, unrolling and versions, as an edited file of the tile stage may. Exits
+with 1 if a result is wrong, a process dies or hangs, or a budget is exceeded.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,13 +35,16 @@ HANGS = 60.0
 def work(given: argparse.Namespace) -> None:
     """Run seeds `seed`, `seed + step`, ...; a line of JSON before and after each."""
     from tools.tile_programs.running import check
+    from tools.tile_programs.schedules import random_schedules
 
     for seed in range(given.seed, given.seed + given.programs * given.step, given.step):
         if time.time() > given.until:
             break
         arch = given.arch[seed % len(given.arch)]
         print(json.dumps({"begins": seed, "arch": arch}), flush=True)
-        print(json.dumps({"seed": seed, "arch": arch, **check(seed, arch, given.show)}), flush=True)
+        with random_schedules(seed) if given.schedules else nullcontext():
+            found = check(seed, arch, given.show)
+        print(json.dumps({"seed": seed, "arch": arch, **found}), flush=True)
 
 
 class Worker:
@@ -62,6 +67,7 @@ class Worker:
             sys.executable, __file__, "--work", "--seed", str(self.next), "--programs",
             str(programs), "--step", str(given.jobs), "--until", str(given.until),
             "--arch", *given.arch, *(["--show"] if given.show else []),
+            *(["--schedules"] if given.schedules else []),
         ]  # fmt: skip
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert child.stdout is not None and child.stderr is not None
@@ -118,6 +124,9 @@ def main() -> None:
     parser.add_argument("--arch", nargs="+", default=ARCHS, help="processors, in turn")
     parser.add_argument("--out", type=Path, help="a file for the summary")
     parser.add_argument("--show", action="store_true", help="print the programs")
+    parser.add_argument(
+        "--schedules", action="store_true", help="random schedules and versions of nests"
+    )
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--step", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)

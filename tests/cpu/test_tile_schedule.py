@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,15 @@ import tritium.language as tl
 from tests.cpu.support import Kernel
 from tests.cpu.test_reference_native import NOT_NATIVE
 from tests.ir.test_reference_runs import CASES, REFERENCE
+from tools.tile_programs.schedules import RandomSchedules
 from tritium._filecheck import run_filecheck
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.compiler import GPUTarget
 from tritium.backends.cpu.lower.module import lower_to_llvm
 from tritium.backends.cpu.lower.nests import loops
 from tritium.backends.cpu.processors import processor
-from tritium.backends.cpu.tiles import schedule, version
+from tritium.backends.cpu.tiles import schedule
 from tritium.backends.cpu.tiles.build import lower_to_tiles
-from tritium.backends.cpu.tiles.ir import Nest
 from tritium.ir.printing import print_module
 from tritium.native.host import host
 from tritium.ops.parsing import parse_module
@@ -132,23 +131,6 @@ def test_blocks_in_text() -> None:
     run_filecheck("turned", print_module(module), check)
 
 
-def legal(nest: NestOp, chance: random.Random) -> dict[str, int]:
-    """Some schedule that a nest may have."""
-    domain = nest.domain or (1,)
-    lane = chance.randrange(len(domain))
-    width = chance.choice([w for w in (1, 2, 4, 8, 16, 32) if domain[lane] % w == 0])
-    if nest.lane is not None and nest.width == 1:
-        width = 1
-    unroll = chance.choice([u for u in (1, 2, 4) if domain[lane] % (width * u) == 0])
-    return {"lane": lane, "width": width, "unroll": unroll}
-
-
-def unmasked_lines(nest: NestOp, versions: list[str]) -> bool:
-    """Whether a nest that had a version `streaming` may still have it."""
-    masked = any(root.mask is not None for root in nest.roots)
-    return version.lines_fit(Nest.of(nest)) and (not masked or "unmasked" in versions)
-
-
 class Rescheduled:
     """A kernel of the corpus with other schedules and fewer versions, compiled; called like the
     evaluated one."""
@@ -157,15 +139,9 @@ class Rescheduled:
         module = parse_module((REFERENCE / f"{name}.ttir").read_text())
         for op in module.body.block.ops:
             op.properties.pop("arg_attrs", None)  # as in `test_reference_native`
-        chance, tiles = random.Random(seed), lower_to_tiles(module, host())
+        tiles = lower_to_tiles(module, host())
         before = lower_to_llvm(tiles, host())[0]
-        for nest in (op for op in tiles.walk() if isinstance(op, NestOp) and op.lane is not None):
-            nest.properties.pop("block", None)
-            for key, number in legal(nest, chance).items():
-                nest.properties[key] = NestOp.attr_fields[key].encode(number)
-            kept = [name for name in nest.versions if chance.random() < 0.5]
-            nest.set_versions([n for n in kept if n != "streaming" or unmasked_lines(nest, kept)])
-        tiles.verify()
+        RandomSchedules(seed).run(tiles)
         again = parse_module(print_module(tiles))
         self.kernel = Kernel(again, tiles=lambda *_: again)
         self.differs = self.kernel.llir != before

@@ -11,6 +11,7 @@ import pytest
 
 from tools.tile_programs.memory import Base, Guarded
 from tools.tile_programs.running import check, program_of
+from tools.tile_programs.schedules import random_schedules
 
 pytestmark = pytest.mark.cpu
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,15 @@ ROOT = Path(__file__).parents[2]
 def test_programs_agree_with_numpy(first: int, arch: str) -> None:
     wrong = {seed: found for seed in range(first, first + 6)
              if (found := check(seed, arch))["outcome"] != "right"}  # fmt: skip
+    assert not wrong
+
+
+def test_programs_with_random_schedules_agree_with_numpy() -> None:
+    wrong = list[object]()
+    for seed in range(100, 108):
+        with random_schedules(seed):
+            found = check(seed, "native")
+        wrong.extend([seed, found] if found["outcome"] != "right" else [])
     assert not wrong
 
 

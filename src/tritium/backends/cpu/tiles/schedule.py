@@ -83,11 +83,13 @@ def verify_schedules(function: TileFunction) -> None:
         if nest.is_sequential == (nest.shape is not None):
             why = "loops of its own, so no lane" if nest.is_sequential else "no lane, width, unroll"
             raise VerifyException(f"tile.nest {list(op.domain)} has {why}")
-        if nest.shape is not None and nest.shape.width > 1 and any(map(_is_scalar, nest.roots)):
+        wide = nest.shape is not None and nest.shape.width > 1
+        if wide and any(map(is_scalar_combine, nest.roots)):
             raise VerifyException(f"tile.nest {list(op.domain)} combines element by element")
 
 
-def _is_scalar(root: Any) -> bool:
+def is_scalar_combine(root: Any) -> bool:
+    """Whether a root is a reduction or scan that combines element by element."""
     return isinstance(root, (ReduceOp, ScanOp)) and runs_on_scalars(root)
 
 
@@ -117,7 +119,7 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
             stack.extend(owner.operands)
     lane = len(domain) - 1 if in_order else store_dimension(facts, nest)
     lane = _lane_dimension(domain) if lane is None else lane
-    if any(map(_is_scalar, nest.roots)):
+    if any(map(is_scalar_combine, nest.roots)):
         return Shape(lane, 1, 1)
     size = domain[lane]
     width = min(facts.bits // max(bits, 8), size)
