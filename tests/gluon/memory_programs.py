@@ -10,7 +10,7 @@ import numpy as np
 from tests.gluon.support import Launch
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
-from tritium.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tritium.experimental.gluon.language.nvidia.ampere import async_copy, mbarrier, mma_v2
 
 ROWS = gl.constexpr(gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0]))
 COLUMNS = gl.constexpr(gl.BlockedLayout([4, 1], [4, 8], [1, 4], [0, 1]))
@@ -149,6 +149,35 @@ def pipelines(launch: Launch) -> None:
 
 
 @gluon.jit
+def barrier_kernel(src, out, n, BLOCK: gl.constexpr):
+    """Copies by threads of which a barrier says when they are done."""
+    layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
+    ring = gl.allocate_shared_memory(
+        gl.float32, [2, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for i in gl.static_range(2):
+        mbarrier.init(bars.index(i), count=1)
+    i = gl.arange(0, BLOCK, layout)
+    for step in range(gl.cdiv(n, BLOCK) + 1):
+        slot, at = step % 2, step * BLOCK + i
+        async_copy.async_load(ring.index(slot), src + at, at < n)
+        async_copy.mbarrier_arrive(bars.index(slot))
+        mbarrier.arrive(bars.index(slot))
+        if step > 0:
+            mbarrier.wait(bars.index(1 - slot), (step - 1) // 2 & 1)
+            at -= BLOCK
+            gl.store(out + at, ring.index(1 - slot).load(layout) * 2, at < n)
+
+
+def barriers_of_copies(launch: Launch) -> None:
+    source = np.arange(3000, dtype=np.float32)
+    out = np.zeros_like(source)
+    launch(barrier_kernel, (1,), source, out, 2992, BLOCK=512)
+    np.testing.assert_array_equal(out[:-8], 2 * source[:-8])
+    assert not out[-8:].any()
+
+
+@gluon.jit
 def fma_kernel(a, b, out, parent: gl.constexpr, M: gl.constexpr, N: gl.constexpr,
                K: gl.constexpr):
     x, y = gl.load(a + offsets_2d(K, [M, K], ROWS)), gl.load(b + offsets_2d(N, [K, N], ROWS))
@@ -195,7 +224,8 @@ def products_on_tensor_cores(launch: Launch) -> None:
 
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (round_trips, views, reshapes, reuse, pipelines, products_by_threads,
+    for check in (round_trips, views, reshapes, reuse, pipelines, barriers_of_copies,
+                  products_by_threads,
                   products_on_tensor_cores)
 }  # fmt: skip
 """The programs that sm_80 can run."""

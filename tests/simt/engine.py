@@ -76,6 +76,13 @@ def arrive_barrier(c: Context, op: Any) -> None:
     _call(c, condition, "simt_mbarrier_arrive", op.alloc, c.i32(count), c.i32(0))
 
 
+@lowers(SIMT, ttgir.AsyncCopyMbarrierArriveOp)
+def async_copy_arrive(c: Context, op: Any) -> None:
+    """Threads finish their copies here; they arrive on their own."""
+    c.hardware.async_copies.commit(c)
+    c.hardware.async_copies.wait(c, 0)
+
+
 @lowers(SIMT, ttgir.WaitBarrierOp)
 def wait_barrier(c: Context, op: Any) -> None:
     always = Value("i1", "true") if op.pred is None else c.scalar(op.pred)

@@ -10,12 +10,18 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.effects import GLOBAL, SHARED, Queue, opaque, reads, waits, writes
+from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import bool_attr, i32_attr, operand, optional, variadic
 from tritium.ops.memory import Context
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
-from tritium.ops.ttgir.types import TOKEN, AsyncTokenType, check_memory, check_same_tile
+from tritium.ops.ttgir.types import (
+    TOKEN,
+    AsyncTokenType,
+    check_barrier,
+    check_memory,
+    check_same_tile,
+)
 from tritium.ops.ttir.memory import CachedOp, check_access
 
 
@@ -79,6 +85,25 @@ class AsyncCommitGroupOp(Op):
 
     def evaluate(self, context: Context, tokens: tuple[Any, ...]) -> None:
         state_of(context).commit()
+
+
+class AsyncCopyMbarrierArriveOp(Op):
+    """The phase of the barrier ends only after the copies that were started so far."""
+
+    name = "ttng.async_copy_mbarrier_arrive"
+    effects = (arrives("barrier"), opaque(SHARED))
+    syntax = "$barrier attrs : type(barrier)"
+    barrier = operand()
+
+    @classmethod
+    def infer(cls, barrier: ir.Type) -> None:
+        check_barrier(cls.name, barrier)
+
+    def evaluate(self, context: Context, barrier: Buffer) -> None:
+        state = state_of(context)
+        state.barrier(barrier).copies += state.own.copies()
+        state.own.issued = []
+        state.own.groups.clear()
 
 
 class AsyncWaitOp(Op):

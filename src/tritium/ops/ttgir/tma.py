@@ -35,7 +35,7 @@ from tritium.ops.fields import (
 )
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.model import Buffer, Copy, state_of
-from tritium.ops.ttgir.types import MemDescType, bytes_of, check_memory
+from tritium.ops.ttgir.types import MemDescType, bytes_of, check_barrier, check_memory
 from tritium.ops.ttir.atomic import combine
 from tritium.ops.ttir.descriptor import (
     DescriptorReduceKind,
@@ -44,13 +44,6 @@ from tritium.ops.ttir.descriptor import (
     is_unsigned,
 )
 from tritium.ops.ttir.memory import CachedOp, PaddingOption, Tile
-
-
-def check_barrier(name: str, type: ir.Type) -> None:
-    """Barriers are one i64 in mutable memory."""
-    memory = check_memory(name, type, mutable=True)
-    if memory.get_shape() != (1,) or memory.element_type != ir.i64:
-        raise OpError(f"{name}: barrier is {describe(type)}; a memdesc of 1xi64 is required")
 
 
 def check_flag(name: str, type: ir.Type | None) -> None:

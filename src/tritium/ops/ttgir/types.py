@@ -123,6 +123,13 @@ def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
     return type
 
 
+def check_barrier(name: str, type: ir.Type) -> None:
+    """Barriers are one i64 in mutable memory."""
+    memory = check_memory(name, type, mutable=True)
+    if memory.get_shape() != (1,) or memory.element_type != ir.i64:
+        raise OpError(f"{name}: barrier is {describe(type)}; a memdesc of 1xi64 is required")
+
+
 def check_same_tile(name: str, tile: ir.Type, memory: MemDescType) -> None:
     """A tile and the memory that it is copied from or to must have one shape and element type."""
     same = ir.shape_of(tile) == memory.get_shape()

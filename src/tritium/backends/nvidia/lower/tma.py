@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.backends.nvidia.lower.wgmma import byte_offsets
 from tritium.codegen.gpu.context import Context, Memory
 from tritium.codegen.gpu.memory.shared import memory_layout
@@ -28,16 +28,21 @@ def _first(c: Context, condition: Value | None = None) -> Value:
     return first if condition is None else c.f.op("and", first, condition)
 
 
+def _arch(c: Context) -> int:
+    hardware = c.hardware
+    assert isinstance(hardware, Nvidia)
+    return hardware.arch
+
+
 def _barrier(c: Context, value: Any) -> Value:
     return c.address(c.memory(value).address)
 
 
 @lowers(NVIDIA, ttgir.InitBarrierOp)
 def init_barrier(c: Context, op: Any) -> None:
-    text = (
-        f"@$1 mbarrier.init.shared::cta.b64 [$0], {op.count}; "
-        "@$1 fence.mbarrier_init.release.cluster;"
-    )
+    text = f"@$1 mbarrier.init.shared::cta.b64 [$0], {op.count};"
+    if _arch(c) >= 90:  # which has clusters, and copy engines that use barriers
+        text += " @$1 fence.mbarrier_init.release.cluster;"
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), _first(c))
 
 
@@ -64,7 +69,10 @@ def arrive_barrier(c: Context, op: Any) -> None:
         first = c.f.icmp("eq", c.lane, c.i32(0))
         condition = first if condition is None else c.f.op("and", first, condition)
     else:
-        text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0], {op.count};"
+        if op.count > 1 and _arch(c) < 90:
+            raise c.unsupported(op, f"{op.count} arrivals at once, before sm_90")
+        count = f", {op.count}" if op.count > 1 else ""
+        text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0]{count};"
         condition = _first(c, condition)
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
 
@@ -77,11 +85,18 @@ def wait_barrier(c: Context, op: Any) -> None:
     if op.pred is not None:
         arguments.append(c.scalar(op.pred))
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
+    how = "try_wait" if _arch(c) >= 90 else "test_wait"
     text = (
-        "{ .reg .pred P; " + skip + "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 P, [$0], $1; "
+        "{ .reg .pred P; " + skip + f"AGAIN: mbarrier.{how}.parity.shared::cta.b64 P, [$0], $1; "
         "@P bra DONE; bra AGAIN; DONE: }"
     )
     c.asm("void", text, constraints, *arguments)
+
+
+@lowers(NVIDIA, ttgir.AsyncCopyMbarrierArriveOp)
+def async_copy_arrive(c: Context, op: Any) -> None:
+    text = "cp.async.mbarrier.arrive.shared::cta.b64 [$0];"
+    c.asm("void", text, "r,~{memory}", _barrier(c, op.barrier))
 
 
 def pieces(memory: Memory, rows: int = 0) -> list[tuple[tuple[int, ...], int]]:

@@ -43,8 +43,13 @@ async_copy_global_to_shared = async_load
 
 @builtin
 def mbarrier_arrive(mbarrier: Any, increment_count: bool = True) -> None:
-    """Arrive at an mbarrier when the thread's copies so far are done."""
-    raise NotImplementedError("gluon.language.nvidia.ampere.async_copy.mbarrier_arrive: not built")
+    """The barrier's phase ends only after the copies that were started so far. Without
+    `increment_count` the copies would count as arrivals, one a thread: not built."""
+    if not increment_count:
+        raise NotImplementedError(
+            "gluon.language.nvidia.ampere.async_copy.mbarrier_arrive(increment_count=False)"
+        )
+    emit(ttgir.AsyncCopyMbarrierArriveOp, mbarrier)
 
 
 @builtin
