@@ -210,6 +210,11 @@ class ElementAccess(CachedOp):
 
     ptr: Any
     mask: Any
+    value: Any
+    """Of a store."""
+    other: Any
+    isVolatile: bool
+    """Of a load; so is `other`."""
 
     @property
     def is_load(self) -> bool:

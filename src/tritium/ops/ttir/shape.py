@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from tritium.errors import OpError
 from tritium.ir import types as ir
@@ -95,6 +95,12 @@ class SplatOp(Op):
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         return facts.splat(self.results[0].type, operands[0])
+
+
+def splat_source(value: SSAValue) -> SSAValue | None:
+    """The scalar that a splat repeats in a tile."""
+    owner = value.owner
+    return owner.src if isinstance(owner, SplatOp) else None
 
 
 class UnsplatOp(Op):

@@ -101,7 +101,9 @@ def plan_of(
     count = stages if any(_stays_in_memory(op) for op in bulk) else stages - 1
     found = [Stage(op, block_encoding(op.desc.type), 1, count) for op in bulk]
     for op in loop.body.ops if processor.copy_bytes else ():
-        if not isinstance(op, ttir.LoadOp) or not is_tile(op.results[0]) or op.isVolatile:
+        if not isinstance(op, ttir.ElementAccess) or not op.is_load:
+            continue
+        if not is_tile(op.results[0]) or op.isVolatile:
             continue
         if not told and not _feeds_product(op):
             continue

@@ -71,7 +71,7 @@ class InferCoalescedEncodings(Pass):
         for function in functions(module):
             analysis, threads = AxisAnalysis(function, trust=True), threads_of(module)
             for op in function.walk():
-                if isinstance(op, (ttir.LoadOp, ttir.StoreOp, ttir.AtomicOp)) and isinstance(
+                if isinstance(op, (ttir.ElementAccess, ttir.AtomicOp)) and isinstance(
                     ir.encoding_of(op.operands[0].type), CoalescedEncoding
                 ):
                     cluster = split_rows(ir.shape_of(op.operands[0].type), num_ctas_of(module))

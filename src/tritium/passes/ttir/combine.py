@@ -31,7 +31,7 @@ from tritium.ops.arith.integer import AddIOp
 from tritium.ops.base import Op
 from tritium.ops.ttir.dot import DotOp, InputPrecision, MatrixProduct
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.memory import LoadOp
+from tritium.ops.ttir.memory import ElementAccess, LoadOp
 from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp
 from tritium.passes.base import FunctionPass
@@ -76,10 +76,10 @@ def add_to_dot(op: Op, rewriter: Rewriter) -> bool:
 def select_to_load(op: SelectOp, rewriter: Rewriter) -> bool:
     """select(m, load(p, m, ...), other) -> load(p, m, other)"""
     mask, loaded, other = op.operands
-    load = owner_of(loaded, LoadOp)
-    if load is None or load.mask is not mask or not loaded.has_one_use() or load.isVolatile:
+    load: Any = loaded.owner
+    if not isinstance(load, ElementAccess) or load.mask is not mask or load.isVolatile:
         return False
-    if not _available(other, load):
+    if not loaded.has_one_use() or not _available(other, load):
         return False
     new = rewriter.insert(
         LoadOp, load.ptr, mask, other, before=load, attributes=load.attributes, **given_attrs(load)

@@ -28,7 +28,7 @@ from xdsl.ir import SSAValue
 from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, SplatOp
+from tritium.ops.ttir.shape import BroadcastOp, ExpandDimsOp, SplatOp, splat_source
 from tritium.passes.base import FunctionPass
 from tritium.passes.rewriting import Pattern, Rewriter, copy_names
 from tritium.passes.simplify.arithmetic import elementwise_classes, owner_of
@@ -56,10 +56,10 @@ def splats(op: Op, rewriter: Rewriter) -> bool:
         return False
 
     def smaller(value: SSAValue) -> Any:
-        splat = owner_of(value, SplatOp)
-        return rewriter.known(value) if splat is None else splat.operands[0]
+        scalar = splat_source(value)
+        return rewriter.known(value) if scalar is None else scalar
 
-    if not any(owner_of(v, SplatOp) for v in op.operands):
+    if all(splat_source(v) is None for v in op.operands):
         return False
     operands = _smaller_operands(op, smaller, (), rewriter)
     if operands is None:
@@ -78,10 +78,10 @@ def broadcasts(op: Op, rewriter: Rewriter) -> bool:
         broadcast = owner_of(value, BroadcastOp)
         if broadcast is not None:
             return broadcast.operands[0]
-        splat = owner_of(value, SplatOp)
-        if splat is not None:
-            target = ir.tensor_of(shape, splat.operands[0].type)
-            return rewriter.insert(SplatOp, splat.operands[0], result=target, before=op).results[0]
+        scalar = splat_source(value)
+        if scalar is not None:
+            target = ir.tensor_of(shape, scalar.type)
+            return rewriter.insert(SplatOp, scalar, result=target, before=op).results[0]
         return rewriter.known(value)
 
     if any(not _is_repeated(v, shape, rewriter) for v in op.operands):
@@ -96,7 +96,7 @@ def _is_repeated(value: SSAValue, shape: tuple[int, ...], rewriter: Rewriter) ->
     if broadcast is not None:
         return ir.shape_of(broadcast.operands[0].type) == shape
     scalar = not ir.shape_of(value.type)
-    return scalar or owner_of(value, SplatOp) is not None or rewriter.known(value) is not None
+    return scalar or splat_source(value) is not None or rewriter.known(value) is not None
 
 
 def _smaller_operands(

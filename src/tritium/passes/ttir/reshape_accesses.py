@@ -29,7 +29,7 @@ from xdsl.ir import Operation, SSAValue
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, MulIOp, constant_value
 from tritium.ops.base import Op
-from tritium.ops.ttir.memory import LoadOp, StoreOp
+from tritium.ops.ttir.memory import ElementAccess, LoadOp, StoreOp
 from tritium.ops.ttir.shape import (
     BroadcastOp,
     ExpandDimsOp,
@@ -55,12 +55,12 @@ class ReshapeAccesses(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         ops = list(module.walk())
-        changed = [_store(op) for op in ops if isinstance(op, StoreOp)]
+        changed = [_store(op) for op in ops if isinstance(op, ElementAccess) and not op.is_load]
         changed += [_load(op) for op in ops if isinstance(op, ReshapeOp)]
         return any(changed)
 
 
-def _store(op: StoreOp) -> bool:
+def _store(op: ElementAccess) -> bool:
     """store p, (reshape v) -> store p', v"""
     reshape: Any = op.value.owner
     if not isinstance(reshape, ReshapeOp) or not _is_rearranged(reshape.src):
@@ -78,7 +78,7 @@ def _store(op: StoreOp) -> bool:
 def _load(reshape: Any) -> bool:
     """reshape (load p) -> load p'"""
     op: Any = reshape.src.owner
-    if not isinstance(op, LoadOp) or len(list(op.results[0].uses)) != 1:
+    if not isinstance(op, ElementAccess) or len(list(op.results[0].uses)) != 1:
         return False
     if not any(isinstance(use.operation, TransOp) for use in reshape.results[0].uses):
         return False
@@ -219,7 +219,7 @@ def _operands(value: SSAValue) -> Iterator[SSAValue]:
         seen.add(value)
         yield value
         owner: Any = value.owner
-        if isinstance(owner, Operation) and not isinstance(owner, (SplatOp, MakeRangeOp)):
+        if isinstance(owner, Operation):
             stack.extend(v for v in owner.operands if isinstance(v.type, ir.TensorType))
 
 

@@ -32,6 +32,7 @@ from tritium.ops.scf import ForOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp, MemScope, MemSemantic
 from tritium.ops.ttir.descriptor import (
+    BlockAccess,
     DescriptorAccess,
     MakeTensorDescOp,
     RowAccess,
@@ -303,14 +304,14 @@ class _Rewriter:
         else:
             pointers, mask = self.addresses(place, lines, checked)
             value = self.shaped(op.src, ir.shape_of(pointers.type))
-            if op.combines:
+            if isinstance(op, BlockAccess) and op.combines:
                 self.reduction(op, pointers, value, mask)
             else:
                 self.add(StoreOp.build(pointers, value, mask))
         self.dead.append(op)
 
     def reduction(
-        self, op: Any, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
+        self, op: BlockAccess, pointers: SSAValue, value: SSAValue, mask: SSAValue | None
     ) -> None:
         order: dict[str, Any] = {"sem": MemSemantic.RELAXED, "scope": MemScope.GPU}
         other = {"MAX": "UMIN", "MIN": "UMAX"}.get(op.kind.name)
@@ -381,7 +382,7 @@ class _Rewriter:
             start += count
 
 
-def _kind(op: Any, value: SSAValue) -> AtomicKind:
+def _kind(op: BlockAccess, value: SSAValue) -> AtomicKind:
     name = op.kind.name
     if ir.is_float(value.type) and name == "ADD":
         return AtomicKind.FADD

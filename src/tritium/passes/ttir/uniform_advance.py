@@ -32,10 +32,11 @@ from xdsl.ir import Block, Region, SSAValue
 from tritium.analysis.regions import defined_inside
 from tritium.ir import types as ir
 from tritium.ops.arith import AddIOp, ExtSIOp, constant_value
+from tritium.ops.base import Op
 from tritium.ops.scf import ForOp, YieldOp
 from tritium.ops.terminators import terminator
 from tritium.ops.ttir.memory import AddPtrOp
-from tritium.ops.ttir.shape import SplatOp
+from tritium.ops.ttir.shape import SplatOp, splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, insert_before, move_ops
 
@@ -104,16 +105,16 @@ def _step(loop: ForOp, argument: SSAValue, following: SSAValue) -> SSAValue | No
     if not isinstance(argument.type, ir.TensorType):
         return None
     op: Any = following.owner
-    if not isinstance(op, (AddPtrOp, AddIOp)) or op.parent is not loop.body:
+    if not isinstance(op, Op) or op.weights != (1, 1) or op.parent is not loop.body:
         return None
     first, second = op.operands
-    if isinstance(op, AddIOp) and second is argument:
+    if op.commutative and second is argument:
         first, second = second, first
     if first is not argument:
         return None
-    source: Any = second.owner
-    if isinstance(source, SplatOp):
-        return second if _invariant(source.src, loop) else None
+    scalar = splat_source(second)
+    if scalar is not None:
+        return second if _invariant(scalar, loop) else None
     constant = constant_value(second)
     if constant is not None and (constant == constant.flat[0]).all():
         return second
@@ -154,9 +155,8 @@ def _hoist(value: SSAValue, loop: ForOp) -> None:
 def _amount(loop: ForOp, step: SSAValue, pointers: bool) -> SSAValue:
     """The number that a uniform tile repeats, before the loop; i64 for an offset of pointers."""
     source: Any = step.owner
-    before = Builder(loop, source.location)
-    if isinstance(source, SplatOp):
-        number = source.src
+    before, number = Builder(loop, source.location), splat_source(step)
+    if number is not None:
         _hoist(number, loop)
     else:
         value = constant_value(step)

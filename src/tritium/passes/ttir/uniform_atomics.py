@@ -25,7 +25,7 @@ from tritium.ops.arith.compare import SelectOp
 from tritium.ops.dialects import op_classes
 from tritium.ops.elementwise import BinaryOp
 from tritium.ops.ttir.atomic import AtomicKind, AtomicRMWOp
-from tritium.ops.ttir.shape import SplatOp
+from tritium.ops.ttir.shape import splat_source
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, erase, reduced
 
@@ -52,7 +52,7 @@ class UniformAtomics(Pass):
 
 def _matches(op: Any) -> bool:
     return (
-        isinstance(op.ptr.owner, SplatOp)
+        splat_source(op.ptr) is not None
         and op.atomic_rmw_op in _COMBINE
         and not op.results[0].uses
         and ir.bit_width(op.val.type) > 1
@@ -67,5 +67,5 @@ def _rewrite(op: Any) -> None:
     total = reduced(at, value, _COMBINE[kind])
     wanted = None if mask is None else reduced(at, mask, _COMBINE[AtomicKind.OR])
     attributes = {"atomic_rmw_op": kind, "sem": op.sem, "scope": op.scope}
-    at.make(AtomicRMWOp, op.ptr.owner.operands[0], total, wanted, **attributes)
+    at.make(AtomicRMWOp, splat_source(op.ptr), total, wanted, **attributes)
     erase(op)

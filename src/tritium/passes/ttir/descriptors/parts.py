@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
@@ -24,9 +24,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from tritium.analysis.regions import functions
 from tritium.ir import types as ir
 from tritium.ops.arith import SelectOp
+from tritium.ops.base import Op
 from tritium.ops.declared import SEGMENTS
 from tritium.ops.fields import i32_array
-from tritium.ops.scf import ForOp, IfOp, WhileOp
 from tritium.ops.terminators import is_terminator
 from tritium.ops.ttir.descriptor import MakeTensorDescOp, block_of
 from tritium.ops.ttir.function import CallOp, FuncOp
@@ -75,7 +75,7 @@ class Splitter(ABC):
         for op in list(module.walk()):
             if isinstance(op, SelectOp) and self.is_split(op.result):
                 self._select(op)
-            elif isinstance(op, (ForOp, WhileOp, IfOp, CallOp)):
+            elif isinstance(op, CallOp) or _hands_on(op):
                 passing.append(self._results(op))
             elif is_terminator(op):
                 passing.append(op)
@@ -107,7 +107,7 @@ class Splitter(ABC):
                 attributes[index : index + 1] = [{}] * len(parts)
                 owner.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
 
-    def _results(self, op: ForOp | WhileOp | IfOp | CallOp) -> Operation:
+    def _results(self, op: Op) -> Operation:
         """The op with its results in parts; its operands stay."""
         if not any(self.is_split(r) for r in op.results):
             return op
@@ -145,6 +145,11 @@ class Splitter(ABC):
         op.operands = [value for group in groups for value in group]
         if SEGMENTS in op.properties:
             op.properties[SEGMENTS] = i32_array(tuple(map(len, groups)))
+
+
+def _hands_on(op: Operation) -> TypeGuard[Op]:
+    """Whether an op hands values into and out of its regions."""
+    return isinstance(op, Op) and bool(op.regions) and any(op.control_edges())
 
 
 class _Descriptors(Splitter):
