@@ -104,10 +104,26 @@ def test_too_many(warps: Any, registers: Any, main: int, message: str) -> None:
         lowered(partitions(*warps, registers=registers, main_warps=main), num_warps=main)
 
 
-def test_what_partitions_do_not_do_is_named() -> None:
+def test_workers_ask_what_is_to_come_where_a_branch_decides() -> None:
+    """Its number is in shared memory at each barrier; the end of the kernel is -1."""
     text = partitions(1).replace("ttg.warp_specialize", "scf.if %b {\nttg.warp_specialize")
     text = text.replace(" : () -> ()", " : () -> ()\n}").replace("%n: i32,", "%n: i32, %b: i1,")
-    with pytest.raises(NotImplementedError, match="inside of loops and branches"):
+    llvm, facts = lowered(text)
+    assert facts["shared"] == 528  # behind the allocation
+    in_order(
+        llvm, r"main\d+:", r"then\d+:", r"st\.shared\S+ \[ \$0 \].*i32 0,", r"i32 1, i32 160",
+        r"i32 1, i32 160", r"endif\d+:", r"st\.shared\S+ \[ \$0 \].*i32 -1,", r"i32 1, i32 160",
+        "ret void", r"again\d+:", r"i32 1, i32 160", "load i32", r"icmp eq i32 %v\d+, -1",
+        r"done\d+:\n  ret void", r"icmp eq i32 %v\d+, 0", "partition", r"i32 1, i32 160",
+        r"br label %again",
+    )  # fmt: skip
+
+
+def test_what_partitions_do_not_do_is_named() -> None:
+    call = "tt.call @f() : () -> ()"
+    text = partitions(1, body=call).rstrip().removesuffix("}")
+    text += "  tt.func private @f() attributes {noinline = true} {\n    tt.return\n  }\n}\n"
+    with pytest.raises(NotImplementedError, match=r"tt\.call in a partition"):
         lowered(text)
 
 

@@ -71,6 +71,34 @@ def around(a, b, c, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
 
 
 @tritium.jit
+def after_a_return(a, b, c, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The loops are in branches, which some programs do not take."""
+    if tl.program_id(0) == 1:
+        return
+    acc = tl.zeros((BM, BN), tl.float32)
+    if n > 2:
+        for k in tl.range(0, 2, warp_specialize=True):
+            acc = tl.dot(a.load([0, k * BK]), b.load([0, k * BK]).T, acc)
+    if n > 100:
+        for k in tl.range(0, n, warp_specialize=True):
+            acc += tl.dot(b.load([0, k * BK]), a.load([0, k * BK]).T).T
+    for k in tl.range(2, n, warp_specialize=True):
+        acc = tl.dot(a.load([0, k * BK]), b.load([0, k * BK]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+@tritium.jit
+def in_a_while(a, b, c, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The loop that is split runs again and again."""
+    acc, t = tl.zeros((BM, BN), tl.float32), n * 0
+    while t < n // 2:
+        for k in tl.range(2 * t, 2 * t + 2, warp_specialize=True):
+            acc = tl.dot(a.load([0, k * BK]), b.load([0, k * BK]).T, acc)
+        t += 1
+    c.store([0, 0], acc.to(tl.float16))
+
+
+@tritium.jit
 def in_a_branch(a, b, c, n, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """A branch reads the buffers."""
     acc = tl.zeros((BM, BN), tl.float32)
@@ -129,6 +157,8 @@ RESULTS: dict[str, Result] = {
     "two_loops": _two_loops,
     "tiles": _tiles,
     "around": _two_loops,
+    "after_a_return": lambda a, b: a @ b.T,
+    "in_a_while": lambda a, b: a @ b.T,
     "in_a_branch": lambda a, b: sum(x @ y for x, y in _parts(a, b)[::2]) + ITERATIONS / 2,
     "loaded_in_a_branch": lambda a, b: sum(x @ y for x, y in _parts(a, b)[1:]),
     "carried": lambda a, b: sum(

@@ -104,7 +104,7 @@ class Barriers:
             for block in blocks for op in block.walk() if isinstance(op, Op) for e in op.effects
         )  # fmt: skip
         self._partitioned = any(
-            isinstance(op, Op) and op.concurrent for block in blocks for op in block.ops
+            isinstance(op, Op) and op.concurrent for block in blocks for op in block.walk()
         )
         starts = {block: _State() for block in blocks}
         changed = True

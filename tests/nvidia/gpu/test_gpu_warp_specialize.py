@@ -11,6 +11,7 @@ import pytest
 
 import tritium
 from benchmarks import gpu_kernels
+from tests.support import split_loops
 from tritium.tools.tensor_descriptor import TensorDescriptor
 
 pytestmark = pytest.mark.gpu
@@ -86,3 +87,26 @@ def test_attention(
     attend = torch.nn.functional.scaled_dot_product_attention
     want = attend(*parts, is_causal=causal, scale=depth**-0.5).view(heads * length, depth)
     assert (out.float() - want).norm() / want.norm() < 3e-3
+
+
+@pytest.mark.parametrize("num_warps,num_stages", [(2, 2), (4, 3), (8, 4)])
+@pytest.mark.parametrize("name", split_loops.RESULTS)
+def test_loops(torch: Any, name: str, num_warps: int, num_stages: int) -> None:
+    shape = split_loops.SHAPE
+    columns = shape["BK"] * split_loops.ITERATIONS
+    a, b = (
+        torch.randn(shape[rows], columns, device="cuda", dtype=torch.float16)
+        for rows in ("BM", "BN")
+    )
+    exact = [t.double().cpu().numpy() for t in (a, b)]
+    want = torch.tensor(split_loops.RESULTS[name](*exact))
+    out = torch.full(tuple(want.shape), float("nan"), device="cuda", dtype=torch.float16)
+    blocks = ((a, ["BM", "BK"]), (b, ["BN", "BK"]), (out, ["BM", "BN"]))
+    made = [TensorDescriptor.from_tensor(t, [shape[n] for n in names]) for t, names in blocks]
+    for _ in range(3):
+        out.fill_(float("nan"))
+        compiled = getattr(split_loops, name)[(2,)](
+            *made, split_loops.ITERATIONS, **shape, num_warps=num_warps, num_stages=num_stages
+        )
+        assert compiled.metadata.num_warps > num_warps
+        torch.testing.assert_close(out.double().cpu(), want, atol=4e-2, rtol=2e-2)

@@ -74,6 +74,7 @@ class Context(Emitter):
         sharing: the functions that use shared memory, by name.
         share: the start of the program's share of global scratch memory, and the places of
             allocations in it; None without any.
+        at_return: writes what comes before each return.
         plan: which warps run which partitions of a kernel (`partitions.Plan`); None where all run
             the same code.
     """
@@ -90,6 +91,7 @@ class Context(Emitter):
     sharing: frozenset[str] = frozenset()
     share: Any = None
     plan: Any = None
+    at_return: Callable[[], None] = lambda: None
 
     # Values
 

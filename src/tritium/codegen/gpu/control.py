@@ -155,6 +155,7 @@ def lower_function(c: Context, blocks: Sequence[Block]) -> None:
         lower_block(c, block)
         op: Any = block.last_op
         if isinstance(op, ttir.ReturnOp):
+            c.at_return()
             give_back(c, op.operands)
         elif not branches.leave(op):
             raise c.unsupported(op)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -17,7 +17,7 @@ from tritium.codegen.gpu.control import lower_function
 from tritium.codegen.gpu.debug_info import DebugInfo
 from tritium.codegen.gpu.demand import Demand
 from tritium.codegen.gpu.hardware import Hardware
-from tritium.codegen.gpu.partitions import enter, plan_of, write_workers
+from tritium.codegen.gpu.partitions import STATE_BYTES, enter, in_order, plan_of, write_workers
 from tritium.codegen.gpu.scratch import Share, share_of, start_of_share
 from tritium.codegen.gpu.types import GLOBAL, GPU, value_type
 from tritium.codegen.llvm.writer import Function, Module, const
@@ -50,6 +50,8 @@ def lower_to_llvm(
     libraries: set[str] = set()
     share = share_of(frames)
     plan = plan_of(kernel, num_warps)
+    if plan is not None and not in_order(kernel):
+        plan = replace(plan, state=shared - STATE_BYTES)
     registers = None if plan is None else hardware.partition_registers(plan, shared, options)
     total = num_warps if plan is None else plan.total
     attributes = hardware.kernel_attributes(
@@ -151,7 +153,8 @@ def _frames(
                 place(by_name[inner.callee], -(-frame.end // ALIGNMENT) * ALIGNMENT)
 
     place(kernel, 0)
-    return frames, max((f.end for f in frames.values() if f.allocation.size), default=0)
+    size = max((f.end for f in frames.values() if f.allocation.size), default=0)
+    return frames, size if in_order(kernel) else (-(-size // STATE_BYTES) + 1) * STATE_BYTES
 
 
 def _header(

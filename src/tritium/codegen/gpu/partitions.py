@@ -8,7 +8,9 @@ the others run the code around the op and its default region.
              return
 
 "Hand over" is a barrier of all these warps: at the first, partitions find their captures; at the
-second, all regions have ended. Each region synchronizes its own warps with a barrier of its own
+second, all regions have ended. Where the ops are in loops or branches, workers run a loop: at the
+first barrier they also find the number of the op that is to come, or that the kernel ends. Each
+region synchronizes its own warps with a barrier of its own
 number. Warps that only fill up a group of four, whose registers change together, return at once.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -44,6 +47,10 @@ GROUP = 4
 """Warps whose registers change together."""
 SLOT = 8
 """Bytes of shared memory for a capture."""
+STATE_BYTES = 16
+"""Of shared memory for the number of the op that is to come."""
+THE_END = -1
+"""The number that stands for the end of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,15 @@ class Plan:
         num_warps: the warps of the default regions.
         workers: for each op the first warp of each of its partitions.
         total: all warps.
+        state: the place in shared memory of the number of the op that is to come; None where the
+            ops run one after the other.
     """
 
     ops: tuple[WarpSpecializeOp, ...]
     num_warps: int
     workers: tuple[tuple[int, ...], ...]
     total: int
+    state: int | None = None
 
     def ranges(self) -> list[tuple[int, int, int]]:
         """(first warp, end, registers or 0) of all partitions."""
@@ -101,13 +111,7 @@ def plan_of(kernel: Any, num_warps: int) -> Plan | None:
     ops = tuple(op for op in kernel.walk() if isinstance(op, WarpSpecializeOp))
     if not ops:
         return None
-    blocks = kernel.regions[0].blocks
     for op in ops:
-        if op.parent is not blocks[0] or len(blocks) > 1:
-            raise NotImplementedError(
-                f"{op.name} inside of loops and branches, or in a kernel of several basic blocks, "
-                f"at {op.location}"
-            )
         for inner in (i for region in op.partitions for i in region.walk()):
             if isinstance(inner, (ttir.CallOp, GlobalScratchAllocOp)):
                 raise NotImplementedError(f"{inner.name} in a partition, at {inner.location}")
@@ -157,8 +161,13 @@ def _passed(op: WarpSpecializeOp) -> list[SSAValue]:
     places of allocations) nor what all threads have (arguments)."""
     return [
         v for v in op.captures
-        if not isinstance(v.owner, (Block, ConstantOp)) and not _is_place(v)
+        if not isinstance(v.owner, ConstantOp) and not _is_argument(v) and not _is_place(v)
     ]  # fmt: skip
+
+
+def _is_argument(value: SSAValue) -> bool:
+    """Whether a value is an argument of a function."""
+    return isinstance(value.owner, Block) and isinstance(value.owner.parent_op(), ttir.FuncOp)
 
 
 def _is_place(value: SSAValue) -> bool:
@@ -168,6 +177,13 @@ def _is_place(value: SSAValue) -> bool:
 def capture_bytes(op: Any) -> int:
     """Shared memory for the captures that need some."""
     return SLOT * len(_passed(op))
+
+
+def in_order(kernel: Any) -> bool:
+    """Whether the kernel runs each `ttg.warp_specialize` once, one after the other."""
+    blocks = kernel.regions[0].blocks
+    ops = [op for op in kernel.walk() if isinstance(op, WarpSpecializeOp)]
+    return all(op.parent is blocks[0] for op in ops) and (len(blocks) == 1 or not ops)
 
 
 def hand_over(c: Context, plan: Plan) -> None:
@@ -184,11 +200,26 @@ def warp_specialize(c: Context, op: Any) -> None:
         word = found.address if isinstance(found, Memory) else c.scalar(value)
         slot = c.shared(c.offsets[op] + SLOT * index)
         c.hardware.shared.store(c, slot, [_as_word(c, word)], first)
+    _announce(c, c.plan, c.plan.ops.index(op))
     hand_over(c, c.plan)
     lower_block(c, op.default.block)
     for result, value in zip(op.results, terminator(op.default.block).operands, strict=True):
         c.values[result] = c.values[value]
     hand_over(c, c.plan)
+
+
+def _announce(c: Context, plan: Plan, number: int) -> None:
+    """Tell workers which op is to come."""
+    if plan.state is not None:
+        first = c.f.icmp("eq", c.thread, c.i32(0))
+        c.hardware.shared.store(c, c.shared(plan.state), [c.i32(number)], first)
+
+
+def _leave(c: Context, plan: Plan) -> None:
+    """At the end of a kernel, let workers that wait for the next op return."""
+    if plan.state is not None:
+        _announce(c, plan, THE_END)
+        hand_over(c, plan)
 
 
 def _as_word(c: Context, value: Value) -> Value:
@@ -208,7 +239,7 @@ def enter(c: Context, plan: Plan, registers: Registers | None) -> str:
     c.f.label(main)
     if registers is not None:
         c.hardware.set_registers(c, registers.default, registers.launch)
-    c.entry = c.f.section()
+    c.entry, c.at_return = c.f.section(), partial(_leave, c, plan)
     return workers
 
 
@@ -228,18 +259,45 @@ def write_workers(c: Context, plan: Plan, label: str, registers: Registers | Non
             assert registers is not None
             c.hardware.set_registers(c, count, registers.launch)
         _idle(c, plan, warp)
-        for op, firsts in zip(plan.ops, plan.workers, strict=True):
-            hand_over(c, plan)
-            for index, first in enumerate(firsts):
-                count = op.partitionNumWarps[index]
-                if not groups or mine & {w // GROUP for w in range(first, first + count)}:
-                    _partition(c, op, index, first, warp)
-            hand_over(c, plan)
-        f.ret()
+        _work(c, plan, warp, mine)
         if groups:
             f.label(following)
     if groups:
         f.unreachable()
+
+
+def _work(c: Context, plan: Plan, warp: Value, groups: set[int]) -> None:
+    """Run the partitions that have warps of some groups (of all, if none is given), and return."""
+    f = c.f
+    if plan.state is None:
+        for number in range(len(plan.ops)):
+            hand_over(c, plan)
+            _partitions(c, plan, number, warp, groups)
+            hand_over(c, plan)
+        f.ret()
+        return
+    again, go_on, done = (f.new_label(name) for name in ("again", "go_on", "done"))
+    f.branch(again)
+    f.label(again)
+    hand_over(c, plan)
+    state = f.load("i32", c.shared(plan.state), STATE_BYTES)
+    f.branch_if(f.icmp("eq", state, c.i32(THE_END)), done, go_on)
+    f.label(done)
+    f.ret()
+    f.label(go_on)
+    for number in range(len(plan.ops)):
+        with f.when(f.icmp("eq", state, c.i32(number)), "op", "next"):
+            _partitions(c, plan, number, warp, groups)
+    hand_over(c, plan)
+    f.branch(again)
+
+
+def _partitions(c: Context, plan: Plan, number: int, warp: Value, groups: set[int]) -> None:
+    op = plan.ops[number]
+    for index, first in enumerate(plan.workers[number]):
+        count = op.partitionNumWarps[index]
+        if not groups or groups & {w // GROUP for w in range(first, first + count)}:
+            _partition(c, op, index, first, warp)
 
 
 def _is_one_of(c: Context, number: Value, numbers: set[int]) -> Value:

@@ -275,9 +275,6 @@ def _check_place(module: ModuleOp, function: Op, loop: ForOp) -> None:
     warps = -(-(_number(module, NUM_WARPS) + PRODUCER_WARPS) // 4) * 4
     if warps > MOST_WARPS:
         raise Unsplittable(f"{warps} warps would be needed, of {MOST_WARPS} that a block can have")
-    blocks: Any = function.regions[0].blocks
-    if loop.parent is not blocks[0] or len(blocks) > 1:
-        raise Unsplittable("it is in a branch, or after one that returns")
     if function.sym_visibility == "private":  # pyright: ignore
         raise Unsplittable("it is in a function that is not inlined")
 
