@@ -15,7 +15,7 @@ import pytest
 from tritium.cli.explore import ExploreError, explore, record
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import assembly_lines, ir_lines, llvm_lines
-from tritium.tools.mix import instruction_mix
+from tritium.tools.instruction_mix import instruction_mix
 
 pytest.importorskip("jinja2")
 pytest.importorskip("pygments")

@@ -178,6 +178,66 @@ def explore(
     typer.echo(f"{page}: {', '.join(names)}")
 
 
+@app.command()
+def compare(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A [B]", help="Programs, .ttir or .ttgir files, or snapshots (.json)."
+        ),
+    ],
+    kernel: Annotated[str | None, typer.Option(help="Only kernels of this name.")] = None,
+    signature: Annotated[
+        str | None, typer.Option(help="Types and constants of --kernel; nothing is run.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="For what is not run, on both sides.")] = None,
+    target_b: Annotated[str | None, typer.Option(help="Another target for B.")] = None,
+    set_a: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of A.")
+    ] = None,
+    set_b: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An environment variable of B.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Save a snapshot of A here, and compare nothing.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What the saved snapshot is called.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page, too.")] = None,
+    tolerance: Annotated[float, typer.Option(help="By which share a figure may grow.")] = 0.02,
+    ignore: Annotated[
+        str, typer.Option(help="Figures, with commas, that never count as regressions.")
+    ] = "compile",
+) -> None:
+    """Compare what two programs, settings, targets or versions compile to. Ends with status 1 where
+    B is worse than A, with 2 for errors."""
+    from tritium.cli.compare import side, take
+    from tritium.tools import compare as tool
+
+    try:
+        if save is not None:
+            typer.echo(f"{save}: {take(sources, save, kernel, target, signature, title)} kernels")
+            return
+        first, second = (sources * 2)[:2]
+        changed = target_b is not None or set_a or set_b
+        if len(sources) > 2 or (len(sources) == 1 and not changed):
+            raise ValueError(
+                "compare takes A and B, or A alone with --target-b, --set-a or --set-b"
+            )
+        result = tool.compare(
+            side(first, kernel, target, signature, set_a or []),
+            side(second, kernel, target_b or target, signature, set_b or []),
+            tolerance=tolerance, ignore=[word for word in ignore.split(",") if word],
+        )  # fmt: skip
+        if html is not None:
+            html.write_text(tool.as_html(result), encoding="utf-8")
+    except (TritonError, ValueError, TypeError, OSError) as error:
+        fail(error)
+        raise typer.Exit(2) from None
+    typer.echo(tool.as_text(result), nl=False)
+    if result.regressions:
+        raise typer.Exit(1)
+
+
 @cache_app.callback(invoke_without_command=True)
 def cache(context: typer.Context) -> None:
     if context.invoked_subcommand is None:

@@ -18,7 +18,7 @@ from pygments.lexers import get_lexer_by_name
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import STAGES, Line, Place
 from tritium.tools.explore.record import KernelRecord, PassRecord
-from tritium.tools.mix import instruction_mix
+from tritium.tools.instruction_mix import instruction_mix
 from tritium.version import __version__
 
 _TEMPLATE = Path(__file__).with_name("page.html")

@@ -1,0 +1,58 @@
+"""`tritium compare`: snapshots of what programs compile to, and their differences."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tritium import knobs
+from tritium.cli.explore import record
+from tritium.tools.compare import Snapshot, SnapshotError, snapshot
+
+
+def take(
+    program: Sequence[str], file: Path, kernel: str | None, target: str | None,
+    signature: str | None, title: str | None = None,
+) -> int:  # fmt: skip
+    """Compile what `tritium explore` would, and save the snapshot; returns how many kernels it
+    has. Raises `SnapshotError` for none."""
+    found = [r for r in record(program, kernel, target, signature)
+             if kernel in (None, r.kernel.name)]  # fmt: skip
+    if not found:
+        raise SnapshotError(f"{program[0]}: no kernel{f' called {kernel!r}' if kernel else ''} was "
+                            "compiled")  # fmt: skip
+    snapshot(found, title or Path(program[0]).name).save(file)
+    return len(found)
+
+
+def side(
+    source: str, kernel: str | None, target: str | None, signature: str | None,
+    settings: Sequence[str],
+) -> Snapshot:  # fmt: skip
+    """One side of a comparison: a snapshot file as it is, or one of a program or a file of IR,
+    compiled in a process of its own with these settings (`NAME=VALUE`)."""
+    if source.endswith(".json"):
+        return Snapshot.load(Path(source))
+    pairs = [setting.partition("=") for setting in settings]
+    wrong = [setting for setting, (_, equals, _) in zip(settings, pairs, strict=True) if not equals]
+    if wrong:
+        raise SnapshotError(f"the setting {wrong[0]!r} is not NAME=VALUE")
+    title = " ".join([Path(source).name, *([target] if target else []), *settings])
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "snapshot.json")
+        command = [sys.executable, "-m", "tritium", "compare", "--save", str(place)]
+        options = {"kernel": kernel, "target": target, "signature": signature, "title": title}
+        for name, value in options.items():
+            command += [f"--{name}", value] if value else []
+        environment = knobs.child_environment(**{name: value for name, _, value in pairs})
+        done = subprocess.run([*command, source], env=environment, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)  # fmt: skip
+        if done.returncode or not place.exists():
+            last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+            raise SnapshotError(f"{title}: {last.removeprefix('tritium: error: ')}")
+        return Snapshot.load(place)
+
+
