@@ -167,7 +167,8 @@ def _passed(op: WarpSpecializeOp) -> list[SSAValue]:
 
 def _is_argument(value: SSAValue) -> bool:
     """Whether a value is an argument of a function."""
-    return isinstance(value.owner, Block) and isinstance(value.owner.parent_op(), ttir.FuncOp)
+    function = value.owner.parent_op() if isinstance(value.owner, Block) else None
+    return function is not None and "sym_name" in function.properties
 
 
 def _is_place(value: SSAValue) -> bool:
