@@ -111,3 +111,40 @@ def test_tiles_in_other_layouts_behind_branches(tmp_path: Path, fresh_cache: Pat
     kernel = compiled(tmp_path, BRANCHES, "ttir")
     assert kernel.asm["ttgir"].count("ttg.convert_layout %v") == 2, "once in each block"
     assert list(kernel.asm)[-1] == "cubin"
+
+
+def reordered(size: int, widths: tuple[int, int], order: str = "allow_reorder") -> str:
+    """The sum of the squares of a tile, for which its elements stay where they are."""
+    layouts = [
+        f"#ttg.blocked<{{sizePerThread = [{n}], threadsPerWarp = [32], warpsPerCTA = [4], "
+        "order = [0]}>" for n in widths
+    ]  # fmt: skip
+    first, other = (f"tensor<{size}xf32, {layout}>" for layout in layouts)
+    return f"""module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32,
+      ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32}} {{
+      tt.func public @k(%x: !tt.ptr<f32>, %v: f32) {{
+        %t = tt.splat %v : f32 -> {first}
+        %r = tt.reshape %t {order} : {first} -> {other}
+        %s = "tt.reduce"(%r) <{{axis = 0 : i32}}> ({{
+        ^bb0(%a: f32, %b: f32):
+          %c = arith.addf %a, %b : f32
+          tt.reduce.return %c : f32
+        }}) : ({other}) -> f32
+        tt.store %x, %s : !tt.ptr<f32>
+        tt.return
+      }}
+    }}"""
+
+
+@pytest.mark.parametrize("size", [512, 1024])
+def test_reshapes_that_may_reorder(tmp_path: Path, fresh_cache: Path, size: int) -> None:
+    assert compiled(tmp_path, reordered(size, (4, 1)), "ttgir").asm["ptx"]
+
+
+@pytest.mark.parametrize(("size", "order"), [(512, ""), (128, "allow_reorder")])
+def test_reshapes_that_move_elements(
+    tmp_path: Path, fresh_cache: Path, size: int, order: str
+) -> None:
+    """Of 128 elements, several threads hold copies in the first layout."""
+    with pytest.raises(NotImplementedError, match="elements would move between threads"):
+        compiled(tmp_path, reordered(size, (4, 1), order), "ttgir")

@@ -163,6 +163,13 @@ def _matters(layout: LinearLayout, name: str, bit: int) -> bool:
     return bit < len(columns) and columns[bit] != 0
 
 
+def _holders(layout: LinearLayout) -> dict[str, list[bool]] | None:
+    """Which bits of thread and register choose between different elements; None of a layout
+    where several do that together."""
+    found = {name: [column != 0 for column in layout.columns_of(name)] for name in layout.in_names}
+    return found if sum(map(sum, found.values())) == layout.rank else None
+
+
 def moved_registers(op: Any) -> Sequence[int] | None:
     """For an op that moves elements and computes nothing, each result register's source register,
     where both are in the same thread; None for other ops, and where they are not."""
@@ -172,7 +179,10 @@ def moved_registers(op: Any) -> Sequence[int] | None:
     if isinstance(op, ttir.TransOp):
         return source_registers(source, result, tuple(op.order))
     if isinstance(op, ttir.ReshapeOp):
-        return source_registers(flatten(source), flatten(result))
+        found = source_registers(flatten(source), flatten(result))
+        if found is None and op.allow_reorder and None is not _holders(source) == _holders(result):
+            return range(source.in_size(REGISTER))  # any order of the elements will do
+        return found
     if isinstance(op, ttir.ExpandDimsOp):
         axes = [i for i in range(len(result.out_names)) if i != op.axis]
         narrow = result.restrict(result.in_names, [dim(i) for i in axes])
