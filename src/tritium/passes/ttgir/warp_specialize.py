@@ -36,10 +36,9 @@ after:
 
 Loads that feed the same products share barriers: a channel. Loops inside of and around the loop
 that asks are split in the same way, so that the copies of an outer iteration start during the one
-before. The
-partition gets what computes the addresses and the loops' bounds; that must have no effects, and
-must be no tiles. Other loops run unsplit, with the attribute `tt.not_warp_specialized` that says
-why.
+before. The partition gets what computes the addresses and the loops' bounds; that must have no
+effects, and must be no tiles. Other loops run unsplit, with the attribute
+`tt.not_warp_specialized` that says why.
 """
 
 from __future__ import annotations
@@ -155,12 +154,10 @@ class Channel:
     Attributes:
         stages: the loads.
         last: the last op of their block that reads the buffers.
-        products: that read them.
     """
 
     stages: list[Stage]
     last: Operation
-    products: frozenset[Operation]
     rings: list[SSAValue] = field(default_factory=list[SSAValue])
     full: Any = None
     empty: Any = None
@@ -175,9 +172,7 @@ class Channel:
         return self.stages[0].buffers
 
 
-def plan_of(
-    module: ModuleOp, loop: ForOp, num_stages: int, spare: int = 0
-) -> list[Channel]:
+def plan_of(module: ModuleOp, loop: ForOp, num_stages: int, spare: int) -> list[Channel]:
     """The channels of a loop. Raises `Unsplittable`."""
     loads = [
         op for op in loop.body.walk()
@@ -193,14 +188,14 @@ def plan_of(
         groups.setdefault((load.parent, _products(load)), []).append(load)
     outer = {parent for load in loads for parent in _nest(load, loop)[:-1]}
     channels: list[Channel] = []
-    for (block, products), members in groups.items():
+    for (block, _), members in groups.items():
         owner: Any = block.parent_op()
         count = 1 if owner in outer else stages_of(owner, stages_of(loop, num_stages))
         if count < 2 and owner not in outer:
             raise Unsplittable(f"num_stages is {count}: loads have no buffers to be ahead in")
         last = max((_last_reader(load) for load in members), key=list(block.ops).index)
         stages = [Stage(load, block_encoding(load.desc.type), 1, count) for load in members]
-        channels.append(Channel(stages, last, products))
+        channels.append(Channel(stages, last))
     _fit(channels, loop, processor_of(module).max_shared - spare)
     return channels
 
