@@ -69,7 +69,8 @@ class Kernel:
         sizes = (grid,) if isinstance(grid, int) else tuple(grid)
         if not 1 <= len(sizes) <= 3 or any(size < 0 for size in sizes):
             raise ValueError(f"{self.name}: the grid is {grid!r}; 1 to 3 sizes are required")
-        return partial(self._launch, (*sizes, 1, 1)[:3])
+        x, y, z = (*sizes, 1, 1)[:3]
+        return partial(self._launch, (x, y, z))
 
     def _launch(self, grid: tuple[int, int, int], *args: Any, threads: int = 1) -> None:
         values, programs = self._values(args), grid[0] * grid[1] * grid[2]

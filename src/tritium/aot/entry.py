@@ -145,8 +145,10 @@ def _whole_grid(
     ]
 
 
-_OPERATIONS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "sdiv",
-               ast.FloorDiv: "sdiv", ast.Mod: "srem"}  # fmt: skip
+_OPERATIONS: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "sdiv", ast.FloorDiv: "sdiv",
+    ast.Mod: "srem",
+}  # fmt: skip
 
 
 class _Sum:

@@ -47,9 +47,7 @@ def run_pipeline(module: IR, passes: Sequence[Pass[IR]], stage: str) -> IR:
         kernel = None if dump is None or dump.lower() in knobs.TRUE_WORDS else dump
         hook = dump_before(stream, kernel) if wanted else None
         manager: PassManager[IR] = PassManager(passes, before=hook)
-        if (watch := _observer.get()) is not None:
-            watch(stage, None, module, 0.0)
-            manager.after = lambda item, unit: watch(stage, item, unit, manager.timings[-1][1])
+        _observe(manager, module, stage)
         try:
             manager.run(module)
         except PassError as error:
@@ -84,6 +82,17 @@ Observer = Callable[[str, Pass[Any] | None, Any, float], None]
 that the pass took."""
 
 _observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
+
+
+def _observe(manager: PassManager[IR], module: IR, stage: str) -> None:
+    observer = _observer.get()
+    if observer is not None:
+        observer(stage, None, module, 0.0)
+
+        def after(item: Pass[IR], unit: IR) -> None:
+            observer(stage, item, unit, manager.timings[-1][1])
+
+        manager.after = after
 
 
 @contextmanager

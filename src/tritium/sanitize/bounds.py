@@ -111,7 +111,7 @@ class CheckBounds(Pass):
             self.pointers.append(root.index)
         if extents:
             if kernel.arg_attrs:
-                attributes = [*kernel.arg_attrs, *({} for _ in range(2 * len(extents)))]
+                attributes: list[Any] = [*kernel.arg_attrs, *({} for _ in range(2 * len(extents)))]
                 kernel.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
             kernel.update_type()
         return extents
@@ -134,7 +134,9 @@ def accessed(op: Op) -> list[SSAValue]:
 def _access(op: Op) -> str:
     """What reports call an op."""
     actions = {effect.action for effect in op.own_effects() if effect.resource is GLOBAL}
-    return {(Action.READ,): "load", (Action.WRITE,): "store"}.get(tuple(actions), "access")
+    if len(actions) > 1:
+        return "access"
+    return "load" if Action.READ in actions else "store"
 
 
 def _bytes(pointer: SSAValue) -> int:
@@ -168,7 +170,7 @@ def _place(op: Operation, values: Sequence[SSAValue]) -> Operation:
         ):  # fmt: skip
             start = other
     found = block.first_op if start is None else start.next_op
-    while found in needed:
+    while found is not None and found in needed:
         found = found.next_op
     assert found is not None
     for other in before[before.index(found) :] if found is not op else ():
@@ -241,8 +243,8 @@ class _Check:
         first = self._binary(MaxSIOp, first, _LOWEST)
         last = self._binary(MinSIOp, self._binary(ShRSIOp, up, shift), _HIGHEST)
         first, count = self._never_empty(first, self._binary(SubIOp, last, first), _HIGHEST)
-        narrow = (at.value(TruncIOp, value, result=ir.i32) for value in (first, count))
-        return base, *narrow
+        first = at.value(TruncIOp, first, result=ir.i32)
+        return base, first, at.value(TruncIOp, count, result=ir.i32)
 
     def _addresses(self) -> None:
         begin, end = self.extents[0]

@@ -4,7 +4,7 @@ slice may be another part."""
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -39,14 +39,14 @@ def memory_of(argument: Any) -> Memory:
     if not isinstance(argument, np.ndarray) and callable(getattr(argument, "data_ptr", None)):
         return UNKNOWN if base is None else memory_of(base)  # a tensor seen with another dtype
     try:
-        array: Any = np.asarray(argument) if not isinstance(argument, np.ndarray) else argument
+        array = cast(Any, np.asarray(cast(Any, argument)))
     except Exception:  # of whoever implements __array__
         return UNKNOWN
     if array.dtype == object:
         return UNKNOWN
-    owner: Any = array
+    owner = array
     while isinstance(owner.base, np.ndarray):
-        owner = owner.base
+        owner = cast(Any, owner.base)
     begin, end = _byte_bounds(owner)
     first = array.__array_interface__["data"][0]
     return Memory(begin, end, first, _text(array.shape, str(array.dtype)))

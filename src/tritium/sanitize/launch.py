@@ -92,8 +92,11 @@ class Checks:
         )  # fmt: skip
 
     def _outside(self, site: Any, address: int, arguments: Sequence[Any]) -> list[str]:
-        found = [(self.names[i], memory_of(arguments[i])) for i in site["arguments"]]
-        return [_place(address & (1 << 64) - 1, name, m, site["size"]) for name, m in found]
+        indices: list[int] = site["arguments"]
+        return [
+            _place(address & (1 << 64) - 1, self.names[i], memory_of(arguments[i]), site["size"])
+            for i in indices
+        ]
 
 
 def _place(address: int, name: str, memory: Memory, size: int) -> str:

@@ -184,8 +184,11 @@ def _parameters(
     return own, every
 
 
-_C_TYPES = {"i1": "int8_t", "u1": "uint8_t", "fp32": "float", "fp64": "double"}
-_C_TYPES |= {f"{s}{n}": f"{'u' if s == 'u' else ''}int{n}_t" for s in "iu" for n in (8, 16, 32, 64)}
+_C_TYPES = {
+    "i1": "int8_t", "u1": "uint8_t", "fp32": "float", "fp64": "double",
+    **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)},
+    **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)},
+}  # fmt: skip
 
 
 def c_type(type: str, name: str, pointer: str) -> str:

@@ -35,10 +35,10 @@ def _grid(encoding: Encoding, shape: tuple[int, ...]) -> dict[str, Any]:
     rows, columns = (1, *shape)[-2:]
     holders = np.full((rows, columns, 3), -1, np.int64)
     indices = np.indices(tuple(sizes.values())).reshape(len(sizes), -1)
-    given = dict(zip(sizes, indices, strict=True))
+    given: dict[str, Any] = dict(zip(sizes, indices, strict=True))
     where = list(layout.apply(given).values())
     axes = [np.zeros_like(indices[0]), *where][-2:]
-    zero = np.zeros_like(indices[0])
+    zero: Any = np.zeros_like(indices[0])
     parts = [given.get(name, zero) for name in ("warp", "lane", "register")]
     # The first holder of an element that several threads hold is drawn.
     order = np.arange(indices.shape[1])[::-1]

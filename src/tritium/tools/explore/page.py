@@ -8,12 +8,12 @@ import linecache
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Environment
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 
 from tritium.tools.explore.layouts import layouts_of
 from tritium.tools.explore.lines import STAGES, Line, Place
@@ -46,9 +46,10 @@ def render(kernels: Sequence[KernelRecord], title: str) -> str:
     places = Places()
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    styles = cast(Any, HtmlFormatter)(style="default")
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
-        title=title, version=__version__, css=HtmlFormatter(style="default").get_style_defs(".c"),
+        title=title, version=__version__, css=styles.get_style_defs(".c"),
         kernels=[_kernel(number, record, places) for number, record in enumerate(kernels)],
     )
 
@@ -108,7 +109,9 @@ def _highlighted(lines: Sequence[Line], language: str, places: Places) -> list[t
     """(the place's number, HTML) of each line."""
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     text = "\n".join(line.text for line in lines)
-    rows = highlight(text, lexer, HtmlFormatter(nowrap=True)).split("\n")
+    formatter = cast(Any, HtmlFormatter)(nowrap=True)
+    made: str = highlight(text, lexer, formatter)
+    rows = made.split("\n")
     rows += [""] * (len(lines) - len(rows))
     return [(places.key(line.place), row) for line, row in zip(lines, rows, strict=False)]
 
