@@ -59,7 +59,7 @@ def test_messages(pointee: str, body: str, message: str) -> None:
     [
         ("#tmem = #ttng.tensor_memory_encoding<blockM = 128, blockN = 64, colStride = 1>\n",
          "ttng.tensor_memory_encoding"),
-        ("tt.func @f() {\n  ttg.warp_specialize()\n  tt.return\n}", "ttg.warp_specialize"),
+        ("tt.func @f() {\n  ttng.tc_gen5_commit()\n  tt.return\n}", "ttng.tc_gen5_commit"),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_named(text: str, name: str) -> None:
