@@ -137,17 +137,23 @@ def _caches() -> str:
 
 def _gpu() -> Iterable[Finding]:
     group = "nvidia (optional)"
-    name = knobs.nvidia.libcuda_path or ctypes.util.find_library("cuda")
-    if name:
-        yield Finding(group, "driver", "ok", name)
-    else:
-        yield Finding(group, "driver", "missing", "no libcuda", "install NVIDIA's driver")
+    chosen = knobs.nvidia.libcuda_path
+    yield _library(group, "cuda", chosen, "install NVIDIA's driver")
     ptxas = knobs.nvidia.ptxas
     if ptxas:
         yield Finding(group, "ptxas", "ok", f"{ptxas.version} at {ptxas.path}")
     else:
         yield Finding(group, "ptxas", "missing", "", "pip install 'tritium[cuda]'")
     yield _package(group, "cuda-bindings", "pip install 'tritium[cuda]'")
+    group = "amd (optional; this backend has not been run on hardware)"
+    yield _library(group, "amdhip64", knobs.amd.libhip_path, "install ROCm")
+
+
+def _library(group: str, name: str, chosen: str | None, remedy: str) -> Finding:
+    found = chosen or ctypes.util.find_library(name)
+    if found:
+        return Finding(group, "driver", "ok", found)
+    return Finding(group, "driver", "missing", f"no lib{name}", remedy)
 
 
 def _package(group: str, name: str, remedy: str) -> Finding:

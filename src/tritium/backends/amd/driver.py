@@ -1,28 +1,123 @@
-"""AMD GPUs as devices."""
+"""AMD GPUs as devices: properties, loading, launching. Not run on hardware yet.
+
+Devices and streams are torch's where the program has imported torch for ROCm; else the current
+device and the default stream.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tritium.backends.amd.libhip import FUNCTION_ATTRIBUTES, check, device_count, library
+from tritium.backends.amd.libhip import properties as properties_of
 from tritium.backends.base import DriverBase, c_type
+from tritium.errors import OutOfResources
 from tritium.target import GPUTarget
 
 
+def hip_torch() -> Any:
+    """torch, if the program uses its ROCm support."""
+    torch = sys.modules.get("torch")
+    if torch is None or not getattr(torch.version, "hip", None):
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+class HIPUtils:
+    """The device queries of the runtime."""
+
+    def get_device_properties(self, device: int = 0) -> dict[str, Any]:
+        """Figures of a device: bytes of LDS that a program can have, registers, clock rates (kHz),
+        bus width (bits), and the processor's name (`arch`)."""
+        return properties_of(device)
+
+    def load_binary(
+        self, name: str, kernel: bytes, shared: int, device: int
+    ) -> tuple[int, int, int, int, int]:
+        """(module, function, registers, spilled words, most threads a program) of a code object.
+        Raises `OutOfResources` for too much LDS."""
+        limit = properties_of(device)["max_shared_mem"]
+        if shared > limit:
+            raise OutOfResources(shared, limit, "shared memory")
+        hip = library()
+        check(hip.hipSetDevice(device), hip)
+        module, function = hip.pointer(), hip.pointer()
+        check(hip.hipModuleLoadData(hip.ref(module), kernel), hip)
+        check(hip.hipModuleGetFunction(hip.ref(function), module, name.encode()), hip)
+        found: list[int] = []
+        for attribute in FUNCTION_ATTRIBUTES:
+            number = hip.int32()
+            check(hip.hipFuncGetAttribute(hip.ref(number), attribute, function), hip)
+            found.append(number.value)
+        registers, local, threads = found
+        return module.value or 0, function.value or 0, registers, local // 4, threads
+
+
 class HIPDriver(DriverBase):
-    """Launches on AMD GPUs are not built: kernels are only compiled."""
+    """Launches kernels on AMD GPUs."""
+
+    def __init__(self) -> None:
+        # Here, because a process without a GPU looks at this module and needs no launcher.
+        from tritium.backends.amd.launcher import HIPLauncher
+
+        self.utils = HIPUtils()
+        self.launcher_cls = HIPLauncher
+
+    def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
+        return self.launcher_cls(src, metadata, function)  # which it is bound to
 
     @classmethod
     def is_active(cls) -> bool:
-        return False
+        return device_count() > 0
+
+    def get_current_device(self) -> int:
+        """The number of the current device."""
+        torch = hip_torch()
+        if torch is not None:
+            return torch.cuda.current_device()
+        hip = library()
+        number = hip.int32()
+        check(hip.hipGetDevice(hip.ref(number)), hip)
+        return number.value
+
+    def set_current_device(self, device: int) -> None:
+        """Work on another device from now on."""
+        torch = hip_torch()
+        if torch is not None:
+            torch.cuda.set_device(device)
+            return
+        check(library().hipSetDevice(device), library())
+
+    def get_current_stream(self, device: int | None = None) -> int:
+        """The stream that launches go to: torch's current one, else the default stream 0."""
+        torch = hip_torch()
+        return 0 if torch is None else torch.cuda.current_stream(device).cuda_stream
+
+    def get_current_target(self) -> GPUTarget:
+        found = properties_of(self.get_current_device())
+        return GPUTarget("hip", found["arch"], found["warpSize"])
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         return c_type(ty, pointer="hipDeviceptr_t")
 
-    def get_current_target(self) -> GPUTarget:
-        raise NotImplementedError("launches on AMD GPUs")
-
     def get_active_torch_device(self) -> Any:
-        raise NotImplementedError("launches on AMD GPUs")
+        torch = sys.modules.get("torch")
+        device = f"cuda:{self.get_current_device()}"  # torch's name of AMD's as well
+        return device if torch is None else torch.device(device)
 
-    def get_benchmarker(self) -> Any:
-        raise NotImplementedError("launches on AMD GPUs")
+    def get_device_interface(self) -> Any:
+        """Synchronization and timing: `torch.cuda`. Raises `RuntimeError` without torch."""
+        torch = hip_torch()
+        if torch is None:
+            raise RuntimeError("timing on a GPU needs torch for ROCm; `import torch` first")
+        return torch.cuda
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        def benchmark(
+            kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **kwargs: Any
+        ) -> list[float]:
+            raise NotImplementedError("benchmarking on AMD GPUs")
+
+        return benchmark

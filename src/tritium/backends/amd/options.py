@@ -23,9 +23,9 @@ class HIPOptions:
         num_stages: stages of software pipelining.
         waves_per_eu: waves that a SIMD is to have room for, by using fewer registers; 0 leaves it
             to LLVM.
-        matrix_instr_nonkdim: the rows and columns of a matrix instruction, 16 or 32; 0 chooses.
-        kpack: a hint that has no effect.
-        schedule_hint: hints to LLVM's scheduler, which have no effect.
+        matrix_instr_nonkdim: the rows of a matrix instruction, 16 or 32; it has no effect.
+        kpack: the same.
+        schedule_hint: hints to LLVM's scheduler; the same.
         allow_flush_denorm: float32 arithmetic may take subnormal numbers for zero.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         debug: compile in `device_assert`.

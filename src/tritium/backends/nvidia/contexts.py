@@ -14,9 +14,11 @@ from tritium.backends.nvidia.libcuda import check, library
 
 
 def cuda_torch() -> Any:
-    """torch, if the program uses its GPU support."""
+    """torch, if the program uses its GPU support, and that is CUDA's."""
     torch = sys.modules.get("torch")
-    return torch if torch is not None and torch.cuda.is_available() else None
+    if torch is None or getattr(getattr(torch, "version", None), "hip", None):
+        return None
+    return torch if torch.cuda.is_available() else None
 
 
 def enter_device(device: int) -> None:

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from tritium.backends.nvidia import tensormap
@@ -21,20 +20,12 @@ from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
+from tritium.launch.packing import Pack, leaves, packer, parameters
 
-_FORMATS = {
-    "i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
-    "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
-}  # fmt: skip
-_IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
 PORTABLE_CLUSTER = 8
 """Blocks of a cluster that every device takes that has clusters."""
 _ADDRESS = struct.Struct("Q")
 _I32, _I64 = struct.Struct("i").pack_into, struct.Struct("q").pack_into
-
-
-def _pack_bf16(slot: Any, offset: int, value: Any) -> None:
-    slot[offset : offset + 2] = np.asarray(value, ml_dtypes.bfloat16).tobytes()
 
 
 def address_of(arg: Any, position: int) -> int:
@@ -106,7 +97,7 @@ class _Packer(NamedTuple):
 
     position: int
     offset: int
-    pack: Callable[[Any, int, Any], None] | None
+    pack: Pack | None
     name: str
 
 
@@ -178,15 +169,7 @@ class CudaLauncher:
         self._name, self._metadata = metadata.name, metadata
         self._function = self._driver.CUfunction(function)
         self._context = KernelContext()
-        if hasattr(src, "fn"):
-            signature: Any = src.signature
-        else:  # a file of IR: the types of the kernel's own parameters
-            signature = {f"arg{i}": t for i, t in enumerate(_arguments(metadata))}
-        constants = getattr(src, "constants", {})
-        self._nested = any(isinstance(t, (tuple, list)) for t in signature.values())
-        self._params: list[tuple[str, str] | None] = []
-        for i, (name, kind) in enumerate(signature.items()):
-            self._add(name, kind, (i,), constants)
+        self._params, self._nested = parameters(src, metadata)
         self._packers = self._make_packers()
         self._slots: list[_Slot] = []
         self._check_threads()
@@ -233,16 +216,6 @@ class CudaLauncher:
         if 32 * self._metadata.num_warps > limit:
             raise OutOfResources(32 * self._metadata.num_warps, limit, "threads")
 
-    def _add(self, name: str, kind: Any, path: tuple[int, ...], constants: Any) -> None:
-        if isinstance(kind, (tuple, list)):
-            members: list[Any] = list(kind)  # pyright: ignore[reportUnknownArgumentType]
-            for i, member in enumerate(members):
-                self._add(f"{name}[{i}]", member, (*path, i), constants)
-        elif kind == "constexpr" or path in constants:
-            self._params.append(None)
-        else:
-            self._params.append((name, _IR_NAMES.get(kind) or str(kind)))
-
     def _make_packers(self) -> list[_Packer]:
         """One for each argument that the kernel takes; also fills in `_layout` and `_size`."""
         packers: list[_Packer] = []
@@ -263,13 +236,9 @@ class CudaLauncher:
                 packers.append(_Packer(position, offset, _Descriptor(meta, position), name))
             elif kind.startswith("*"):
                 packers.append(_Packer(position, self._place(8, 8), None, name))
-            elif kind == "bf16":
-                packers.append(_Packer(position, self._place(8, 8), _pack_bf16, name))
-            elif kind in _FORMATS:
-                pack = struct.Struct(_FORMATS[kind]).pack_into
-                packers.append(_Packer(position, self._place(8, 8), pack, name))
             else:
-                raise NotImplementedError(f"arguments of type {kind!r} ('{name}')")
+                pack = packer(kind, name)
+                packers.append(_Packer(position, self._place(8, 8), pack, name))
         self._scratch = self._place(8, 8) if self._metadata.global_scratch_size else None
         return packers
 
@@ -296,7 +265,7 @@ class CudaLauncher:
         if enter_hook:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
-            self._launch(gx, gy, gz, stream, _leaves(args) if self._nested else args)
+            self._launch(gx, gy, gz, stream, leaves(args) if self._nested else args)
         if exit_hook:
             exit_hook(launch_metadata)
 
@@ -343,28 +312,4 @@ class CudaLauncher:
         return _Slot(self._layout, max(self._size, 8), self._metadata)
 
 
-def _arguments(metadata: Any) -> list[str]:
-    """The arguments that stand for a kernel's parameters: a descriptor's shape and strides, which
-    follow it, come from the descriptor."""
-    kinds, maps = iter(metadata.kernel_signature), filter(None, metadata.tensordesc_meta)
-    found: list[str] = []
-    for kind in kinds:
-        found.append(kind)
-        if kind == "tensordesc":
-            for _ in range(2 * len(next(maps)["block_size"])):
-                next(kinds)
-    return found
-
-
 _PACK_ADDRESS = struct.Struct("Q").pack_into
-
-
-def _leaves(values: Sequence[Any]) -> list[Any]:
-    """The members of nested tuples, in order."""
-    flat: list[Any] = []
-    for value in values:
-        if isinstance(value, tuple):
-            flat.extend(_leaves(value))  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            flat.append(value)
-    return flat

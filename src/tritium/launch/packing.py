@@ -1,0 +1,89 @@
+"""The parameters of a kernel on a GPU, and numbers as their bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+_FORMATS = {
+    "i1": "?", "u1": "?", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I",
+    "i64": "q", "u64": "Q", "fp16": "e", "fp32": "f", "fp64": "d",
+}  # fmt: skip
+_IR_NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+
+Pack = Callable[[Any, int, Any], None]
+"""Writes a number: (buffer, offset, number). Raises `struct.error`, `OverflowError` or
+`ValueError` for one that does not fit."""
+
+
+class Parameters(NamedTuple):
+    """Arguments of a launch: for each the name and the type, None for one that the kernel does not
+    take; and whether some are tuples, of which `leaves` are listed."""
+
+    kinds: list[tuple[str, str] | None]
+    nested: bool
+
+
+def parameters(src: Any, metadata: Any) -> Parameters:
+    """The arguments of a source's kernel."""
+    if hasattr(src, "fn"):
+        signature: Any = src.signature
+    else:  # a file of IR: the types of the kernel's own parameters
+        signature = {f"arg{i}": t for i, t in enumerate(_of_kernel(metadata))}
+    constants = getattr(src, "constants", {})
+    found: list[tuple[str, str] | None] = []
+
+    def add(name: str, kind: Any, path: tuple[int, ...]) -> None:
+        if isinstance(kind, (tuple, list)):
+            members: list[Any] = list(kind)  # pyright: ignore[reportUnknownArgumentType]
+            for i, member in enumerate(members):
+                add(f"{name}[{i}]", member, (*path, i))
+        elif kind == "constexpr" or path in constants:
+            found.append(None)
+        else:
+            found.append((name, _IR_NAMES.get(kind) or str(kind)))
+
+    for i, (name, kind) in enumerate(signature.items()):
+        add(name, kind, (i,))
+    return Parameters(found, any(isinstance(t, (tuple, list)) for t in signature.values()))
+
+
+def _of_kernel(metadata: Any) -> list[str]:
+    """The arguments that stand for a kernel's parameters: a descriptor's shape and strides, which
+    follow it, come from the descriptor."""
+    kinds, maps = iter(metadata.kernel_signature), filter(None, metadata.tensordesc_meta)
+    found: list[str] = []
+    for kind in kinds:
+        found.append(kind)
+        if kind == "tensordesc":
+            for _ in range(2 * len(next(maps)["block_size"])):
+                next(kinds)
+    return found
+
+
+def leaves(values: Sequence[Any]) -> list[Any]:
+    """The members of nested tuples, in order."""
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, tuple):
+            flat.extend(leaves(value))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            flat.append(value)
+    return flat
+
+
+def packer(kind: str, name: str) -> Pack:
+    """What writes a number of a type. Raises `NotImplementedError` for other types."""
+    if kind == "bf16":
+        return _pack_bf16
+    if kind not in _FORMATS:
+        raise NotImplementedError(f"arguments of type {kind!r} ('{name}')")
+    return struct.Struct(_FORMATS[kind]).pack_into
+
+
+def _pack_bf16(buffer: Any, offset: int, value: Any) -> None:
+    buffer[offset : offset + 2] = np.asarray(value, ml_dtypes.bfloat16).tobytes()

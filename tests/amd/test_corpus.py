@@ -1,0 +1,31 @@
+"""The kernels of the corpus compile; each processor in a process of its own (`corpus`)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.amd.kernels import TARGETS
+from tests.ir.test_reference_runs import CASES, REFERENCE
+
+QUICK = "gfx942"
+PRINTS = "print_assert"
+
+
+@pytest.mark.parametrize("arch", [
+    a if a == QUICK else pytest.param(a, marks=pytest.mark.slow) for a in TARGETS
+])  # fmt: skip
+def test_kernels_of_the_corpus(arch: str) -> None:
+    command = [sys.executable, "-m", "tests.amd.corpus", arch]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REFERENCE.parents[2])
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-2000:]
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert {name for name, _ in lines} == set(CASES)
+    for name, rest in lines:
+        if name == PRINTS:
+            assert "tt.print" in rest
+        else:
+            registers, *spilled = map(int, rest.split())
+            assert 0 < registers <= 256 and spilled == [0, 0], name

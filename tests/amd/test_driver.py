@@ -1,0 +1,196 @@
+"""Launching through a library that is none: its functions have the C interface of libamdhip64 and
+record their calls."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Generator
+from ctypes import c_int, c_void_p
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.amd.kernels import add
+from tritium.backends.active import driver as active
+from tritium.backends.amd import libhip
+from tritium.backends.amd.driver import HIPDriver
+from tritium.errors import OutOfResources
+from tritium.target import GPUTarget
+
+OUT_OF_MEMORY = 2
+
+
+class FakeHip:
+    """The functions of the library. `launches`: grid, block, LDS, stream, and the parameters as
+    they are read through `kinds`."""
+
+    def __init__(self, arch: str = "gfx942:sramecc+:xnack-", devices: int = 1):
+        self.arch, self.devices, self.images, self.names = arch, devices, list[bytes](), list[str]()
+        self.kinds, self.launches, self.cooperative = "", list[Any](), 0
+        self.launch_status, self.lanes = 0, 64 if arch.startswith("gfx9") else 32
+        for name, parameters in libhip._FUNCTIONS.items():
+            setattr(self, name, ctypes.CFUNCTYPE(c_int, *parameters)(getattr(self, f"_{name}")))
+        self.hipGetErrorString: Any = lambda status: b"no memory"
+
+    def _hipInit(self, flags: int) -> int:
+        return 0
+
+    def _hipGetDeviceCount(self, count: Any) -> int:
+        count[0] = self.devices
+        return 0
+
+    def _hipGetDevice(self, device: Any) -> int:
+        device[0] = 0
+        return 0
+
+    def _hipSetDevice(self, device: int) -> int:
+        return 0
+
+    def _hipGetDevicePropertiesR0600(self, memory: int, device: int) -> int:
+        for form, place, value in (("Q", 296, 65536), ("i", 308, self.lanes), ("i", 388, 304)):
+            data = struct.pack(f"<{form}", value)
+            ctypes.memmove(memory + place, data, len(data))
+        ctypes.memmove(memory + 1160, self.arch.encode() + b"\0", len(self.arch) + 1)
+        return 0
+
+    def _hipModuleLoadData(self, module: Any, image: bytes) -> int:
+        self.images.append(image)
+        module[0] = 0x1000
+        return 0
+
+    def _hipModuleUnload(self, module: int) -> int:
+        return 0
+
+    def _hipModuleGetFunction(self, function: Any, module: int, name: bytes) -> int:
+        assert module == 0x1000
+        self.names.append(name.decode())
+        function[0] = 0x2000
+        return 0
+
+    def _hipFuncGetAttribute(self, value: Any, attribute: int, function: int) -> int:
+        assert function == 0x2000
+        value[0] = {4: 32, 3: 8, 0: 1024}[attribute]
+        return 0
+
+    def _hipPointerGetAttribute(self, found: int, attribute: int, address: int) -> int:
+        assert attribute == 3
+        c_void_p.from_address(found).value = address + 1
+        return 0 if address > 0x1000 else 1
+
+    def _hipModuleLaunchKernel(self, function: int, *rest: Any) -> int:
+        assert function == 0x2000
+        *numbers, stream, parameters, extra = rest
+        assert not extra
+        places = (c_void_p * len(self.kinds)).from_address(parameters or 0) if self.kinds else ()
+        values = [struct.unpack(k, ctypes.string_at(p, struct.calcsize(k)))[0]
+                  for k, p in zip(self.kinds, places, strict=True)]  # fmt: skip
+        self.launches.append((tuple(numbers), stream, values))
+        return self.launch_status
+
+    def _hipModuleLaunchCooperativeKernel(self, function: int, *rest: Any) -> int:
+        self.cooperative += 1
+        return self._hipModuleLaunchKernel(function, *rest, None)
+
+
+@pytest.fixture
+def hip(monkeypatch: pytest.MonkeyPatch) -> Generator[FakeHip]:
+    assert active.default, "found without the library below"
+    fake = FakeHip()
+    caches = libhip.library, libhip.device_count, libhip.properties
+    for cache in caches:
+        cache.cache_clear()
+    monkeypatch.setattr(libhip, "_open", lambda: fake)
+    active.set_active(HIPDriver())
+    yield fake
+    active.reset_active()
+    for cache in caches:
+        cache.cache_clear()
+
+
+class Tensor:
+    """Memory of a device, as far as launches look at it."""
+
+    dtype, is_cuda = "float32", True
+
+    def __init__(self, address: int):
+        self._address = address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+def test_a_launch(hip: FakeHip) -> None:
+    hip.kinds = "QQQi"
+    x, y, out = (Tensor(a) for a in (0x10000, 0x20000, 0x30000))
+    kernel = add[(3, 2)](x, y, out, 1000, BLOCK=256, num_warps=2)
+    assert kernel.metadata.target == GPUTarget("hip", "gfx942", 64)
+    sizes = (3, 2, 1, 128, 1, 1, kernel.metadata.shared)
+    assert hip.launches == [(sizes, None, [0x10000, 0x20000, 0x30000, 1000])]
+    assert hip.names == ["add"] and hip.images[0][:4] == b"\x7fELF"
+    assert (kernel.n_regs, kernel.n_spills) == (32, 2)
+    add[(1,)](x, y, out, 1000, BLOCK=256, num_warps=2, launch_cooperative_grid=True)
+    assert hip.cooperative == 1 and len(hip.launches) == 2
+    add[(0,)](x, y, out, 1000, BLOCK=256, num_warps=2)
+    assert len(hip.launches) == 2, "no program, no launch"
+
+
+@tritium.jit
+def scalars(out, a, b, c, d, pair):
+    tl.store(out, a + b + c + d + pair[0] + pair[1])
+
+
+def test_the_forms_of_arguments(hip: FakeHip) -> None:
+    hip.kinds = "Qfqi?if"
+    scalars[(1,)](Tensor(0x10000), 0.5, 1 << 40, -7, True, (3, 2.5))
+    (_, _, values), = hip.launches
+    assert values == [0x10000, 0.5, 1 << 40, -7, True, 3, 2.5]
+
+
+def test_errors(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
+    hip.kinds, hip.launch_status = "QQQi", OUT_OF_MEMORY
+    good = Tensor(0x10000)
+    with pytest.raises(RuntimeError, match=r"\[HIP\]: no memory \(status 2\)"):
+        add[(1,)](good, good, good, 1000, BLOCK=256)
+    hip.launch_status, host = 0, Tensor(0x100)
+    host.is_cuda = False  # type: ignore[misc]
+    with pytest.raises(ValueError, match=r"at 0\) cannot be accessed from Triton"):
+        add[(1,)](host, good, good, 1000, BLOCK=256)
+    pinned = Tensor(0x20000)
+    pinned.is_cuda = False  # type: ignore[misc]
+    add[(1,)](pinned, good, good, 1000, BLOCK=256)
+    assert hip.launches[-1][2][0] == 0x20001
+    driver = HIPDriver()
+    with pytest.raises(OutOfResources, match="shared memory"):
+        driver.utils.load_binary("add", b"", 1 << 17, 0)
+
+
+def test_discovery(hip: FakeHip, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = HIPDriver()
+    assert HIPDriver.is_active()
+    assert driver.get_current_target() == GPUTarget("hip", "gfx942", 64)
+    assert driver.utils.get_device_properties(0)["multiprocessor_count"] == 304
+    assert driver.get_current_stream() == 0
+    libhip.device_count.cache_clear()
+    hip.devices = 0
+    assert not HIPDriver.is_active()
+
+    def missing() -> Any:
+        raise OSError("libamdhip64.so: not found")
+
+    monkeypatch.setattr(libhip, "_open", missing)
+    libhip.device_count.cache_clear()
+    libhip.library.cache_clear()
+    assert not HIPDriver.is_active()
+    with pytest.raises(RuntimeError, match="TRITON_LIBHIP_PATH may name it"):
+        libhip.library()
+
+
+def test_a_library_without_a_function_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libhip, "_open", SimpleNamespace)
+    libhip.device_count.cache_clear()
+    assert libhip.device_count() == 0
+    libhip.device_count.cache_clear()
