@@ -26,7 +26,6 @@ from tritium.ops.axis_info import MOST, AxisInfo, join, unknown
 from tritium.ops.base import ControlEdge, Op
 from tritium.ops.elementwise import CastOp
 from tritium.ops.scf import ForOp
-from tritium.ops.ttir.memory import AddPtrOp
 
 
 class AxisAnalysis:
@@ -84,7 +83,7 @@ class AxisAnalysis:
             for block in region.blocks:
                 self._block(block)
         operands = [self._get(v) for v in op.operands]
-        if self._wraps and isinstance(op, AddPtrOp):
+        if self._wraps and op.weights and ir.is_pointer(op.results[0].type):
             operands[1] = _within_type(op.operands[1].type, operands[1])
         if self._trust and isinstance(op, DivisionOp) and not op.is_unsigned:
             operands = [replace(o, non_negative=True) for o in operands]
