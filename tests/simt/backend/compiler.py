@@ -15,6 +15,7 @@ from tests.simt.backend import NAME, target
 from tests.simt.hardware import Simt
 from tests.simt.machine import ENTRY, SHARED_BYTES, compile_kernel, machine
 from tritium.analysis.writes import written_arguments
+from tritium.backends.amd.matrix import MatrixCores
 from tritium.backends.base import BaseBackend, Language, Stage, option_values
 from tritium.backends.cpu.compiler import CPUOptions
 from tritium.backends.nvidia.processor import LEAST_DEPTH, MmaSync
@@ -102,13 +103,13 @@ class SimtBackend(BaseBackend):
 
     @staticmethod
     def processor(target: GPUTarget) -> Processor:
-        """Warps of 32 lanes have a matrix instruction, `mma`; those of 64 have none."""
-        matrices = target.arch == 32
+        """Warps of 32 lanes have NVIDIA's `mma.sync`; those of 64 have AMD's MFMA."""
+        wide, mfma = target.arch == 64, MatrixCores("mfma", 3)
         return Processor(
             name=f"{NAME}:{target.arch}", lanes=int(target.arch), max_shared=SHARED_BYTES,
-            least_depth=LEAST_DEPTH if matrices else 1,
-            matrix_units=(MmaSync(float8=True),) if matrices else (), copy_bytes=(4, 16),
-            float8_products=("f8E5M2", "f8E4M3FN") if matrices else (),
+            least_depth=LEAST_DEPTH, matrix_units=(mfma if wide else MmaSync(float8=True),),
+            float8_products=tuple(map(str, mfma.float8)) if wide else ("f8E5M2", "f8E4M3FN"),
+            copy_bytes=(4, 16),
         )  # fmt: skip
 
     def hash(self) -> str:
