@@ -12,6 +12,8 @@ import tritium.language as tl
 from tests.amd.kernels import TARGETS, add, calls, compiled, softmax
 from tritium.backends.base import make_backend
 from tritium.compiler import ASTSource
+from tritium.language.extra import hip
+from tritium.language.extra.hip import libdevice
 from tritium.target import GPUTarget
 
 
@@ -73,6 +75,32 @@ def test_options_have_their_effects() -> None:
     assert "v_ldexp" in exact or exact.count("v_cndmask") > flushed.count("v_cndmask")
     limited = compiled(powers, "*fp32 *fp32", waves_per_eu=3)
     assert '"amdgpu-waves-per-eu"="3,3"' in limited.asm["llir"]
+
+
+@tritium.jit
+def functions_of_amd(x, out):
+    tl.static_assert(hip.num_warps() == 2)
+    i = tl.arange(0, hip.num_threads())
+    value = hip.libdevice.atan2(tl.load(x + i), 2.0)
+    tl.store(out + i, hip.libdevice.fma(hip.libdevice.acos(value), value, value))
+
+
+@tritium.jit
+def time(out):
+    tl.store(out, hip.memrealtime())
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1200"])
+def test_functions_of_the_language_for_amd(arch: str) -> None:
+    kernel = compiled(functions_of_amd, "*fp32 *fp32", arch, num_warps=2)
+    assert f"tensor<{2 * TARGETS[arch]}xf32>" in kernel.asm["ttir"]
+    with pytest.raises(tritium.CompilationError, match=r"hip\.memrealtime is not built"):
+        compiled(time, "*i64", arch)
+
+
+@pytest.mark.parametrize("name", libdevice.NAMES)
+def test_every_function_of_amds_library_is_one_of_ours(name: str) -> None:
+    assert callable(getattr(tl.extra.libdevice, name))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
-"""Functions of AMD GPUs. There is no backend for them yet: the names are here, so that programs
-for several targets can be imported; to call one in a kernel is an error."""
+"""Functions of AMD GPUs; for other targets, to call one in a kernel is an error."""
 
 from tritium.language.extra.hip import libdevice as libdevice
 from tritium.language.extra.hip.utils import memrealtime, num_threads, num_warps, smid

@@ -1,7 +1,10 @@
-"""AMD's mathematical functions, by the names that programs import."""
+"""AMD's mathematical functions, by the names that programs import: those of `extra.libdevice`."""
 
 from __future__ import annotations
 
+from functools import partial
+
+from tritium.language.extra import libdevice
 from tritium.language.extra.hip.utils import only_on_hip
 
 _ARITIES = {
@@ -17,5 +20,6 @@ NAMES = tuple(sorted(name for names in _ARITIES.values() for name in names.split
 for _arity, _names in _ARITIES.items():
     for _name in _names.split():
         globals()[_name] = only_on_hip(
-            f"hip.libdevice.{_name}", f"extra.libdevice.{_name} is for all others", _arity
+            f"hip.libdevice.{_name}", f"extra.libdevice.{_name} is for all others", _arity,
+            partial(getattr, libdevice, _name, None),
         )
