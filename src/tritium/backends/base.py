@@ -202,7 +202,7 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     return known
 
 
-SANITIZERS = ("bounds",)
+SANITIZERS = ("bounds", "fp")
 """Checks that are built for some backend."""
 
 INSTRUMENTATIONS = (*SANITIZERS, "consan", "fpsan", "gsan", "iisan", "default", "mma")

@@ -81,7 +81,7 @@ def run(
         str | None,
         typer.Option(
             metavar="CHECKS",
-            help="Put checks into kernels, and stop at the first that fails: bounds.",
+            help="Put checks into kernels, and stop at the first that fails: bounds, fp.",
         ),
     ] = None,
 ) -> None:

@@ -83,10 +83,15 @@ def reduced(at: Builder, value: SSAValue, combine: type[Op]) -> SSAValue:
         return value
     if len(shape) > 1:
         value = at.value(ReshapeOp, value, result=ir.tensor_of((prod(shape),), element))
+    return at.value(ReduceOp, [value], axis=0, regions=[combining(combine, element)])
+
+
+def combining(combine: type[Op], element: ir.Type) -> Region:
+    """The region of a reduction by an op of two scalars."""
     body = Block(arg_types=[element, element])
     combined: Operation = combine.build(*body.args)
     body.add_ops([combined, ReduceReturnOp.build([combined.results[0]])])
-    return at.value(ReduceOp, [value], axis=0, regions=[Region(body)])
+    return Region(body)
 
 
 def erase(op: Operation) -> None:

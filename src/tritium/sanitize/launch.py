@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tritium.errors import TritonError
 from tritium.sanitize.extents import Memory, memory_of
+from tritium.sanitize.kinds import NAN
 
 PREFIX = "sanitizer:"
 """How the message of a fault begins that is the number of a check."""
@@ -61,6 +64,7 @@ class Checks:
     def __init__(self, data: Mapping[str, Any], names: Sequence[str], kernel: str):
         self.sites: list[dict[str, Any]] = data["sites"]
         self.pointers: list[int] = data["pointers"]
+        self.ttir: str = data.get("ttir", "")
         self.names, self.kernel = names, kernel
 
     @property
@@ -73,7 +77,9 @@ class Checks:
         memories = [memory_of(arguments[i]) for i in self.pointers]
         return [address for m in memories for address in (m.begin, m.end)]
 
-    def error(self, failed: CheckFailed, arguments: Sequence[Any]) -> SanitizerError:
+    def error(
+        self, failed: CheckFailed, arguments: Sequence[Any], grid: Sequence[int]
+    ) -> SanitizerError:
         """The error to raise after a launch with these arguments (by slot)."""
         site = self.sites[failed.site]
         place = f"{site['file']}:{site['line']}" if site["file"] else "an unknown line"
@@ -81,7 +87,8 @@ class Checks:
             title = f"{site['access']} out of bounds"
             details = self._outside(site, failed.detail, arguments)
         else:
-            title, details = site["kind"], []
+            title = f"{'NaN' if failed.detail == NAN else 'infinity'} stored"
+            details = self._made(failed, arguments, grid)
         lines = [
             f"{title} in kernel '{self.kernel}', program {failed.program}, at {place}",
             *([f"    {site['source']}"] if site["source"] else []), *details,
@@ -90,6 +97,18 @@ class Checks:
             "\n".join(lines), site["kind"], (site["file"], site["line"]), failed.program,
             failed.detail,
         )  # fmt: skip
+
+    def _made(
+        self, failed: CheckFailed, arguments: Sequence[Any], grid: Sequence[int]
+    ) -> list[str]:
+        from tritium.sanitize.floats import origin  # with the IR, which launches do not need
+
+        values = [a if np.isscalar(a) else memory_of(a).first for a in arguments]
+        found = origin(self.ttir, self.kernel, failed.detail, failed.program, grid, values)
+        if found is None:
+            return ["    where it was made could not be found"]
+        how, site = found
+        return [f"  first {how} at {site['file']}:{site['line']}", f"    {site['source']}"]
 
     def _outside(self, site: Any, address: int, arguments: Sequence[Any]) -> list[str]:
         indices: list[int] = site["arguments"]

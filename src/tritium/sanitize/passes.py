@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.ir.printing import print_module
 from tritium.passes.base import Pass
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
+from tritium.sanitize.floats import CheckFloats
 from tritium.sanitize.sites import Site
 
 
-def sanitizer(mode: str) -> tuple[list[Pass], dict[str, Any]]:
-    """The passes that put the checks of a mode (`bounds`) into ttir, and the part of the kernel's
-    metadata that they fill."""
+def sanitizer(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:
+    """The passes that put the checks of a mode (`bounds`, `bounds,fp`) into ttir, and the part of
+    the kernel's metadata that they fill."""
     sites: list[Site] = []
     pointers: list[int] = []
     passes: list[Pass] = [TensorPointers()]
-    if "bounds" in mode.split(","):
+    data: dict[str, Any] = {"sites": sites, "pointers": pointers}
+    modes = mode.split(",")
+    if "bounds" in modes:
         passes.append(CheckBounds(sites=sites, pointers=pointers))
-    return passes, {"sites": sites, "pointers": pointers}
+    if "fp" in modes:
+        data["ttir"] = print_module(module)
+        passes.append(CheckFloats(sites=sites))
+    return passes, data

@@ -147,7 +147,7 @@ class CPULauncher:
         try:
             self._launch(*grid, *args, *checks.extents(given))
         except CheckFailed as failed:
-            raise checks.error(failed, given) from None
+            raise checks.error(failed, given, grid) from None
 
 
 def _rank(kind: Any) -> int:

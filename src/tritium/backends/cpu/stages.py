@@ -29,7 +29,7 @@ def make_tiles(
     if mode:
         from tritium.sanitize.passes import sanitizer  # which few kernels are compiled with
 
-        checks, metadata["sanitizer"] = sanitizer(mode)
+        checks, metadata["sanitizer"] = sanitizer(module, mode)
         run_pipeline(module, checks, "sanitize")
     module = lower_to_tiles(module, processor)
     remark_on(module)

@@ -1,0 +1,177 @@
+"""Check that no NaN and no infinity is stored.
+
+before:
+    tt.store %p, %v, %mask
+after:
+    %kind = 2 where %v is NaN, 1 where it is infinite, 0 elsewhere and where the mask is false
+    %worst = "tt.reduce"(%kind) ({ arith.maxui })
+    tt.store %p, %v, %mask
+    tt.sanitizer_check %worst == 0, %worst
+
+What is masked off or replaced (`tl.where`) before it is stored may be anything. The check follows
+the store, so that both share loops. `origin` finds where the number was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tritium.ir import types as ir
+from tritium.ops.arith import (
+    CmpFOp,
+    CmpFPredicate,
+    CmpIOp,
+    CmpIPredicate,
+    ExtUIOp,
+    MaxUIOp,
+    SelectOp,
+)
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, Action
+from tritium.ops.evaluation import Evaluator
+from tritium.ops.math import AbsFOp
+from tritium.ops.memory import Memory
+from tritium.ops.parsing import parse_module
+from tritium.ops.ttir.reduction import ReduceOp
+from tritium.ops.ttir.sanitize import SanitizerCheckOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, combining
+from tritium.sanitize.bounds import accessed
+from tritium.sanitize.kinds import INFINITE, NAN
+from tritium.sanitize.sites import Site, kernel_of, site_of
+
+_CHECKED = frozenset({ir.f16, ir.bf16, ir.f32, ir.f64})
+
+
+@dataclass(frozen=True)
+class CheckFloats(Pass):
+    """Check that no NaN and no infinity is stored; `sites` is filled with what is checked."""
+
+    name: ClassVar[str] = "sanitize-floats"
+    title: ClassVar[str] = "SanitizeFloats"
+    sites: list[Site] = field(default_factory=list[Site])
+
+    def run(self, module: ModuleOp) -> bool:
+        found = [
+            (op, value)
+            for op in kernel_of(module).walk() if isinstance(op, Op) and _writes(op)
+            for value in op.operands if ir.element_type(value.type) in _CHECKED
+        ]  # fmt: skip
+        for op, value in found:
+            _check(op, value, len(self.sites))
+            self.sites.append(site_of(op, "fp"))
+        return bool(found)
+
+
+def _writes(op: Op) -> bool:
+    return bool(accessed(op)) and any(
+        effect.action is Action.WRITE and effect.resource is GLOBAL for effect in op.own_effects()
+    )
+
+
+def _check(op: Any, value: SSAValue, site: int) -> None:
+    at, kind = Builder(op), ir.with_element(value.type, ir.i32)
+    none = at.constant(0, kind)
+    size = at.value(AbsFOp, value)
+    largest = at.constant(float("inf"), value)
+    finite = at.value(CmpFOp, size, largest, predicate=CmpFPredicate.OLT)
+    nan = at.value(CmpFOp, value, value, predicate=CmpFPredicate.UNO)
+    found = at.value(SelectOp, finite, none, at.constant(INFINITE, kind))
+    found = at.value(SelectOp, nan, at.constant(NAN, kind), found)
+    mask = op.mask if "mask" in op.operand_names() else None
+    if mask is not None:
+        found = at.value(SelectOp, mask, found, none)
+    while ir.shape_of(found.type):  # axis by axis: the first loops are those of the store
+        axis = len(ir.shape_of(found.type)) - 1
+        found = at.value(ReduceOp, [found], axis=axis, regions=[combining(MaxUIOp, ir.i32)])
+    following = op.next_op
+    assert following is not None
+    behind = Builder(following, op.location)
+    none = behind.constant(0, found)
+    fine = behind.value(CmpIOp, found, none, predicate=CmpIPredicate.EQ)
+    detail = behind.value(ExtUIOp, found, result=ir.i64)
+    behind.make(SanitizerCheckOp, fine, detail, site=site)
+
+
+class _Unchanged(Memory):
+    """The memory of the process, in which nothing is stored."""
+
+    def store(self, addresses: Any, value: Any, mask: Any) -> None:
+        """Nothing."""
+
+
+class _Made(Exception):
+    def __init__(self, op: Operation):
+        self.op = op
+
+
+class _Watching(Evaluator):
+    """Stops at the first op that makes a NaN (or an infinity) of numbers that are none."""
+
+    def __init__(self, module: ModuleOp, kind: int):
+        super().__init__(module, _Unchanged())
+        self._bad = np.isnan if kind == NAN else np.isinf
+        self.loaded: Operation | None = None
+
+    def _operands(self, op: Op) -> list[Any]:
+        for value in op.operands:
+            owner = value.owner
+            if ir.element_type(value.type) in _CHECKED and isinstance(owner, Op):
+                self._look(owner, np.asarray(self._environment[value], np.float64))
+        return super()._operands(op)
+
+    def _look(self, owner: Op, value: Any) -> None:
+        bad = self._bad(value)
+        if not bad.any():
+            return
+        if accessed(owner):
+            self.loaded = self.loaded or owner
+            return
+        inputs = [
+            np.asarray(self._environment[v], np.float64) for v in owner.operands
+            if ir.element_type(v.type) in _CHECKED and v in self._environment
+        ]  # fmt: skip
+        if not inputs or owner.movement is not None:
+            return
+        fine = [np.isfinite(x) if self._bad is np.isinf else ~np.isnan(x) for x in inputs]
+        if owner.is_elementwise and all(x.shape == value.shape for x in inputs):
+            made = bad & np.logical_and.reduce(fine)
+            if made.any():
+                raise _Made(owner)
+        elif all(x.all() for x in fine):
+            raise _Made(owner)
+
+
+def origin(
+    text: str, kernel: str, kind: int, program: tuple[int, int, int], grid: Sequence[int],
+    arguments: Sequence[Any],
+) -> tuple[str, Site] | None:  # fmt: skip
+    """Where a program made its first NaN (or infinity), or loaded it: the program is run again by
+    the reference semantics, without storing. None where it does not happen again, as when memory
+    has changed, or where an op has no reference semantics.
+
+    Args:
+        text: the kernel's ttir.
+        arguments: numbers; addresses for pointers.
+    """
+    module = parse_module(text, "<ttir>")
+    watching = _Watching(module, kind)
+    watching.program_id, watching.num_programs = program, (grid[0], grid[1], grid[2])
+    function = kernel_of(module)
+    values = [
+        np.asarray(a).astype(np.uint64 if ir.is_pointer(v.type) else ir.numpy_dtype(v.type))
+        for a, v in zip(arguments, function.body.args, strict=True)
+    ]
+    try:
+        watching.call(kernel, *values)
+    except _Made as made:
+        return "made", site_of(made.op, "fp")
+    except NotImplementedError:
+        return None
+    return None if watching.loaded is None else ("loaded", site_of(watching.loaded, "fp"))
