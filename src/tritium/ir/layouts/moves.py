@@ -108,7 +108,8 @@ def _divided(
                 wanted //= shares[axis]
             shares[group[-1]] *= wanted
         sizes[key] = tuple(shares)
-    order = tuple(axis for source in encoding.get("order") for axis in groups[source])
+    sources: tuple[int, ...] = encoding.get("order")
+    order = tuple(axis for source in sources for axis in groups[source])
     return BlockedEncoding.make(**sizes, order=order)
 
 
