@@ -98,6 +98,30 @@ def test_functions_of_the_language_for_amd(arch: str) -> None:
         compiled(time, "*i64", arch)
 
 
+@tritium.jit
+def directed(x, y, out, WHICH: tl.constexpr):
+    a = tl.load(x)
+    if WHICH == "div":
+        tl.store(out, tl.extra.libdevice.div_rz(a, a))
+    elif WHICH == "sqrt":
+        tl.store(out, tl.extra.libdevice.sqrt_rd(a))
+    elif WHICH == "rcp":
+        tl.store(out, tl.extra.libdevice.rcp_ru(a))
+    elif WHICH == "long":
+        tl.store(out, tl.extra.libdevice.ll2float_rz(tl.load(y)))
+    else:
+        tl.store(out, tl.extra.libdevice.fma_rd(a, a, tl.extra.libdevice.add_ru(a, a)))
+
+
+def test_rounding_in_one_direction() -> None:
+    """LLVM would end the process for most."""
+    for which in ("div", "sqrt", "rcp", "long"):
+        with pytest.raises(NotImplementedError, match="rounded in one direction on AMD GPUs"):
+            compiled(directed, "*fp32 *i64 *fp32", constants={"WHICH": which})
+    text = code(compiled(directed, "*fp32 *i64 *fp32", constants={"WHICH": "fma"}))
+    assert text.count("s_round_mode") + text.count("s_setreg") >= 4
+
+
 @pytest.mark.parametrize("name", libdevice.NAMES)
 def test_every_function_of_amds_library_is_one_of_ours(name: str) -> None:
     assert callable(getattr(tl.extra.libdevice, name))

@@ -15,6 +15,12 @@ TRIPLE = "amdgcn-amd-amdhsa"
 _lock = forking.held_while_forking(threading.RLock())
 
 
+_NOT_SELECTED = re.compile(
+    r"^declare .*constrained\.(fdiv|sqrt|[su]itofp\.f\d+\.i64)\.?", re.MULTILINE
+)
+"""Operations rounded in one direction for which LLVM ends the process on this target."""
+
+
 class Assembly(str):
     """Assembly text. `code`: the object that LLVM wrote of the same code, as it has no assembler
     here."""
@@ -43,7 +49,9 @@ def data_layout(arch: str) -> str:
 
 def emit(text: str, arch: str, *, optimize: bool = True) -> Assembly:
     """The assembly of a module. Raises `RuntimeError` if the text is not valid IR (a defect of
-    lowering, or of an override)."""
+    lowering, or of an override), `NotImplementedError` for what LLVM has no code for."""
+    if (missing := _NOT_SELECTED.search(text)) is not None:
+        raise NotImplementedError(f"{missing[1]} rounded in one direction on AMD GPUs")
     with _lock, llvm.create_context() as context:
         try:
             module = llvm.parse_assembly(text, context=context)
