@@ -82,7 +82,7 @@ REDUCED = "tile.nest [256] along 0 lane 0 width 16 unroll 4"
         (largest, f"CHECK: {REDUCED} versions [quick] {{"),
         (chosen, f"CHECK: {SCHEDULE} versions [apart] {{"),
         (scattered, f"CHECK: {SCHEDULE} versions [apart] {{"),
-        (running, "CHECK: tile.nest [256] along 0 versions [linear] {"),
+        (running, "CHECK: tile.nest [256] along 0 lane 0 width 16 unroll 1 versions [linear] {"),
         (counted, "CHECK: tile.nest [256] versions [exclusive] {"),
     ],
     ids=lambda p: p.__name__ if hasattr(p, "__name__") else "",
@@ -181,6 +181,8 @@ def test_an_edited_version_is_what_is_emitted(tmp_path: Path, kernel: Any, name:
         (largest, "[quick]", "[streaming]", "cannot have a version streaming"),
         (largest, "[quick]", "[apart]", "cannot have a version apart"),
         (running, "[linear]", "[unmasked]", "cannot have a version unmasked"),
+        (running, "width 16 unroll 1", "width 16 unroll 2", "scans one chunk at a time"),
+        (counted, "versions", "lane 0 width 16 unroll 1 versions", "has loops of its own"),
         (chosen, "[apart]", "[apart, streaming]", "cannot have a version streaming"),
         (
             whole, "width 16 unroll 4 versions [apart, streaming]",

@@ -16,6 +16,7 @@ from tritium.backends.cpu.tiles.ir import Nest, functions_of
 from tritium.backends.cpu.tiles.schedule import is_scalar_combine, verify_schedules
 from tritium.backends.cpu.tiles.version import lines_fit, may_wait, verify_versions
 from tritium.ops.tile import NestOp
+from tritium.ops.ttir.reduction import ScanOp
 from tritium.passes.base import Pass
 
 WIDEST_BLOCK = 16
@@ -47,7 +48,9 @@ def _reschedule(nest: NestOp, chance: random.Random) -> None:
     widths = [w for w in (1, 2, 4, 8, 16, 32) if domain[lane] % w == 0]
     width = 1 if any(map(is_scalar_combine, nest.roots)) else chance.choice(widths)
     numbers = {"lane": lane, "width": width}
-    numbers["unroll"] = chance.choice([u for u in (1, 2, 4, 8) if domain[lane] % (width * u) == 0])
+    most = 1 if any(isinstance(root, ScanOp) for root in nest.roots) else 8
+    chunks = domain[lane] // width
+    numbers["unroll"] = chance.choice([u for u in (1, 2, 4, 8) if chunks % u == 0 and u <= most])
     blocks = [d for d, size in enumerate(domain) if d != lane and size % width == 0]
     nest.properties.pop("block", None)
     if blocks and nest.axis is None and 1 < width <= WIDEST_BLOCK and chance.random() < 0.3:

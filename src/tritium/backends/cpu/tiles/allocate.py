@@ -57,7 +57,7 @@ def _allocate(function: TileFunction) -> None:
     order = sorted(lifetimes.spans, key=lambda b: -b.bytes)
     for buffer in order:
         start, stop = lifetimes.spans[buffer]
-        taken = sorted((low, high) for s, e, low, high in placed if s <= stop and start <= e)
+        taken = sorted([(low, high) for s, e, low, high in placed if s <= stop and start <= e])
         offset, size = 0, buffer.bytes
         for low, high in taken:
             if offset + size <= low:

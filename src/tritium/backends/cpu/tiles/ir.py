@@ -249,9 +249,14 @@ class Nest(NamedTuple):
         return any(type(root) is StoreOp for root in self.roots)
 
     @property
+    def is_scalarized(self) -> bool:
+        """Whether roots are done element by element, in loops of their own."""
+        return any(map(is_scalarized, self.roots))
+
+    @property
     def is_sequential(self) -> bool:
         """Whether elements depend on those before them: of scans, and of scalarized roots."""
-        return any(type(root) is ScanOp or is_scalarized(root) for root in self.roots)
+        return self.is_scalarized or any(type(root) is ScanOp for root in self.roots)
 
     @classmethod
     def of(cls, op: NestOp) -> Nest:

@@ -77,7 +77,7 @@ class _Materialization:
         many only two."""
         self.rearranged: dict[SSAValue, set[User]] = {}
         self.joined: set[SSAValue] = set()
-        self.inserted: dict[tuple[Any, tuple[int, ...]], list[NestOp]] = {}
+        self.inserted: dict[tuple[Any, tuple[int, ...]], list[tuple[int, NestOp]]] = {}
         self._effects: dict[Operation, Effects] = {}
         self._names: dict[tuple[Any, int, int], int] = {}
         self.filler: dict[SSAValue, NestOp] = {}
@@ -245,13 +245,13 @@ class _Materialization:
         if not apart and here and users[first] and isinstance(first, NestOp):
             return first
         found = self.inserted.setdefault((block, ir.shape_of(value.type)), [])
-        for nest in () if pinned else found:
-            place = self.places[nest]
-            if self.places[op] <= place and not (here and place >= self.places[first]):
+        own, use = self.places[op], self.places[first]
+        for place, nest in () if pinned else found:
+            if own <= place and not (here and place >= use):
                 return nest
         nest = self._nest_behind(op)
         if not pinned:
-            found.append(nest)
+            found.append((self.places[nest], nest))
         return nest
 
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:

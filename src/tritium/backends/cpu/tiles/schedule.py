@@ -5,7 +5,7 @@ before:
 after (for vectors of 512 bits):
     tile.nest [1024] lane 0 width 16 unroll 4 { tt.store %q, %y }
 
-Nests with scans, and those that go element by element, have loops of their own.
+Nests that go element by element have loops of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tritium.backends.cpu.tiles.ir import (
     runs_on_scalars,
 )
 from tritium.backends.cpu.tiles.slices import nests_of
+from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
 from tritium.ops.ttir.memory import LoadOp, StoreOp
@@ -63,7 +64,7 @@ class Schedule(Pass):
             info = function.address_axes.of
             for op, filled in nests_of(function):
                 nest = Nest.of(op)
-                if not nest.is_sequential:
+                if not nest.is_scalarized:
                     _set(op, choose(Facts(filled, info, self.bits, self.registers), nest))
         return True
 
@@ -80,12 +81,14 @@ def verify_schedules(function: TileFunction) -> None:
         if not isinstance(op, NestOp):
             continue
         nest = Nest.of(op)
-        if nest.is_sequential == (nest.shape is not None):
-            why = "loops of its own, so no lane" if nest.is_sequential else "no lane, width, unroll"
+        if nest.is_scalarized == (nest.shape is not None):
+            why = "loops of its own, so no lane" if nest.is_scalarized else "no lane, width, unroll"
             raise VerifyException(f"tile.nest {list(op.domain)} has {why}")
         wide = nest.shape is not None and nest.shape.width > 1
         if wide and any(map(is_scalar_combine, nest.roots)):
             raise VerifyException(f"tile.nest {list(op.domain)} combines element by element")
+        if nest.is_sequential and nest.shape is not None and nest.shape.unroll > 1:
+            raise VerifyException(f"tile.nest {list(op.domain)} scans one chunk at a time")
 
 
 def is_scalar_combine(root: Any) -> bool:
@@ -99,6 +102,9 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
     domain = nest.domain
     if not domain:
         return Shape(0, 1, 1)
+    for root in nest.roots:
+        if type(root) is ScanOp:
+            return _scan_shape(facts, root, domain)
     values = [v for root in nest.roots for v in tiles_of(root)]
     seen: set[SSAValue] = set()
     bits, weight = 0, 0
@@ -128,6 +134,12 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
         return Shape(lane, min(width, facts.registers), 1, block)
     unroll = 4 if weight < _HEAVY else 2
     return Shape(lane, width, max(1, min(unroll, size // width)))
+
+
+def _scan_shape(facts: Facts, scan: ScanOp, domain: tuple[int, ...]) -> Shape:
+    bits = max(8 * memory_bytes(v.type) for v in scan.operands)
+    width = min(facts.bits // max(bits, 32), domain[-1])
+    return Shape(len(domain) - 1, 1 if runs_on_scalars(scan) else width, 1)
 
 
 def _lane_bits(type: ir.Type) -> int:

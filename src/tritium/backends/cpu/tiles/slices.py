@@ -34,7 +34,7 @@ class Slice:
         """The axis along which a nest takes neighbours together; `SEVERAL` if other axes matter
         too: to transpositions, and to the question whether stores meet other accesses."""
         nest, shape = self.nest, self.nest.shape
-        if len(nest.domain) < 2 or shape is None or shape.block is not None:
+        if len(nest.domain) < 2 or nest.is_sequential or shape is None or shape.block is not None:
             return SEVERAL
         if nest.stores and (len(nest.roots) > 1 or not shape.in_order(nest) or self.loads):
             return SEVERAL
@@ -106,10 +106,14 @@ def _computed(nest: Nest, buffers: Container[SSAValue]) -> Iterator[tuple[SSAVal
 
 
 def slice_of(function: TileFunction, op: NestOp, buffers: Container[SSAValue]) -> Slice:
-    """The slice of a nest, found once for a schedule."""
-    nest, known = Nest.of(op), function.slices.get(op)
-    if known is None or known.nest != nest:
-        known = function.slices[op] = Slice(function, nest, buffers)
+    """The slice of a nest, found once for its schedule."""
+    properties, known = function.slices.get(op, (None, None))
+    if known is None or properties != op.properties:
+        nest = Nest.of(op)
+        if known is None or known.nest.shape != nest.shape:
+            known = Slice(function, nest, buffers)
+        known.nest = nest
+        function.slices[op] = dict(op.properties), known
     return known
 
 

@@ -141,7 +141,7 @@ def _lower_fused(context: Context, part: Slice, fast: bool = True) -> None:
     nest = part.nest
     if any(isinstance(root, ScanOp) for root in nest.roots):
         lower_scan(context, nest)
-    elif any(map(is_scalarized, nest.roots)):
+    elif nest.is_scalarized:
         lower_scalarized(context, nest, lambda shape: _Loops(context, nest, shape).run())
     else:
         assert nest.shape is not None

@@ -10,8 +10,7 @@ from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.reduce import combine_region
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
-from tritium.backends.cpu.tiles.ir import Nest, runs_on_scalars
-from tritium.codegen.llvm.types import memory_bytes
+from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Value, const, lanes
 from tritium.ir import types as ir
 from tritium.ops.ttir.reduction import ScanOp, combining_op
@@ -29,13 +28,9 @@ class _Scan:
         if len(op.regions[0].blocks) != 1:
             raise c.unsupported(op, " (branches in the combine function)")
         self.c, self.nest, self.op = c, nest, op
-        assert nest.axis is not None
+        assert nest.axis is not None and nest.shape is not None
         self.axis, self.domain = nest.axis, nest.domain
-        self.lane = len(self.domain) - 1
-        bits = max(memory_bytes(v.type) for v in self.root.operands) * 8
-        self.width = min(c.host.bits // max(bits, 32), self.domain[self.lane])
-        if runs_on_scalars(op):
-            self.width = 1
+        self.lane, self.width = nest.shape.lane, nest.shape.width
         element = ir.element_type(self.root.operands[0].type)
         operator = combining_op(op.regions[0].block)
         self.neutral = None if operator is None else operator.identity_of(element)
