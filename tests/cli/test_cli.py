@@ -70,7 +70,11 @@ def test_run_with_sanitize_reports_the_first_access_out_of_bounds(program):
     assert f"load out of bounds in kernel 'kernel', program (0, 0, 0), at {file}:7" in done.stderr
     assert "is index 15 of argument 'x', which has 15 elements of float32" in done.stderr
     wrong = tritium("run", "--sanitize", "bonds", file)
-    assert wrong.returncode == 2 and "'bonds' is none of bounds" in wrong.stderr
+    assert wrong.returncode == 2 and "'bonds' is no program and none of bounds" in wrong.stderr
+    for checks in (["--sanitize"], ["--sanitize", "-m"], ["--sanitize", "bounds"]):
+        assert tritium("run", *checks).returncode == 2
+    unnamed = tritium("run", "--sanitize", file)
+    assert unnamed.returncode == 1 and "is index 15 of argument 'x'" in unnamed.stderr
 
 
 def test_run_gives_the_program_its_arguments_name_and_folder(program):

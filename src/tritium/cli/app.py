@@ -71,26 +71,32 @@ def demo(
 @app.command(context_settings=_PASS_ON)
 def run(
     arguments: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="PROG ARGS...",
             help="A file, folder, -m MODULE, -c TEXT or - (standard input); its arguments.",
         ),
-    ],
+    ] = None,
     sanitize: Annotated[
         str | None,
         typer.Option(
             metavar="CHECKS",
-            help="Put checks into kernels, and stop at the first that fails: bounds, fp.",
+            help="Put checks into kernels, and stop at the first that fails: bounds (if none is "
+            "named), fp.",
         ),
     ] = None,
 ) -> None:
     """Run an unmodified program that says `import triton`, on Tritium."""
-    from tritium.cli.run import run_program, sanitize_kernels
+    from tritium.cli.run import is_program, run_program, sanitize_kernels
 
+    given = arguments or []
+    if sanitize is not None and is_program(sanitize):
+        sanitize, given = "bounds", [sanitize, *given]
+    if not given:
+        raise typer.BadParameter("a program is needed: tritium run PROG ARGS...")
     if sanitize is not None:
         sanitize_kernels(sanitize)
-    run_program(arguments)
+    run_program(given)
 
 
 @app.command(context_settings=_PASS_ON)

@@ -52,13 +52,20 @@ def run_program(arguments: Sequence[str]) -> None:
             _run_file(path)
 
 
+def is_program(text: str) -> bool:
+    """Whether a text is a program and not the names of checks."""
+    return text.startswith("-") or os.path.exists(text)
+
+
 def sanitize_kernels(checks: str) -> None:
     """Compile the kernels of this process, and of those it starts, with checks of the sanitizer:
     names with commas. Raises `BadParameter` for others."""
     unknown = [name for name in checks.split(",") if name.strip() not in SANITIZERS]
     if unknown:
         known = ", ".join(SANITIZERS)
-        raise typer.BadParameter(f"--sanitize {checks}: {unknown[0]!r} is none of {known}")
+        raise typer.BadParameter(
+            f"--sanitize {checks}: {unknown[0]!r} is no program and none of {known}"
+        )
     knobs.compilation.instrumentation_mode = checks
 
 
