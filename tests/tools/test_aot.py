@@ -183,8 +183,8 @@ def test_a_library_for_another_architecture(source: Path):
 
 def test_data_that_holds_addresses_is_relocated(tmp_path: Path):
     code = compile_ir("""
-@number = internal constant i32 41
-@place = internal global ptr @number
+@numbers = internal constant [2 x i32] [i32 7, i32 41]
+@place = internal global ptr getelementptr (i32, ptr @numbers, i64 1)
 @counter = internal global i32 0
 declare i32 @abs(i32)
 define i32 @next() {
