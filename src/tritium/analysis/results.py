@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def result_of(function: FuncOp, analysis: Callable[[FuncOp], T]) -> T:
     """The result of `analysis` for a function."""
-    known: dict[Any, Any] = function.__dict__.setdefault("analyses", {})
+    known: dict[Any, Any] = vars(function).setdefault("analyses", {})
     if analysis not in known:
         known[analysis] = analysis(function)
     return known[analysis]
@@ -28,4 +28,4 @@ def forget_results(module: ModuleOp) -> None:
     """Forget what is known of the functions of a module."""
     for op in module.body.block.ops:
         if isinstance(op, FuncOp):
-            op.__dict__.pop("analyses", None)
+            vars(op).pop("analyses", None)

@@ -134,9 +134,10 @@ def _parse(code: bytes) -> _Object:
     headers: list[tuple[int, ...]] = [
         _SECTION.unpack_from(code, start + i * _SECTION.size) for i in range(count)
     ]
+    section_names: int = headers[names][4]
     found, kept = _Object(identification, flags), dict[int, _Section]()
     for index, (name, type, bits, _, offset, size, _, _, align, entry) in enumerate(headers):
-        text = _string(code, headers[names][4] + name)
+        text = _string(code, section_names + name)
         if type in (_PROGBITS, _NOTE, _NOBITS) and text != ".note.GNU-stack":
             data = bytearray() if type == _NOBITS else bytearray(code[offset : offset + size])
             kept[index] = _Section(text, type, bits, data, max(align, 1), size, entry=entry)

@@ -121,6 +121,6 @@ def nests_of(function: TileFunction) -> Iterator[tuple[NestOp, Container[SSAValu
     """The nests in order, each with the values that are in buffers before it."""
     filled = function.buffers.keys() - function.copied
     for op in function.order:
-        if op.__class__ is NestOp:
+        if isinstance(op, NestOp):
             yield op, filled
             filled |= {r.value for r in op.roots if type(r) is CopyOp and r.keeps}

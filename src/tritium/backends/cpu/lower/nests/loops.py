@@ -129,11 +129,12 @@ def copy_to(context: Context, value: SSAValue, buffer: BufferOp) -> None:
     """Compute a tile into a buffer that the caller provides, at the current position."""
     with _copy(context, value, buffer) as copy:
         nest = Nest(buffer.shape, None, (copy,))
-        nest = nest._replace(shape=choose(context.facts, nest)._replace(unroll=1))
+        shape = choose(context.facts, nest)._replace(unroll=1)
+        nest = nest._replace(shape=shape)
         found = assumption(context, Slice(context.function, nest, context.filled).index_ops)
         assert found is not None
         context.assumed = found.always
-        _Loops(context, nest, nest.shape).run()
+        _Loops(context, nest, shape).run()
     context.assumed = NOTHING_ASSUMED
 
 
