@@ -186,7 +186,7 @@ def undefined(name: str, dtype: str, features: tuple[str, ...]) -> set[str]:
     """What the object for a processor needs from elsewhere."""
     to = machine(features)
     text, _ = lowered(name, dtype, to)
-    parts = elf._Object(compiled(text, to))
+    parts = elf.ObjectFile(compiled(text, to))
     return {name for name, section, _ in parts.symbols if section == 0 and name} - PROVIDED
 
 

@@ -131,10 +131,9 @@ def _parse(code: bytes) -> _Object:
     identification, kind, machine, _, _, _, start, flags, _, _, _, _, count, names = head
     if (kind, machine) != (_RELOCATABLE, _AMDGPU):
         raise LinkError("this is no relocatable AMDGPU object")
-    headers: list[tuple[int, ...]] = [
-        _SECTION.unpack_from(code, start + i * _SECTION.size) for i in range(count)
-    ]
-    section_names: int = headers[names][4]
+    table_end = int(start) + int(count) * _SECTION.size
+    headers: list[tuple[int, ...]] = list(_SECTION.iter_unpack(code[start:table_end]))
+    section_names = headers[int(names)][4]
     found, kept = _Object(identification, flags), dict[int, _Section]()
     for index, (name, type, bits, _, offset, size, _, _, align, entry) in enumerate(headers):
         text = _string(code, section_names + name)
