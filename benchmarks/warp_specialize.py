@@ -140,7 +140,7 @@ def attention() -> None:
             torch_call = partial(
                 F.scaled_dot_product_attention, *parts, is_causal=causal, scale=depth**-0.5
             )
-            want = torch_call().view(heads * length, depth)
+            want = torch_call().reshape(heads * length, depth)
             flops = 4.0 * heads * length * length * depth * (0.5 if causal else 1)
             for bm, bn, warps, stages in tiles:
                 made = _descriptors((q, k, v, out), ([bm, depth], [bn, depth], [bn, depth],

@@ -85,7 +85,7 @@ def test_attention(
     assert compiled.metadata.num_warps == warps + 4
     parts = [t.view(1, heads, length, depth).float() for t in (q, k, v)]
     attend = torch.nn.functional.scaled_dot_product_attention
-    want = attend(*parts, is_causal=causal, scale=depth**-0.5).view(heads * length, depth)
+    want = attend(*parts, is_causal=causal, scale=depth**-0.5).reshape(heads * length, depth)
     assert (out.float() - want).norm() / want.norm() < 3e-3
 
 
