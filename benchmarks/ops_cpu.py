@@ -3,9 +3,10 @@ histograms, transpositions, casts, atomics.
 
     python -m benchmarks.ops_cpu [--only sum sort] [--out benchmarks/results/ops_cpu.json]
 
-All libraries work on the same arrays in one process, interleaved; results are compared before. The
-ratio is that of the better of NumPy and torch to ours: above 1 we are faster; of medians, and of
-the least times, which other work on the machine disturbs least.
+All libraries work on the same arrays in one process, interleaved, all of which begin at lines of
+the caches; results are compared before. The ratio is that of the better of NumPy and torch to ours:
+above 1 we are faster; of medians, and of the least times. The time is the processor's, which other
+programs lengthen only by the caches and the memory that they use.
 
 Atomic operations compare with `ufunc.at` and `scatter_reduce_` on the same indices. Those are not
 atomic: no other thread may take part, which is what `scope="cta"` promises; these rows, called "one
@@ -22,6 +23,7 @@ import os
 import re
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -126,7 +128,7 @@ def check(case: Case) -> None:
 def measure(case: Case, rounds: int) -> Row:
     check(case)
     runs = {"tritium": case.launch, **case.rivals}
-    timings = compare(runs, rounds=rounds, sample_seconds=0.001)
+    timings = compare(runs, rounds=rounds, sample_seconds=0.004, clock=time.process_time)
     least = {name: min(timing.samples) for name, timing in timings.items()}
     medians = {name: timing.median for name, timing in timings.items()}
     ours = medians.pop("tritium")
@@ -142,14 +144,34 @@ def as_torch(array: np.ndarray[Any, Any]) -> Any:
     return torch.from_numpy(array)
 
 
+def zeros(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """Zeros that begin at a line of the caches, as tensors do: NumPy's arrays begin at any multiple
+    of 16 bytes, and who writes past the ends of lines takes a fifth longer."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    room = np.zeros(size + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + size].view(dtype).reshape(shape)
+
+
+def zeros_like(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return zeros(array.shape, array.dtype)
+
+
+def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy that begins at a line of the caches."""
+    copy = zeros_like(array)
+    copy[...] = array
+    return copy
+
+
 def numbers(dtype: str, size: int = ELEMENTS, seed: int = 0) -> np.ndarray[Any, Any]:
     """Normal floats, or integers from all of the type's range (of 31 bits at most)."""
     rng, kind = np.random.default_rng(seed), DTYPES[dtype]
     if dtype.startswith(("int", "uint")):
         info = np.iinfo(kind)
         low, high = max(info.min, -(2**30)), min(info.max, 2**30)
-        return rng.integers(low, high, size).astype(kind)
-    return rng.standard_normal(size).astype(np.float32).astype(kind)
+        return aligned(rng.integers(low, high, size).astype(kind))
+    return aligned(rng.standard_normal(size).astype(np.float32).astype(kind))
 
 
 def rivals(numpy: Run | None = None, **of_torch: Run | None) -> dict[str, Run]:
@@ -190,7 +212,7 @@ def reductions() -> Iterator[Case]:
                     more = {"dtype": torch.int32} if name == "sum" and dtype[0] == "i" else {}
                     by_torch = partial(getattr(torch, in_torch), as_torch(whole), axis + 1, **more)
                 count = ELEMENTS // int(np.prod(shape))
-                out = np.zeros(ELEMENTS // shape[axis], wide or x.dtype)
+                out = zeros(ELEMENTS // shape[axis], wide or x.dtype)
                 if len(shape) == 1:
                     launch = partial(kernels.rows[(count,)], x, out, op, shape[0])
                 else:
@@ -222,12 +244,12 @@ def scans() -> Iterator[Case]:
     ):
         x = numbers(dtype)
         if name == "cumprod":
-            x = (1 + 0.01 * x).astype(np.float32)
+            x = aligned((1 + 0.01 * x).astype(np.float32))
         for shape, axis in (((1024,), 0), ((64, 64), 0), ((64, 64), 1)):
             if name == "scan of max and index" and len(shape) > 1 and axis == 0:
                 continue
             whole = x.reshape(-1, *shape)
-            out = np.zeros(ELEMENTS, np.int32 if "index" in name else x.dtype)
+            out = zeros(ELEMENTS, np.int32 if "index" in name else x.dtype)
             by_numpy = None if in_numpy is None else partial(in_numpy, whole, axis=axis + 1)
             by_torch = torch_or_none(in_torch, whole, axis + 1) if in_torch else None
             if in_torch == "cumsum" and dtype == "int32" and torch is not None:
@@ -255,7 +277,7 @@ def sorting() -> Iterator[Case]:
     for dtype, size in (("fp32", 1024), ("int32", 1024), ("fp16", 1024), ("int64", 256),
                         ("fp32", 64), ("fp32", 16)):  # fmt: skip
         x = numbers(dtype, ELEMENTS // 4)
-        whole, out = x.reshape(-1, size), np.zeros_like(x)
+        whole, out = x.reshape(-1, size), zeros_like(x)
         launch = partial(kernels.rows[(len(whole),)], x, out, kernels.sort_rows, size)
         by_numpy = partial(np.sort, whole, axis=1)
         by_torch = None if torch is None else partial(torch.sort, as_torch(whole), 1)
@@ -264,7 +286,7 @@ def sorting() -> Iterator[Case]:
     for dtype, size, k in (("fp32", 1024, 8), ("fp32", 1024, 64), ("int32", 128, 4)):
         x = numbers(dtype, ELEMENTS // 4)
         whole = x.reshape(-1, size)
-        out = np.zeros(len(whole) * k, x.dtype)
+        out = zeros(len(whole) * k, x.dtype)
         launch = partial(kernels.top[(len(whole),)], x, out, k, size)
         expected = partial(lambda w, k: -np.sort(-w, axis=1)[:, :k], whole, k)
         by_numpy = partial(lambda w, k: np.sort(np.partition(w, -k, 1)[:, -k:], 1), whole, k)
@@ -272,7 +294,7 @@ def sorting() -> Iterator[Case]:
         yield Case("sort", f"topk {dtype} {k} of {size}", launch, [(out, expected)],
                    rivals(by_numpy, torch=by_torch), x.nbytes + out.nbytes)  # fmt: skip
     x = numbers("fp32")
-    whole, out = x.reshape(-1, 1024), np.zeros_like(x)
+    whole, out = x.reshape(-1, 1024), zeros_like(x)
     launch = partial(kernels.rows[(len(whole),)], x, out, kernels.flip_rows, 1024)
     by_numpy = partial(lambda w: np.ascontiguousarray(w[:, ::-1]), whole)
     by_torch = None if torch is None else partial(torch.flip, as_torch(whole), (1,))
@@ -286,8 +308,8 @@ def gathers() -> Iterator[Case]:
         x = numbers(dtype)
         for shape, axis in (((1024,), 0), ((64, 64), 0), ((64, 64), 1)):
             whole = x.reshape(-1, *shape)
-            index = rng.integers(0, shape[axis], whole.shape).astype(np.int32)
-            wide, out = index.astype(np.int64), np.zeros_like(x)
+            index = aligned(rng.integers(0, shape[axis], whole.shape).astype(np.int32))
+            wide, out = index.astype(np.int64), zeros_like(x)
             if len(shape) == 1:
                 launch = partial(kernels.gather_rows[(len(whole),)], x, index, out, *shape)
             else:
@@ -300,8 +322,8 @@ def gathers() -> Iterator[Case]:
             title += f" axis {axis}" if len(shape) > 1 else ""
             yield Case("gather", title, launch, [(out, by_numpy)],
                        rivals(by_numpy, torch=by_torch), 2 * x.nbytes + index.nbytes)  # fmt: skip
-        index = rng.permutation(ELEMENTS).astype(np.int32)
-        wide, out = index.astype(np.int64), np.zeros_like(x)
+        index = aligned(rng.permutation(ELEMENTS).astype(np.int32))
+        wide, out = index.astype(np.int64), zeros_like(x)
         launch = partial(kernels.gather_memory[(ELEMENTS // 1024,)], x, index, out, 1024)
         by_numpy = partial(np.take, x, wide)
         by_torch = None
@@ -309,7 +331,7 @@ def gathers() -> Iterator[Case]:
             by_torch = partial(torch.take, as_torch(x), torch.from_numpy(wide))
         yield Case("gather", f"loads by index {dtype}", launch, [(out, by_numpy)],
                    rivals(by_numpy, torch=by_torch), 2 * x.nbytes + index.nbytes)  # fmt: skip
-        out, other = np.zeros_like(x), np.zeros_like(x)
+        out, other = zeros_like(x), zeros_like(x)
         launch = partial(kernels.scatter_memory[(ELEMENTS // 1024,)], x, index, out, 1024)
         expected = partial(lambda x, i: x[np.argsort(i)], x, index)
         by_numpy = partial(other.__setitem__, wide, x)
@@ -322,8 +344,8 @@ def gathers() -> Iterator[Case]:
 
 def histograms() -> Iterator[Case]:
     for bins, size in ((16, 65536), (256, 65536), (4096, 65536), (256, 1024)):
-        x = np.random.default_rng(bins).integers(0, bins, size).astype(np.int32)
-        out = np.zeros(bins, np.int32)
+        x = aligned(np.random.default_rng(bins).integers(0, bins, size).astype(np.int32))
+        out = zeros(bins, np.int32)
         launch = partial(kernels.count[(1,)], x, out, bins, size)
         wide = x.astype(np.int64)
         by_numpy = partial(np.bincount, wide, minlength=bins)
@@ -332,8 +354,8 @@ def histograms() -> Iterator[Case]:
             by_torch = partial(torch.bincount, torch.from_numpy(wide), minlength=bins)
         yield Case("histogram", f"histogram of {size} in {bins}", launch, [(out, by_numpy)],
                    rivals(by_numpy, torch=by_torch), x.nbytes + out.nbytes)  # fmt: skip
-    one = np.zeros(65536, np.int32)
-    out, wide = np.zeros(256, np.int32), one.astype(np.int64)
+    one = zeros(65536, np.int32)
+    out, wide = zeros(256, np.int32), one.astype(np.int64)
     launch = partial(kernels.count[(1,)], one, out, 256, one.size)
     by_numpy = partial(np.bincount, wide, minlength=256)
     by_torch = None
@@ -353,30 +375,30 @@ def transpositions() -> Iterator[Case]:
         x = numbers(dtype).reshape(1024, 1024)
         for name, kernel in (("trans", kernels.transpose),
                              ("trans by addresses", kernels.transpose_by_addresses)):  # fmt: skip
-            out, other = np.zeros_like(x), np.zeros_like(x)
+            out = zeros_like(x)
             launch = partial(kernel[(16, 16)], x, out, 1024, 1024, 64, 64)
             by_torch = None
             if torch is not None:
-                by_torch = partial(as_torch(other).copy_, as_torch(x).t())
-            by_numpy = partial(np.copyto, other, x.T)
+                by_torch = partial(as_torch(out).copy_, as_torch(x).t())
+            by_numpy = partial(np.copyto, out, x.T)
             yield Case("transpose", f"{name} {dtype} 64×64", launch, [(out, lambda x=x: x.T)],
                        rivals(by_numpy, torch=by_torch), 2 * x.nbytes)  # fmt: skip
     x = numbers("fp32")
     for shape in ((16, 16, 16), (8, 64, 4)):
-        whole, out = x.reshape(-1, *shape), np.zeros_like(x)
+        whole, out = x.reshape(-1, *shape), zeros_like(x)
         launch = partial(kernels.permute[(len(whole),)], x, out, *shape)
         moved = whole.transpose(0, 3, 1, 2)
-        other = np.zeros(moved.shape, x.dtype)
+        same = out.reshape(moved.shape)
         by_torch = None
         if torch is not None:
-            by_torch = partial(as_torch(other).copy_, as_torch(whole).permute(0, 3, 1, 2))
-        by_numpy = partial(np.copyto, other, moved)
+            by_torch = partial(as_torch(same).copy_, as_torch(whole).permute(0, 3, 1, 2))
+        by_numpy = partial(np.copyto, same, moved)
         yield Case("transpose", f"permute fp32 {'×'.join(map(str, shape))}", launch,
                    [(out, lambda m=moved: m)], rivals(by_numpy, torch=by_torch),
                    2 * x.nbytes)  # fmt: skip
     for dtype in ("fp32", "int8"):
         a, b = numbers(dtype), numbers(dtype, seed=1)
-        out = np.zeros(2 * ELEMENTS, a.dtype)
+        out = zeros(2 * ELEMENTS, a.dtype)
         launch = partial(kernels.interleave[(ELEMENTS // 1024,)], a, b, out, 1024)
 
         by_numpy = partial(np.stack, [a, b], 1)
@@ -386,7 +408,7 @@ def transpositions() -> Iterator[Case]:
         yield Case("transpose", f"interleave {dtype}", launch, [(out, by_numpy)],
                    rivals(by_numpy, torch=by_torch), 2 * out.nbytes)  # fmt: skip
         both = np.stack([a, b], 1)
-        left, right = np.zeros_like(a), np.zeros_like(b)
+        left, right = zeros_like(a), zeros_like(b)
         launch = partial(kernels.deinterleave[(ELEMENTS // 1024,)], left, right, both, 1024)
         by_torch = None if torch is None else partial(columns, as_torch(both), "contiguous")
         yield Case("transpose", f"deinterleave {dtype}", launch,
@@ -408,15 +430,14 @@ def casts() -> Iterator[Case]:
     for source, target in pairs:
         x = numbers(source)
         if source[0] in "fb" and "int" in target:
-            x = (x.astype(np.float32) * 20).astype(x.dtype)
-            x = np.clip(x.astype(np.float32), 0 if target[0] == "u" else -100, 100).astype(x.dtype)
-        out = np.zeros(ELEMENTS, DTYPES[target])
-        other = np.zeros_like(out)
+            low = 0 if target[0] == "u" else -100
+            x = aligned(np.clip(x.astype(np.float32) * 20, low, 100).astype(x.dtype))
+        out = zeros(ELEMENTS, DTYPES[target])
         launch = partial(kernels.cast[(ELEMENTS // 4096,)], x, out, 4096)
         by_torch = None
         if torch is not None:
-            by_torch = partial(as_torch(other).copy_, as_torch(x))
-        by_numpy = partial(np.copyto, other, x, casting="unsafe")
+            by_torch = partial(as_torch(out).copy_, as_torch(x))
+        by_numpy = partial(np.copyto, out, x, casting="unsafe")
         expected = partial(x.astype, out.dtype)
         yield Case("cast", f"{source} to {target}", launch, [(out, expected)],
                    rivals(by_numpy, torch=by_torch), x.nbytes + out.nbytes)  # fmt: skip
@@ -434,7 +455,7 @@ def atomic_case(name: str, dtype: str, place: str, index: np.ndarray[Any, Any]) 
     op, ufunc, reduce = ATOMICS[name]
     size = index.size
     x, wide = numbers(dtype, size), index.astype(np.int64)
-    out, other = np.zeros(size, x.dtype), np.zeros(size, x.dtype)
+    out, other = zeros(size, x.dtype), zeros(size, x.dtype)
     grid, scope = (size // 1024,), "cta" if "one program" in place else "gpu"
     if place == "one address":
         launch = partial(kernels.atomic_one[grid], out, x, op, 1024)
@@ -451,7 +472,7 @@ def atomic_case(name: str, dtype: str, place: str, index: np.ndarray[Any, Any]) 
                            reduce)  # fmt: skip
 
     def expected() -> Any:
-        found = np.zeros(x.size, np.float64 if x.dtype.kind == "f" else x.dtype)
+        found = zeros(x.size, np.float64 if x.dtype.kind == "f" else x.dtype)
         ufunc.at(found, wide, x)
         return found
 
@@ -464,9 +485,9 @@ def atomic_case(name: str, dtype: str, place: str, index: np.ndarray[Any, Any]) 
 
 def atomics() -> Iterator[Case]:
     size, rng = 1 << 16, np.random.default_rng(5)
-    spread = rng.integers(0, size, size).astype(np.int32)
-    forward = np.arange(size, dtype=np.int32)
-    places = {"one address": np.zeros(size, np.int32), "64 addresses": spread % 64,
+    spread = aligned(rng.integers(0, size, size).astype(np.int32))
+    forward = aligned(np.arange(size, dtype=np.int32))
+    places = {"one address": zeros(size, np.int32), "64 addresses": spread % 64,
               "spread": spread}  # fmt: skip
     for name in ATOMICS:
         for dtype in ("int32", "fp32", "int64") if name in ("add", "max") else ("int32",):
@@ -481,7 +502,7 @@ def atomics() -> Iterator[Case]:
         yield atomic_case("max", dtype, "consecutive", forward)
         yield atomic_case("add", dtype, "consecutive, one program", forward)
     index, x = rng.permutation(size).astype(np.int32), numbers("int32", size)
-    wide, out, old, other = index.astype(np.int64), *(np.zeros_like(x) for _ in range(3))
+    wide, out, old, other = index.astype(np.int64), *(zeros_like(x) for _ in range(3))
     launch = partial(kernels.atomic_old[(size // 1024,)], out, index, x, old, tl.atomic_xchg, 1024)
 
     def exchange() -> Any:
@@ -492,7 +513,7 @@ def atomics() -> Iterator[Case]:
     yield Case("atomic", "atomic xchg int32, spread", launch,
                [(out, lambda: x[np.argsort(index)])], rivals(exchange), 4 * x.nbytes)  # fmt: skip
     expected = rng.integers(0, 2, size).astype(np.int32)
-    second, third = np.zeros_like(x), np.zeros_like(x)
+    second, third = zeros_like(x), zeros_like(x)
     launch = partial(kernels.compare_and_swap[(size // 1024,)], second, index, expected, x, old,
                      1024)  # fmt: skip
 

@@ -26,12 +26,17 @@ class Timing:
         return low, high
 
 
-def time_once(run: Callable[[], object], calls: int = 1) -> float:
+Clock = Callable[[], float]
+
+
+def time_once(
+    run: Callable[[], object], calls: int = 1, clock: Clock = time.perf_counter
+) -> float:
     """Seconds for one of `calls` calls in a row."""
-    start = time.perf_counter()
+    start = clock()
     for _ in range(calls):
         run()
-    return (time.perf_counter() - start) / calls
+    return (clock() - start) / calls
 
 
 def calls_for(run: Callable[[], object], seconds: float) -> int:
@@ -42,7 +47,7 @@ def calls_for(run: Callable[[], object], seconds: float) -> int:
 
 def interleave(
     runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01,
-    rest: float = 0.0,
+    rest: float = 0.0, clock: Clock = time.perf_counter,
 ) -> Iterator[dict[str, float]]:  # fmt: skip
     """For each round, seconds for one run of each, measured one after the other.
 
@@ -57,13 +62,15 @@ def interleave(
             if rest:
                 time.sleep(rest)
                 run()  # our own threads sleep, too, by now
-            sample[name] = time_once(run, calls[name])
+            sample[name] = time_once(run, calls[name], clock)
         yield sample
 
 
 def compare(
-    runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01
-) -> dict[str, Timing]:
+    runs: dict[str, Callable[[], object]], *, rounds: int, sample_seconds: float = 0.01,
+    clock: Clock = time.perf_counter,
+) -> dict[str, Timing]:  # fmt: skip
     """The timings of all, over all rounds."""
-    samples = list(interleave(runs, rounds=rounds, sample_seconds=sample_seconds))
+    rows = interleave(runs, rounds=rounds, sample_seconds=sample_seconds, clock=clock)
+    samples = list(rows)
     return {name: Timing(tuple(sample[name] for sample in samples)) for name in runs}
