@@ -57,6 +57,28 @@ def test_a_coalesced_layout_is_found() -> None:
     assert "ld.global.v4.b32" in kernel.asm["ptx"]
 
 
+@gluon.constexpr_function
+def with_one_more(shape: Any, size: int) -> list[int]:
+    assert isinstance(shape, list)
+    return [*shape, size]
+
+
+@gluon.jit
+def zeros_kernel(out, shape: gl.constexpr, layout: gl.constexpr):
+    gl.static_assert(isinstance(shape, list) and shape == [2, 4] and len(shape) == 2)
+    first, second = shape
+    gl.static_assert((first, second) == (2, 4))
+    whole: gl.constexpr = with_one_more(shape, 128)
+    x = gl.zeros(whole, gl.float32, layout)
+    gl.store(out + gl.zeros([*shape, 128], gl.int32, layout), x)
+
+
+def test_lists_stay_lists_at_compile_time() -> None:
+    layout = gl.BlockedLayout([1, 1, 1], [1, 1, 32], [2, 2, 1], [2, 1, 0])
+    constants = {"shape": [2, 4], "layout": layout}
+    assert "tensor<2x4x128xf32" in compiled(zeros_kernel, "*fp32", constants).asm["ttgir"]
+
+
 def test_automatic_layouts_are_found() -> None:
     layout = gl.BlockedLayout([1, 2], [8, 4], [1, 4], [1, 0])
     kernel = compiled(auto_kernel, "*fp32 *fp32", {"layout": layout})

@@ -20,17 +20,25 @@ from tritium.language.values.types import dtype
 
 
 def wrap(value: Any) -> Any:
-    """A plain Python value as the language sees it: numbers, strings, None and dtypes become
-    constexprs, tuples and lists language tuples; language values and other objects stay."""
+    """A plain Python value as the language sees it: numbers, strings, None, dtypes and lists of
+    compile-time values become constexprs, tuples and other lists language tuples; language values
+    and other objects stay."""
     if isinstance(value, base_value):
         return value
     if value is None or isinstance(value, (bool, int, float, str, base_type)):
+        return constexpr(value)
+    if isinstance(value, list) and not any(map(is_of_language, value)):
         return constexpr(value)
     if is_sequence(value):
         wrapped = [wrap(v) for v in value]
         names = getattr(value, "_fields", None)
         return tl.tuple(wrapped, tuple_type(map(type_of, wrapped), names))
     return value
+
+
+def is_of_language(value: Any) -> bool:
+    """Whether it is a language value, or a sequence with one somewhere."""
+    return any(map(is_of_language, value)) if is_sequence(value) else isinstance(value, base_value)
 
 
 def assigned(value: Any) -> Any:
@@ -197,8 +205,7 @@ def mismatch(name: str, then: base_type, otherwise: base_type) -> str:
 def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
     """The values for `count` targets of an assignment, of which the one at `star` (if any) takes
     what the others leave, as a tuple. Raises `TypeError` where their number is wrong."""
-    if isinstance(value, constexpr):
-        value = wrap(value.value)
+    value = value.value if isinstance(value, constexpr) else value
     if not isinstance(value, tl.tuple) and not is_sequence(value):
         raise TypeError(f"cannot unpack {value!r}; a tuple is required")
     values = [wrap(v) for v in value]
@@ -216,8 +223,7 @@ def unpacked(value: Any, count: int, star: int | None) -> list[Any]:
 def spread(value: Any) -> list[Any]:
     """The values that `*value` stands for in a display or call. Raises `TypeError` for what is no
     tuple."""
-    if isinstance(value, constexpr):
-        value = wrap(value.value)
+    value = value.value if isinstance(value, constexpr) else value
     if not isinstance(value, tl.tuple) and not is_sequence(value):
         raise TypeError(f"only a tuple can be unpacked with `*`; got {value!r}")
     return [wrap(v) for v in value]
@@ -225,6 +231,7 @@ def spread(value: Any) -> list[Any]:
 
 def items_of(value: Any) -> list[Any]:
     """The items of a comprehension's iterable. Raises `TypeError` for what is none."""
+    value = value.value if isinstance(value, constexpr) else value
     if isinstance(value, (tl.range, tl.static_range)):
         bounds = [unwrap(v) for v in (value.start, value.end, value.step)]
         if all(isinstance(b, int) for b in bounds):

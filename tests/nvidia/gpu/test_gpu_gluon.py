@@ -16,6 +16,7 @@ def test_programs(name: str) -> None:
     PROGRAMS[name](launcher("gpu"))
 
 
+@pytest.mark.usefixtures("with_allocator")  # for the tensor maps that a kernel makes
 @pytest.mark.parametrize("name", FOR_HOPPER)
 def test_programs_for_hopper(name: str) -> None:
     if driver.active.get_current_target().arch != 90:
