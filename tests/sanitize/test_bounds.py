@@ -161,7 +161,9 @@ def test_block_pointers_without_a_boundary_check():
     x, out = np.ones(50, np.float32), zeros(64)
     load[(1,)](x, out, 50, CHECK=True)
     assert out.sum() == 50
-    assert "index 63 of argument 'x'" in str(failing(lambda: load[(1,)](x, out, 50, CHECK=False)))
+    error = failing(lambda: load[(1,)](x, out, 50, CHECK=False))
+    assert "index 63 of argument 'x'" in str(error)
+    assert error.site == (__file__, load.fn.__code__.co_firstlineno + 3)
 
 
 def test_descriptors_of_a_larger_shape_than_the_tensor():
@@ -173,7 +175,9 @@ def test_descriptors_of_a_larger_shape_than_the_tensor():
     x, out = np.ones((6, 16), np.float32), zeros(8)
     load[(1,)](x, out, 6)
     assert out.sum() == 6 * 16
-    assert "index 127 of argument 'x'" in str(failing(lambda: load[(1,)](x, out, 8)))
+    error = failing(lambda: load[(1,)](x, out, 8))
+    assert "index 127 of argument 'x'" in str(error)
+    assert error.site == (__file__, load.fn.__code__.co_firstlineno + 3)
 
 
 @tritium.jit(noinline=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -102,3 +103,21 @@ def test_both_modes_together():
     run(x, x)
     assert "infinity stored" in str(failing(lambda: run(x, x * 0)))
     assert "out of bounds" in str(failing(lambda: run(x[:9].copy(), x)))
+
+
+@tritium.jit
+def copy(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i))
+
+
+@pytest.mark.parametrize(("dtype", "number", "word"), [
+    (ml_dtypes.float8_e5m2, np.nan, "NaN"), (ml_dtypes.float8_e5m2, -np.inf, "infinity"),
+    (ml_dtypes.float8_e4m3fn, np.nan, "NaN"), (ml_dtypes.bfloat16, np.nan, "NaN"),
+])  # fmt: skip
+def test_8_bit_floats(dtype: Any, number: float, word: str):
+    x = np.linspace(-400, 400, 32).astype(dtype)
+    copy[(1,)](x, np.zeros_like(x), BLOCK=32)
+    x[9] = number
+    error = failing(lambda: copy[(1,)](x, np.zeros_like(x), BLOCK=32))
+    assert f"{word} stored in kernel 'copy'" in str(error)

@@ -70,7 +70,8 @@ ADD = "*fp32:16, *fp32, *fp32, i32, fp32, 256"
 
 
 def test_a_library_is_loaded_and_run(source: Path):
-    header, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")
+    header, library = compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1",
+                               out_path=source.parent / "new" / "add")  # fmt: skip
     assert header.name.startswith("add.") and library.suffix == ".so"
     add = aot.load(library)
     assert [name for name, _ in add.parameters] == ["x_ptr", "y_ptr", "out_ptr", "n", "scale"]
@@ -113,14 +114,47 @@ print(sorted(loaded & {{"xdsl", "llvmlite", "typer"}}))
 def test_arguments_that_do_not_fit(source: Path):
     add = aot.load(compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")[1])
     x = np.zeros(8, np.float32)
+    fixed = np.zeros(8, np.float32)
+    fixed.setflags(write=False)
+    add(x, fixed, x, 8, 1)
     with pytest.raises(TypeError, match=r"add takes 5 arguments \(x_ptr, y_ptr, out_ptr, n, scale"):
         add(x, x, x, 8)
-    with pytest.raises(TypeError, match="'y_ptr' has elements of 64 bits; fp32 is required"):
-        add(x, np.zeros(8), x, 8, 1.0)
-    with pytest.raises(TypeError, match="'x_ptr' is None; a writable array of fp32 is required"):
+    for dtype in (np.float64, np.int32, ">f4"):
+        with pytest.raises(TypeError, match=r"'y_ptr' .*(fp32|byte order)"):
+            add(x, np.zeros(8, dtype), x, 8, 1.0)
+    with pytest.raises(TypeError, match=r"'x_ptr' .* is None of type NoneType"):
         add(None, x, x, 8, 1.0)
-    with pytest.raises(ValueError, match="1 to 3 sizes"):
-        add[(1, 1, 1, 1)](x, x, x, 8, 1.0)
+    with pytest.raises(ValueError, match=r"'out_ptr' .* is read-only and the kernel writes"):
+        add(x, x, fixed, 8, 1.0)
+    with pytest.raises(ValueError, match=r"'x_ptr' .*compiled for multiples of 16"):
+        add(np.zeros(9, np.float32)[1:], x, x, 8, 1.0)
+    with pytest.raises(OverflowError, match=r"'n' .* is 2147483648, out of range for i32"):
+        add(x, x, x, 2**31, 1.0)
+    with pytest.raises(TypeError, match=r"'n' .* is 8\.5 .*integer of type i32"):
+        add(x, x, x, 8.5, 1.0)
+    for grid in ((1, 1, 1, 1), (-1,), (), (2**31,)):
+        with pytest.raises(ValueError, match="1 to 3 sizes"):
+            add[grid](x, x, x, 8, 1.0)
+    with pytest.raises(TypeError, match="the grid is 'a'; integers are required"):
+        add["a"](x, x, x, 8, 1.0)
+    with pytest.raises(ValueError, match="threads=0; at least 1"):
+        add[(1,)](x, x, x, 8, 1.0, threads=0)
+
+
+def test_a_tensor_without_memory_is_refused(source: Path):
+    torch = pytest.importorskip("torch")
+    add = aot.load(compiled(source, "add", ADD, "(n + 255) / BLOCK, 1, 1")[1])
+    with pytest.raises(ValueError, match=r"'y_ptr' .* in the memory of device meta"):
+        add(torch.ones(8), torch.ones(8, device="meta"), torch.ones(8), 8, 1.0)
+
+
+@pytest.mark.parametrize("operator", ["/", "%"])
+def test_a_grid_that_divides_by_an_argument_of_0_is_empty(source: Path, operator: str):
+    add = aot.load(compiled(source, "add", ADD, f"256 {operator} n, 1, 1")[1])
+    x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+    add(x, x, out, 0, 1.0)
+    add(x, x, out, 7, 1.0)
+    assert out.tolist() == [2.0] * 7 + [0.0]
 
 
 def test_a_failed_assertion(source: Path):
@@ -140,6 +174,31 @@ def test_files_that_are_no_bundle(tmp_path: Path):
         aot.load(tmp_path / "text.so")
 
 
+def test_a_library_that_is_cut_off(source: Path):
+    _, library = compiled(source, "add", ADD, "1, 1, 1")
+    data = library.read_bytes()
+    for size in (5, 70, len(data) // 2):
+        library.write_bytes(data[:size])
+        with pytest.raises(aot.BundleError, match="its end is missing"):
+            aot.load(library)
+
+
+def test_a_library_that_is_compiled_again_is_another_one(tmp_path: Path):
+    def built(number: int) -> aot.Kernel:
+        file = tmp_path / f"kernels_{number}.py"
+        file.write_text("import tritium, tritium.language as tl\n@tritium.jit\n"
+                        f"def put(x):\n    tl.store(x, {number})\n")  # fmt: skip
+        args = tool.CompileArgs(str(file), "put", "*i32", "1, 1, 1", "cpu",
+                                out_path=tmp_path / "put")  # fmt: skip
+        return aot.load(tool.compile_kernel(args)[1][1])
+
+    x = np.zeros(2, np.int32)
+    first, second = built(5), built(7)
+    second(x)
+    first(x[1:])
+    assert x.tolist() == [7, 5]
+
+
 def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.MonkeyPatch):
     (_, library) = compiled(source, "add", ADD, "1, 1, 1")
     monkeypatch.setattr(type(aot.knobs.system()), "processor_flags", lambda self: ["popcnt"])
@@ -156,6 +215,7 @@ def test_a_bundle_for_a_better_processor(source: Path, monkeypatch: pytest.Monke
     ({"grid": "m / 4, 1, 1"}, "names m; the integers that it may name are BLOCK, n"),
     ({"grid": "max(n, 4), 1, 1"}, "three are required"),
     ({"grid": "n ** 2, 1, 1"}, r"has more than numbers, arguments and \+"),
+    ({"grid": "n / 0, 1, 1"}, "divides by 0"),
     ({"target": "cuda"}, "<backend>:<arch>:<warp size> or cpu"),
     ({"target": "cpu:pentium"}, "no processor 'pentium' is known"),
     ({"signature": ADD.replace(" fp32,", " fp16,")}, "argument scale of type fp16"),

@@ -11,15 +11,20 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import index
 from pathlib import Path
 from typing import Any
 
 from tritium import knobs
 from tritium.errors import TritonError
+from tritium.launch.arguments import Param, extract_pointer
+from tritium.launch.scalars import extract_scalar, label
 
 ABOUT = "tritium_about"
 """The symbol of a library that describes it, as JSON."""
@@ -30,6 +35,11 @@ _SCALARS: dict[str, Any] = {
     "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "fp32": ctypes.c_float,
     "fp64": ctypes.c_double,
 }  # fmt: skip
+_FLOATS: dict[str, Any] = {
+    "fp32": lambda bits: ctypes.c_float.from_buffer(ctypes.c_uint32(bits)),
+    "fp64": lambda bits: ctypes.c_double.from_buffer(ctypes.c_uint64(bits)),
+}  # fmt: skip
+"""A number from its bits."""
 _FAULTS = {1: MemoryError("no memory for a kernel's scratch"),
            2: RuntimeError("device-side assert triggered")}  # fmt: skip
 
@@ -53,6 +63,10 @@ class Kernel:
         self.parameters: list[tuple[str, str]] = [(n, t) for n, t in about["parameters"]]
         self.constants: dict[str, Any] = about["constants"]
         self.grid: str = about["grid"]
+        self._hints: dict[str, int] = about["hints"]
+        self._params = [
+            Param(*pair, writes=i in about["written"]) for i, pair in enumerate(self.parameters)
+        ]
         self._library = library
         types = [ctypes.c_void_p if t[0] == "*" else _SCALARS[t] for _, t in self.parameters]
         self._run = library[about["entry"]]
@@ -66,14 +80,20 @@ class Kernel:
         _check(self._run(None, *self._values(args)))
 
     def __getitem__(self, grid: Sequence[int] | int) -> Callable[..., None]:
-        sizes = (grid,) if isinstance(grid, int) else tuple(grid)
-        if not 1 <= len(sizes) <= 3 or any(size < 0 for size in sizes):
-            raise ValueError(f"{self.name}: the grid is {grid!r}; 1 to 3 sizes are required")
+        try:
+            sizes = [index(size) for size in (grid if isinstance(grid, Sequence) else (grid,))]
+        except TypeError:
+            raise TypeError(f"{self.name}: the grid is {grid!r}; integers are required") from None
+        if not 1 <= len(sizes) <= 3 or not all(0 <= size < 2**31 for size in sizes):
+            raise ValueError(f"{self.name}: the grid is {grid!r}; 1 to 3 sizes in 0 .. 2**31-1 "
+                             "are required")  # fmt: skip
         x, y, z = (*sizes, 1, 1)[:3]
         return partial(self._launch, (x, y, z))
 
     def _launch(self, grid: tuple[int, int, int], *args: Any, threads: int = 1) -> None:
         values, programs = self._values(args), grid[0] * grid[1] * grid[2]
+        if threads < 1:
+            raise ValueError(f"{self.name}: threads={threads}; at least 1 is required")
         threads = max(1, min(threads, programs))
         ends = [programs * i // threads for i in range(threads + 1)]
         found: list[int] = []
@@ -96,10 +116,18 @@ class Kernel:
             names = ", ".join(name for name, _ in self.parameters)
             raise TypeError(f"{self.name} takes {len(self.parameters)} arguments ({names}); "
                             f"got {len(args)}")  # fmt: skip
-        return [
-            _address(arg, name, type) if type[0] == "*" else arg
-            for arg, (name, type) in zip(args, self.parameters, strict=True)
-        ]
+        values: list[Any] = []
+        for i, (arg, param) in enumerate(zip(args, self._params, strict=True)):
+            name, type = param.name, param.type
+            if param.is_pointer:
+                value = extract_pointer(arg, i, name, param.element, param.writes)
+            else:
+                value = extract_scalar(arg, i, name, type)
+            if name in self._hints and value % self._hints[name]:
+                raise ValueError(f"{label(i, name)} is {value:#x}; this kernel was compiled for "
+                                 f"multiples of {self._hints[name]}")  # fmt: skip
+            values.append(_FLOATS[type](value) if type in _FLOATS else value)
+        return values
 
 
 def _check(status: int) -> None:
@@ -107,30 +135,26 @@ def _check(status: int) -> None:
         raise _FAULTS[status]
 
 
-_BITS = {"i1": 8, "fp16": 16, "bf16": 16, "fp32": 32, "fp64": 64}
+def _opened(place: Path) -> ctypes.CDLL:
+    """The library in a file. The dynamic loader takes a name that it knows for the file that had
+    it, which may have been replaced since: each time it gets a new one."""
+    with tempfile.TemporaryDirectory(prefix="tritium-") as folder:
+        link = Path(folder) / place.name
+        link.symlink_to(place.resolve())
+        return ctypes.CDLL(str(link))
 
 
-def _address(obj: Any, name: str, type: str) -> int:
-    """The address of an array's first element."""
-    element = type[1:]
-    wanted = _BITS.get(element) or int("".join(c for c in element if c.isdigit())[:2] or 0)
-    if callable(getattr(obj, "data_ptr", None)):
-        size = obj.element_size() * 8 if hasattr(obj, "element_size") else wanted
-        address = obj.data_ptr()
-    elif hasattr(obj, "__array_interface__"):
-        interface = obj.__array_interface__
-        size, address = 8 * int(interface["typestr"][2:]), interface["data"][0]
-    else:
-        try:
-            view = memoryview(obj)
-            size = 8 * view.itemsize
-            address = ctypes.addressof(ctypes.c_char.from_buffer(view.cast("B")))
-        except TypeError:
-            raise TypeError(f"argument '{name}' is {obj!r:.80}; a writable array of {element} is "
-                            "required") from None  # fmt: skip
-    if element[:2] != "fp8" and size != wanted:
-        raise TypeError(f"argument '{name}' has elements of {size} bits; {element} is required")
-    return address
+def _is_cut_off(data: bytes) -> bool:
+    """Whether a segment of an ELF file of 64 bits lies beyond the file's end."""
+    if data[:5] != b"\x7fELF\2":
+        return False
+    if len(data) < 64:
+        return True
+    table, size, count = *struct.unpack_from("<Q", data, 32), *struct.unpack_from("<HH", data, 54)
+    if len(data) < table + size * count:
+        return True
+    segments = [struct.unpack_from("<5Q", data, table + size * i) for i in range(count)]
+    return any(len(data) < offset + length for _, offset, _, _, length in segments)
 
 
 def load(path: str | os.PathLike[str]) -> Kernel:
@@ -145,8 +169,10 @@ def load(path: str | os.PathLike[str]) -> Kernel:
         raise FileNotFoundError(f"{place}: no such file")
     if not sys.platform.startswith("linux"):
         raise NotImplementedError("tritium.aot.load: libraries are written for Linux only")
+    if _is_cut_off(place.read_bytes()):  # the dynamic loader would end the process
+        raise BundleError(f"{place} is no library of a compiled kernel: its end is missing")
     try:
-        library = ctypes.CDLL(str(place.resolve()))
+        library = _opened(place)
         about = ctypes.c_char.in_dll(library, ABOUT)
     except (OSError, ValueError) as error:
         raise BundleError(f"{place} is no library of a compiled kernel: {error}") from None

@@ -176,9 +176,23 @@ class _Sum:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._emit("sub", "0", self._of(node.operand))
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            operation = _OPERATIONS[type(node.op)]
             left, right = self._of(node.left), self._of(node.right)
-            return self._emit(_OPERATIONS[type(node.op)], left, right)
+            return (self._divide if operation in ("sdiv", "srem") else self._emit)(
+                operation, left, right
+            )
         raise self._error("has more than numbers, arguments and + - * / %")
+
+    def _divide(self, operation: str, left: str, right: str) -> str:
+        """A quotient or remainder; by an argument that is 0 it is 0."""
+        if right.lstrip("-").isdigit():
+            if not int(right):
+                raise self._error("divides by 0")
+            return self._emit(operation, left, right)
+        zero = self._emit("icmp eq", right, "0")
+        divisor = self._emit(f"select i1 {zero},", "1", f"i64 {right}")
+        quotient = self._emit(operation, left, divisor)
+        return self._emit(f"select i1 {zero},", "0", f"i64 {quotient}")
 
     def _emit(self, operation: str, left: str, right: str) -> str:
         self.count += 1

@@ -38,6 +38,7 @@ from tritium.ops.evaluation import Evaluator
 from tritium.ops.math import AbsFOp
 from tritium.ops.memory import Memory
 from tritium.ops.parsing import parse_module
+from tritium.ops.ttir.numeric import FpToFpOp
 from tritium.ops.ttir.reduction import ReduceOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.passes.base import Pass
@@ -45,8 +46,6 @@ from tritium.passes.rewriting import Builder, combining
 from tritium.sanitize.bounds import accessed
 from tritium.sanitize.kinds import INFINITE, NAN
 from tritium.sanitize.sites import Site, kernel_of, site_of
-
-_CHECKED = frozenset({ir.f16, ir.bf16, ir.f32, ir.f64})
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class CheckFloats(Pass):
         found = [
             (op, value)
             for op in kernel_of(module).walk() if isinstance(op, Op) and _writes(op)
-            for value in op.operands if ir.element_type(value.type) in _CHECKED
+            for value in op.operands if ir.is_float(value.type)
         ]  # fmt: skip
         for op, value in found:
             _check(op, value, len(self.sites))
@@ -77,6 +76,8 @@ def _writes(op: Op) -> bool:
 
 def _check(op: Any, value: SSAValue, site: int) -> None:
     at, kind = Builder(op), ir.with_element(value.type, ir.i32)
+    if ir.bit_width(value.type) == 8:
+        value = at.value(FpToFpOp, value, result=ir.with_element(value.type, ir.f32))
     none = at.constant(0, kind)
     size = at.value(AbsFOp, value)
     largest = at.constant(float("inf"), value)
@@ -122,7 +123,7 @@ class _Watching(Evaluator):
     def _operands(self, op: Op) -> list[Any]:
         for value in op.operands:
             owner = value.owner
-            if ir.element_type(value.type) in _CHECKED and isinstance(owner, Op):
+            if ir.is_float(value.type) and isinstance(owner, Op):
                 self._look(owner, np.asarray(self._environment[value], np.float64))
         return super()._operands(op)
 
@@ -135,7 +136,7 @@ class _Watching(Evaluator):
             return
         inputs = [
             np.asarray(self._environment[v], np.float64) for v in owner.operands
-            if ir.element_type(v.type) in _CHECKED and v in self._environment
+            if ir.is_float(v.type) and v in self._environment
         ]  # fmt: skip
         if not inputs or owner.movement is not None:
             return

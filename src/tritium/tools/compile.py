@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -158,6 +159,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     name = f"{args.out_name or args.kernel_name}_{digest}_{signature.suffix}"
     place = args.out_path or Path(args.out_name or args.kernel_name)
     place = place.with_name(f"{place.name}.{digest}_{signature.suffix}")
+    place.parent.mkdir(parents=True, exist_ok=True)
     writers = {"cpu": _write_cpu, "cuda": _write_cuda}
     if target.backend not in writers:
         raise NotImplementedError(f"ahead-of-time compilation for {target.backend}")
@@ -240,7 +242,8 @@ def _write_cpu(
     about = {
         "name": args.kernel_name, "entry": to.name, "parameters": signature.parameters,
         "constants": signature.constants, "grid": args.grid, "cpu": machine.cpu,
-        "features": sorted({*FLAGS} & {*machine.features}),
+        "features": sorted({*FLAGS} & {*machine.features}), "written": data.written_args,
+        "hints": {signature.names[i]: hint for i, hint in signature.hints.items()},
     }  # fmt: skip
     # Only the entries are seen from outside: the kernel's own name may be any C function's.
     text = compiled.asm["llir"].replace(f"define void @{data.name}(",
@@ -257,7 +260,9 @@ def _write_cpu(
         functions = [to.name, f"{to.name}_programs"]
         code = shared_library(code, binary.name, functions, [ABOUT], machine.architecture)
     header.write_text(cpu_header(to), encoding="utf-8")
-    binary.write_bytes(code)
+    part = binary.with_name(f"{binary.name}.{os.getpid()}")
+    part.write_bytes(code)
+    part.replace(binary)  # processes that have loaded the earlier file keep it
     return [header, binary]
 
 

@@ -189,6 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     try:
         header, source = link([read_header(file) for file in args.headers], args.prefix)
+        args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.with_suffix(".h").write_text(header, encoding="utf-8")
         include = f'#include "{args.out.with_suffix(".h").name}"\n\n'
         args.out.with_suffix(".c").write_text(include + source, encoding="utf-8")

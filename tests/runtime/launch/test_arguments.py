@@ -16,8 +16,8 @@ import pytest
 import tritium
 import tritium.language as tl
 from tests.runtime.launch.kernels import image
-from tritium.backends.cpu.arguments import Param, extract_pointer
 from tritium.backends.cpu.launcher import make_launcher
+from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar, float_bits
 
 try:

@@ -22,7 +22,7 @@ import tritium
 import tritium.language as tl
 from tests.support.launching import StubDriver
 from tritium import knobs
-from tritium.backends.cpu.arguments import Param, extract_pointer
+from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.ends import End, Slot
 from tritium.launch.scalars import extract_scalar
 from tritium.runtime import driver

@@ -7,8 +7,8 @@ from typing import Any
 from tests.simt.backend import target
 from tests.simt.machine import SHARED_BYTES, machine
 from tritium.backends.base import DriverBase, grid_sizes
-from tritium.backends.cpu.arguments import Param, extract_pointer
 from tritium.backends.cpu.driver import CPUDriver, CPULauncher, CPUUtils
+from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar
 from tritium.target import GPUTarget
 

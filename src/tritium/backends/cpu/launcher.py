@@ -17,11 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tritium import forking, knobs
-from tritium.backends.cpu.arguments import (
-    DLPACK_TYPES,
-    Param,
-    extract_pointer,
-)
 from tritium.backends.cpu.launch_records import (
     API,
     CAPSULE,
@@ -37,6 +32,11 @@ from tritium.backends.cpu.launch_records import (
     THREADS,
 )
 from tritium.fingerprint import compiler_key
+from tritium.launch.arguments import (
+    DLPACK_TYPES,
+    Param,
+    extract_pointer,
+)
 from tritium.launch.ends import End, Slot
 from tritium.launch.scalars import extract_scalar, limits
 from tritium.native import pool as pools

@@ -161,7 +161,9 @@ class _Rewriter:
             erase(op)
 
     def add(self, op: Any) -> Any:
-        """Insert an op before the current one; returns its first result, where it has any."""
+        """Insert an op before the current one, at its source location; returns the first result,
+        where there is any."""
+        op.location = self.at.location
         insert_before(self.at, op)
         return op.results[0] if op.results else None
 
