@@ -41,6 +41,8 @@ def round_trips(launch: Launch) -> None:
         gl.NVMMASharedLayout(128, 16),
         gl.NVMMASharedLayout(64, 16, transposed=True),
         gl.SharedLinearLayout([[0, 1 << i] for i in range(6)] + [[1 << i, 0] for i in range(5)]),
+        gl.PaddedSharedLayout.with_identity_for([[64, 8]], [32, 64], [1, 0]),
+        gl.PaddedSharedLayout.with_identity_for([[16, 2], [128, 16]], [32, 64], [0, 1]),
     ):
         for a, b in ((ROWS, COLUMNS), (COLUMNS, ROWS)):
             out = np.zeros_like(source)
@@ -67,7 +69,8 @@ def views_kernel(src, out, shared: gl.constexpr, layout: gl.constexpr, half: gl.
 
 def views(launch: Launch) -> None:
     source = np.arange(2 * 32 * 32, dtype=np.int32).reshape(2, 32, 32)
-    for shared in (gl.SwizzledSharedLayout(4, 1, 8, [1, 0]), gl.NVMMASharedLayout(128, 32)):
+    padded = gl.PaddedSharedLayout.with_identity_for([[32, 4]], [32, 32], [1, 0])
+    for shared in (gl.SwizzledSharedLayout(4, 1, 8, [1, 0]), gl.NVMMASharedLayout(128, 32), padded):
         out = np.zeros(1536 + 1024, np.int32)
         launch(views_kernel, (1,), source, out, shared=shared, layout=ROWS,
                half=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0]))  # fmt: skip
@@ -222,9 +225,58 @@ def products_on_tensor_cores(launch: Launch) -> None:
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))
 
 
+@gluon.jit
+def indexed_kernel(src, at, out, counts, shared: gl.constexpr, line: gl.constexpr):
+    rows: gl.constexpr = gl.BlockedLayout([1, 1], [4, 8], [4, 1], [1, 0])
+    tile = offsets_2d(32, [16, 32], rows)
+    memory = gl.allocate_shared_memory(gl.int32, [16, 32], shared, gl.load(src + tile))
+    where = gl.load(at + tile)
+    found = memory.gather(where, axis=1)
+    gl.store(out + tile, found)
+    memory.scatter(found + 1, where, axis=1)
+    gl.store(out + 512 + tile, memory.load(rows))
+    bins = gl.allocate_shared_memory(gl.int32, [64], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    i = gl.arange(0, 64, line)
+    bins.store(i * 0)
+    j = gl.arange(0, 256, line)
+    index = gl.load(src + j) & 63
+    before = bins.atomic_scatter_add(1, index, axis=0, mask=j < 200)
+    gl.store(counts + j, before)
+    gl.store(counts + 256 + i, bins.load(line))
+    bins.atomic_scatter_max(j, index, axis=0)
+    gl.store(counts + 320 + i, bins.load(line))
+
+
+def indices(launch: Launch) -> None:
+    rng = np.random.default_rng(8)
+    source = rng.integers(0, 1000, (16, 32)).astype(np.int32)
+    where = np.argsort(rng.random((16, 32)), 1).astype(np.int32)
+    found = np.take_along_axis(source, where, 1)
+    stored = np.zeros_like(source)
+    np.put_along_axis(stored, where, found + 1, 1)
+    index = source.reshape(-1)[:256] & 63
+    bins = np.bincount(index[:200], minlength=64)
+    largest = bins.copy()
+    np.maximum.at(largest, index, np.arange(256))
+    for shared in (
+        gl.SwizzledSharedLayout(2, 1, 4, [0, 1]), gl.NVMMASharedLayout(128, 32),
+        gl.PaddedSharedLayout.with_identity_for([[32, 4]], [16, 32], [1, 0]),
+    ):  # fmt: skip
+        columns = gl.BlockedLayout([1, 2], [8, 4], [2, 2], [0, 1])
+        for line in (gl.BlockedLayout([1], [32], [4], [0]), gl.SliceLayout(1, columns)):
+            out, counts = np.zeros((2, 16, 32), np.int32), np.zeros(384, np.int32)
+            launch(indexed_kernel, (1,), source, where, out, counts, shared=shared, line=line)
+            np.testing.assert_array_equal(out, [found, stored])
+            np.testing.assert_array_equal(counts[256:320], bins)
+            np.testing.assert_array_equal(counts[320:], largest)
+            for value in range(64):  # each addition saw another number
+                seen = counts[:200][index[:200] == value]
+                np.testing.assert_array_equal(np.sort(seen), np.arange(len(seen)))
+
+
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
-    for check in (round_trips, views, reshapes, reuse, pipelines, barriers_of_copies,
+    for check in (round_trips, views, reshapes, reuse, indices, pipelines, barriers_of_copies,
                   products_by_threads,
                   products_on_tensor_cores)
 }  # fmt: skip

@@ -46,6 +46,7 @@ ARGUMENTS = (
     "%a: !tt.ptr<i8>, %h: !tt.ptr<f16>, %l: i64, %r: tensor<16xi32>, "
     "%e: !tt.tensordesc<tensor<1x64xf16, #shared>>, "
     "%n: !ttg.memdesc<16x64xf16, #shared, #smem, mutable>, "
+    "%w: tensor<64x64xi32, #blocked>, "
     "%o: tensor<64x64xf16, #gluon.auto_encoding>, %q: tensor<8xi32, #gluon.coalesced_encoding>"
 )
 

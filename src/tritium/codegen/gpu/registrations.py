@@ -19,12 +19,19 @@ from tritium.codegen.gpu import (
 )
 from tritium.codegen.gpu.collective import gather, reduce, scan
 from tritium.codegen.gpu.matmul import fma
-from tritium.codegen.gpu.memory import access, async_copy, atomic, atomic_access, shared
+from tritium.codegen.gpu.memory import (
+    access,
+    async_copy,
+    atomic,
+    atomic_access,
+    local_gather,
+    shared,
+)
 from tritium.codegen.registry import RULES
 
 MODULES: tuple[ModuleType, ...] = (
     access, async_copy, atomic, atomic_access, calls, casts, control, debug, elementwise, fma,
-    functions, gather, partitions, reduce, regions, scan, scratch, shape, shared,
+    functions, gather, local_gather, partitions, reduce, regions, scan, scratch, shape, shared,
 )  # fmt: skip
 
 

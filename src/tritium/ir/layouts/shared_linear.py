@@ -14,7 +14,7 @@ from tritium.ir.layouts.moves import flat
 
 
 class BasesEncoding(SharedEncoding):
-    """Base of both."""
+    """Base of both: `offset` and `block` are bases."""
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         sizes = {dim(i): size for i, size in enumerate(shape)}

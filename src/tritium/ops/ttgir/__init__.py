@@ -10,6 +10,9 @@ from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
 from tritium.ops.ttgir.hopper import FenceAsyncSharedOp as FenceAsyncSharedOp
 from tritium.ops.ttgir.hopper import WarpGroupDotOp as WarpGroupDotOp
 from tritium.ops.ttgir.hopper import WarpGroupDotWaitOp as WarpGroupDotWaitOp
+from tritium.ops.ttgir.local_gather import LocalAtomicScatterRMWOp as LocalAtomicScatterRMWOp
+from tritium.ops.ttgir.local_gather import LocalGatherOp as LocalGatherOp
+from tritium.ops.ttgir.local_gather import LocalScatterOp as LocalScatterOp
 from tritium.ops.ttgir.memory import ConvertLayoutOp as ConvertLayoutOp
 from tritium.ops.ttgir.memory import LocalAllocOp as LocalAllocOp
 from tritium.ops.ttgir.memory import LocalDeallocOp as LocalDeallocOp

@@ -21,7 +21,7 @@ from tritium.ir.layouts.encodings import (
     linear,
 )
 from tritium.ir.layouts.moves import permuted
-from tritium.ir.layouts.shared_linear import SharedLinearEncoding
+from tritium.ir.layouts.shared_linear import BasesEncoding
 from tritium.ops.axis_info import AxisInfo
 from tritium.ops.base import Op
 from tritium.ops.effects import SHARED, Effects, allocates, frees, reads, writes
@@ -220,7 +220,7 @@ def transposed_encoding(encoding: Attribute, order: tuple[int, ...]) -> Attribut
         where = {axis: i for i, axis in enumerate(order)}
         return _changed(encoding, order=tuple(where[a] for a in encoding.get("order")),
                         CGALayout=permuted(encoding.get("CGALayout"), order))  # fmt: skip
-    if isinstance(encoding, SharedLinearEncoding):
+    if isinstance(encoding, BasesEncoding):
         return _changed(encoding, **{key: permuted(encoding.get(key), order)
                                      for key in (OFFSET, BLOCK)})  # fmt: skip
     raise OpError(f"ttg.memdesc_trans: {encoding} cannot be transposed")

@@ -9,6 +9,7 @@ from tritium.backends.nvidia.lower.memory import braced
 from tritium.backends.nvidia.processor import processor
 from tritium.codegen.gpu.emitter import Emitter, bits_of
 from tritium.codegen.gpu.hardware import Order, Unsupported
+from tritium.codegen.gpu.types import SHARED
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ops.ttir import AtomicKind, MemScope, MemSemantic
 from tritium.passes.ttgir.coalesce import atomic_width
@@ -149,10 +150,13 @@ def _atom(
     if bits not in _CODE or (bits == 16 and not name.startswith(("add.noftz", "cas"))):
         raise Unsupported(f"{name.partition('.')[0]} of {bits} bits")
     word, code = f"i{bits}", _CODE[bits]
-    arguments = [pointer, *(e.as_type(v, word) for v in operands)]
-    constraints = [f"={code}", "l", *[code] * len(operands)]
+    shared = pointer.type == SHARED
+    arguments = [e.address(pointer) if shared else pointer]
+    arguments += [e.as_type(v, word) for v in operands]
+    constraints = [f"={code}", "r" if shared else "l", *[code] * len(operands)]
     listed = ", ".join(f"${i + 2}" for i in range(len(operands)))
-    text = f"atom.{_suffix(order)}.global.{name} $0, [ $1 ], {listed};"
+    space = "shared" if shared else "global"
+    text = f"atom.{_suffix(order)}.{space}.{name} $0, [ $1 ], {listed};"
     if condition is not None:
         text = f"@${len(arguments) + 1} {text}"
         arguments += [condition, const(word, 0)]

@@ -15,13 +15,17 @@ from tritium.codegen.gpu.memory.access import (
     register_groups,
     to_memory,
 )
-from tritium.codegen.gpu.memory.shared import place_in
+from tritium.codegen.gpu.memory.shared import (
+    gaps_of,
+    neighbour_bits,
+    place_in,
+    shared_pointers,
+)
 from tritium.codegen.gpu.types import GPU, memory_type
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
-from tritium.ir.layouts.swizzle import run_bits
 from tritium.ops import ttgir
 from tritium.ops.ttir import CacheModifier
 
@@ -37,7 +41,7 @@ def copy_groups(axis_info: Callable[[SSAValue], Any], op: Any) -> tuple[tuple[in
     groups = register_groups(axis_info, op.src, op.mask, least=op.contiguity)
     place = place_in(tile, op.result.type)
     steps = (groups[0][1 << i].bit_length() - 1 for i in range(len(groups[0]).bit_length() - 1))
-    there = run_bits(place, memory_bytes(pointee.pointee))
+    there = neighbour_bits(place, memory_bytes(pointee.pointee), gaps_of(op.result.type))
     pairs = zip(steps, there, strict=False)
     bits = [step for step, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
     return grouped(distinct_registers(tile), bits)
@@ -62,8 +66,8 @@ def async_copy(c: Context, op: Any) -> None:
     masks = None if op.mask is None else c.tile(op.mask)
     others = None if op.other is None else c.tile(op.other)
     zero = others is None or _is_zero(others)
-    moved = (c.i32(memory.origin), memory.origin)
-    places = c.pointers(memory.address, place, [g[0] for g in groups], element, moved)
+    places = shared_pointers(c, memory.address, place, [g[0] for g in groups], element,
+                             memory.origin, gaps_of(memory.type))  # fmt: skip
     for group, pointer in zip(groups, places, strict=True):
         mask = None if masks is None else masks[group[0]]
         condition = owner if zero else _both(c, mask, owner)

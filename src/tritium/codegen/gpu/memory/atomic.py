@@ -103,8 +103,14 @@ def each(
         else:
             old = several(pointers[first], [operands[0][r] for r in group], condition)
             results.update(zip(group, old, strict=True))
-    if not op.results:
-        return
+    if op.results:
+        handed_on(c, op, layout, results, owner)
+
+
+def handed_on(
+    c: Context, op: Any, layout: LinearLayout, results: dict[int, Value], owner: Value | None
+) -> None:
+    """Define an op's result from the results of the distinct registers of the owners."""
     if op in c.offsets:
         results = _spread(c, op, layout, results, owner)
     free = layout.free_variables().get("register", 0)

@@ -6,7 +6,8 @@ registers, and the inverse of that of the memory. How wide an access can be is r
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from tritium.codegen.gpu.collective.shuffles import MOST_SHUFFLES, shuffle_count, shuffled
 from tritium.codegen.gpu.context import Context, Memory, Tile, layout_of
@@ -27,7 +28,7 @@ from tritium.ir.layouts.conversion import Conversion, plan, through_memory
 from tritium.ir.layouts.encodings import BLOCK, OFFSET, REGISTER, linear
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ir.layouts.shared_linear import PaddedSharedEncoding
-from tritium.ir.layouts.swizzle import ANY_BANKS, place_of, run_bits
+from tritium.ir.layouts.swizzle import ANY_BANKS, WIDEST_BYTES, place_of, run_bits
 from tritium.ops import ttgir
 from tritium.target import Banks
 
@@ -45,26 +46,65 @@ def place_in(tile: LinearLayout, type: Any) -> LinearLayout:
 
 def memory_layout(type: Any) -> LinearLayout:
     """The linear layout (offset -> coordinates) of a piece of shared memory; of a slice that of the
-    tile that it is part of. Raises `NotImplementedError` for memory with gaps."""
-    if isinstance(type.encoding, PaddedSharedEncoding):
-        raise NotImplementedError(f"shared memory with gaps: {type}")
+    tile that it is part of. Of memory with gaps, `gaps_of` says how far they move elements."""
     return linear(type.encoding, type.allocation_shape()[-len(type.get_shape()) :])
+
+
+Gaps: TypeAlias = "tuple[tuple[int, int], ...]"
+"""Pairs (interval, padding): so many elements of padding follow every so many elements."""
+
+
+def gaps_of(type: Any) -> Gaps:
+    """The gaps between the elements of a piece of shared memory."""
+    encoding = type.encoding
+    return encoding.get("intervals") if isinstance(encoding, PaddedSharedEncoding) else ()
+
+
+def padded(c: Context, offset: Value, gaps: Gaps) -> Value:
+    """An offset in elements, with the gaps before it."""
+    found = offset
+    for interval, padding in gaps:
+        count = c.f.op("lshr", offset, c.i32(interval.bit_length() - 1))
+        before = c.f.op("shl", count, c.i32(padding.bit_length() - 1))
+        found = c.f.op("add", found, before, "nuw nsw")
+    return found
+
+
+def shared_pointers(
+    c: Context, base: Value, place: LinearLayout, registers: Sequence[int], element: str,
+    origin: int = 0, gaps: Gaps = (),
+) -> list[Value]:  # fmt: skip
+    """Where some registers are in shared memory; `place`: their offsets in elements."""
+    moved = (c.i32(origin), origin) if origin else (None, 0)
+    if not gaps:
+        return c.pointers(base, place, registers, element, moved)
+    offsets = c.positions(place, registers)
+    if origin:
+        offsets = [c.f.op("xor", offset, c.i32(origin)) for offset in offsets]
+    places = [padded(c, offset, gaps) for offset in offsets]
+    return [c.f.emit(base.type, f"getelementptr {element}, {base}, {p}") for p in places]
+
+
+def neighbour_bits(place: LinearLayout, size: int, gaps: Gaps = ()) -> list[int]:
+    """The register bits whose elements one access takes: `run_bits` between gaps."""
+    most = min((min(pair) for pair in gaps), default=WIDEST_BYTES)
+    return run_bits(place, size, min(most * size, WIDEST_BYTES))
 
 
 def store_tile(
     c: Context, values: Tile, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type,
-    origin: int = 0,
+    origin: int = 0, gaps: Gaps = (),
 ) -> None:  # fmt: skip
     """Write a tile's registers to shared memory; `origin`: see `Memory`."""
     element, owner, size = memory_type(type), c.owner(tile), memory_bytes(type)
     parts = [to_memory(c, v) for v in values]
-    matrices = c.hardware.matrices
-    how = matrices.find_store(place, size) if owner is None and not origin else None
+    matrices, plain = c.hardware.matrices, owner is None and not origin and not gaps
+    how = matrices.find_store(place, size) if plain else None
     if how is not None:
         matrices.store(c, parts, tile, place, base, element, how)
         return
-    groups = grouped(distinct_registers(tile), run_bits(place, size))
-    pointers = c.pointers(base, place, [g[0] for g in groups], element, _moved(c, origin))
+    groups = grouped(distinct_registers(tile), neighbour_bits(place, size, gaps))
+    pointers = shared_pointers(c, base, place, [g[0] for g in groups], element, origin, gaps)
     for group, pointer in zip(groups, pointers, strict=True):
         written = [parts[r] for r in group]
         if owner is None:
@@ -73,23 +113,19 @@ def store_tile(
             c.hardware.shared.store(c, pointer, written, owner)
 
 
-def _moved(c: Context, origin: int) -> tuple[Value | None, int]:
-    return (c.i32(origin), origin) if origin else (None, 0)
-
-
 def load_tile(
     c: Context, tile: LinearLayout, place: LinearLayout, base: Value, type: ir.Type,
-    origin: int = 0,
+    origin: int = 0, gaps: Gaps = (),
 ) -> list[Value]:  # fmt: skip
     """Read a tile's registers from shared memory; `origin`: see `Memory`."""
     element, size = memory_type(type), memory_bytes(type)
     matrices = c.hardware.matrices
-    how = None if origin else matrices.find_load(place, size)
+    how = None if origin or gaps else matrices.find_load(place, size)
     if how is not None:
         parts = matrices.load(c, tile, place, base, element, how)
         return [from_memory(c, value, type) for value in parts]
-    groups = grouped(distinct_registers(tile), run_bits(place, size))
-    pointers = c.pointers(base, place, [g[0] for g in groups], element, _moved(c, origin))
+    groups = grouped(distinct_registers(tile), neighbour_bits(place, size, gaps))
+    pointers = shared_pointers(c, base, place, [g[0] for g in groups], element, origin, gaps)
     loaded: dict[int, Value] = {}
     for group, pointer in zip(groups, pointers, strict=True):
         loaded.update(zip(group, read(c, pointer, element, len(group), type), strict=True))
@@ -105,7 +141,9 @@ def allocate(c: Context, op: Any) -> None:
     if op.src is not None:
         tile = layout_of(op.src.type)
         place = place_in(tile, type)
-        store_tile(c, c.tile(op.src), tile, place, memory.address, op.src.type)
+        store_tile(
+            c, c.tile(op.src), tile, place, memory.address, op.src.type, gaps=gaps_of(type)
+        )
 
 
 @lowers(GPU, ttgir.LocalDeallocOp)
@@ -116,12 +154,13 @@ def deallocate(c: Context, op: Any) -> None:
 @lowers(GPU, ttgir.LocalLoadOp)
 def local_load(c: Context, op: Any) -> None:
     memory, type = c.memory(op.src), op.results[0].type
-    if not memory.origin and feeds_blocks(c, op):
+    if not memory.origin and not gaps_of(memory.type) and feeds_blocks(c, op):
         c.set(op.results[0], memory)
         return
     tile = layout_of(type)
     place = place_in(tile, memory.type)
-    found = load_tile(c, tile, place, memory.address, type, memory.origin)
+    gaps = gaps_of(memory.type)
+    found = load_tile(c, tile, place, memory.address, type, memory.origin, gaps)
     c.set(op.results[0], found)
 
 
@@ -129,7 +168,8 @@ def local_load(c: Context, op: Any) -> None:
 def local_store(c: Context, op: Any) -> None:
     memory, tile = c.memory(op.dst), layout_of(op.src.type)
     place, values = place_in(tile, memory.type), c.tile(op.src)
-    store_tile(c, values, tile, place, memory.address, op.src.type, memory.origin)
+    gaps = gaps_of(memory.type)
+    store_tile(c, values, tile, place, memory.address, op.src.type, memory.origin, gaps)
 
 
 @lowers(GPU, ttgir.MemDescIndexOp)

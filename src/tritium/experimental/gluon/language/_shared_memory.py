@@ -10,7 +10,7 @@ from tritium.experimental.gluon.language._layouts import DistributedLayout, Shar
 from tritium.experimental.gluon.language._types import shared_memory_descriptor_type
 from tritium.ir import types as ir
 from tritium.ir.layouts.shared_linear import reshaped_memory
-from tritium.language.builtins import casts
+from tritium.language.builtins import arithmetic, casts
 from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.creation import check_dtype, check_shape
 from tritium.language.decorators import builtin
@@ -19,6 +19,7 @@ from tritium.language.values.tensor import tensor
 from tritium.language.values.types import dtype, int32
 from tritium.ops import ttgir
 from tritium.ops.base import Op
+from tritium.ops.ttir import AtomicKind
 
 
 class shared_memory_descriptor(base_value):
@@ -148,6 +149,97 @@ class shared_memory_descriptor(base_value):
         type = shared_memory_descriptor_type(element, extents, layout or self.layout)
         (handle,) = emit(ttgir.MemDescReinterpretOp, self, result=type.to_ir())  # pyright: ignore
         return shared_memory_descriptor(handle, element)
+
+    @builtin
+    def gather(self, indices: Any, axis: int) -> tensor:
+        """The elements at positions along an axis: `self[indices[i, j], j]` for axis 0."""
+        at = casts.to_tensor(indices)
+        return build(
+            ttgir.LocalGatherOp, self, at, like=self.dtype, axis=axis  # pyright: ignore
+        )
+
+    @builtin
+    def scatter(self, values: Any, indices: Any, axis: int) -> None:
+        """Write elements at positions along an axis; values and indices broadcast."""
+        at, elements, _ = self._indexed(values, indices)
+        emit(ttgir.LocalScatterOp, self, at, elements, axis=axis)  # pyright: ignore
+
+    def _indexed(
+        self, values: Any, indices: Any, mask: Any = None
+    ) -> tuple[tensor, tensor, tensor | None]:
+        """Indices, values and mask of one shape. Raises `TypeError` for values of other dtypes."""
+        elements, at = arithmetic.broadcast_values(
+            casts.to_tensor(values), casts.to_tensor(indices)
+        )
+        if elements.dtype != self.dtype:
+            raise TypeError(f"values are {elements.dtype}; the memory's are {self.dtype}")
+        if mask is None:
+            return at, elements, None
+        at, chosen = arithmetic.broadcast_values(at, casts.to_tensor(mask))
+        return at, arithmetic.broadcast_like(elements, at.type), chosen
+
+    def _combine(self, kind: AtomicKind, values: Any, indices: Any, axis: int, mask: Any) -> tensor:
+        """Raises `TypeError` for operations that the dtype does not have."""
+        at, elements, chosen = self._indexed(values, indices, mask)
+        floats = self.dtype.is_floating()
+        if floats and kind not in (AtomicKind.ADD, AtomicKind.XCHG):
+            raise TypeError(f"atomic {kind.name.lower()} of {self.dtype}; integers are required")
+        name = f"F{kind.name}" if floats else f"U{kind.name}" * self.dtype.is_int_unsigned()
+        kind = AtomicKind.__members__.get(name, kind)
+        return build(
+            ttgir.LocalAtomicScatterRMWOp, self, at, elements, chosen, like=self.dtype,  # pyright: ignore
+            axis=axis, atomic_rmw_op=kind,
+        )  # fmt: skip
+
+    @builtin
+    def atomic_scatter_add(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Add values atomically at positions along an axis, where the mask is true. Values, indices
+        and mask broadcast. Returns what the memory held."""
+        return self._combine(AtomicKind.ADD, values, indices, axis, mask)
+
+    @builtin
+    def atomic_scatter_max(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Keep the larger of memory and value; as `atomic_scatter_add`, of integers."""
+        return self._combine(AtomicKind.MAX, values, indices, axis, mask)
+
+    @builtin
+    def atomic_scatter_min(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Keep the smaller of memory and value; as `atomic_scatter_add`, of integers."""
+        return self._combine(AtomicKind.MIN, values, indices, axis, mask)
+
+    @builtin
+    def atomic_scatter_and(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Bitwise and of memory and value; as `atomic_scatter_add`, of integers."""
+        return self._combine(AtomicKind.AND, values, indices, axis, mask)
+
+    @builtin
+    def atomic_scatter_or(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Bitwise or of memory and value; as `atomic_scatter_add`, of integers."""
+        return self._combine(AtomicKind.OR, values, indices, axis, mask)
+
+    @builtin
+    def atomic_scatter_xor(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Bitwise exclusive or of memory and value; as `atomic_scatter_add`, of integers."""
+        return self._combine(AtomicKind.XOR, values, indices, axis, mask)
+
+    @builtin
+    def atomic_scatter_xchg(
+        self, values: Any, indices: Any, axis: int, mask: Any = None
+    ) -> tensor:
+        """Replace memory by the value; as `atomic_scatter_add`."""
+        return self._combine(AtomicKind.XCHG, values, indices, axis, mask)
 
     @builtin
     def _reinterpret(self, dtype: Any, shape: Any, layout: Any) -> shared_memory_descriptor:
