@@ -83,3 +83,21 @@ def test_softmax_copies_ahead_and_exponentiates_in_hardware():
     in_order(text, r"cp\.async\.cg\.shared\.global", r"cp\.async\.commit_group",
              r"cp\.async\.wait_group", r"max\.f32", r"ex2\.approx\.f32",
              r"div\.full\.f32")  # fmt: skip
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_exp2_flushes_where_the_option_says(flush: bool) -> None:
+    """Four instructions become one; `exp` keeps subnormal results, as in the reference."""
+    body = f"""
+    %r = tt.make_range {{end = 1024 : i32, start = 0 : i32}} : {T}
+    %s = tt.splat %x : !tt.ptr<f32> -> {P}
+    %p = tt.addptr %s, %r : {P}, {T}
+    %v = tt.load %p : {P}
+    %e = math.NAME %v : {F}
+    tt.store %p, %e : {P}"""
+    found: dict[str, set[str]] = {}
+    for name in ("exp2", "exp"):
+        text = kernel_text(body.replace("NAME", name), "%x: !tt.ptr<f32>")
+        found[name] = set(re.findall(r"ex2[.\w]*", to_ptx(text, enable_reflect_ftz=flush)))
+    exp2 = "ex2.approx.ftz.f32" if flush else "ex2.approx.f32"
+    assert found == {"exp2": {exp2}, "exp": {"ex2.approx.f32"}}

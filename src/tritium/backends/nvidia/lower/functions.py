@@ -13,6 +13,11 @@ class CudaFunctions:
     """Exponentials are 2^(x log2 e) by `ex2.approx` (2 ulp of 2^y; the product adds |x| / 2^24
     relatively)."""
 
+    def __init__(self) -> None:
+        self.flush = True
+        """Whether functions of float32 may flush subnormal numbers to zero (`enable_reflect_ftz`):
+        `exp2` is one instruction for four where it does."""
+
     def call(self, e: Emitter, name: str, *values: Value) -> Value:
         x = values[0]
         if x.type == "double":
@@ -27,7 +32,8 @@ class CudaFunctions:
         instruction = {"exp": "ex2", "exp2": "ex2", "sqrt": "sqrt", "rsqrt": "rsqrt"}.get(name)
         if instruction is None:
             return _libdevice(e, name, *values)
-        return e.asm("float", f"{instruction}.approx.f32 $0, $1;", "=f,f", x, effects=False)
+        kind = "approx.ftz" if self.flush and name == "exp2" else "approx"
+        return e.asm("float", f"{instruction}.{kind}.f32 $0, $1;", "=f,f", x, effects=False)
 
     def divide(self, e: Emitter, a: Value, b: Value, approximate: bool) -> Value:
         """float: within 2 ulp; `tt.precise_divf` is exact."""

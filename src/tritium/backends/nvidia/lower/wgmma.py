@@ -148,7 +148,7 @@ class _Asm:
         code = "f" if kind == "float" else "r"
         constraints = [f"={code}"] * n + self.codes + [str(i) for i in range(n)] + ["~{memory}"]
         struct = kind if n == 1 else "{ " + ", ".join([kind] * n) + " }"
-        text = "{ .reg .pred use; .reg .b64 da, db; " + " ".join(self.lines) + " }"
+        text = "{ .reg .pred use; " + " ".join(self.lines) + " }"
         done = c.asm(struct, text, ",".join(constraints), *self.arguments, *self.acc)
         return c.members(done, [kind] * n)
 
@@ -179,6 +179,7 @@ class _Plan:
         places = register_coordinates(layout_of(op.results[0].type))
         self.tiles = self._tiles(places, 16 * warps[0], self.width * warps[1])
         self._start_addresses(warps)
+        self.descriptors: dict[tuple[Value, int], Value] = {}
 
     def _tiles(
         self, places: list[tuple[int, ...]], rows: int, columns: int
@@ -209,8 +210,7 @@ class _Plan:
         if number is not None:
             start = f.op("add", start, f.op("mul", number, c.i32(stride)))
         start = f.op("lshr", f.op("and", start, c.i32(0x3FFFF)), c.i32(4))
-        base = operand.base if operand.base < 1 << 63 else operand.base - (1 << 64)
-        return f.op("or", f.cast("zext", start, "i64"), const("i64", base), "disjoint")
+        return f.cast("zext", start, "i64")
 
     def instruction(
         self, asm: _Asm, m: int, n: int, k: int, registers: list[int], use: str
@@ -227,14 +227,20 @@ class _Plan:
         if self.a is None:
             left = "{" + ", ".join(self._from_registers(asm, m, k)) + "}"
         else:
-            left = "da"
-            offset = self.a.where(dim0=m, dim1=k) >> 4
-            asm.lines.append(f"add.s64 da, {asm.argument(self.a_start, 'l')}, {offset};")
+            left = self._descriptor(asm, self.a, self.a_start, dim0=m, dim1=k)
             flags += f", {int(not self.a.k_major)}" if wide else ""
-        offset = self.b.where(dim0=k, dim1=n) >> 4
-        asm.lines.append(f"add.s64 db, {asm.argument(self.b_start, 'l')}, {offset};")
+        right = self._descriptor(asm, self.b, self.b_start, dim0=k, dim1=n)
         flags += f", {int(not self.b.k_major)}" if wide else ""
-        asm.lines.append(f"{name} {acc}, {left}, db, {use}{flags};")
+        asm.lines.append(f"{name} {acc}, {left}, {right}, {use}{flags};")
+
+    def _descriptor(self, asm: _Asm, operand: Operand, start: Value, **place: int) -> str:
+        """A matrix descriptor: the encoded address and all the rest. LLVM sees the sum, and has it
+        outside of a loop where it can."""
+        rest = operand.base + (operand.where(**place) >> 4)
+        if (start, rest) not in self.descriptors:
+            number = const("i64", rest - (1 << 64) if rest >= 1 << 63 else rest)
+            self.descriptors[start, rest] = self.c.f.op("add", start, number)
+        return asm.argument(self.descriptors[start, rest], "l")
 
     def _from_registers(self, asm: _Asm, m: int, k: int) -> list[str]:
         """The four registers of the left operand's fragment."""
