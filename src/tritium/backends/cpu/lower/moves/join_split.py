@@ -6,7 +6,16 @@ from typing import Any
 
 from tritium.backends.cpu.lower.elementwise.progressions import known
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.backends.cpu.lower.moves.lookup import look_up, lookup_for
+from tritium.backends.cpu.lower.values import (
+    Index,
+    Kind,
+    Lanes,
+    Linear,
+    Uniform,
+    Vec,
+    differs_by_lane,
+)
 from tritium.codegen.llvm.writer import Value, const, lanes, vector
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
@@ -78,6 +87,10 @@ def gather(e: Emitter, op: Any, number: int, at: At) -> Lanes:
         place = [_mirrored_position(e, index) for index in at]
         place[axis] = reverse
         return Vec(_mirrored(e, e.vec(e.emit(op.src, tuple(place)))), e.depth, True)
+    if at[axis].kind == Kind.LANES and not isinstance(where, Uniform) and not differs_by_lane(at):
+        lookup = lookup_for(e, op.src.type, size)
+        if lookup is not None:
+            return Vec(look_up(e, lookup, op.src, e.vec(where), at, axis), e.depth, where.pinned)
     if isinstance(where, Uniform):
         value, kind = where.value, Kind.SCALAR
     else:
