@@ -89,6 +89,9 @@ class BinaryOp(Op):
     """Whether a op a is a."""
     cancels: ClassVar[bool] = False
     """Whether a op a is 0."""
+    extends: ClassVar[str] = ""
+    """The extensions of integers, of signed numbers (s) or with zeros (u), for which
+    extend(a) op extend(b) is extend(a op b)."""
     atomic: ClassVar[str | None] = None
     """The name of the atomic read-modify-write (`AtomicKind`) that combines numbers like the op."""
     syntax = "$lhs, $rhs attrs : type(result)"

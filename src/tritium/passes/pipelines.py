@@ -29,6 +29,7 @@ from tritium.passes.ttir import (
     Combine,
     DotPrecision,
     Inline,
+    NarrowReductions,
     ReorderBroadcast,
     ReshapeAccesses,
     ScaledDot,
@@ -67,6 +68,7 @@ def tiles() -> list[Pass]:
         ScaledDot(),
         Structure(bodies=False),
         ReshapeAccesses(),
+        NarrowReductions(),
     ]
 
 

@@ -171,6 +171,7 @@ class AndIOp(IntegerBinaryOp):
     associative = idempotent = True
     absorbing = 0
     atomic = "AND"
+    extends = "su"
     commutative = True
     neutral = -1
     compute = function(np.bitwise_and)
@@ -186,6 +187,7 @@ class OrIOp(IntegerBinaryOp):
     associative = idempotent = True
     absorbing = -1
     atomic = "OR"
+    extends = "su"
     commutative = True
     neutral = 0
     compute = function(np.bitwise_or)
@@ -197,6 +199,7 @@ class XOrIOp(IntegerBinaryOp):
     name = "arith.xori"
     associative = cancels = True
     atomic = "XOR"
+    extends = "su"
     commutative = True
     neutral = 0
     compute = function(np.bitwise_xor)
@@ -223,6 +226,7 @@ class MinSIOp(ExtremeOp):
 
     name = "arith.minsi"
     atomic = "MIN"
+    extends = "s"
     compute = function(np.minimum)
 
     @classmethod
@@ -235,6 +239,7 @@ class MaxSIOp(ExtremeOp):
 
     name = "arith.maxsi"
     atomic = "MAX"
+    extends = "s"
     compute = function(np.maximum)
 
     @classmethod
@@ -251,6 +256,7 @@ class MinUIOp(ExtremeOp):
 
     name = "arith.minui"
     atomic = "UMIN"
+    extends = "su"
     neutral = -1
     is_unsigned = True
     compute = function(np.minimum)
@@ -261,6 +267,7 @@ class MaxUIOp(ExtremeOp):
 
     name = "arith.maxui"
     atomic = "UMAX"
+    extends = "su"
     neutral = 0
     is_unsigned = True
     compute = function(np.maximum)

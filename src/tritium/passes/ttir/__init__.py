@@ -9,6 +9,7 @@ from tritium.passes.ttir.dce import DCE
 from tritium.passes.ttir.dot_precision import DotPrecision
 from tritium.passes.ttir.inline import Inline
 from tritium.passes.ttir.licm import LICM
+from tritium.passes.ttir.narrow_reductions import NarrowReductions
 from tritium.passes.ttir.reorder_broadcast import ReorderBroadcast
 from tritium.passes.ttir.reshape_accesses import ReshapeAccesses
 from tritium.passes.ttir.scaled_dot import ScaledDot
@@ -20,7 +21,7 @@ from tritium.passes.ttir.uniform_atomics import UniformAtomics
 from tritium.passes.ttir.unroll import Unroll
 
 PASSES: tuple[type[Pass], ...] = (
-    CallFacts, Canonicalize, Combine, CSE, DCE, DotPrecision, Inline, LICM, ReorderBroadcast,
-    ReshapeAccesses, ScaledDot, Structure, SymbolDCE, TensorPointers, UniformAdvance,
-    UniformAtomics, Unroll,
+    CallFacts, Canonicalize, Combine, CSE, DCE, DotPrecision, Inline, LICM, NarrowReductions,
+    ReorderBroadcast, ReshapeAccesses, ScaledDot, Structure, SymbolDCE, TensorPointers,
+    UniformAdvance, UniformAtomics, Unroll,
 )  # fmt: skip

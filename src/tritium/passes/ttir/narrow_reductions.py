@@ -1,0 +1,61 @@
+"""Reduce integers as narrow as they are in memory, and extend the result.
+
+before:
+    %w = arith.extsi %x : tensor<1024xi8> to tensor<1024xi32>
+    %m = "tt.reduce"(%w) ({ arith.maxsi })
+after:
+    %n = "tt.reduce"(%x) ({ arith.maxsi })
+    %m = arith.extsi %n : i8 to i32
+
+A vector of narrow elements has more of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.ir import types as ir
+from tritium.ops.arith import ExtSIOp, ExtUIOp
+from tritium.ops.ttir.reduction import ReduceOp, combining_op
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder, combining, erase
+
+
+@dataclass(frozen=True)
+class NarrowReductions(Pass):
+    """Reduce integers before they are extended, where that gives the same."""
+
+    name: ClassVar[str] = "narrow-reductions"
+    title: ClassVar[str] = "NarrowReductions"
+
+    def run(self, module: ModuleOp) -> bool:
+        found = [op for op in module.walk() if isinstance(op, ReduceOp) and _matches(op)]
+        for op in found:
+            _rewrite(op)
+        return bool(found)
+
+
+def _matches(op: ReduceOp) -> bool:
+    if len(op.operands) > 1 or len(op.regions[0].blocks) > 1:
+        return False
+    extension, combine = op.operands[0].owner, combining_op(op.regions[0].block)
+    if not isinstance(extension, (ExtSIOp, ExtUIOp)) or combine is None:
+        return False
+    signs = "s" if isinstance(extension, ExtSIOp) else "u"
+    return signs in combine.extends and ir.bit_width(extension.operand.type) >= 8
+
+
+def _rewrite(op: Any) -> None:
+    extension, kind = op.operands[0].owner, combining_op(op.regions[0].block)
+    assert kind is not None
+    narrow, at = extension.operand, Builder(op)
+    region = combining(kind, ir.element_type(narrow.type))
+    reduced = at.value(ReduceOp, [narrow], axis=op.axis, regions=[region])
+    result = at.value(type(extension), reduced, result=op.results[0].type)
+    op.results[0].replace_all_uses_with(result)
+    erase(op)
+    if not extension.results[0].uses:
+        erase(extension)
