@@ -17,7 +17,7 @@ from tritium import profiler
 from tritium.errors import TritonError
 from tritium.profiler import context, mode, specs
 from tritium.profiler.flags import flags
-from tritium.profiler.hooks import Hook, HookManager, InstrumentationHook, LaunchHook
+from tritium.profiler.hooks import Hook, HookManager
 
 
 @tritium.jit
@@ -55,9 +55,6 @@ def test_instrumentation_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flags, "instrumentation_on", True)
     with pytest.raises(NotImplementedError, match="again: instrumentation is not built"):
         pl.record(True, "again")
-    for hook in (LaunchHook, InstrumentationHook):
-        with pytest.raises(NotImplementedError, match=rf"hooks\.{hook.__name__} is not built"):
-            hook()
 
 
 def test_depth(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

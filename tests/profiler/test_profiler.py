@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -13,7 +15,9 @@ import tritium
 import tritium.language as tl
 import tritium.profiler as proton
 from tritium import knobs
-from tritium.profiler import viewer
+from tritium.profiler import mode, viewer
+from tritium.profiler.hooks import LaunchHook
+from tritium.profiler.msgpack import packed
 
 
 def costs(grid, metadata, arguments):
@@ -71,7 +75,8 @@ def test_launches_are_recorded_under_their_scopes():
     assert metrics["time (ns)"] > 0 and metrics["device_type"] == "CPU"
     assert top["outer"]["metrics"] == {"steps": 2} and top["plain"]["metrics"]["count"] == 1
     inner = children(top["outer"])["inner"]
-    assert inner["metrics"]["cpu_time (ns)"] > 0 and set(children(inner)) == {"plain", "copy_7"}
+    assert set(children(inner)) == {"plain", "copy_7"}
+    assert inner["metrics"]["cpu_time (ns)(exc)"] > 0
     assert devices["CPU"]["0"]["num_sms"] >= 1
     assert not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook
 
@@ -92,14 +97,14 @@ def test_the_viewer(capsys):
     assert [line.split()[-1] for line in lines[2:]] == [
         "copy_5", "outer", "inner", "plain", "copy_7", "plain"
     ]  # fmt: skip
-    with pytest.raises(ValueError, match="unknown metric 'speed'"):
+    with pytest.raises(ValueError, match="the metric 'speed' is not known"):
         viewer.parse(["speed"], "out.hatchet")
 
 
 @pytest.mark.parametrize("filters, count, names", [
     ({"include": "copy.*"}, 4, ["copy_5", "outer", "inner", "copy_7"]),
     ({"include": "outer"}, 2, ["outer", "inner", "plain", "copy_7"]),
-    ({"include": "none"}, 0, []), ({"exclude": "inner|plain"}, 3, ["copy_5", "outer"]),
+    ({"include": "none"}, math.nan, []), ({"exclude": "inner|plain"}, 3, ["copy_5", "outer"]),
     ({"include": "outer", "exclude": "plain"}, 1, ["outer", "inner", "copy_7"]),
     ({"threshold": 2}, 3, ["copy_5", "outer", "inner"]),
 ])  # fmt: skip
@@ -139,22 +144,176 @@ def test_decorators_sessions_and_threads(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"context": "python"}, {"data": "trace"}, {"backend": "cupti"}, {"mode": "pcsampling"},
-     {"backend": "instrumentation"}],
-)  # fmt: skip
+    "options", [{"backend": "roctracer"}, {"mode": "pcsampling"}, {"mode": mode.PCSampling(5)}]
+)
 def test_what_is_not_built(options):
     ((name, value),) = options.items()
-    with pytest.raises(NotImplementedError, match=f"{name}='{value}' is not built"):
+    with pytest.raises(NotImplementedError, match=f"{name}='{str(value).split(':')[0]}' is not"):
         proton.start("out", **options)
 
 
+@pytest.mark.parametrize("options, text", [
+    ({"hook": "other"}, "hook='other'; one of None, 'triton'"),
+    ({"context": None}, "context=None; one of 'shadow', 'python'"),
+    ({"data": "list"}, "data='list'; one of 'tree', 'trace'"),
+    ({"backend": "cpu"}, "backend='cpu'; one of None, 'events', 'cupti', 'instrumentation'"),
+    ({"mode": "fast"}, "mode='fast' for the backend 'events'"),
+    ({"mode": "periodic_flushing:format=chrome_trace"}, "takes hatchet, hatchet_msgpack"),
+    ({"backend": "instrumentation", "mode": "warp"}, "mode is 'warp'; it begins with"),
+    ({"backend": "instrumentation", "mode": "default:fast"}, "'fast' is no option; NAME=VALUE"),
+    ({"backend": "instrumentation", "mode": "mma:granularity=two"}, "granularity is 'two'"),
+    ({"backend": "instrumentation", "mode": "mma:buffer_size=-1"}, "buffer_size is '-1'"),
+])  # fmt: skip
+def test_wrong_options(options, text):
+    with pytest.raises(ValueError, match=text):
+        proton.start("out", **options)
+    assert proton.context.depth() is None and not knobs.runtime.launch_enter_hook
+
+
 def test_wrong_uses():
-    with pytest.raises(ValueError, match="hook='other'"):
-        proton.start("out", hook="other")
-    with pytest.raises(ValueError, match="no session 5"):
+    with pytest.raises(TypeError, match="name is 3"):
+        proton.start(3)
+    with pytest.raises(ValueError, match="finalize: there is no session 5"):
         proton.finalize(5)
-    with pytest.raises(ValueError, match="not the innermost scope"):
+    proton.exit_scope("nothing")  # there is no session
+    assert proton.enter_scope("nothing") is None
+    session = proton.start("out")
+    with pytest.raises(ValueError, match="'nothing' is not the innermost scope, which is none"):
         proton.exit_scope("nothing")
-    with pytest.raises(NotImplementedError, match="chrome_trace"):
-        proton.finalize(output_format="chrome_trace")
+    with pytest.raises(ValueError, match="exit_state: there is no state"):
+        proton.exit_state()
+    with pytest.raises(TypeError, match="name is 3"):
+        proton.enter_scope(3)
+    with pytest.raises(TypeError, match=r"metrics\['a'\] is 'x'; a number"):
+        proton.enter_scope("s", metrics={"a": "x"})
+    with pytest.raises(TypeError, match="metrics is 7"), proton.scope("s", 7):
+        pass
+    with pytest.raises(ValueError, match="metrics: 'cpu_time' is measured"):
+        proton.cpu_timed_scope("s", {"cpu_time": 1})
+    with pytest.raises(ValueError, match="output_format='chrome_trace' of data='tree'; one of"):
+        proton.finalize(session, output_format="chrome_trace")
+    with pytest.raises(ValueError, match=r"include is '[(]'"):
+        LaunchHook().configure(include="(")
+    assert proton.context.depth(session) == 0
+
+
+def test_timelines():
+    x = np.zeros(4, np.float32)
+    proton.start("out", data="trace", hook="triton")
+    with proton.scope("outer"):
+        copy[(1,)](x, 5)
+    plain[(1,)](x)
+    proton.finalize()
+    events = json.loads(Path("out.chrome_trace").read_text())["traceEvents"]
+    spans = {event["name"]: event for event in events if event["ph"] == "X"}
+    assert sorted(spans) == ["copy_5", "outer", "plain"]
+    inner, outer = spans["copy_5"], spans["outer"]
+    assert inner["args"] == {"call_stack": ["outer", "copy_5"], "flops32": 10.0, "bytes": 1000}
+    assert outer["ts"] <= inner["ts"] and inner["pid"] != outer["pid"]
+    assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
+    assert spans["plain"]["ts"] >= inner["ts"] + inner["dur"]
+    names = {(e["pid"], e["args"]["name"]) for e in events if e["name"] == "process_name"}
+    assert names == {(outer["pid"], "host"), (inner["pid"], "CPU 0")}
+
+
+def test_frames_of_python(capsys):
+    x = np.zeros(4, np.float32)
+
+    def inner():
+        plain[(1,)](x)
+
+    proton.start("out", context="python")
+    inner()
+    with proton.scope("here", {"steps": 1}):
+        inner()
+    proton.finalize()
+    found = viewer.parse(["count"], "out.hatchet", include="plain")
+    viewer.print_tree(*found, format="file_function")
+    lines = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    where = "test_profiler.py@"
+    assert lines[-2:] == [f"{where}inner", "plain"]
+    assert lines.count(f"{where}test_frames_of_python") == 2 and "here" not in lines
+    for format, name in (("function_line", "inner"), ("file_function_line", "inner")):
+        viewer.print_tree(*viewer.parse(["count"], "out.hatchet"), format=format)
+        assert f"@{name}\n" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="format='short'; one of full"):
+        viewer.print_tree(*viewer.parse(["count"], "out.hatchet"), format="short")
+
+
+def test_phases():
+    x = np.zeros(4, np.float32)
+    session = proton.start("out")
+    plain[(1,)](x)
+    assert not proton.data.is_phase_complete(session, 0)
+    assert proton.data.advance_phase(session) == 1
+    assert proton.data.is_phase_complete(session, 0)
+    for _ in range(2):
+        plain[(1,)](x)
+    found = [children(proton.data.get(session, n)[0])["plain"]["metrics"]["count"] for n in (0, 1)]
+    assert found == [1, 2]
+    assert msgpack.unpackb(proton.data.get_msgpack(session, 1)) == proton.data.get(session, 1)
+    with pytest.raises(ValueError, match=r"data\.get: session 0 has no phase 7; it has 0, 1"):
+        proton.data.get(session, 7)
+    with pytest.raises(ValueError, match=r"data\.clear: there is no session 9"):
+        proton.data.clear(9)
+    proton.data.clear(session, 1)
+    assert not children(proton.data.get(session, 1)[0])
+    plain[(1,)](x)
+    proton.finalize(session, output_format="hatchet_msgpack")
+    parts = [msgpack.unpackb(Path(f"out.part_{n}.hatchet_msgpack").read_bytes()) for n in (0, 1)]
+    assert [children(part[0])["plain"]["metrics"]["count"] for part in parts] == [1, 1]
+
+
+def test_periodic_files():
+    x = np.zeros(4, np.float32)
+    session = proton.start("out", data="trace", mode="periodic_flushing")
+    plain[(1,)](x)
+    proton.data.advance_phase(session)
+    assert Path("out.part_0.chrome_trace").exists()
+    proton.finalize()
+    assert Path("out.part_1.chrome_trace").exists()
+
+
+def test_messagepack():
+    numbers = [0, 1, -1, 127, 128, -32, -33, 1 << 40, (1 << 64) - 1, -(1 << 63), 0.5, True, None]
+    value = {"n": numbers, "long": "x" * 300, "longer": "x" * 70000, "s": "y" * 40,
+             "many": list(range(20)), "d": {str(i): i for i in range(20)}}  # fmt: skip
+    assert msgpack.unpackb(packed(value)) == value
+
+
+def test_metrics_that_are_arrays():
+    proton.start("out")
+    for _ in range(2):
+        with proton.scope("s", {"bytes": np.float32(3), "flops": np.array([2]), "v": [1, 2.5]}):
+            pass
+    proton.finalize()
+    metrics = children(json.loads(Path("out.hatchet").read_text())[0])["s"]["metrics"]
+    assert metrics == {"bytes": 6, "flops": 4.0, "v": [2, 5.0]} and type(metrics["bytes"]) is int
+
+
+def test_kernels_in_launch_metadata(capsys):
+    x = np.zeros(4, np.float32)
+
+    def launches(grid, metadata, arguments):
+        plain[(1,)](x)
+        return {"bytes": np.array(64), "note": "text"}
+
+    kernel = tritium.jit(launch_metadata=launches)(plain.fn)
+    proton.start("out", hook="triton")
+    kernel[(1,)](x)
+    proton.finalize()
+    top = children(json.loads(Path("out.hatchet").read_text())[0])
+    assert set(top) == {"plain", "__proton_launch_metadata:plain"}
+    assert top["plain"]["metrics"]["bytes"] == 64 and top["plain"]["metrics"]["count"] == 1
+    viewer.print_tree(*viewer.parse(["count"], "out.hatchet"))
+    assert "metadata" not in capsys.readouterr().out
+
+
+def test_filters_of_the_launch_hook():
+    LaunchHook().configure(exclude="copy_7")
+    try:
+        root, _ = record(hook="triton")
+    finally:
+        LaunchHook().configure()
+    assert set(children(children(children(root)["outer"])["inner"])) == {"plain", "copy"}
+    assert LaunchHook() is LaunchHook()

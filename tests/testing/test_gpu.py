@@ -6,11 +6,16 @@ import gc
 import sys
 import types
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tritium import testing
+import tritium
+import tritium.language as tl
+from tritium import profiler, testing
+from tritium.profiler import registry
 
 
 @pytest.fixture
@@ -43,8 +48,23 @@ def test_no_garbage_is_collected_during_a_capture(captures: list[Any]) -> None:
         gc.enable()
 
 
-def test_times_of_the_profiler_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="do_bench_proton takes its times from"):
-        testing.do_bench_proton(lambda: None)
-    with pytest.raises(NotImplementedError, match="use do_bench_cudagraph"):
-        testing.do_bench_cudagraph_proton(lambda: None, rep=3)
+@tritium.jit
+def store(x):
+    tl.store(x, 1.0)
+
+
+def test_times_of_the_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.zeros(4, np.float32)
+    for bench in (testing.do_bench_proton, testing.do_bench_cudagraph_proton):
+        with profiler.scope("around"):
+            times = bench(lambda: store[(1,)](x), rep=1, return_mode="all")
+        assert times and min(times) > 0
+        assert bench(lambda: store[(1,)](x), rep=1, quantiles=[0.5]) > 0
+    assert not registry.sessions and not list(Path.cwd().glob("do_bench*"))
+    with pytest.raises(RuntimeError, match="do_bench_proton: fn launches no kernel"):
+        testing.do_bench_proton(lambda: None, warmup=0, rep=0)
+    with pytest.raises(TypeError, match="do_bench_proton: fn is 3"):
+        testing.do_bench_proton(3)  # pyright: ignore
+    monkeypatch.setenv("TRITON_PROTON_DISABLE", "1")
+    with pytest.raises(RuntimeError, match="is switched off"):
+        testing.do_bench_proton(lambda: None, warmup=0, rep=0)

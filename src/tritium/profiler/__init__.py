@@ -1,4 +1,4 @@
-"""A profiler of scopes and launches, recorded on the host (`triton.profiler`).
+"""A profiler of scopes and kernels (`triton.profiler`).
 
     import triton.profiler as proton
     session = proton.start("matmul", hook="triton")
@@ -8,13 +8,14 @@
     from triton.profiler import viewer
     viewer.print_tree(*viewer.parse(["time/ms", "count"], "matmul.hatchet"))
 
-Each launch is counted under the scopes around it and timed by the device's events. With
-`hook="triton"` the kernel's `launch_metadata` (`flops`, `flops8`, ..., `bytes`) is added up there.
+Each launch is counted under the scopes around it and timed by the device's events, or by CUPTI.
+With `hook="triton"` the kernel's `launch_metadata` (`flops`, `flops8`, ..., `bytes`) is added up
+there.
 """
 
 from __future__ import annotations
 
-from tritium.profiler import context, hooks, mode, specs
+from tritium.profiler import context, data, hooks, mode, specs
 from tritium.profiler.scopes import (
     cpu_timed_scope,
     enter_scope,
@@ -36,8 +37,8 @@ from tritium.profiler.sessions import (
 
 __all__ = [
     "DEFAULT_PROFILE_NAME", "activate", "configure_runtime", "context", "cpu_timed_scope",
-    "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state", "finalize", "hooks",
-    "metadata_state", "mode", "profile", "scope", "specs", "start", "state",
+    "data", "deactivate", "enter_scope", "enter_state", "exit_scope", "exit_state", "finalize",
+    "hooks", "metadata_state", "mode", "profile", "scope", "specs", "start", "state",
 ]  # fmt: skip
 
 

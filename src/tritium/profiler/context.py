@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tritium.profiler import sessions
+from tritium.profiler import registry, sessions
 
 
 def depth(session: int | None = 0) -> int | None:
-    """The number of scopes around; None where no session is open. Raises `ValueError` for a session
-    that there is not."""
+    """The number of scopes, states (or frames) around; None where no session is open. Raises
+    `ValueError` for a session that there is not."""
     if not sessions.flags.profiling_on:
         return None
-    sessions.chosen(session, "context.depth")
-    return len(sessions.scopes.get())
+    first = sessions.chosen(session, "context.depth")[0]
+    return len(registry.sessions[first].place())

@@ -1,9 +1,8 @@
-"""Modes of `profiler.start(backend=..., mode=...)`: what is measured, and how it is kept. The
-backends that read them are not built."""
+"""Modes of `profiler.start(backend=..., mode=...)`: what is measured, and how it is kept."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -99,6 +98,31 @@ class InstrumentationMode(BaseMode):
             words = [word.strip() for word in words.split(",") if word.strip()]
         chosen = [_chosen("optimization", word, optimizations) for word in words]
         object.__setattr__(self, "optimizations", chosen)
+
+    @staticmethod
+    def parse(text: Any) -> InstrumentationMode:
+        """The mode of a text, `default:granularity=cta:buffer_size=4096`. Raises `ValueError` for
+        another."""
+        if isinstance(text, InstrumentationMode):
+            return text
+        name, *options = (text or "default").split(":")
+        if name not in ("default", "mma"):
+            raise ValueError(f"mode is {text!r}; it begins with 'default' or 'mma'")
+        given: dict[str, Any] = {}
+        known = [f.name for f in fields(InstrumentationMode) if f.name != "name"]
+        for option in options:
+            key, equal, value = option.partition("=")
+            if not equal or key not in known:
+                raise ValueError(
+                    f"mode is {text!r}: {option!r} is no option; NAME=VALUE with one of "
+                    f"{', '.join(known)} is required"
+                )
+            given[key] = value
+        size = str(given.get("buffer_size", "0"))
+        if not size.isdecimal():
+            raise ValueError(f"mode is {text!r}: buffer_size is {size!r}; bytes are required")
+        given["buffer_size"] = int(size)
+        return (Default if name == "default" else MMA)(**given)
 
     def __str__(self) -> str:
         joined = ",".join(map(str, self.optimizations))

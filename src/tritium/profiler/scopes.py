@@ -1,45 +1,95 @@
-"""Scopes: names under which launches are recorded."""
+"""Scopes: names under which launches are recorded. Without a session they do nothing."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from tritium.profiler import sessions
+from tritium.profiler.flags import flags
+from tritium.profiler.recording import HOST
+from tritium.profiler.registry import record, record_span, scopes, states
+from tritium.profiler.values import metrics_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+COMPUTE_METADATA_SCOPE_NAME = "__proton_launch_metadata"
+"""The state in which `launch_metadata` is computed; the viewer leaves it out."""
 
-def enter_scope(name: str, *, metrics: dict[str, Any] | None = None) -> None:
-    """Begin a scope of this thread; `metrics` (numbers by name) are added to it."""
-    sessions.scopes.set((*sessions.scopes.get(), name))
-    if metrics:
-        sessions.record(sessions.scopes.get(), metrics)
+_ids = itertools.count()
+_begins: ContextVar[tuple[tuple[int, str, int], ...]] = ContextVar("begins", default=())
+"""Of the scopes around that `enter_scope` has begun: number, name, when."""
 
 
-def exit_scope(name: str | None = None, *, metrics: dict[str, Any] | None = None) -> None:
-    """End the innermost scope. Raises `ValueError` if there is none, or it has another name."""
-    path = sessions.scopes.get()
-    if not path or (name is not None and path[-1] != name):
-        inside = repr(path[-1]) if path else "none"
+def _begin(name: str, metrics: dict[str, Any] | None) -> int:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"profiler.scope: name is {name!r:.80}; a string is required")
+    known = metrics_of(metrics, f"profiler.scope({name!r})") if metrics else {}
+    scopes.set((*scopes.get(), name))
+    if known:
+        record(known)
+    return time.perf_counter_ns()
+
+
+def _end(begun: int) -> None:
+    record_span(begun, time.perf_counter_ns(), threading.current_thread().name, HOST)
+    scopes.set(scopes.get()[:-1])
+
+
+def enter_scope(name: str, *, metrics: dict[str, Any] | None = None) -> int | None:
+    """Begin a scope of this thread; `metrics` (numbers by name) are added to it. Returns its
+    number, None where no session is open."""
+    if not flags.profiling_on:
+        return None
+    begun, number = _begin(name, metrics), next(_ids)
+    _begins.set((*_begins.get(), (number, name, begun)))
+    return number
+
+
+def exit_scope(name: str | None = None, *, metrics: dict[str, Any] | None = None) -> int | None:
+    """End the scope that `enter_scope` began last; returns its number. Raises `ValueError` if there
+    is none, or it has another name."""
+    if not flags.profiling_on:
+        return None
+    around = _begins.get()
+    if not around or (name is not None and around[-1][1] != name):
+        inside = repr(around[-1][1]) if around else "none"
         raise ValueError(f"exit_scope: {name!r} is not the innermost scope, which is {inside}")
     if metrics:
-        sessions.record(path, metrics)
-    sessions.scopes.set(path[:-1])
+        record(metrics_of(metrics, f"profiler.exit_scope({name!r})"))
+    number, _, begun = around[-1]
+    _begins.set(around[:-1])
+    _end(begun)
+    return number
 
 
-enter_state = enter_scope
-"""Begin a state: what happens in it is recorded under its name."""
+class _Around:
+    """A context manager that is a decorator of functions, too."""
+
+    def __enter__(self) -> Any:
+        raise NotImplementedError
+
+    def __exit__(self, *_: object) -> None:
+        raise NotImplementedError
+
+    def _copy(self) -> Any:
+        """Another one: calls may be inside of each other."""
+        raise NotImplementedError
+
+    def __call__(self, function: F) -> F:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with self._copy():
+                return function(*args, **kwargs)
+
+        return wrapper  # pyright: ignore[reportReturnType]
 
 
-def exit_state() -> None:
-    """End the innermost state."""
-    exit_scope()
-
-
-class scope:
+class scope(_Around):
     """A named part of a program: a context manager, or a decorator of a function.
 
     Args:
@@ -49,47 +99,77 @@ class scope:
 
     def __init__(self, name: str, metrics: dict[str, Any] | None = None):
         self.name, self.metrics = name, metrics
+        self._begun: int | None = None
+
+    def _copy(self) -> scope:
+        return type(self)(self.name, self.metrics)
 
     def __enter__(self) -> scope:
-        enter_scope(self.name, metrics=self.metrics)
+        if flags.profiling_on:
+            self._begun = _begin(self.name, self.metrics)
         return self
 
     def __exit__(self, *_: object) -> None:
-        exit_scope(self.name)
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            self._leave(begun)
 
-    def __call__(self, function: F) -> F:
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with type(self)(self.name, self.metrics):
-                return function(*args, **kwargs)
-
-        return wrapper  # pyright: ignore[reportReturnType]
+    def _leave(self, begun: int) -> None:
+        _end(begun)
 
 
 class cpu_timed_scope(scope):
-    """A scope whose time on the host is measured: the metric `cpu_time (ns)`."""
+    """A scope whose time on the host is measured: the metric `cpu_time (ns)(exc)`.
 
-    def __enter__(self) -> scope:
-        super().__enter__()
-        self._start = time.perf_counter_ns()
+    Raises `ValueError` where `metrics` has a `cpu_time` of its own.
+    """
+
+    def __init__(self, name: str, metrics: dict[str, Any] | None = None):
+        if metrics and "cpu_time" in metrics:
+            raise ValueError(f"cpu_timed_scope({name!r}): metrics: 'cpu_time' is measured")
+        super().__init__(name, metrics)
+
+    def _leave(self, begun: int) -> None:
+        record({"cpu_time (ns)(exc)": time.perf_counter_ns() - begun})
+        super()._leave(begun)
+
+
+def enter_state(name: str) -> None:
+    """Begin a state: launches are recorded under its name, inside of the scopes around."""
+    states.set((*states.get(), name))
+
+
+def exit_state() -> None:
+    """End the innermost state. Raises `ValueError` if there is none."""
+    if not states.get():
+        raise ValueError("exit_state: there is no state")
+    states.set(states.get()[:-1])
+
+
+class state(_Around):
+    """A state of the program: a context manager, or a decorator of a function."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self._inside = False
+
+    def _copy(self) -> state:
+        return state(self.name)
+
+    def __enter__(self) -> state:
+        self._inside = flags.profiling_on
+        if self._inside:
+            enter_state(self.name)
         return self
 
     def __exit__(self, *_: object) -> None:
-        spent = time.perf_counter_ns() - self._start
-        sessions.record(sessions.scopes.get(), {"cpu_time (ns)": spent})
-        super().__exit__()
-
-
-class state(scope):
-    """A state of the program; recorded like a scope."""
-
-    def __init__(self, name: str):
-        super().__init__(name)
+        if self._inside:
+            exit_state()
 
 
 class metadata_state(state):
     """The state in which a kernel's `launch_metadata` is computed."""
 
     def __init__(self, kernel_name: str | None = None):
-        super().__init__(f"__proton_launch_metadata:{kernel_name}" if kernel_name else
-                         "__proton_launch_metadata")  # fmt: skip
+        name = COMPUTE_METADATA_SCOPE_NAME
+        super().__init__(f"{name}:{kernel_name}" if kernel_name else name)

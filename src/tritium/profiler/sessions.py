@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import itertools
-import json
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tritium import knobs
 from tritium.backends.active import driver
 from tritium.profiler.flags import flags
-from tritium.profiler.tree import COUNT, TIME, Node
+from tritium.profiler.hooks.hook import Hook, HookManager
+from tritium.profiler.hooks.instrumentation import InstrumentationHook
+from tritium.profiler.hooks.launch import LaunchHook
+from tritium.profiler.mode import BaseMode, InstrumentationMode, PCSampling
+from tritium.profiler.registry import Session, sessions
+from tritium.profiler.timing import timing
 
 DEFAULT_PROFILE_NAME = "proton"
-_METRICS = ("flops", "flops8", "flops16", "flops32", "flops64", "bytes")
+BACKENDS = ("events", "cupti", "instrumentation")
+OTHER_BACKENDS = ("roctracer", "rocprofiler")
+CONTEXTS = ("shadow", "python")
+DATA = {"tree": ("hatchet", "hatchet_msgpack"), "trace": ("chrome_trace",)}
+"""The formats of files by what is kept, the usual one first."""
+_PERIODIC = "periodic_flushing"
 
-
-@dataclass
-class _Session:
-    name: str
-    metadata: bool
-    active: bool = True
-    root: Node = field(default_factory=lambda: Node("ROOT"))
-    times: list[tuple[Node, Any, Any]] = field(default_factory=list[tuple[Node, Any, Any]])
-
-    def settle(self) -> None:
-        """Add up the times of launches that were recorded."""
-        for node, begin, end in self.times:
-            end.synchronize()
-            node.add({TIME: round(begin.elapsed_time(end) * 1e6)})
-        self.times.clear()
-
-
-scopes: ContextVar[tuple[str, ...]] = ContextVar("scopes", default=())
-"""The names of the scopes around, the outermost first."""
-
-_sessions: dict[int, _Session] = {}
 _numbers = itertools.count()
-_open: list[Any] = []
+
+
+class _Mode(NamedTuple):
+    """What `mode` asks for: the format of periodic files, and the mode of instrumentation."""
+
+    periodic: str | None = None
+    instrumentation: Any = None
 
 
 def start(
@@ -50,38 +43,103 @@ def start(
     context: str | None = "shadow",
     data: str | None = "tree",
     backend: str | None = None,
-    mode: Any = None,
-    hook: str | None = None,
+    mode: str | BaseMode | None = None,
+    hook: str | Hook | None = None,
 ) -> int | None:
-    """Begin a session; returns its number, or None where `TRITON_PROTON_DISABLE` is set.
+    """Begin a session; returns its number, or None where `TRITON_PROTON_DISABLE` is set or the
+    command `proton` runs the program.
 
     Args:
         name: path of the file to write, without its suffix; "proton" by default.
-        context: "shadow": launches are recorded under the scopes around them.
-        data: "tree".
-        backend: None: launches are timed by events of the active driver.
-        mode: None.
-        hook: "triton" to record kernels' `launch_metadata`, or None.
+        context: "shadow": launches are recorded under the scopes around them; "python": under
+            the Python frames.
+        data: "tree" of scopes and kernels, or "trace": a timeline, too.
+        backend: "events": launches are timed by events of the active driver; "cupti": all kernels
+            of an NVIDIA GPU, by cupti-python; "instrumentation": records inside kernels
+            (`profiler.language`). None chooses one of the first two.
+        mode: "periodic_flushing" (with ":format=..."): each phase is a file of its own; for
+            "instrumentation" a `profiler.mode` or its text.
+        hook: "triton" to record kernels' `launch_metadata`, or a `Hook`.
 
-    Raises `NotImplementedError` for other values that the reference has, `ValueError` for others.
+    Raises `ValueError` for other values, `NotImplementedError` for those of the reference that are
+    not built, `RuntimeError` where a backend does not run here.
     """
-    if knobs.proton.disable:
+    if knobs.proton.disable or flags.command_line:
         return None
-    for argument, value, built, others in (
-        ("context", context, ("shadow",), ("python",)),
-        ("data", data, ("tree",), ("trace",)),
-        ("backend", backend, (None,), ("cupti", "roctracer", "instrumentation")),
-        ("hook", hook, (None, "triton"), ("launch",)),
-    ):
-        if value not in built:
-            kind = NotImplementedError if value in others else ValueError
-            raise kind(f"profiler.start: {argument}={value!r} is not built; use {built[-1]!r}")
-    if mode is not None:
-        raise NotImplementedError(f"profiler.start: mode={mode!r} is not built; use None")
-    number = next(_numbers) if _sessions else _first()
-    _sessions[number] = _Session(name or DEFAULT_PROFILE_NAME, hook == "triton")
-    _listen()
+    if name is not None and not isinstance(name, (str, os.PathLike)):  # pyright: ignore
+        raise TypeError(f"profiler.start: name is {name!r}; the path of a file is required")
+    _check("context", context, CONTEXTS)
+    _check("data", data, tuple(DATA))
+    _check("backend", backend, (None, *BACKENDS), OTHER_BACKENDS)
+    if not isinstance(hook, Hook):
+        _check("hook", hook, (None, "triton"))
+    chosen_backend = backend or _usual_backend()
+    asked = _mode(mode, chosen_backend, str(data))
+    session = Session(
+        str(name or DEFAULT_PROFILE_NAME), str(context), str(data), chosen_backend, asked.periodic
+    )
+    hooks: list[Hook] = [_backend_hook(chosen_backend, asked)]
+    if hook is not None:
+        hooks.append(hook if isinstance(hook, Hook) else LaunchHook())
+    number = next(_numbers) if sessions else _first()
+    sessions[number], flags.profiling_on = session, True
+    try:
+        for each in hooks:
+            HookManager.register(each, number)
+    except BaseException:  # a backend that does not run here
+        discard(number)
+        raise
     return number
+
+
+def _check(
+    argument: str, value: Any, built: tuple[Any, ...], others: tuple[str, ...] = ()
+) -> None:
+    if value in others:
+        raise NotImplementedError(
+            f"profiler.start: {argument}={value!r} is not built; use {built[1]!r}"
+        )
+    if value not in built:
+        known = ", ".join(map(repr, (*built, *others)))
+        raise ValueError(f"profiler.start: {argument}={value!r}; one of {known} is required")
+
+
+def _usual_backend() -> str:
+    cuda = driver.active.get_current_target().backend == "cuda"
+    return "cupti" if cuda and importlib.util.find_spec("cupti") is not None else "events"
+
+
+def _mode(mode: Any, backend: str, data: str) -> _Mode:
+    if backend == "instrumentation":
+        if isinstance(mode, (str, InstrumentationMode)) or mode is None:
+            return _Mode(instrumentation=InstrumentationMode.parse(mode))
+    elif mode is None or mode == "":
+        return _Mode()
+    elif isinstance(mode, PCSampling) or str(mode).partition(":")[0] == "pcsampling":
+        raise NotImplementedError("profiler.start: mode='pcsampling' is not built; use None")
+    elif isinstance(mode, str) and mode.partition(":")[0] == _PERIODIC:
+        _, _, option = mode.partition(":")
+        key, _, kind = option.partition("=")
+        if option and (key != "format" or kind not in DATA[data]):
+            raise ValueError(
+                f"profiler.start: mode={mode!r}; {_PERIODIC}:format= takes {', '.join(DATA[data])} "
+                f"where data={data!r}"
+            )
+        return _Mode(periodic=kind or DATA[data][0])
+    raise ValueError(
+        f"profiler.start: mode={mode!r} for the backend {backend!r}; None, {_PERIODIC!r} or, for "
+        "'instrumentation', 'default' or a profiler.mode is required"
+    )
+
+
+def _backend_hook(backend: str, mode: _Mode) -> Hook:
+    if backend == "instrumentation":
+        return InstrumentationHook(mode.instrumentation)
+    if backend == "cupti":
+        from tritium.profiler.cupti import tracing  # which an optional package is needed for
+
+        return tracing()
+    return timing
 
 
 def _first() -> int:
@@ -94,119 +152,99 @@ def _first() -> int:
 def chosen(session: int | None, function: str) -> list[int]:
     """The numbers of a session or of all. Raises `ValueError` for one that there is not."""
     if session is None:
-        return list(_sessions)
-    if session not in _sessions:
-        raise ValueError(f"profiler.{function}: there is no session {session}")
+        return list(sessions)
+    if session not in sessions:
+        raise ValueError(f"profiler.{function}: there is no session {session!r}")
     return [session]
+
+
+def flush(session: Session) -> None:
+    """Have all launches recorded that were made."""
+    for number, other in sessions.items():
+        if other is session:
+            for hook in HookManager.session_hooks[number]:
+                getattr(hook, "flush", _nothing)()
+    for recording in session.phases.values():
+        recording.settle()
+
+
+def _nothing() -> None:
+    """Hooks of users need no flushing."""
 
 
 def activate(session: int | None = None) -> None:
     """Record again, in a session or in all."""
     for number in chosen(session, "activate"):
-        _sessions[number].active = True
-    _listen()
+        sessions[number].active = True
+        HookManager.activate(number)
 
 
 def deactivate(session: int | None = None, flushing: bool = False) -> None:
     """Record nothing until `activate`, in a session or in all; with `flushing` wait for the
     launches that were recorded."""
     for number in chosen(session, "deactivate"):
-        _sessions[number].active = False
         if flushing:
-            _sessions[number].settle()
-    _listen()
+            flush(sessions[number])
+        sessions[number].active = False
+        HookManager.deactivate(number)
 
 
 def finalize(session: int | None = None, output_format: str | None = "") -> None:
-    """End a session, or all, and write `<name>.hatchet`.
+    """End a session, or all, and write `<name>.hatchet` (`<name>.chrome_trace` for a timeline;
+    `<name>.part_<n>...` for each of several phases). The command `proton` does it itself.
 
-    Raises `NotImplementedError` for another `output_format` than "hatchet" (the default).
+    Raises `ValueError` for an `output_format` that what is kept has not.
     """
-    if output_format not in ("", None, "hatchet"):
-        raise NotImplementedError(f"profiler.finalize: output_format={output_format!r} is not "
-                                  "built; use 'hatchet'")  # fmt: skip
-    for number in chosen(session, "finalize"):
-        ended = _sessions.pop(number)
-        ended.settle()
-        Path(f"{ended.name}.hatchet").write_text(
-            json.dumps([ended.root.to_json(), _devices(ended.root)], default=str), encoding="utf-8"
-        )
-    _listen()
+    numbers = chosen(session, "finalize")
+    for number in numbers:
+        known = DATA[sessions[number].data]
+        if output_format and output_format not in known:
+            raise ValueError(
+                f"profiler.finalize: output_format={output_format!r} of data="
+                f"{sessions[number].data!r}; one of {', '.join(known)} is required"
+            )
+    if flags.command_line:
+        return
+    for number in numbers:
+        ended = sessions[number]
+        flush(ended)
+        discard(number)
+        kind = output_format or ended.periodic or DATA[ended.data][0]
+        several = ended.periodic is not None or len(ended.phases) > 1
+        for phase, recording in ended.phases.items():
+            recording.write(f"{ended.name}.part_{phase}" if several else ended.name, kind)
+
+
+def discard(number: int) -> None:
+    """End a session without writing a file."""
+    HookManager.unregister(number)
+    del sessions[number]
+    flags.profiling_on = bool(sessions)
 
 
 def profile(
-    function: Callable[..., Any] | None = None, *, name: str | None = None, **options: Any
+    func: Callable[..., Any] | None = None,
+    *,
+    name: str | None = None,
+    context: str | None = "shadow",
+    data: str | None = "tree",
+    backend: str | None = None,
+    mode: str | BaseMode | None = None,
+    hook: str | Hook | None = None,
 ) -> Any:
-    """Decorator: a session around each call of a function; `options` are those of `start`."""
-    if function is None:
-        return functools.partial(profile, name=name, **options)
+    """Decorator: a session around each call of a function; the options are those of `start`."""
+    options: Any = {"name": name, "context": context, "data": data, "backend": backend,
+                    "mode": mode, "hook": hook}  # fmt: skip
+    if func is None:
+        return functools.partial(profile, **options)
 
-    @functools.wraps(function)
+    @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        session = start(name, **options)
+        session = start(**options)
         try:
-            return function(*args, **kwargs)
+            return func(*args, **kwargs)
         finally:
             if session is not None:
                 finalize(session)
 
     return wrapper
-
-
-def record(path: Sequence[str], metrics: Mapping[str, Any]) -> None:
-    """Add metrics to a node, in all active sessions."""
-    for session in _sessions.values():
-        if session.active:
-            session.root.at(path).add(metrics)
-
-
-def _listen() -> None:
-    """Have launches reported while a session is active."""
-    flags.profiling_on = bool(_sessions)
-    wanted = any(session.active for session in _sessions.values())
-    for chain, hook in (
-        (knobs.runtime.launch_enter_hook, _enter), (knobs.runtime.launch_exit_hook, _exit),
-    ):  # fmt: skip
-        if not isinstance(chain, knobs.HookChain):
-            raise NotImplementedError("the profiler beside a launch hook that is no HookChain")
-        (chain.add if wanted else chain.remove)(hook)
-
-
-def _event() -> Any:
-    event = driver.active.get_device_interface().Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def _enter(metadata: Any) -> None:
-    _open.append(_event())
-
-
-def _exit(metadata: Any) -> None:
-    begin, end = _open.pop(), _event()
-    device = {
-        "device_id": str(driver.active.get_current_device()),
-        "device_type": driver.active.get_current_target().backend.upper(),
-    }
-    for session in _sessions.values():
-        if session.active:
-            known = metadata.get() if session.metadata else metadata.data
-            node = session.root.at([*scopes.get(), str(known["name"])])
-            node.add({COUNT: 1, **{n: known[n] for n in _METRICS if n in known}})
-            node.metrics.update(device)
-            session.times.append((node, begin, end))
-
-
-def _devices(root: Node) -> dict[str, Any]:
-    """The description of the devices in hatchet files."""
-    kind = driver.active.get_current_target()
-    number = driver.active.get_current_device()
-    properties = driver.active.utils.get_device_properties(number)
-    entry = {
-        "arch": str(kind.arch),
-        "num_sms": properties.get("multiprocessor_count", 0),
-        "clock_rate": properties.get("sm_clock_rate", 0),
-        "memory_clock_rate": properties.get("mem_clock_rate", 0),
-        "bus_width": properties.get("mem_bus_width", 0),
-    }
-    return {kind.backend.upper(): {str(number): entry}}

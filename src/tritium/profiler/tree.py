@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 COUNT, TIME = "count", "time (ns)"
+EXCLUSIVE = "(exc)"
+"""How the name of a metric ends that is a node's own: sums over what is below it mean nothing."""
 
 
 @dataclass
@@ -25,11 +28,9 @@ class Node:
         return node
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """Add numbers up; other values replace."""
+        """Add numbers up, lists of them element by element; other values replace."""
         for name, value in metrics.items():
-            old = self.metrics.get(name, 0)
-            number = isinstance(value, (int, float)) and isinstance(old, (int, float))
-            self.metrics[name] = old + value if number else value
+            self.metrics[name] = _sum(self.metrics.get(name), value)
 
     def to_json(self) -> dict[str, Any]:
         """The node as hatchet reads it."""
@@ -49,10 +50,29 @@ class Node:
         return node
 
     def total(self, metric: str) -> float:
-        """A metric's sum over this node and all below."""
-        own = self.metrics.get(metric, 0)
-        return own + sum(child.total(metric) for child in self.children.values())
+        """A metric's sum over this node and all below; of an exclusive one, the node's own value.
+        NaN where there is none."""
+        own = self.metrics.get(metric)
+        own = own if isinstance(own, (int, float)) else math.nan
+        if metric.endswith(EXCLUSIVE):
+            return own
+        values = [own, *(child.total(metric) for child in self.children.values())]
+        known = [value for value in values if not math.isnan(value)]
+        return sum(known) if known else math.nan
 
-    def has(self, metric: str) -> bool:
-        """Whether a metric is known here or below."""
-        return metric in self.metrics or any(c.has(metric) for c in self.children.values())
+    def metric_names(self) -> list[str]:
+        """The metrics that are numbers, here or below."""
+        found = {n: None for n, v in self.metrics.items() if isinstance(v, (int, float))}
+        for child in self.children.values():
+            found.update(dict.fromkeys(child.metric_names()))
+        return list(found)
+
+
+def _sum(old: Any, new: Any) -> Any:
+    if isinstance(new, list) and isinstance(old, list):
+        items = cast("list[Any]", old), cast("list[Any]", new)
+        if len(items[0]) == len(items[1]):
+            return [_sum(a, b) for a, b in zip(*items, strict=True)]
+    if isinstance(new, (int, float)) and isinstance(old, (int, float)):
+        return old + new
+    return cast(Any, new)

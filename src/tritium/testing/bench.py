@@ -61,12 +61,12 @@ def summarize(
     return statistics.fmean(times) if return_mode == "mean" else statistics.median(times)
 
 
-def _check_callable(name: str, fn: object) -> None:
+def check_callable(name: str, fn: object) -> None:
     if not callable(fn):
         raise TypeError(f"{name}: fn is {fn!r}; a function without parameters is required")
 
 
-def _check_mode(return_mode: str) -> None:
+def check_mode(return_mode: str) -> None:
     if return_mode not in RETURN_MODES:
         raise ValueError(f"return_mode is {return_mode!r}; expected one of {RETURN_MODES}")
 
@@ -92,8 +92,25 @@ def do_bench(
     Returns:
         Milliseconds.
     """
-    _check_mode(return_mode)
-    _check_callable("do_bench", fn)
+    check_mode(return_mode)
+    check_callable("do_bench", fn)
+    clock = _Clock()
+    calls, cold = prepare(fn, warmup, rep, grad_to_none)
+    spans = [(clock.event(), clock.event()) for _ in range(calls)]
+    for start, end in spans:
+        cold()
+        start.record()
+        fn()
+        end.record()
+    clock.synchronize()
+    return summarize([start.elapsed_time(end) for start, end in spans], quantiles, return_mode)
+
+
+def prepare(
+    fn: Callable[[], object], warmup: float, rep: float, grad_to_none: Iterable[Any] | None
+) -> tuple[int, Callable[[], None]]:
+    """Warm up; returns how many calls of `fn` fill `rep` ms, and a function that drops gradients
+    and clears the last-level cache."""
     clock = _Clock()
     gradients = list(grad_to_none or ())
     cache = clock.device.get_empty_cache_for_benchmark()
@@ -107,14 +124,7 @@ def do_bench(
     estimate = clock.time(lambda: (clock.device.clear_cache(cache), fn()), 5)
     for _ in range(_calls(warmup, estimate)):
         fn()
-    spans = [(clock.event(), clock.event()) for _ in range(_calls(rep, estimate))]
-    for start, end in spans:
-        cold()
-        start.record()
-        fn()
-        end.record()
-    clock.synchronize()
-    return summarize([start.elapsed_time(end) for start, end in spans], quantiles, return_mode)
+    return _calls(rep, estimate), cold
 
 
 def _calls(budget: float, each: float) -> int:
@@ -135,8 +145,8 @@ def do_bench_cudagraph(
     warm. Arguments and result are those of `do_bench`; `rep` is the length of one measurement, of
     which there are ten.
     """
-    _check_mode(return_mode)
-    _check_callable("do_bench_cudagraph", fn)
+    check_mode(return_mode)
+    check_callable("do_bench_cudagraph", fn)
     clock = _Clock()
     gradients = list(grad_to_none or ())
     for tensor in gradients:

@@ -9,6 +9,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tritium import profiler
+from tritium.backends.active import driver
+from tritium.profiler import sessions
+from tritium.profiler.registry import scopes as around
+from tritium.profiler.tree import TIME, Node
+from tritium.testing.bench import check_callable, check_mode, prepare, summarize
 from tritium.testing.cublas import CublasLt
 
 _WORKSPACE = 32 * 1024 * 1024
@@ -41,13 +47,6 @@ def cuda_graph_without_gc(*args: Any, **kwargs: Any) -> Generator[Any]:
             gc.enable()
 
 
-def _needs_profiler(name: str, instead: str) -> NotImplementedError:
-    return NotImplementedError(
-        f"{name} takes its times from the profiler's records of kernels on the GPU, which are not "
-        f"built; use {instead}"
-    )
-
-
 def do_bench_proton(
     fn: Callable[[], object],
     warmup: float = 25,
@@ -56,8 +55,12 @@ def do_bench_proton(
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> float | list[float]:
-    """`do_bench` by the profiler. Raises `NotImplementedError`."""
-    raise _needs_profiler("do_bench_proton", "do_bench")
+    """`do_bench` by the profiler: of each call the time that its kernels took, without what
+    launching them cost. Arguments and result are those of `do_bench`.
+
+    Raises `RuntimeError` where `fn` launches no kernel, or the profiler is switched off.
+    """
+    return _by_profiler("do_bench_proton", fn, warmup, rep, grad_to_none, quantiles, return_mode)
 
 
 def do_bench_cudagraph_proton(
@@ -67,5 +70,38 @@ def do_bench_cudagraph_proton(
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> float | list[float]:
-    """`do_bench_cudagraph` by the profiler. Raises `NotImplementedError`."""
-    raise _needs_profiler("do_bench_cudagraph_proton", "do_bench_cudagraph")
+    """`do_bench_cudagraph` by the profiler. On a device without graphs (the CPU) the calls are made
+    one by one. Raises `NotImplementedError` for CUDA graphs."""
+    if hasattr(driver.active.get_device_interface(), "CUDAGraph"):
+        raise NotImplementedError(
+            "do_bench_cudagraph_proton: the profiler does not tell the kernels of a CUDA graph "
+            "apart; use do_bench_cudagraph or do_bench_proton"
+        )
+    name = "do_bench_cudagraph_proton"
+    return _by_profiler(name, fn, 0, rep, grad_to_none, quantiles, return_mode)
+
+
+def _by_profiler(
+    name: str, fn: Callable[[], object], warmup: float, rep: float,
+    grad_to_none: Iterable[Any] | None, quantiles: Sequence[float] | None, return_mode: str,
+) -> float | list[float]:  # fmt: skip
+    check_mode(return_mode)
+    check_callable(name, fn)
+    calls, cold = prepare(fn, warmup, rep, grad_to_none)
+    scopes = [f"{name} {i}" for i in range(calls)]
+    session = sessions.start(name)
+    if session is None:
+        raise RuntimeError(f"{name}: the profiler is switched off, or `proton` runs the program")
+    try:
+        for scope in scopes:
+            cold()
+            with profiler.scope(scope):
+                fn()
+        tree = Node.from_json(profiler.data.get(session)[0]).at(around.get())
+    finally:
+        sessions.discard(session)
+    nodes = [tree.children[scope] for scope in scopes if scope in tree.children]
+    times = [time for node in nodes if (time := node.total(TIME) / 1e6) > 0]
+    if not times:
+        raise RuntimeError(f"{name}: fn launches no kernel that the profiler sees")
+    return summarize(times, quantiles, return_mode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from tritium import knobs
 
@@ -118,29 +118,13 @@ class HookManager:
             if hook not in before:
                 hook.activate()
         HookManager.active_hooks[:] = sorted(wanted, key=lambda hook: -hook.priority)
-        runtime: Any = knobs.runtime
-        for chain, listener in (
-            (runtime.kernel_load_end_hook, HookManager.init_handle),
-            (runtime.kernel_unload_hook, HookManager.destroy_handle),
-            (runtime.launch_enter_hook, HookManager.enter),
-            (runtime.launch_exit_hook, HookManager.exit),
+        for name, listener in (
+            ("kernel_load_end_hook", HookManager.init_handle),
+            ("kernel_unload_hook", HookManager.destroy_handle),
+            ("launch_enter_hook", HookManager.enter),
+            ("launch_exit_hook", HookManager.exit),
         ):
+            chain = getattr(knobs.runtime, name)
+            if not isinstance(chain, knobs.HookChain):
+                raise NotImplementedError(f"the profiler beside a {name} that is no HookChain")
             (chain.add if wanted else chain.remove)(listener)
-
-
-def _not_built(name: str, instead: str) -> NoReturn:
-    raise NotImplementedError(f"profiler.hooks.{name} is not built; {instead}")
-
-
-class LaunchHook:
-    """The reference's recording of `launch_metadata`."""
-
-    def __init__(self) -> None:
-        _not_built("LaunchHook", "profiler.start(hook='triton') records launch_metadata")
-
-
-class InstrumentationHook:
-    """The reference's instrumentation of kernels."""
-
-    def __init__(self, mode_obj: Any = None) -> None:
-        _not_built("InstrumentationHook", "launches as a whole are timed")

@@ -1,0 +1,103 @@
+"""The sessions of this process, and the place in the program under which they record."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritium.profiler.recording import Path, Recording, Span
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+scopes: ContextVar[Path] = ContextVar("scopes", default=())
+"""The names of the scopes around, the outermost first."""
+
+states: ContextVar[Path] = ContextVar("states", default=())
+"""The names of the states around."""
+
+
+@dataclass
+class Session:
+    """What a program records from `start` to `finalize`.
+
+    Attributes:
+        context: "shadow" (scopes) or "python" (frames): what launches are recorded under.
+        periodic: the format in which each phase is written when the next one begins; None to keep
+            phases.
+        phases: by number; the last one is written to.
+    """
+
+    name: str
+    context: str
+    data: str
+    backend: str
+    periodic: str | None = None
+    active: bool = True
+    phases: dict[int, Recording] = field(default_factory=dict[int, Recording])
+    phase: int = 0
+
+    def __post_init__(self) -> None:
+        self.phases[0] = self._new()
+
+    def _new(self) -> Recording:
+        return Recording(self.data == "trace")
+
+    @property
+    def now(self) -> Recording:
+        """The recording of the current phase."""
+        return self.phases[self.phase]
+
+    def advance(self) -> int:
+        """Begin another phase; returns its number."""
+        before, number = self.now, self.phase
+        self.phases[self.phase + 1] = self._new()
+        self.phase += 1
+        if self.periodic is not None:
+            before.settle()
+            before.write(f"{self.name}.part_{number}", self.periodic)
+            del self.phases[number]
+        return self.phase
+
+    def place(self) -> Path:
+        """The path under which a launch is recorded now."""
+        around = frames() if self.context == "python" else scopes.get()
+        return (*around, *states.get())
+
+
+sessions: dict[int, Session] = {}
+"""By number."""
+
+
+def active() -> list[Session]:
+    """The sessions that record."""
+    return [session for session in sessions.values() if session.active]
+
+
+def record(metrics: Mapping[str, Any]) -> None:
+    """Add metrics to the innermost scope, in all active sessions."""
+    for session in active():
+        around = frames() if session.context == "python" else ()
+        session.now.add((*around, *scopes.get()), metrics)
+
+
+def record_span(begin: int, end: int, thread: str, process: str) -> None:
+    """Add the innermost scope to timelines."""
+    for session in active():
+        session.now.span(Span(scopes.get(), begin, end, process, thread, {}))
+
+
+def frames() -> Path:
+    """The Python frames of the caller's program, `file:line@function`, the outermost first."""
+    found: list[str] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        file = code.co_filename
+        if not file.startswith((_PACKAGE, "<frozen")):
+            found.append(f"{file}:{frame.f_lineno}@{code.co_name}")
+        frame = frame.f_back
+    return tuple(reversed(found))

@@ -1,0 +1,37 @@
+"""Metrics as programs give them: numbers, arrays and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Number
+from typing import Any, cast
+
+_INTEGRAL = ("bytes",)
+_REAL = ("flops", "flops8", "flops16", "flops32", "flops64")
+
+
+def metrics_of(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Metrics as numbers or lists of numbers; tensors are read (and waited for). `bytes` is an
+    integer. Raises `TypeError` for another value."""
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{where}: metrics is {given!r:.80}; a dict of numbers is required")
+    return {str(name): _value(name, value, where) for name, value in given.items()}
+
+
+def is_metric(value: Any) -> bool:
+    """Whether a value of `launch_metadata` is a metric and no other fact."""
+    return isinstance(value, Number) or hasattr(value, "tolist")
+
+
+def _value(name: str, value: Any, where: str) -> Any:
+    if hasattr(value, "tolist"):  # a tensor or an array
+        value = value.reshape(-1).tolist()
+        value = value[0] if len(value) == 1 else value
+    if isinstance(value, (list, tuple)):
+        return [_value(name, item, where) for item in cast("list[Any]", value)]
+    if isinstance(value, bool) or not isinstance(value, Number):
+        raise TypeError(f"{where}: metrics[{name!r}] is {value!r:.80}; a number is required")
+    number: Any = value
+    if name in _INTEGRAL:
+        return int(number)
+    return float(number) if name in _REAL or not isinstance(number, int) else number
