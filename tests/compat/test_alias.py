@@ -270,3 +270,16 @@ def test_a_sitecustomize_that_was_there_before_still_runs(python, tmp_path):
         print(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
     """
     assert python(program, path=(str(other),)) == "hello 3.9.0"
+
+
+def test_the_kernel_library_has_the_alias_too(python):
+    program = """
+        import tritium.compat
+        tritium.compat.install()
+        import triton_kernels.launch, triton_kernels.dense.softmax, tritium_kernels.launch, sys
+        print(triton_kernels.launch is tritium_kernels.launch)
+        print(callable(triton_kernels.dense.softmax))
+        tritium.compat.uninstall()
+        print([m for m in sys.modules if m.startswith("triton_kernels")])
+    """
+    assert python(program).split("\n") == ["True", "True", "[]"]

@@ -1,6 +1,7 @@
-"""The import alias: `triton` and all that is below it name Tritium's own modules.
+"""The import alias: `triton` and all that is below it name Tritium's own modules, and so do
+`triton_kernels` and its modules those of `tritium_kernels`.
 
-A finder at the head of `sys.meta_path` answers for `triton` and `triton.*`. Below the top the
+A finder at the head of `sys.meta_path` answers for these names. Below the top the
 alias *is* the module (`triton.language is tritium.language`), so that classes and state exist
 once. The top is a module of its own, because one thing differs there: `triton.__version__` is
 the reference release that we follow, while `tritium.__version__` is ours.
@@ -23,6 +24,12 @@ from tritium.version import REFERENCE_VERSION
 
 ALIAS = "triton"
 _TARGET = __name__.split(".")[0]
+_PACKAGES = {ALIAS: _TARGET, f"{ALIAS}_kernels": f"{_TARGET}_kernels"}
+"""The packages that have a second name: the alias, and ours."""
+
+
+def _is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
 
 
 class CompatError(TritonError, ImportError):
@@ -100,8 +107,9 @@ def _alias_loaded() -> None:
     the package itself keeps under that name: the function `runtime.jit`.
     """
     for name, module in list(sys.modules.items()):
-        if name.startswith(_TARGET + "."):
-            sys.modules.setdefault(ALIAS + name[len(_TARGET) :], module)
+        for alias, package in _PACKAGES.items():
+            if name.startswith(package + "."):
+                sys.modules.setdefault(alias + name[len(package) :], module)
 
 
 class _AliasDistribution(Distribution):
@@ -117,7 +125,7 @@ class _AliasDistribution(Distribution):
 
 
 class AliasFinder(MetaPathFinder):
-    """Answers for `triton` and `triton.*`, and for nothing else."""
+    """Answers for the packages' aliases and what is below them, and for nothing else."""
 
     is_tritium = True
     """Says to `backends.base`, which looks for this, that `triton` is Tritium."""
@@ -133,9 +141,10 @@ class AliasFinder(MetaPathFinder):
             package = importlib.import_module(_TARGET)
             spec.submodule_search_locations = list(package.__path__)
             return spec
-        if not fullname.startswith(ALIAS + "."):
+        alias = next((alias for alias in _PACKAGES if _is_within(fullname, alias)), None)
+        if alias is None:
             return None
-        real = _TARGET + fullname[len(ALIAS) :]
+        real = _PACKAGES[alias] + fullname[len(alias) :]
         module = self._import(real, fullname)
         is_package = hasattr(module, "__path__")
         return ModuleSpec(fullname, _SubmoduleLoader(module), is_package=is_package)
@@ -201,7 +210,9 @@ def uninstall() -> None:
     Modules that imported the alias before keep what they have.
     """
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, AliasFinder)]
-    if isinstance(sys.modules.get(ALIAS), AliasModule):
-        for name in [m for m in sys.modules if m == ALIAS or m.startswith(ALIAS + ".")]:
-            del sys.modules[name]
+    for alias, package in _PACKAGES.items():
+        loaded = sys.modules.get(alias)
+        if isinstance(loaded, AliasModule) or loaded is sys.modules.get(package):
+            for name in [m for m in sys.modules if _is_within(m, alias)]:
+                del sys.modules[name]
     children.disable()

@@ -1,0 +1,140 @@
+"""Cross entropy of logits and right columns, with its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import cross_entropy as kernels
+from tritium_kernels.errors import (
+    INDICES,
+    check_choice,
+    check_operand,
+    check_range,
+    check_rank,
+    check_tensor,
+)
+from tritium_kernels.launch import as_rows, on
+from tritium_kernels.tables import plan_rows
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def loss_dtype(x: Tensor) -> torch.dtype:
+    """The type of losses and of their gradients."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+def launch_forward(
+    x: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
+) -> tuple[Tensor, Tensor]:
+    """(loss, lse) of each row of a matrix whose columns are adjacent."""
+    rows, columns = x.shape
+    loss = torch.empty(rows, dtype=loss_dtype(x), device=x.device)
+    lse = torch.empty_like(loss)
+    if rows == 0:
+        return loss, lse
+    plan = plan_rows(x.device, rows, columns)
+    with on("cross_entropy", "logits", x):
+        kernels.loss_forward[(rows,)](
+            x, target, loss, lse, columns, x.stride(0), ignored, smoothing, z,
+            SMOOTH=smoothing != 0, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return loss, lse
+
+
+def launch_backward(
+    x: Tensor, target: Tensor, lse: Tensor, scale: Tensor, dx: Tensor,
+    ignored: int, smoothing: float, z: float,
+) -> None:  # fmt: skip
+    """Write the gradient of the logits, for the gradient `scale` of each loss, to dx."""
+    rows, columns = x.shape
+    if rows == 0 or columns == 0:
+        return
+    plan = plan_rows(x.device, rows, columns)
+    with on("cross_entropy", "logits", x):
+        kernels.loss_backward[(rows,)](
+            x, target, lse, scale, dx, columns, x.stride(0), dx.stride(0),
+            scale.stride(0) if scale.ndim else 0, ignored, smoothing, z,
+            BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+
+
+@torch.library.custom_op("tritium_kernels::cross_entropy", mutates_args=())
+def cross_entropy_op(
+    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
+) -> tuple[Tensor, Tensor]:
+    return launch_forward(as_rows(logits), target.contiguous(), ignored, smoothing, z)
+
+
+@torch.library.custom_op("tritium_kernels::cross_entropy_backward", mutates_args=())
+def cross_entropy_backward_op(
+    logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
+    ignored: int, smoothing: float, z: float,
+) -> Tensor:  # fmt: skip
+    dx = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+    x = as_rows(logits)
+    launch_backward(x, target.contiguous(), lse, dloss, dx, ignored, smoothing, z)
+    return dx
+
+
+@cross_entropy_op.register_fake
+def _(
+    logits: Tensor, target: Tensor, ignored: int, smoothing: float, z: float
+) -> tuple[Tensor, Tensor]:
+    loss = torch.empty(logits.shape[0], dtype=loss_dtype(logits), device=logits.device)
+    return loss, torch.empty_like(loss)
+
+
+@cross_entropy_backward_op.register_fake
+def _(
+    logits: Tensor, target: Tensor, lse: Tensor, dloss: Tensor,
+    ignored: int, smoothing: float, z: float,
+) -> Tensor:  # fmt: skip
+    return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    logits, target, *ctx.options = inputs
+    ctx.save_for_backward(logits, target, output[1])
+    ctx.mark_non_differentiable(output[1])
+
+
+def _backward(ctx: Any, dloss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    logits, target, lse = ctx.saved_tensors
+    dx = cross_entropy_backward_op(logits, target, lse, dloss, *ctx.options)
+    return dx, None, None, None, None
+
+
+cross_entropy_op.register_autograd(_backward, setup_context=_save)
+
+
+def check_loss(
+    op: str, target: Tensor, rows: int, reference: Tensor, smoothing: float, reduction: str
+) -> None:
+    """The arguments that plain and fused cross entropy share."""
+    check_operand(op, "target", target, (rows,), "the logits", reference, INDICES)
+    check_range(op, "label_smoothing", smoothing, 0, 1 + 1e-12)
+    check_choice(op, "reduction", reduction, REDUCTIONS)
+
+
+def cross_entropy(
+    logits: Tensor, target: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0,
+    z_loss: float = 0.0, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Cross entropy of logits (rows, columns) and the right column of each row.
+
+    The loss is float32 (float64 for float64). A target that is neither `ignore_index` nor a column
+    gives NaN. `z_loss` times the square of log(sum(exp(x))) is added to each row's loss. "mean" is
+    over the rows that are not ignored, and NaN where there is none.
+    """
+    check_tensor("cross_entropy", "logits", logits)
+    check_rank("cross_entropy", "logits", logits, (2,))
+    check_loss("cross_entropy", target, logits.shape[0], logits, label_smoothing, reduction)
+    loss, _ = cross_entropy_op(logits, target, ignore_index, label_smoothing, z_loss)
+    if reduction == "none":
+        return loss
+    total = loss.sum()
+    return total if reduction == "sum" else total / (target != ignore_index).sum()

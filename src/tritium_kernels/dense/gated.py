@@ -1,0 +1,98 @@
+"""Gated activations: activation(gate) * up, with gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import activation as kernels
+from tritium_kernels.errors import check_choice, check_operand, check_same_dtype, check_tensor
+from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.tables import plan_rows
+
+
+def _matrices(*tensors: Tensor) -> list[Tensor]:
+    """Matrices of the same shape; one row where all elements are adjacent."""
+    if all(t.is_contiguous() for t in tensors):
+        return [t.view(1, -1) for t in tensors]
+    return [as_rows(t) for t in tensors]
+
+
+@torch.library.custom_op("tritium_kernels::gated", mutates_args=())
+def gated_op(gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    y = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    if y.numel() == 0:
+        return y
+    matrices = _matrices(gate, up, y)
+    rows, columns = matrices[0].shape
+    plan = plan_rows(gate.device, rows, columns)
+    grid = (cdiv(rows, plan.rows) * cdiv(columns, plan.block),)
+    with on("gated", "gate", gate):
+        kernels.gated_forward[grid](
+            *matrices, rows, columns, *(m.stride(0) for m in matrices),
+            KIND=activation, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return y
+
+
+@torch.library.custom_op("tritium_kernels::gated_backward", mutates_args=())
+def gated_backward_op(
+    gate: Tensor, up: Tensor, dy: Tensor, activation: str
+) -> tuple[Tensor, Tensor]:
+    dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    dup = torch.empty_like(dgate)
+    if dup.numel() == 0:
+        return dgate, dup
+    matrices = _matrices(gate, up, dy, dgate, dup)
+    rows, columns = matrices[0].shape
+    plan = plan_rows(gate.device, rows, columns)
+    grid = (cdiv(rows, plan.rows) * cdiv(columns, plan.block),)
+    with on("gated", "gate", gate):
+        kernels.gated_backward[grid](
+            *matrices, rows, columns, *(m.stride(0) for m in matrices),
+            KIND=activation, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return dgate, dup
+
+
+@gated_op.register_fake
+def _(gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    return torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+
+
+@gated_backward_op.register_fake
+def _(gate: Tensor, up: Tensor, dy: Tensor, activation: str) -> tuple[Tensor, Tensor]:
+    dgate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    return dgate, torch.empty_like(dgate)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    gate, up, ctx.activation = inputs
+    ctx.save_for_backward(gate, up)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None]:
+    return *gated_backward_op(*ctx.saved_tensors, dy, ctx.activation), None
+
+
+gated_op.register_autograd(_backward, setup_context=_save)
+
+
+def _gated(op: str, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    check_tensor(op, "gate", gate)
+    check_operand(op, "up", up, gate.shape, "gate", gate)
+    check_same_dtype(op, "up", up, "gate", gate)
+    return gated_op(gate, up, activation)
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """gate * sigmoid(gate) * up."""
+    return _gated("swiglu", gate, up, "silu")
+
+
+def geglu(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
+    """gelu(gate) * up; `approximate`: "none" (erf) or "tanh"."""
+    check_choice("geglu", "approximate", approximate, ("none", "tanh"))
+    return _gated("geglu", gate, up, "gelu" if approximate == "none" else "gelu_tanh")

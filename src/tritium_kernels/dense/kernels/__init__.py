@@ -1,0 +1,1 @@
+"""The kernels of the dense layers; `tritium_kernels.dense` launches them."""

@@ -1,0 +1,75 @@
+"""Cross entropy of rows of logits with one right column each, and its gradient.
+
+    loss = (1 - s) * (lse - x[target]) + s * (lse - mean(x)) + z * lse**2
+
+s: label smoothing, z: weight of the square of lse = log(sum(exp(x))). A row whose target is
+`ignored` has loss 0 and no gradient; one whose target is no column has loss NaN and a gradient of
+NaN.
+"""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.common import wide, zeros_like_wide
+from tritium_kernels.dense.kernels.softmax import finite_or_zero
+
+
+@tritium.jit
+def loss_forward(
+    x_ptr, target_ptr, loss_ptr, lse_ptr, columns, x_stride, ignored, smoothing, z,
+    SMOOTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * x_stride
+    target = tl.load(target_ptr + row).to(tl.int64)
+    c = tl.arange(0, BLOCK)
+    most = zeros_like_wide(x_ptr, (BLOCK,)) - float("inf")
+    sums = zeros_like_wide(x_ptr, (BLOCK,))
+    plain = zeros_like_wide(x_ptr, (BLOCK,))
+    for start in range(0, columns, BLOCK):
+        mask = start + c < columns
+        x = wide(tl.load(x_ptr + start + c, mask=mask, other=float("-inf")))
+        more = tl.maximum(most, x, propagate_nan=tl.PropagateNan.ALL)
+        base = finite_or_zero(more)
+        sums = sums * tl.exp(most - base) + tl.exp(x - base)
+        most = more
+        if SMOOTH:
+            plain += tl.where(mask, x, 0.0)
+    largest = tl.max(most, 0)
+    lse = largest + tl.log(tl.sum(sums * tl.exp(finite_or_zero(most) - largest), 0))
+    inside = (target >= 0) & (target < columns)
+    right = wide(tl.load(x_ptr + target, mask=inside, other=float("nan")))
+    loss = lse - right
+    if SMOOTH:
+        loss = (1 - smoothing) * loss + smoothing * (lse - tl.sum(plain, 0) / columns)
+    loss += z * lse * lse
+    tl.store(loss_ptr + row, tl.where(target == ignored, 0.0, loss))
+    tl.store(lse_ptr + row, lse)
+
+
+@tritium.jit
+def loss_backward(
+    x_ptr, target_ptr, lse_ptr, scale_ptr, dx_ptr, columns, x_stride, dx_stride, scale_stride,
+    ignored, smoothing, z, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dx = scale * (softmax * (1 + 2 z lse) - (1 - s) * [column is target] - s / columns).
+
+    dx may be x itself: each element is read before it is written, by the same program.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    x_ptr += row * x_stride
+    dx_ptr += row * dx_stride
+    target = tl.load(target_ptr + row).to(tl.int64)
+    lse = tl.load(lse_ptr + row)
+    scale = wide(tl.load(scale_ptr + row * scale_stride))
+    wrong = (target < 0) | (target >= columns)
+    scale = tl.where(wrong & (target != ignored), float("nan"), scale)
+    c = tl.arange(0, BLOCK)
+    for start in range(0, columns, BLOCK):
+        mask = start + c < columns
+        x = wide(tl.load(x_ptr + start + c, mask=mask, other=0.0))
+        dx = tl.exp(x - lse) * (1 + 2 * z * lse) - smoothing / columns
+        dx -= tl.where(start + c == target, 1 - smoothing, 0.0)
+        dx = tl.where(target == ignored, 0.0, dx * scale)
+        tl.store(dx_ptr + start + c, dx.to(dx_ptr.dtype.element_ty), mask=mask)

@@ -1,0 +1,176 @@
+"""Layer norm and RMS norm over the last dimension, with gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import norm as kernels
+from tritium_kernels.errors import check_operand, check_rank, check_same_dtype, check_tensor, refuse
+from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.tables import RowPlan, plan_rows
+
+
+def _statistics_dtype(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+@torch.library.custom_op("tritium_kernels::norm", mutates_args=())
+def norm_op(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, mean, rstd); `center`: layer norm. RMS norm has no mean: an empty tensor."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    count = x.numel() // x.shape[-1] if x.shape[-1] else 0
+    mean = torch.empty(count if center else 0, dtype=_statistics_dtype(x), device=x.device)
+    rstd = torch.empty(count, dtype=_statistics_dtype(x), device=x.device)
+    if y.numel() == 0:
+        return y, mean, rstd
+    source, target = as_rows(x), as_rows(y)
+    rows, columns = source.shape
+    plan = plan_rows(x.device, rows, columns)
+    with on("norm", "x", x):
+        kernels.norm_forward[(cdiv(rows, plan.rows),)](
+            source, _contiguous(weight), _contiguous(bias), target, mean, rstd,
+            rows, columns, source.stride(0), target.stride(0), eps,
+            MEAN=center, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return y, mean, rstd
+
+
+@torch.library.custom_op("tritium_kernels::norm_backward", mutates_args=())
+def norm_backward_op(
+    x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor,
+    center: bool, has_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """(dx, dw, db); of what is not there, empty tensors."""
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    n = x.shape[-1]
+    reference = x if weight is None else weight
+    dw = reference.new_zeros(n if weight is not None else 0)
+    db = reference.new_zeros(n if has_bias else 0)
+    if dx.numel() == 0:
+        return dx, dw, db
+    source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
+    rows, columns = source.shape
+    plan = plan_rows(x.device, rows, columns)
+    dtype = _statistics_dtype(x)
+
+    def parts(gradient: Tensor) -> Tensor | None:
+        shape = (plan.programs, columns)
+        return torch.empty(shape, dtype=dtype, device=x.device) if gradient.numel() else None
+
+    parts_w, parts_b = parts(dw), parts(db)
+    saved = (source, _contiguous(weight), given, mean, rstd)
+    with on("norm", "x", x):
+        launch = _backward_whole if plan.whole else _backward_long
+        launch(saved, target, parts_w, parts_b, center, plan)
+        for part, gradient in ((parts_w, dw), (parts_b, db)):
+            if part is not None:
+                kernels.sum_rows[(cdiv(columns, 128),)](
+                    part, gradient, plan.programs, columns, ROWS=16, BLOCK=128
+                )
+    return dx, dw, db
+
+
+def _backward_whole(
+    saved: tuple[Tensor | None, ...], dx: Tensor, dw: Tensor | None, db: Tensor | None,
+    center: bool, plan: RowPlan,
+) -> None:  # fmt: skip
+    x, weight, dy, mean, rstd = saved
+    assert x is not None and dy is not None
+    kernels.norm_backward_whole[(plan.programs,)](
+        x, weight, dy, mean, rstd, dx, dw, db, *x.shape, x.stride(0), dy.stride(0), dx.stride(0),
+        MEAN=center, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+    )  # fmt: skip
+
+
+def _backward_long(
+    saved: tuple[Tensor | None, ...], dx: Tensor, dw: Tensor | None, db: Tensor | None,
+    center: bool, plan: RowPlan,
+) -> None:  # fmt: skip
+    x, weight, dy, mean, rstd = saved
+    assert x is not None and dy is not None
+    rows, columns = x.shape
+    kernels.norm_backward_rows[(rows,)](
+        x, weight, dy, mean, rstd, dx, rows, columns, x.stride(0), dy.stride(0), dx.stride(0),
+        MEAN=center, ROWS=1, BLOCK=plan.block, num_warps=plan.warps,
+    )  # fmt: skip
+    if dw is not None:
+        kernels.norm_backward_columns[(plan.programs, cdiv(columns, plan.block))](
+            x, dy, mean, rstd, dw, db, rows, columns, x.stride(0), dy.stride(0),
+            MEAN=center, ROWS=1, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+
+
+def _contiguous(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.contiguous()
+
+
+@norm_op.register_fake
+def _(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    count = x.numel() // x.shape[-1] if x.shape[-1] else 0
+    mean = torch.empty(count if center else 0, dtype=_statistics_dtype(x), device=x.device)
+    rstd = torch.empty(count, dtype=_statistics_dtype(x), device=x.device)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device), mean, rstd
+
+
+@norm_backward_op.register_fake
+def _(
+    x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor,
+    center: bool, has_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    n = x.shape[-1]
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    reference = x if weight is None else weight
+    dw = reference.new_empty(n if weight is not None else 0)
+    return dx, dw, reference.new_empty(n if has_bias else 0)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, weight, bias, _, ctx.center = inputs
+    ctx.has_bias = bias is not None
+    ctx.save_for_backward(x, weight, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, mean, rstd = ctx.saved_tensors
+    dx, dw, db = norm_backward_op(x, weight, dy, mean, rstd, ctx.center, ctx.has_bias)
+    return dx, dw if weight is not None else None, db if ctx.has_bias else None, None, None
+
+
+norm_op.register_autograd(_backward, setup_context=_save)
+
+
+def _check(op: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> None:
+    check_tensor(op, "x", x)
+    if x.ndim == 0:
+        check_rank(op, "x", x, (1, 2))
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None:
+            check_operand(op, name, value, x.shape[-1:], "x", x)
+    if bias is not None:
+        if weight is None:
+            raise refuse(op, "bias", "is given without weight", "bias with weight, or none")
+        check_same_dtype(op, "bias", bias, "weight", weight)
+    if not eps >= 0:
+        raise refuse(op, "eps", f"is {eps}", "eps >= 0")
+
+
+def layer_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension."""
+    _check("layer_norm", x, weight, bias, eps)
+    return norm_op(x, weight, bias, float(eps), True)[0]
+
+
+def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
+    """x / sqrt(mean of squares + eps) * weight over the last dimension."""
+    _check("rms_norm", x, weight, None, eps)
+    return norm_op(x, weight, None, float(eps), False)[0]

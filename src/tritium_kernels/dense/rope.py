@@ -1,0 +1,85 @@
+"""Rotary position embedding, with its gradient: the rotation back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels.rope import rope as kernel
+from tritium_kernels.errors import (
+    check_like,
+    check_rank,
+    check_same_dtype,
+    check_shape,
+    check_tensor,
+    refuse,
+)
+from tritium_kernels.launch import cdiv, on, power_of_two
+from tritium_kernels.tables import plan_rows
+
+
+@torch.library.custom_op("tritium_kernels::rope", mutates_args=())
+def rope_op(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
+    """x: (batch, heads, length, d); cos, sin: (length, half) or (batch, length, half)."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    x, cos, sin = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, cos, sin))
+    batch, heads, length, d = x.shape
+    half = cos.shape[-1]
+    rest = d - 2 * half
+    plan = plan_rows(x.device, length, d)
+    turns = [(0 if t.ndim == 2 else t.stride(0), t.stride(-2)) for t in (cos, sin)]
+    with on("rope", "x", x):
+        kernel[(batch * heads * cdiv(length, plan.rows),)](
+            x, cos, sin, y, heads, length, half, d, *x.stride()[:3], *y.stride()[:3],
+            *turns[0], *turns[1], -1.0 if back else 1.0, INTERLEAVED=interleaved,
+            REST=power_of_two(rest) if rest else 0, ROWS=plan.rows, HALF=power_of_two(half),
+            num_warps=4,
+        )  # fmt: skip
+    return y
+
+
+@rope_op.register_fake
+def _(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool, back: bool) -> Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, cos, sin, ctx.interleaved, ctx.back = inputs
+    ctx.save_for_backward(cos, sin)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None, None, None]:
+    return rope_op(dy, *ctx.saved_tensors, ctx.interleaved, not ctx.back), None, None, None, None
+
+
+rope_op.register_autograd(_backward, setup_context=_save)
+
+
+def rope(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    """Rotate pairs of elements of x by the angle of their position.
+
+    Args:
+        x: (batch, heads, length, d).
+        cos, sin: (length, half) or (batch, length, half) with 2 * half <= d: pairs are the first
+            2 * half elements, the others stay as they are. They get no gradient.
+        interleaved: pairs are (0, 1), (2, 3), ...; otherwise element j and element half + j.
+    """
+    check_tensor("rope", "x", x)
+    check_rank("rope", "x", x, (4,))
+    check_tensor("rope", "cos", cos)
+    check_rank("rope", "cos", cos, (2, 3))
+    check_like("rope", "cos", cos, "x", x)
+    half = cos.shape[-1]
+    leading = (x.shape[2],) if cos.ndim == 2 else (x.shape[0], x.shape[2])
+    check_shape("rope", "cos", cos, (*leading, half))
+    if not 0 < 2 * half <= x.shape[-1]:
+        raise refuse("rope", "cos", f"has {half} columns", f"1 to {x.shape[-1] // 2}, half of d")
+    check_tensor("rope", "sin", sin)
+    check_shape("rope", "sin", sin, cos.shape)
+    check_like("rope", "sin", sin, "x", x)
+    check_same_dtype("rope", "sin", sin, "cos", cos)
+    return rope_op(x, cos.detach(), sin.detach(), interleaved, False)

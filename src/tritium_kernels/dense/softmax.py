@@ -1,0 +1,91 @@
+"""Softmax and log-softmax along one dimension, with gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tritium_kernels.dense.kernels import softmax as kernels
+from tritium_kernels.errors import check_tensor, refuse
+from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.tables import plan_rows
+
+
+@torch.library.custom_op("tritium_kernels::softmax", mutates_args=())
+def softmax_op(x: torch.Tensor, log: bool) -> torch.Tensor:
+    """Of the last dimension."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if y.numel() == 0:
+        return y
+    source, target = as_rows(x), as_rows(y)
+    rows, columns = source.shape
+    plan = plan_rows(x.device, rows, columns)
+    with on("softmax", "x", x):
+        kernels.softmax_forward[(cdiv(rows, plan.rows),)](
+            source, target, rows, columns, source.stride(0), target.stride(0),
+            LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return y
+
+
+@torch.library.custom_op("tritium_kernels::softmax_backward", mutates_args=())
+def softmax_backward_op(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
+    dx = torch.empty(y.shape, dtype=y.dtype, device=y.device)
+    if dx.numel() == 0:
+        return dx
+    result, given, target = as_rows(y), as_rows(dy), as_rows(dx)
+    rows, columns = result.shape
+    plan = plan_rows(y.device, rows, columns)
+    with on("softmax", "x", y):
+        kernels.softmax_backward[(cdiv(rows, plan.rows),)](
+            result, given, target, rows, columns,
+            result.stride(0), given.stride(0), target.stride(0),
+            LOG=log, WHOLE=plan.whole, ROWS=plan.rows, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return dx
+
+
+@softmax_op.register_fake
+def _(x: torch.Tensor, log: bool) -> torch.Tensor:
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+@softmax_backward_op.register_fake
+def _(y: torch.Tensor, dy: torch.Tensor, log: bool) -> torch.Tensor:
+    return torch.empty(y.shape, dtype=y.dtype, device=y.device)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.log = inputs[1]
+
+
+def _backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return softmax_backward_op(*ctx.saved_tensors, dy, ctx.log), None
+
+
+softmax_op.register_autograd(_backward, setup_context=_save)
+
+
+def _along(op: str, x: torch.Tensor, dim: int, log: bool) -> torch.Tensor:
+    check_tensor(op, "x", x)
+    if not -x.ndim <= dim < x.ndim:
+        accepted = f"{-x.ndim} to {x.ndim - 1}" if x.ndim else "none: x has no dimension"
+        raise refuse(op, "dim", f"is {dim}", accepted)
+    if dim in (-1, x.ndim - 1):
+        return softmax_op(x, log)
+    return softmax_op(x.movedim(dim, -1), log).movedim(-1, dim)
+
+
+def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """exp(x) / sum(exp(x)) along `dim`, computed in float32 (float64 for float64).
+
+    A row of minus infinities gives NaN, as does a row with a NaN or plus infinity.
+    """
+    return _along("softmax", x, dim, log=False)
+
+
+def log_softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """log(softmax(x)) along `dim`, without the loss of small probabilities."""
+    return _along("log_softmax", x, dim, log=True)

@@ -1,0 +1,56 @@
+"""What fronts share when they launch: the device, its class, matrices of rows."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+
+import torch
+
+from tritium.runtime import driver
+from tritium_kernels.errors import refuse
+
+
+def device_class(device: torch.device) -> str:
+    """The key of a device in the tables of configurations: "cpu", "hopper", "gpu"."""
+    return "cpu" if device.type == "cpu" else _gpu_class(device.index or 0)
+
+
+@cache
+def _gpu_class(index: int) -> str:
+    if torch.version.hip is None and torch.cuda.get_device_capability(index)[0] == 9:
+        return "hopper"
+    return "gpu"
+
+
+@cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of a GPU; threads of the CPU."""
+    if device.type == "cpu":
+        return torch.get_num_threads()
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def on(op: str, name: str, tensor: torch.Tensor) -> AbstractContextManager[object]:
+    """The context in which kernels for `tensor` are launched; refuses other devices' tensors."""
+    backend = driver.active.get_current_target().backend
+    kind = "cpu" if backend == "cpu" else "cuda"
+    if tensor.device.type != kind:
+        raise refuse(op, name, f"is on {tensor.device}", f"{kind}, the device of the active driver")
+    return nullcontext() if kind == "cpu" else torch.cuda.device(tensor.device)
+
+
+def as_rows(x: torch.Tensor) -> torch.Tensor:
+    """A matrix of x's last dimension, whose columns are adjacent; copies only what has none."""
+    columns = x.shape[-1]
+    matrix = x.reshape(x.numel() // columns if columns else 0, columns)
+    return matrix if columns <= 1 or matrix.stride(1) == 1 else matrix.contiguous()
+
+
+def power_of_two(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def cdiv(a: int, b: int) -> int:
+    return -(-a // b)

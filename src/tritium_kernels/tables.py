@@ -1,0 +1,85 @@
+"""Launch configurations for each class of device; nothing is tuned at a launch.
+
+A class that a table does not name takes the entry of "gpu".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tritium_kernels.launch import cdiv, device_class, power_of_two, processors
+
+
+@dataclass(frozen=True)
+class RowTable:
+    """How rows are cut.
+
+    Attributes:
+        whole: the longest row that a program holds at once; longer ones are walked over.
+        chunk: the columns of one step of a walk.
+        elements: what a program takes at least of short rows: several rows.
+        warp_elements: elements for each warp.
+        waves: programs for each processor, where programs keep sums over many rows.
+    """
+
+    whole: int
+    chunk: int
+    elements: int
+    warp_elements: int
+    waves: int
+
+
+ROWS = {
+    "cpu": RowTable(whole=4096, chunk=1024, elements=256, warp_elements=1 << 30, waves=4),
+    "hopper": RowTable(whole=16384, chunk=8192, elements=1024, warp_elements=1024, waves=2),
+    "gpu": RowTable(whole=16384, chunk=4096, elements=1024, warp_elements=1024, waves=2),
+}
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """One launch over rows.
+
+    Attributes:
+        rows: rows of one program at a time.
+        block: columns of one step.
+        whole: a step holds a whole row.
+        warps: of a program.
+        programs: of a launch in which each program takes many rows.
+    """
+
+    rows: int
+    block: int
+    whole: bool
+    warps: int
+    programs: int
+
+
+def plan_rows(device: torch.device, rows: int, columns: int) -> RowPlan:
+    """The configuration for `rows` rows of `columns` elements."""
+    table = ROWS[device_class(device)]
+    block = power_of_two(columns)
+    whole = block <= table.whole
+    block = block if whole else table.chunk
+    many = max(1, min(table.elements // block, power_of_two(rows))) if whole else 1
+    warps = min(max(power_of_two(block * many // table.warp_elements), 4), 16)
+    programs = max(1, min(cdiv(rows, many), processors(device) * table.waves))
+    return RowPlan(many, block, whole, warps, programs)
+
+
+@dataclass(frozen=True)
+class FlatTable:
+    """Elements of one program in kernels of elements, and its warps."""
+
+    block: int
+    warps: int
+
+
+FLAT = {"cpu": FlatTable(8192, 4), "hopper": FlatTable(2048, 4), "gpu": FlatTable(1024, 4)}
+
+
+def plan_flat(device: torch.device) -> FlatTable:
+    """The configuration for elements one by one."""
+    return FLAT[device_class(device)]
