@@ -41,7 +41,7 @@ def launcher(how: str) -> Launch:
 
 
 def _assembled(arch: int, kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> None:
-    options = {n: constants[n] for n in ("num_warps",) if n in constants}
+    options = {n: constants[n] for n in ("num_warps", "num_ctas") if n in constants}
     types = " ".join(_type(a) for a in arguments)
     own = {n: v for n, v in constants.items() if n in kernel.arg_names}
     assert compiled(kernel, types, own, arch, **options).asm["cubin"].startswith(b"\x7fELF")

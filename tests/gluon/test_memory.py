@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gluon import hopper_programs, memory_programs, partition_programs
+from tests.gluon import cluster_programs, hopper_programs, memory_programs, partition_programs
 from tests.gluon.hopper_programs import block_layout
 from tests.gluon.support import compiled, launcher
 from tests.nvidia.support import in_order
@@ -235,3 +235,28 @@ def test_barriers_and_bulk_copies(size: int, phase: int, arrivals: int, message:
     with pytest.raises(InterpreterError, match=message):
         launcher("interpreted")(barrier_kernel, (1,), desc, BYTES=size, PHASE=phase,
                                 ARRIVALS=arrivals)  # fmt: skip
+
+
+def test_clusters_share_copies_and_barriers() -> None:
+    cga, one = [[1, 0]], [[0, 0]]
+    a, b = (f"tensordesc<fp16[{m},{n}],{gl.NVMMASharedLayout(64, 16, 2, cga_layout=x)!r}>"
+            for m, n, x in ((128, 32, cga), (32, 64, one)))  # fmt: skip
+    kernel = compiled(cluster_programs.matmul_kernel, f"{a} {b} *fp32 i32", {"cga": cga},
+                      num_ctas=2)  # fmt: skip
+    in_order(kernel.asm["ttgir"], "init_barrier .*2xi64", "cluster_barrier {relaxed = true}",
+             "async_tma_copy_global_to_local .*true : ",
+             "async_tma_copy_global_to_local .*multicast", "cluster_barrier")  # fmt: skip
+    ptx = kernel.asm["ptx"]
+    in_order(ptx, "barrier.cluster.arrive.relaxed", r"complete_tx::bytes \[",
+             r"complete_tx::bytes.multicast::cluster \[.*\], %rs\d+;", "try_wait.*acquire.cluster",
+             *["barrier.cluster.arrive.release"] * 2, "ret;")  # fmt: skip
+    constants = {"cga": [[1]], "shared": gl.SwizzledSharedLayout(1, 1, 1, [0], [[1]])}
+    ptx = compiled(cluster_programs.start_kernel, "*i32", constants, num_ctas=2).asm["ptx"]
+    in_order(ptx, "mapa.shared::cluster.u32", "arrive.release.cluster.shared::cluster.b64 _.*, 2;",
+             "mbarrier.arrive.shared::cta.b64 _, ", "bar.sync|barrier.sync")  # fmt: skip
+
+
+def test_layouts_of_other_clusters_are_refused() -> None:
+    constants = {"cga": [], "shared": gl.SwizzledSharedLayout(1, 1, 1, [0], [[1]])}
+    with pytest.raises(CompilationError, match=r"of 1 thread blocks; .* num_ctas=2"):
+        compiled(cluster_programs.start_kernel, "*i32", constants, num_ctas=2)

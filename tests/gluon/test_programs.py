@@ -6,6 +6,7 @@ import pytest
 
 from tests.gluon import (
     aggregate_programs,
+    cluster_programs,
     hopper_programs,
     memory_programs,
     partition_programs,
@@ -39,3 +40,9 @@ def test_programs_for_hopper(name: str, how: str) -> None:
             FOR_HOPPER[name](launcher(how))
         return
     FOR_HOPPER[name](launcher(how))
+
+
+@pytest.mark.parametrize("how", ["interpreted", "sm_90"])
+@pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
+def test_programs_for_clusters(name: str, how: str) -> None:
+    cluster_programs.PROGRAMS[name](launcher(how))

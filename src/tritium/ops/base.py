@@ -111,6 +111,12 @@ class Op(DeclaredOp):
     """Whether the op's regions run at the same time: the first one by the threads that run the
     code around the op, the others by threads of their own."""
 
+    @property
+    def reaches_blocks(self) -> bool:
+        """Whether the op accesses the shared memory of other thread blocks of the cluster, which
+        must not have ended then."""
+        return False
+
     scoped: ClassVar[bool] = True
     """Whether what the op's regions define is known only inside of them."""
 

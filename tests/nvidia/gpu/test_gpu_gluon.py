@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.gluon import cluster_programs
 from tests.gluon.support import launcher
 from tests.gluon.test_programs import FOR_HOPPER, PROGRAMS
 from tritium.backends.active import driver
@@ -22,3 +23,10 @@ def test_programs_for_hopper(name: str) -> None:
     if driver.active.get_current_target().arch != 90:
         pytest.skip("wgmma is of sm_90 alone")
     FOR_HOPPER[name](launcher("gpu"))
+
+
+@pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
+def test_programs_for_clusters(name: str) -> None:
+    if driver.active.get_current_target().arch != 90:
+        pytest.skip("wgmma is of sm_90 alone")
+    cluster_programs.PROGRAMS[name](launcher("gpu"))

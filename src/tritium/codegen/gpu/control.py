@@ -19,6 +19,7 @@ from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ops import scf, ttir
+from tritium.ops.base import Op
 from tritium.ops.terminators import is_terminator, terminator
 
 
@@ -142,6 +143,15 @@ def while_loop(c: Context, op: Any) -> None:
     _define(c, op.results, _flat(c, passed), _forms(c, passed))
 
 
+def reaches_blocks(op: Op) -> bool:
+    """Whether the op ends a kernel whose module accesses other blocks' shared memory."""
+    function: Any = op.parent_op()
+    everything = function.parent_op().walk()
+    return function.sym_visibility != "private" and any(
+        isinstance(o, Op) and o.reaches_blocks for o in everything
+    )
+
+
 def lower_function(c: Context, blocks: Sequence[Block]) -> None:
     """Write all blocks of a function, whose arguments are defined."""
     branches = Branches(c.f, blocks, lambda values: [c.scalar(v) for v in values])
@@ -156,6 +166,8 @@ def lower_function(c: Context, blocks: Sequence[Block]) -> None:
         op: Any = block.last_op
         if isinstance(op, ttir.ReturnOp):
             c.at_return()
+            if c.num_ctas > 1 and reaches_blocks(op):
+                c.synchronize()  # the others' accesses to this block's memory must be done
             give_back(c, op.operands)
         elif not branches.leave(op):
             raise c.unsupported(op)

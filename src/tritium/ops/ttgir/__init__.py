@@ -7,6 +7,7 @@ from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupO
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
+from tritium.ops.ttgir.hopper import ClusterBarrierOp as ClusterBarrierOp
 from tritium.ops.ttgir.hopper import FenceAsyncSharedOp as FenceAsyncSharedOp
 from tritium.ops.ttgir.hopper import WarpGroupDotOp as WarpGroupDotOp
 from tritium.ops.ttgir.hopper import WarpGroupDotWaitOp as WarpGroupDotWaitOp
@@ -27,6 +28,7 @@ from tritium.ops.ttgir.tensormap import GlobalScratchAllocOp as GlobalScratchAll
 from tritium.ops.ttgir.tensormap import ReinterpretTensorDescOp as ReinterpretTensorDescOp
 from tritium.ops.ttgir.tensormap import TensormapCreateOp as TensormapCreateOp
 from tritium.ops.ttgir.tensormap import TensormapFenceproxyAcquireOp as TensormapFenceproxyAcquireOp
+from tritium.ops.ttgir.tma import ITSELF as ITSELF
 from tritium.ops.ttgir.tma import ArriveBarrierOp as ArriveBarrierOp
 from tritium.ops.ttgir.tma import AsyncTMACopyGlobalToLocalOp as AsyncTMACopyGlobalToLocalOp
 from tritium.ops.ttgir.tma import AsyncTMACopyLocalToGlobalOp as AsyncTMACopyLocalToGlobalOp

@@ -12,7 +12,7 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
 from tritium.ops.base import Op
-from tritium.ops.effects import SHARED, Queue, opaque, reads, waits
+from tritium.ops.effects import GLOBAL, SHARED, Queue, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import bool_attr, i32_attr, optional, variadic
 from tritium.ops.memory import Context
@@ -106,6 +106,23 @@ class WarpGroupDotWaitOp(Op):
         state.wait_dots(self.pendings)
         results = tuple(state.finished(v) for v in inputs)
         return results[0] if len(results) == 1 else results
+
+
+class ClusterBarrierOp(Op):
+    """The threads of all blocks of a cluster wait for each other; unless `relaxed`, they see what
+    the others wrote."""
+
+    name = "ttng.cluster_barrier"
+    effects = (reads(GLOBAL), writes(GLOBAL), waits(SHARED))
+    syntax = "attrs"
+    relaxed = bool_attr(False)
+
+    @classmethod
+    def infer(cls, *, relaxed: bool) -> tuple[ir.Type, ...]:
+        return ()
+
+    def evaluate(self, context: Context) -> None:
+        """Nothing: the blocks of a cluster are evaluated as one thread."""
 
 
 class FenceAsyncSharedOp(Op):

@@ -87,7 +87,22 @@ class InvalBarrierOp(Op):
         state_of(context).drop_barrier(alloc)
 
 
-class BarrierExpectOp(Op):
+ITSELF = -1
+"""The value of `fromCTA` by which each block of a cluster arrives at its own barrier."""
+
+
+class RoutedArrival(Op):
+    """Base of arrivals. In a cluster the barrier of the block t gets one from the block
+    `t & fromCTA`."""
+
+    fromCTA = i32_attr(ITSELF)
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.fromCTA != ITSELF
+
+
+class BarrierExpectOp(RoutedArrival):
     """Arrive, and let the phase end only after `size` more bytes, if `pred`."""
 
     name = "ttng.barrier_expect"
@@ -98,7 +113,7 @@ class BarrierExpectOp(Op):
     size = plain_i32_attr()
 
     @classmethod
-    def infer(cls, alloc: ir.Type, pred: ir.Type, *, size: int) -> None:
+    def infer(cls, alloc: ir.Type, pred: ir.Type, *, size: int, fromCTA: int) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
 
@@ -109,7 +124,7 @@ class BarrierExpectOp(Op):
             barrier.expected += self.size
 
 
-class ArriveBarrierOp(Op):
+class ArriveBarrierOp(RoutedArrival):
     """Arrive `count` times, if `pred`. With `perWarp` each of the `count` warps that run the code
     arrives once, when it gets there."""
 
@@ -123,7 +138,7 @@ class ArriveBarrierOp(Op):
 
     @classmethod
     def infer(
-        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int, perWarp: bool
+        cls, alloc: ir.Type, pred: ir.Type | None, *, count: int, perWarp: bool, fromCTA: int
     ) -> None:
         check_barrier(cls.name, alloc)
         check_flag(cls.name, pred)
@@ -190,7 +205,8 @@ def _place(desc: Tile, coordinates: tuple[Any, ...], data: np.ndarray) -> Any:
 
 class AsyncTMACopyGlobalToLocalOp(CachedOp):
     """Start copying the block at `coord` into the memory `result`, if `pred`. Its bytes count for
-    the barrier, which says when they are there."""
+    the barrier, which says when they are there. With `multicast` what several blocks of a cluster
+    have copies of is read once, by the first of them, and counts for the barriers of all."""
 
     name = "ttng.async_tma_copy_global_to_local"
     reads_operand_types = True
@@ -207,6 +223,11 @@ class AsyncTMACopyGlobalToLocalOp(CachedOp):
     result = operand()  # pyright: ignore[reportIncompatibleMethodOverride]
     pred = operand()
     isVolatile = bool_attr(False)
+    multicast = unit_attr()
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return self.multicast
 
     @classmethod
     def infer(

@@ -124,9 +124,10 @@ def check_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
 
 
 def check_barrier(name: str, type: ir.Type) -> None:
-    """Barriers are one i64 in mutable memory."""
+    """Barriers are one i64 in mutable memory, or one for each block of a cluster."""
     memory = check_memory(name, type, mutable=True)
-    if memory.get_shape() != (1,) or memory.element_type != ir.i64:
+    one = len(memory.get_shape()) == 1 and bytes_of(memory) == 8
+    if not one or memory.element_type != ir.i64:
         raise OpError(f"{name}: barrier is {describe(type)}; a memdesc of 1xi64 is required")
 
 

@@ -56,7 +56,33 @@ def inval_barrier(c: Context, op: Any) -> None:
 def barrier_expect(c: Context, op: Any) -> None:
     text = f"@$1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {op.size};"
     condition = _first(c, c.scalar(op.pred))
+    if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
+        _arrive_in_blocks(c, op, f"arrive.expect_tx{RELEASE}", f", {op.size}", c.scalar(op.pred))
+        return
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
+
+
+RELEASE = ".release.cluster.shared::cluster.b64"
+
+
+def _arrive_in_blocks(
+    c: Context, op: Any, how: str, count: str, condition: Value | None
+) -> None:
+    """Arrive at the barriers of the blocks `t` of the cluster for which this is `t & fromCTA`: one
+    thread for each."""
+    kept = op.fromCTA & (c.num_ctas - 1)
+    free = [bit for bit in range(c.num_ctas.bit_length() - 1) if not kept >> bit & 1]
+    f, number = c.f, c.linear_map(c.thread, [1 << bit for bit in free])
+    target = c.block if number is None else f.op("or", c.block, number)
+    chosen = f.icmp("ult", c.thread, c.i32(1 << len(free)))
+    own = f.op("and", c.block, c.i32(c.num_ctas - 1 & ~kept))
+    chosen = f.op("and", chosen, f.icmp("eq", own, c.i32(0)))
+    chosen = chosen if condition is None else f.op("and", chosen, condition)
+    text = (
+        "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
+        f"@$2 mbarrier.{how} _, [there]{count}; }}"
+    )
+    c.asm("void", text, "r,r,b,~{memory}", _barrier(c, op.alloc), target, chosen)
 
 
 @lowers(NVIDIA, ttgir.ArriveBarrierOp)
@@ -72,6 +98,9 @@ def arrive_barrier(c: Context, op: Any) -> None:
         if op.count > 1 and _arch(c) < 90:
             raise c.unsupported(op, f"{op.count} arrivals at once, before sm_90")
         count = f", {op.count}" if op.count > 1 else ""
+        if c.num_ctas > 1 and op.fromCTA != ttgir.ITSELF:
+            _arrive_in_blocks(c, op, f"arrive{RELEASE}", count, condition)
+            return
         text = f"@$1 mbarrier.arrive.shared::cta.b64 _, [$0]{count};"
         condition = _first(c, condition)
     c.asm("void", text, "r,b,~{memory}", _barrier(c, op.alloc), condition)
@@ -86,8 +115,10 @@ def wait_barrier(c: Context, op: Any) -> None:
         arguments.append(c.scalar(op.pred))
         skip, constraints = "@!$2 bra DONE; ", "r,r,b,~{memory}"
     how = "try_wait" if _arch(c) >= 90 else "test_wait"
+    order = ".acquire.cluster" if c.num_ctas > 1 else ""
     text = (
-        "{ .reg .pred P; " + skip + f"AGAIN: mbarrier.{how}.parity.shared::cta.b64 P, [$0], $1; "
+        "{ .reg .pred P; " + skip
+        + f"AGAIN: mbarrier.{how}.parity{order}.shared::cta.b64 P, [$0], $1; "
         "@P bra DONE; bra AGAIN; DONE: }"
     )
     c.asm("void", text, constraints, *arguments)
@@ -146,17 +177,32 @@ def _listed(start: int, count: int) -> str:
 def copy_in(c: Context, op: Any) -> None:
     memory, barrier = c.memory(op.result), _barrier(c, op.barrier)
     descriptor, condition = c.scalar(op.desc), _first(c, c.scalar(op.pred))
-    start, rank = c.start_of(memory), len(op.coord)
+    start, rank, (blocks, leads) = c.start_of(memory), len(op.coord), _sharing(c, op, memory)
+    condition = condition if leads is None else c.f.op("and", condition, leads)
+    how, mask = ("", "") if blocks is None else (".multicast::cluster", f", ${rank + 4}")
     text = (
-        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {_listed(4, rank)}], [$2];"
+        f"@$3 cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        f"{how} [$0], [$1, {_listed(4, rank)}], [$2]{mask};"
     )
-    constraints = ",".join(["r", "l", "r", "b", *["r"] * rank, "~{memory}"])
-    coordinates = _own(c, memory, op.coord)
+    masks = [] if blocks is None else [blocks]
+    codes = ["r", "l", "r", "b", *["r"] * rank, *["h"] * len(masks), "~{memory}"]
+    constraints, coordinates = ",".join(codes), _own(c, memory, op.coord)
     for piece, offset in pieces(memory):
         to = c.f.op("add", start, c.i32(offset)) if offset else start
         c.asm("void", text, constraints, to, descriptor, barrier, condition,
-              *_coordinates(c, coordinates, piece))  # fmt: skip
+              *_coordinates(c, coordinates, piece), *masks)  # fmt: skip
+
+
+def _sharing(c: Context, op: Any, memory: Memory) -> tuple[Value | None, Value | None]:
+    """The blocks (a mask of 16 bits) that have copies of what this one copies for all of them, and
+    whether it is the first of them; None where each copies what it has."""
+    free = memory_layout(memory.type).free_variables().get(BLOCK, 0)
+    if not op.multicast or not free:
+        return None, None
+    first = sum(1 << block for block in range(c.num_ctas) if not block & ~free)
+    mask = c.f.op("shl", c.i32(first), c.f.op("and", c.block, c.i32(~free)))
+    leads = c.f.icmp("eq", c.f.op("and", c.block, c.i32(free)), c.i32(0))
+    return c.f.cast("trunc", mask, "i16"), leads
 
 
 @lowers(NVIDIA, ttgir.AsyncTMACopyLocalToGlobalOp)
@@ -190,6 +236,17 @@ def reduce_out(c: Context, op: Any) -> None:
 def store_wait(c: Context, op: Any) -> None:
     read = "" if op.complete else ".read"
     c.asm("void", f"cp.async.bulk.wait_group{read} {op.pendings};", "~{memory}")
+
+
+@lowers(NVIDIA, ttgir.ClusterBarrierOp)
+def cluster_barrier(c: Context, op: Any) -> None:
+    if c.num_ctas == 1:
+        c.barrier()
+    elif op.relaxed:
+        text = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;"
+        c.asm("void", text, "~{memory}")
+    else:
+        c.synchronize()
 
 
 @lowers(NVIDIA, ttgir.FenceAsyncSharedOp)

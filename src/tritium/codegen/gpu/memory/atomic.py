@@ -24,7 +24,7 @@ from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import BLOCK, LANE, WARP
 from tritium.ir.layouts.linear import LinearLayout
 from tritium.ops import ttir
-from tritium.ops.gpu import BarrierOp
+from tritium.ops.gpu import BarrierMemory, BarrierOp
 
 
 def scratch_bytes(op: Any) -> int:
@@ -41,7 +41,10 @@ def scratch_bytes(op: Any) -> int:
 
 @lowers(GPU, BarrierOp)
 def barrier(c: Context, op: Any) -> None:
-    c.synchronize()
+    if op.memory is BarrierMemory.LOCAL:
+        c.barrier()
+    else:
+        c.synchronize()
 
 
 @lowers(GPU, ttir.AtomicRMWOp, scratch=scratch_bytes)

@@ -26,14 +26,15 @@ from tritium.ir.layouts.swizzle import access, place_of
 from tritium.language import core as tl
 from tritium.language import emitter
 from tritium.language.builtins import casts
-from tritium.language.builtins.build import build
+from tritium.language.builtins.build import build, emit
 from tritium.language.builtins.creation import check_dtype, check_shape, make_range
 from tritium.language.decorators import builtin
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import TensorLike, tensor
 from tritium.language.values.types import int32
+from tritium.ops import gpu
 from tritium.ops.gluon import SetAutoLayoutOp
-from tritium.ops.ttgir import ConvertLayoutOp
+from tritium.ops.ttgir import ClusterBarrierOp, ConvertLayoutOp
 
 
 def checked(layout: Any, shape: Any, element: Any = int32) -> distributed_type:
@@ -166,9 +167,10 @@ def num_ctas() -> constexpr:
 @builtin
 def barrier(*, cluster: bool = False) -> None:
     """Wait for the other threads of the block; with `cluster` for those of the cluster."""
-    if cluster and emitter.current().features.num_ctas > 1:
-        raise NotImplementedError("gluon.language.barrier(cluster=True) is not built")
-    tl.debug_barrier()
+    if cluster:
+        emit(ClusterBarrierOp, relaxed=False)
+    else:
+        emit(gpu.BarrierOp, memory=gpu.BarrierMemory.LOCAL)
 
 
 @builtin

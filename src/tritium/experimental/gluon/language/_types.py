@@ -14,7 +14,7 @@ from tritium.experimental.gluon.language._layouts import (
     layout_of,
 )
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import LANE, WARP, Encoding, linear
+from tritium.ir.layouts.encodings import BLOCK, LANE, WARP, Encoding, linear
 from tritium.ir.layouts.undecided import UndecidedEncoding
 from tritium.language import emitter
 from tritium.language.values.base import Handle, base_type
@@ -73,6 +73,11 @@ def check_threads(layout: DistributedLayout, encoding: Any, shape: tuple[int, ..
     lanes = features.target.warp_size if features.target is not None else found.in_size(LANE)
     if found.in_size(LANE) != lanes:
         raise ValueError(f"{layout} has {found.in_size(LANE)} threads a warp; {lanes} are required")
+    if features.num_ctas > 1 and found.in_size(BLOCK) != features.num_ctas:
+        raise ValueError(
+            f"{layout} is of {found.in_size(BLOCK)} thread blocks; the kernel runs with "
+            f"num_ctas={features.num_ctas}"
+        )
     warps = features.asked_num_warps()
     if found.in_size(WARP) != warps:
         raise ValueError(

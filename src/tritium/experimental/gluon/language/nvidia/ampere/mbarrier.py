@@ -36,18 +36,26 @@ class MBarrierLayout(SwizzledSharedLayout):
         return MBarrierLayout([*shared, *([1 << i] for i in range(count))])
 
 
-def single_block(name: str, from_cta: Any = None) -> None:
-    """Raise `NotImplementedError` in a cluster."""
-    if emitter.current().features.num_ctas > 1 or from_cta is not None:
-        raise NotImplementedError(f"gluon.language.nvidia: mbarrier.{name} in clusters")
+def route(from_cta: Any) -> int:
+    """The blocks of the cluster from which arrivals come, as the op takes it. Raises `ValueError`
+    for a mask that has other bits than a block's number."""
+    count = emitter.current().features.num_ctas
+    if from_cta is None or from_cta == count - 1:
+        return ttgir.ITSELF
+    if not isinstance(from_cta, int) or not 0 <= from_cta < count:
+        raise ValueError(f"from_cta is {from_cta!r}; an int from 0 to {count - 1} is required")
+    return from_cta
 
 
 @builtin
 def allocate_mbarrier(batch: Any = None, two_ctas: bool = False) -> shared_memory_descriptor:
-    """Shared memory for a barrier, or for `batch` of them (`.index(i)` is one)."""
-    single_block("allocate_mbarrier", two_ctas or None)
-    shape = [1] if batch is None else [batch, 1]
-    return allocate_shared_memory(int64, shape, MBarrierLayout())
+    """Shared memory for a barrier, or for `batch` of them (`.index(i)` is one). Each block of a
+    cluster has its own."""
+    if two_ctas:
+        raise NotImplementedError("gluon.language.nvidia: allocate_mbarrier(two_ctas=True)")
+    count = emitter.current().features.num_ctas
+    shape = [count] if batch is None else [batch, count]
+    return allocate_shared_memory(int64, shape, MBarrierLayout.multicta(count))
 
 
 @builtin
@@ -83,6 +91,6 @@ def wait(mbarrier: Any, phase: Any, pred: Any = True, deps: Any = ()) -> None:
 
 @builtin
 def arrive(mbarrier: Any, *, count: int = 1, pred: Any = True, from_cta: Any = None) -> None:
-    """Arrive `count` times, if `pred`."""
-    single_block("arrive", from_cta)
-    emit(ttgir.ArriveBarrierOp, mbarrier, predicate(pred), count=count)
+    """Arrive `count` times, if `pred`. In a cluster the barrier of the block t gets the arrival
+    from the block `t & from_cta`: by default each from its own, with 0 all from the first."""
+    emit(ttgir.ArriveBarrierOp, mbarrier, predicate(pred), count=count, fromCTA=route(from_cta))

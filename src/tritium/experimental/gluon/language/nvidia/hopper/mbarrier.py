@@ -10,7 +10,7 @@ from tritium.experimental.gluon.language.nvidia.ampere.mbarrier import (
     arrive,
     init,
     invalidate,
-    single_block,
+    route,
     wait,
 )
 from tritium.language.builtins import casts
@@ -28,10 +28,9 @@ def expect(
     bytes: Any = None,
 ) -> None:  # fmt: skip
     """Arrive, and let the phase end only after so many more bytes are copied, if `pred`. `bytes` is
-    the name of the number in release 3.6."""
-    single_block("expect", from_cta)
+    the name of the number in release 3.6. `from_cta`: as for `arrive`."""
     size = bytes if bytes_per_cta is None else bytes_per_cta
     if not isinstance(size, int):
         raise TypeError(f"expect: {size!r} bytes; a compile-time int is required")
     always = casts.cast(casts.to_tensor(pred), int1)
-    emit(ttgir.BarrierExpectOp, mbarrier, always, size=size)
+    emit(ttgir.BarrierExpectOp, mbarrier, always, size=size, fromCTA=route(from_cta))

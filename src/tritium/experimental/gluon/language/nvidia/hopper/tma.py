@@ -11,6 +11,7 @@ from tritium.experimental.gluon.language.nvidia.hopper._descriptors import (
     tensor_descriptor,
     tensor_descriptor_type,
 )
+from tritium.ir.layouts.encodings import BLOCK, linear
 from tritium.language.builtins import casts, descriptors
 from tritium.language.builtins.build import emit
 from tritium.language.builtins.memory import integers
@@ -48,13 +49,19 @@ def async_load(
 ) -> None:  # fmt: skip
     """Start copying the block at `coord` (one integer an axis) to shared memory, if `pred`. Its
     bytes count for the barrier, which has been told to expect them. Zeros (or NaN) are what lies
-    outside of the tensor."""
+    outside of the tensor. `multicast`: what several blocks of the cluster have copies of is read
+    once, for all of them."""
     _check("async_load", tensor_desc, result, cache_policy)
-    if multicast:
-        raise NotImplementedError("gluon.language.nvidia.hopper.tma.async_load(multicast=True)")
     flag = casts.cast(casts.to_tensor(pred), int1)
     indices = integers(coord, int32, "coord")
-    emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, indices, barrier, result, flag)
+    emit(ttgir.AsyncTMACopyGlobalToLocalOp, tensor_desc, indices, barrier, result, flag,
+         multicast=bool(multicast) and _is_shared(result))  # fmt: skip
+
+
+def _is_shared(memory: shared_memory_descriptor) -> bool:
+    """Whether blocks of the cluster have copies of the same elements."""
+    bases = linear(memory.layout.to_encoding(), tuple(memory.shape)).bases(BLOCK)
+    return any(not any(basis) for basis in bases)
 
 
 @builtin

@@ -1,0 +1,89 @@
+"""Gluon programs for clusters of thread blocks, each with a check against NumPy: `check(launch)`;
+see `support.launcher`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.gluon.support import Launch
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.hopper import (
+    cluster,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+)
+from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+
+@gluon.jit
+def matmul_kernel(a, b, out, K, cga: gl.constexpr):
+    """The blocks have the rows of the left operand, and copies of the right one."""
+    M: gl.constexpr = a.block_shape[0]
+    N: gl.constexpr = b.block_shape[1]
+    BK: gl.constexpr = a.block_shape[1]
+    mma: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 64, 16], cga)
+    left = gl.allocate_shared_memory(a.dtype, [M, BK], a.layout)
+    right = gl.allocate_shared_memory(b.dtype, [BK, N], b.layout)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    cluster.barrier(relaxed=True)
+    acc = gl.zeros([M, N], gl.float32, mma)
+    for step in range(gl.cdiv(K, BK)):
+        mbarrier.expect(bar, a.nbytes_per_cta + b.nbytes_per_cta)
+        tma.async_load(a, [gl.program_id(0) * M, step * BK], bar, left)
+        tma.async_load(b, [step * BK, 0], bar, right, multicast=True)
+        mbarrier.wait(bar, step & 1)
+        acc = warpgroup_mma(left, right, acc)
+        cluster.barrier()
+    mbarrier.invalidate(bar)
+    i = gl.program_id(0) * M + gl.arange(0, M, gl.SliceLayout(1, mma))
+    j = gl.arange(0, N, gl.SliceLayout(0, mma))
+    gl.store(out + i[:, None] * N + j[None, :], acc)
+
+
+def matmul(launch: Launch) -> None:
+    rng = np.random.default_rng(14)
+    for blocks in (2, 4):
+        rows, cga = 64 * blocks, [[1 << i, 0] for i in range(blocks.bit_length() - 1)]
+        a = rng.integers(-4, 5, (2 * rows, 96)).astype(np.float16)
+        b = rng.integers(-4, 5, (96, 64)).astype(np.float16)
+        out = np.zeros((2 * rows, 64), np.float32)
+        left = gl.NVMMASharedLayout(64, 16, 2, cga_layout=cga)
+        right = gl.NVMMASharedLayout(128, 16, 2, cga_layout=[[0, 0]] * len(cga))
+        made = [TensorDescriptor.from_tensor(a, [rows, 32], left),
+                TensorDescriptor.from_tensor(b, [32, 64], right)]  # fmt: skip
+        launch(matmul_kernel, (2,), *made, out, 96, cga=cga, num_ctas=blocks)
+        np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
+
+
+@gluon.jit
+def start_kernel(out, cga: gl.constexpr, shared: gl.constexpr):
+    """The first block starts all of them."""
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0], cga)
+    i = gl.arange(0, 256, layout)
+    memory = gl.allocate_shared_memory(gl.int32, [256], shared, i)
+    go = mbarrier.allocate_mbarrier(batch=2)
+    for n in gl.static_range(2):
+        mbarrier.init(go.index(n), count=2 - n)
+    gl.barrier(cluster=True)
+    mbarrier.arrive(go.index(0), count=2, from_cta=0)
+    mbarrier.wait(go.index(0), 0)
+    mbarrier.arrive(go.index(1))
+    mbarrier.wait(go.index(1), 0)
+    gl.barrier()
+    gl.store(out + i, memory.load(layout) + 1)
+
+
+def starts(launch: Launch) -> None:
+    out = np.zeros(256, np.int32)
+    launch(start_kernel, (1,), out, cga=[[1]], num_ctas=2,
+           shared=gl.SwizzledSharedLayout(1, 1, 1, [0], [[1]]))  # fmt: skip
+    np.testing.assert_array_equal(out, np.arange(1, 257))
+
+
+PROGRAMS: dict[str, Any] = {check.__name__: check for check in (matmul, starts)}
+"""The programs that sm_90 can run."""
