@@ -361,6 +361,29 @@ def test_bad_files(tmp_path: Path) -> None:
     path.write_text("")
     with pytest.raises(ValueError, match=r"k.llir: no kernel is defined in this llir text"):
         tritium.compile(path)
+    path = tmp_path / "k.obj"
+    path.write_bytes(tritium.compile(source()).asm["obj"])
+    with pytest.raises(ValueError, match=r"k.obj is no text .*an earlier stage is required"):
+        tritium.compile(path)
+
+
+def test_bad_text_in_files(tmp_path: Path) -> None:
+    kernel = tritium.compile(source())
+    path = tmp_path / "k.ttir"
+    path.write_text(kernel.asm["ttir"].replace("tt.return", "tt.return\n    tt.return"))
+    with pytest.raises(TritonError, match=r"k.ttir:\d+:5: tt.return ends its block; tt.return fol"):
+        tritium.compile(path)
+    path = tmp_path / "k.tile"
+    path.write_text(kernel.asm["tile"].replace("tt.store", "tt.stor"))
+    with pytest.raises(TritonError, match=r"k.tile:\d+:\d+: .*tt\.stor is not registered"):
+        tritium.compile(path)
+
+
+def test_a_file_for_another_number_of_lanes(tmp_path: Path) -> None:
+    path = tmp_path / "k.ttgir"
+    path.write_text(tritium.compile(source(), target=GPUTarget("cuda", 90, 32)).asm["ttgir"])
+    with pytest.raises(ValueError, match=r"k.ttgir is for warps of 32 threads; .* have 64"):
+        tritium.compile(path, target=GPUTarget("hip", "gfx942", 64))
 
 
 def test_the_stage_of_a_file_is_in_the_key(tmp_path: Path) -> None:

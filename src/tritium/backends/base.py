@@ -113,9 +113,9 @@ class BaseBackend(ABC):
         """Parses a stage's stored text, so that compilation can continue from it."""
         return text
 
-    def stage_module(self, stage: str, text: str) -> Any:
-        """The ops, a module, that the text of a stage other than ttir and ttgir holds; None for a
-        stage whose text holds none."""
+    def stage_module(self, stage: str, text: str, path: str) -> Any:
+        """The ops, a module, that the text of a stage other than ttir and ttgir, from the file
+        `path`, holds; None for a stage whose text holds none."""
         return None
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:

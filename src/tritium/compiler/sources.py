@@ -254,14 +254,18 @@ def _entry(module: Any) -> Any:
 class IRSource:
     """A file that holds the text of one stage; compilation goes on after that stage.
 
-    Raises `ValueError` when the file's extension is no stage of the backend.
+    Raises `ValueError` for a file that is no text or has no kernel.
     """
 
     def __init__(self, path: str | Path, context: Any, backend: BaseBackend):
         self.path = Path(path)
         self.ext = self.path.suffix[1:]
         self.language = Language.TRITON
-        self.src = self.path.read_text(encoding="utf-8")
+        try:
+            self.src = self.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} is no text (of machine code nothing can be compiled); "
+                             "the text of an earlier stage is required") from None  # fmt: skip
         self.backend = backend
         self.module = None
         self.constants: dict[ArgPath, Any] = {}
@@ -273,7 +277,7 @@ class IRSource:
             self.module = parse_module(self.src, str(self.path))
             self._signature = entry_signature(self.module)
             self.name = self._entry_name(self.module)
-        elif (held := backend.stage_module(self.ext, self.src)) is not None:
+        elif (held := backend.stage_module(self.ext, self.src, str(path))) is not None:
             self._signature = entry_signature(held)
             self.name = self._entry_name(held)
         else:
@@ -326,8 +330,17 @@ class IRSource:
     def generate(self, backend: BaseBackend, options: Any) -> Any:
         """The input of the stages after this one."""
         if self.module is not None:
+            self.module.verify()
+            self._check_lanes(backend)
             return self.module
         return backend.parse_stage(self.ext, self.src, options)
+
+    def _check_lanes(self, backend: BaseBackend) -> None:
+        stated: Any = self.module.attributes.get("ttg.threads-per-warp")
+        lanes = backend.target.warp_size
+        if stated is not None and stated.value.data != lanes:
+            raise ValueError(f"{self.path} is for warps of {stated.value.data} threads; those of "
+                             f"{backend.target} have {lanes}")  # fmt: skip
 
     def make_ir(
         self, target: GPUTarget, options: Any, codegen_fns: Any, module_map: Any, context: Any

@@ -18,6 +18,7 @@ from tritium.errors import TritonError
 from tritium.ir.locations import LocationSyntaxError, file_line, name_of, parse_location
 from tritium.ops.attributes import DISABLE_LICM
 from tritium.ops.dialects import default_context
+from tritium.ops.terminators import is_terminator
 
 
 class ParseError(TritonError):
@@ -63,6 +64,10 @@ def parse_module(text: str, filename: str = "<ir>", here: bool = False) -> Modul
     try:
         parser = IRParser(code, filename, definitions)
         module = parser.parse_module()
+        for op, start in parser.starts:
+            if op.next_op is not None and is_terminator(op):
+                message = f"{op.name} ends its block; {op.next_op.name} follows it"
+                raise _located(message, text, filename, start)
         if here:
             _relocate(parser.starts, text, filename)
         return module

@@ -151,8 +151,8 @@ class CPUBackend(BaseBackend):
             check_object(cast("bytes", text))
         return text
 
-    def stage_module(self, stage: str, text: str) -> Any:
-        return _tiles(text) if stage == "tile" else None
+    def stage_module(self, stage: str, text: str, path: str) -> Any:
+        return _tiles(text, path) if stage == "tile" else None
 
     def asm_views(self, metadata: Any) -> Mapping[str, Callable[[Mapping[str, Any]], str]]:
         return {"asm": partial(_assembly, metadata.arch)}  # kernels are pickled
