@@ -6,12 +6,14 @@ import pytest
 
 from tests.support.frontend import signature_of
 from tests.support.launching import tl
+from tritium.backends.cpu.processors import processor
 from tritium.errors import OpError
 from tritium.frontend.module import compile_function
 from tritium.frontend.visitor import FrontendOptions
 from tritium.ir import types as ir
 from tritium.ir.printing import print_module
 from tritium.language.emitter import TargetFeatures
+from tritium.native.host import host
 from tritium.ops.evaluation import Evaluator
 from tritium.ops.memory import Memory
 from tritium.ops.ttir import SortOp
@@ -71,6 +73,23 @@ def test_sorts_as_numpy(dtype):
         check(dtype, (m, n), 0, i % 2)
         if i % 2:
             check(dtype, (m, n), min(COUNTS[i // 2 % 3], n), 1)
+
+
+@pytest.mark.parametrize("arch", ["x86-64", "haswell"])
+def test_sorts_in_narrower_vectors(arch):
+    if not host().runs_code_of(processor(arch)):
+        pytest.skip(f"this machine does not run code for {arch}")
+    for dtype in (np.int16, np.float32, np.int64):
+        x, out = inputs(dtype, (2, 64)), np.zeros((2, 64), dtype)
+        JITFunction(rows)[(1,)](x, out, 2, 64, 0, 0, arch=arch)
+        np.testing.assert_array_equal(bits(out), bits(np.sort(x, -1)))
+
+
+def test_lanes_of_two_vectors_are_compared_at_once():
+    """10 steps within vectors, 4 in each merge of two pairs, 3 of vectors: 39 one by one."""
+    x = inputs(np.int32, (1, 64))
+    kernel = JITFunction(rows).warmup(x, x.copy(), 1, 64, 0, 0, grid=(1,), arch="znver4")
+    assert kernel.asm["llir"].count(" call <16 x i32> @llvm.smin.v16i32(") == 27
 
 
 @pytest.mark.slow

@@ -10,10 +10,10 @@ networks and their applications" (1968).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tritium.backends.cpu.lower.context import Context
 from tritium.codegen.llvm.types import memory_bytes
@@ -27,6 +27,18 @@ _LEVELS = 3
 _MANTISSA: dict[ir.Type, int] = {ir.f16: 10, ir.bf16: 7, ir.f32: 23, ir.f64: 52}
 
 
+class Step(NamedTuple):
+    """Lanes i and i ^ across are compared; the larger goes where `bit` of i is set."""
+
+    across: int
+    bit: int
+
+
+def _falling(run: int) -> list[Step]:
+    """The steps that sort each `run` lanes, which are bitonic."""
+    return [Step(1 << i, 1 << i) for i in reversed(range(run.bit_length() - 1))]
+
+
 @lowers("cpu.whole_tile", SortOp)
 def sort(c: Context, op: SortOp) -> None:
     """Sort rows in the result's buffer, or in temporary memory where only `k` of them are kept."""
@@ -37,14 +49,16 @@ def sort(c: Context, op: SortOp) -> None:
         total *= extent
     keys = _Keys(c.f, op)
     width = min(c.host.bits // keys.bits, total)
+    two = keys.bits >= 32 or (keys.bits == 16 and c.host.bits == 512)
     if op.k == size:
         work = c.address(target)
-        sorter = _Sorter(c.f, keys, width, size, total, work)
+        sorter = _Sorter(c.f, keys, width, size, total, work, two)
         sorter.within(c.address(source), last=size <= width)
         sorter.stages(size, size)
     else:
         with c.temporary() as allocate:
-            sorter = _Sorter(c.f, keys, width, size, total, allocate(total * keys.bits // 8))
+            work = allocate(total * keys.bits // 8)
+            sorter = _Sorter(c.f, keys, width, size, total, work, two)
             sorter.within(c.address(source), last=False)
             run = max(op.k, min(width, size))
             sorter.stages(run, 0)
@@ -95,7 +109,8 @@ class _Keys:
 
 @dataclass
 class _Sorter:
-    """Rows of `size` keys, `total` in all, at `work`, in vectors of `width` lanes."""
+    """Rows of `size` keys, `total` in all, at `work`, in vectors of `width` lanes; whether one
+    instruction picks lanes of two vectors."""
 
     f: Function
     keys: _Keys
@@ -103,6 +118,7 @@ class _Sorter:
     size: int
     total: int
     work: Value
+    shuffles_two: bool
 
     @contextmanager
     def _loop(self, stop: int, step: int = 1) -> Generator[Value]:
@@ -137,31 +153,55 @@ class _Sorter:
 
     # Within vectors
 
-    def _lanes(self, v: Value, across: int, bit: int) -> Value:
-        """Compare lanes i and i ^ across; the larger goes where `bit` of i is set."""
-        f, width = self.f, lanes(v.type)
-        low, high = self._exchange(v, f.shuffle(v, None, [i ^ across for i in range(width)]))
-        return f.shuffle(low, high, [i + width if i & bit else i for i in range(width)])
+    def _network(self, values: list[Value], steps: Sequence[Step]) -> list[Value]:
+        """Compare lanes of vectors, of two at a time."""
+        found: list[Value] = []
+        if self.shuffles_two:
+            for a, b in zip(values[::2], values[1::2], strict=False):
+                found += self._pair(a, b, steps)
+        for v in values[len(found) :]:
+            for step in steps:
+                v = self._lanes(v, step)
+            found.append(v)
+        return found
 
-    def _merge_lanes(self, v: Value, run: int) -> Value:
-        """Sort each `run` lanes, which are bitonic."""
-        distance = run // 2
-        while distance:
-            v = self._lanes(v, distance, distance)
-            distance //= 2
-        return v
+    def _lanes(self, v: Value, step: Step) -> Value:
+        """Compare the lanes of one vector: a shuffle, the smaller, the larger, a selection."""
+        f, width = self.f, lanes(v.type)
+        other = f.shuffle(v, None, [i ^ step.across for i in range(width)])
+        low, high = self._exchange(v, other)
+        return f.shuffle(low, high, [i + width if i & step.bit else i for i in range(width)])
+
+    def _pair(self, a: Value, b: Value, steps: Sequence[Step]) -> tuple[Value, Value]:
+        """Compare the lanes of two vectors. The smaller ones of all pairs of lanes are in one and
+        the larger in the other, so that a step takes a shuffle and a comparison a vector; at last
+        each lane goes to its place."""
+        f, width = self.f, self.width
+        held, every = (a, b), list(range(2 * width))  # which lane is where: those of b from width
+        for step in steps:
+            # Shuffles within parts of 128 bits are cheap.
+            part = min(width, 128 // self.keys.bits) if step.bit * self.keys.bits < 128 else width
+            slots = (i + v for i in range(0, width, part) for v in (0, width))
+            low = [every[j] for i in slots for j in range(i, i + part) if not every[j] & step.bit]
+            high = [lane ^ step.across for lane in low]
+            held = self._exchange(*(f.shuffle(*held, list(map(every.index, of)))
+                                    for of in (low, high)))  # fmt: skip
+            every = low + high
+        first, second = (list(map(every.index, range(i, i + width))) for i in (0, width))
+        return f.shuffle(*held, first), f.shuffle(*held, second)
 
     def within(self, source: Value, *, last: bool) -> None:
         """Keys of all elements at `source`, sorted within vectors; elements again if `last`."""
-        width = self.width
-        with self._loop(self.total // width) as i:
-            v = self.keys.make(self._load(source, i))
-            run = 2
-            while run <= min(width, self.size):
-                v = self._lanes(v, run - 1, run // 2)
-                v = self._merge_lanes(v, run // 2)
-                run *= 2
-            self._store(self.keys.back(v) if last else v, self.work, i)
+        steps: list[Step] = []
+        run = 2
+        while run <= min(self.width, self.size):
+            steps += [Step(run - 1, run // 2), *_falling(run // 2)]
+            run *= 2
+        count = min(2, self.total // self.width)
+        with self._loop(self.total // self.width, count) as i:
+            held = [self.keys.make(self._load(source, i, j)) for j in range(count)]
+            for j, v in enumerate(self._network(held, steps)):
+                self._store(self.keys.back(v) if last else v, self.work, i, j)
 
     # Across vectors
 
@@ -204,9 +244,10 @@ class _Sorter:
             high.reverse()
             self._distances(high)
             high.reverse()
+            found = self._finished([*low, *high], finish, end)
             for j in range(half):
-                self._put(low[j], first, j * step, finish, end)
-                self._put(high[j], last, -j * step, finish, end)
+                self._store(found[j], self.work, first, j * step)
+                self._store(found[j + half], self.work, last, -j * step)
 
     def _levels(
         self, block: int, levels: int, finish: Callable[[Value], Value] | None, end: bool
@@ -217,8 +258,8 @@ class _Sorter:
             first = self.f.op("add", base, i)
             held = [self._load(self.work, first, j * step) for j in range(1 << levels)]
             self._distances(held)
-            for j, value in enumerate(held):
-                self._put(value, first, j * step, finish, end)
+            for j, value in enumerate(self._finished(held, finish, end)):
+                self._store(value, self.work, first, j * step)
 
     def _distances(self, values: list[Value]) -> None:
         distance = len(values) // 2
@@ -229,13 +270,14 @@ class _Sorter:
                     values[j], values[j + distance] = pair
             distance //= 2
 
-    def _put(self, value: Value, at: Value, shift: int, finish: Callable[[Value], Value] | None,
-             end: bool) -> None:  # fmt: skip
-        """Store a vector, with its lanes merged if it is at the `end` of a stage."""
-        if end:
-            value = self._merge_lanes(value, self.width)
-            value = value if finish is None else finish(value)
-        self._store(value, self.work, at, shift)
+    def _finished(
+        self, values: list[Value], finish: Callable[[Value], Value] | None, end: bool
+    ) -> list[Value]:
+        """Vectors with their lanes merged if they are at the `end` of a stage."""
+        if not end:
+            return values
+        values = self._network(values, _falling(self.width))
+        return values if finish is None else [finish(v) for v in values]
 
     def _reversed(self, v: Value) -> Value:
         return self.f.shuffle(v, None, list(range(lanes(v.type) - 1, -1, -1)))
@@ -252,7 +294,7 @@ class _Sorter:
             other = self._reversed(self._load(self.work, right))
             low = f.intrinsic(self.keys.least, self._load(self.work, left), other)
             if count == 1:
-                low = self._merge_lanes(low, self.width)
+                (low,) = self._network([low], _falling(self.width))
             self._store(low, self.work, f.op("add", base, i))
         self.total //= 2
         self._merge(count, None, mirrored=False)
