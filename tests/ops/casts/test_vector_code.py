@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tritium
+import tritium.language as tl
 from tests.ops.math.vector_code import Kernel
 from tritium.codegen.llvm.vmath import convert
 from tritium.codegen.llvm.writer import Function, Module, Value
@@ -203,6 +205,34 @@ def test_widths(width: int) -> None:
     x = singles(2000)
     for dst in ("fp8e4nv", "bf16", "fp16"):
         assert same(run(x, "fp32", dst, width=width), cast(x, NUMPY[dst])).all()
+
+
+def instructions(src: str, dst: str, **given: bool) -> int:
+    """Lines of LLVM IR that a conversion takes."""
+    f = Function(Module(), "f", [(convert.STORAGE[src], "x", "")])
+    convert.fp(f, f.arguments[0], src, dst, features=frozenset({"avx512f"}), **given)
+    return f.text().count(" = ")
+
+
+def test_bfloat16_is_the_upper_half_of_a_float() -> None:
+    """Its exponent is float's: no number of float is out of its range before it is rounded."""
+    assert instructions("fp32", "bf16") <= 13
+    assert instructions("fp32", "bf16", exact=True) <= 4
+    assert instructions("fp8e5", "bf16") <= 9
+
+
+@tritium.jit
+def from_bytes(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at).to(tl.bfloat16))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_bytes_to_bfloat16(dtype: type[np.generic]) -> None:
+    x = np.arange(256, dtype=np.uint8).view(dtype)
+    out = np.zeros(256, ml_dtypes.bfloat16)
+    from_bytes[(1,)](x, out, 256)
+    assert (out.astype(np.float32) == x).all()
 
 
 def test_messages() -> None:

@@ -108,6 +108,7 @@ def fp(
     rounding: str = "rtne",
     saturate: bool = True,
     bits: bool = False,
+    exact: bool = False,
 ) -> Value:
     """`value`, lanes of the format `src`, converted to the format `dst`.
 
@@ -115,6 +116,7 @@ def fp(
         rounding: "rtne" (to nearest, ties to even) or "rtz" (towards zero).
         saturate: what an 8-bit `dst` does with numbers out of its range; see above.
         bits: give 16-bit floats as their bits.
+        exact: all numbers are known to be of the format `dst`.
 
     Raises:
         ValueError: an unknown format or rounding.
@@ -130,7 +132,14 @@ def fp(
     if src == dst:
         return value
     if dst in _SMALL:
-        return _narrow_to(f, value, src, _SMALL[dst], features, rounding, saturate, bits)
+        to = _SMALL[dst]
+        if to.as_wide_as_float and src in _SMALL:
+            exact |= _SMALL[src].fraction <= to.fraction
+        held = BITS_OF.get(to.storage, to.storage) if bits else to.storage
+        x = _to_float(Lanes(f, value, features), src)
+        if exact and to.as_wide_as_float:
+            return (x.bits() >> 16).cast("trunc", "i16").cast("bitcast", held).value
+        return _narrow(x, to, held, rounding, saturate).value
     x = Lanes(f, value, features)
     if src == "fp64":
         return _from_double(x, rounding).value
@@ -138,17 +147,11 @@ def fp(
     return single.value if dst == "fp32" else single.cast("fpext", "double").value
 
 
-def _narrow_to(
-    f: Function, value: Value, src: str, to: SmallFormat, features: Features, rounding: str,
-    saturate: bool, bits: bool,
-) -> Value:  # fmt: skip
-    x = Lanes(f, value, features)
+def _to_float(x: Lanes, src: str) -> Lanes:
+    """To float; of a double that has no such float the odd neighbour."""
     if src == "fp64":
-        x = _from_double(x, "odd")
-    elif src != "fp32":
-        x = _widen(x, _SMALL[src])
-    storage = BITS_OF.get(to.storage, to.storage) if bits else to.storage
-    return _narrow(x, to, storage, rounding, saturate).value
+        return _from_double(x, "odd")
+    return x if src == "fp32" else _widen(x, _SMALL[src])
 
 
 def _from_double(x: Lanes, rounding: str) -> Lanes:
@@ -197,6 +200,8 @@ def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: boo
     if s.name == "fp16" and rounding == "rtne" and _has_half_conversions(x.features):
         return x.cast("fptrunc", "half").cast("bitcast", storage)
     bits = x.bits()
+    if s.as_wide_as_float and rounding == "rtne":
+        return _upper_half(x, s).cast("trunc", "i16").cast("bitcast", storage)
     magnitude = bits & 0x7FFFFFFF
     code = _round(magnitude, s, rounding)
     if s.bits == 8 and (saturate or s.kind == "finite"):
@@ -214,6 +219,15 @@ def _narrow(x: Lanes, s: SmallFormat, storage: str, rounding: str, saturate: boo
         sign = select(code.equals(0), 0, sign)
     result = (code | sign).cast("trunc", f"i{s.bits}")
     return result.cast("bitcast", storage)
+
+
+def _upper_half(x: Lanes, s: SmallFormat) -> Lanes:
+    """The code of a float in a format that has its sign and exponent: rounding carries into the
+    exponent, up to that of infinity."""
+    bits = x.bits()
+    high = bits >> 16
+    rounded = (bits + (high & 1) + 0x7FFF) >> 16
+    return select(x.is_nan(), (high & 0x8000) | s.nan, rounded)
 
 
 def _round(magnitude: Lanes, s: SmallFormat, rounding: str) -> Lanes:

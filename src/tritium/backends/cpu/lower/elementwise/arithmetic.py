@@ -190,9 +190,9 @@ def to_float(c: Context, op: Op, a: Value) -> Value:
     if name != wide and bits >= 32:
         a = odd_multiple(c.f, a, 8 if bits == 32 else 11, signed)
     held = vector("float" if wide == "fp32" else "double", lanes(a.type))
-    return fp(
-        c.f, c.f.cast("sitofp" if signed else "uitofp", a, held), wide, name, features=c.features
-    )
+    number = c.f.cast("sitofp" if signed else "uitofp", a, held)
+    # Bytes have no more digits than a bfloat16, the shortest of these floats.
+    return fp(c.f, number, wide, name, features=c.features, exact=bits <= 8)
 
 
 def odd_multiple(f: Function, a: Value, drop: int, signed: bool) -> Value:
