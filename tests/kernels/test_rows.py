@@ -29,9 +29,8 @@ def check_rows(rows: int, columns: int, dtype) -> None:
     compare(rms_norm, exact_rms_norm, [x, w], rows**0.5)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(3, 100), (2, LONG)])
-def test_float32(rows: int, columns: int):
-    check_rows(rows, columns, torch.float32)
+def test_float32():
+    check_rows(3, 100, torch.float32)
 
 
 def test_bfloat16():

@@ -1,11 +1,20 @@
 """Layers of networks on torch tensors, each with its gradients and as an op of `torch.library`."""
 
+from tritium_kernels.dense.adamw import AdamW, adamw_
+from tritium_kernels.dense.attention import attention, attention_packed
 from tritium_kernels.dense.cross_entropy import cross_entropy
+from tritium_kernels.dense.embedding import embedding
 from tritium_kernels.dense.gated import geglu, swiglu
+from tritium_kernels.dense.group_norm import group_norm
+from tritium_kernels.dense.linear_cross_entropy import linear_cross_entropy
+from tritium_kernels.dense.matmul import matmul
 from tritium_kernels.dense.norm import layer_norm, rms_norm
+from tritium_kernels.dense.paged import paged_attention
 from tritium_kernels.dense.rope import rope
 from tritium_kernels.dense.softmax import log_softmax, softmax
 
 __all__ = [
-    "cross_entropy", "geglu", "layer_norm", "log_softmax", "rms_norm", "rope", "softmax", "swiglu",
+    "AdamW", "adamw_", "attention", "attention_packed", "cross_entropy", "embedding", "geglu",
+    "group_norm", "layer_norm", "linear_cross_entropy", "log_softmax", "matmul",
+    "paged_attention", "rms_norm", "rope", "softmax", "swiglu",
 ]  # fmt: skip

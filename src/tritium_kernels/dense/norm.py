@@ -13,7 +13,8 @@ from tritium_kernels.launch import as_rows, cdiv, on
 from tritium_kernels.tables import RowPlan, plan_rows
 
 
-def _statistics_dtype(x: Tensor) -> torch.dtype:
+def statistics_dtype(x: Tensor) -> torch.dtype:
+    """The type of means and deviations of x."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
@@ -24,8 +25,8 @@ def norm_op(
     """(y, mean, rstd); `center`: layer norm. RMS norm has no mean: an empty tensor."""
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     count = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    mean = torch.empty(count if center else 0, dtype=_statistics_dtype(x), device=x.device)
-    rstd = torch.empty(count, dtype=_statistics_dtype(x), device=x.device)
+    mean = torch.empty(count if center else 0, dtype=statistics_dtype(x), device=x.device)
+    rstd = torch.empty(count, dtype=statistics_dtype(x), device=x.device)
     if y.numel() == 0:
         return y, mean, rstd
     source, target = as_rows(x), as_rows(y)
@@ -56,7 +57,7 @@ def norm_backward_op(
     source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
     rows, columns = source.shape
     plan = plan_rows(x.device, rows, columns)
-    dtype = _statistics_dtype(x)
+    dtype = statistics_dtype(x)
 
     def parts(gradient: Tensor) -> Tensor | None:
         shape = (plan.programs, columns)
@@ -114,8 +115,8 @@ def _(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, center: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     count = x.numel() // x.shape[-1] if x.shape[-1] else 0
-    mean = torch.empty(count if center else 0, dtype=_statistics_dtype(x), device=x.device)
-    rstd = torch.empty(count, dtype=_statistics_dtype(x), device=x.device)
+    mean = torch.empty(count if center else 0, dtype=statistics_dtype(x), device=x.device)
+    rstd = torch.empty(count, dtype=statistics_dtype(x), device=x.device)
     return torch.empty(x.shape, dtype=x.dtype, device=x.device), mean, rstd
 
 

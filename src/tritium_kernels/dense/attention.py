@@ -1,0 +1,197 @@
+"""Attention, with gradients: causal, windowed, grouped heads, packed sequences, dropout, score
+functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense import attention_launch
+from tritium_kernels.dense.attention_launch import MOST_DIMENSIONS, UNLIMITED, Call
+from tritium_kernels.dense.score import ScoreModifier
+from tritium_kernels.errors import (
+    check_like,
+    check_range,
+    check_rank,
+    check_same_dtype,
+    check_tensor,
+    refuse,
+)
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def _like(x: Tensor, columns: int) -> Tensor:
+    """An empty (batch, heads, rows, columns), with heads inside of rows where those of x are."""
+    batch, heads, rows = x.shape[:3]
+    if x.stride(1) < x.stride(2):
+        shape = (batch, rows, heads, columns)
+        return torch.empty(shape, dtype=x.dtype, device=x.device).transpose(1, 2)
+    return torch.empty((batch, heads, rows, columns), dtype=x.dtype, device=x.device)
+
+
+@torch.library.custom_op("tritium_kernels::attention", mutates_args=())
+def attention_op(
+    q: Tensor, k: Tensor, v: Tensor, q_offsets: Tensor | None, k_offsets: Tensor | None,
+    aux: Tensor | None, scale: float, left: int, right: int, score: str | None, dropout: float,
+    seed: int, most_queries: int, most_keys: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """(o, lse) of (batch, heads, rows, d); packed sequences are one batch."""
+    o = _like(q, v.shape[-1])
+    if q_offsets is not None:
+        o.zero_()  # rows may belong to no sequence
+    lse = torch.full(q.shape[:3], -torch.inf, dtype=torch.float32, device=q.device)
+    call = Call(
+        scale, left, right, score, dropout, seed, most_queries, most_keys, q_offsets, k_offsets, aux
+    )
+    attention_launch.forward(q, k, v, o, lse, call)
+    return o, lse
+
+
+@torch.library.custom_op("tritium_kernels::attention_backward", mutates_args=())
+def attention_backward_op(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor,
+    q_offsets: Tensor | None, k_offsets: Tensor | None, aux: Tensor | None, scale: float,
+    left: int, right: int, score: str | None, dropout: float, seed: int, most_queries: int,
+    most_keys: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    gradients = [_like(t, t.shape[-1]) for t in (q, k, v)]
+    if q_offsets is not None:
+        for gradient in gradients:
+            gradient.zero_()
+    call = Call(
+        scale, left, right, score, dropout, seed, most_queries, most_keys, q_offsets, k_offsets, aux
+    )
+    attention_launch.backward(q, k, v, o, lse, do, *gradients, call)
+    return gradients[0], gradients[1], gradients[2]
+
+
+@attention_op.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    return _like(q, v.shape[-1]), lse
+
+
+@attention_backward_op.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _like(q, q.shape[-1]), _like(k, k.shape[-1]), _like(v, v.shape[-1])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs[:6], *output)
+    ctx.options = inputs[6:]
+    ctx.mark_non_differentiable(output[1])
+
+
+def _backward(ctx: Any, do: Tensor, _: Tensor) -> tuple[Any, ...]:
+    q, k, v, q_offsets, k_offsets, aux, o, lse = ctx.saved_tensors
+    operands = (q, k, v, o, lse, do, q_offsets, k_offsets, aux)
+    return *attention_backward_op(*operands, *ctx.options), *(11 * [None])
+
+
+attention_op.register_autograd(_backward, setup_context=_save)
+
+
+def _check_heads(op: str, q: Tensor, k: Tensor, v: Tensor, rank: int) -> None:
+    axis = 1  # heads
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        check_tensor(op, name, x, DTYPES)
+        check_rank(op, name, x, (rank,))
+        check_like(op, name, x, "q", q)
+        check_same_dtype(op, name, x, "q", q)
+        if not 1 <= x.shape[-1] <= MOST_DIMENSIONS:
+            accepted = f"1 to {MOST_DIMENSIONS}"
+            raise refuse(op, name, f"has {x.shape[-1]} elements in a head", accepted)
+    if k.shape[-1] != q.shape[-1]:
+        found = f"has {k.shape[-1]} elements in a head"
+        raise refuse(op, "k", found, f"those of q, {q.shape[-1]}")
+    if v.shape[:-1] != k.shape[:-1]:
+        raise refuse(op, "v", f"has shape {tuple(v.shape)}", f"{(*k.shape[:-1], 'any')}")
+    if not k.shape[axis] or q.shape[axis] % k.shape[axis]:
+        accepted = f"a number that divides q's, {q.shape[axis]}"
+        raise refuse(op, "k", f"has {k.shape[axis]} heads", accepted)
+
+
+def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tuple[int, int]:
+    left, right = (UNLIMITED, UNLIMITED) if window is None else window
+    if left < UNLIMITED or right < UNLIMITED:
+        raise refuse(op, "window", f"is {window}", "(left, right), each >= 0, or -1: no limit")
+    return left, 0 if causal else right
+
+
+def _check_score(op: str, score: ScoreModifier | None, aux: Tensor | None, q: Tensor) -> str | None:
+    if score is not None and not isinstance(score, ScoreModifier):
+        raise refuse(op, "score", f"is {type(score).__name__}", "a ScoreModifier or None")
+    if aux is not None:
+        check_like(op, "aux", aux, "q", q)
+    return None if score is None else score.name
+
+
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
+    window: tuple[int, int] | None = None, score: ScoreModifier | None = None,
+    aux: Tensor | None = None, dropout: float = 0.0, seed: int = 0,
+) -> Tensor:  # fmt: skip
+    """softmax(scale * q @ k.T) @ v for each head.
+
+    Args:
+        q: (batch, heads, queries, d), any strides.
+        k, v: (batch, kv_heads, keys, d) and (..., d of v); kv_heads divides heads: heads of a
+            group share keys.
+        causal: a query sees no later key. The last query stands at the last key.
+        scale: 1 / sqrt(d) if not given.
+        window: (left, right): keys that are seen before and after a query's position; -1: all.
+        score, aux: a function of scores (see `score`), and the tensor that it reads.
+        dropout, seed: weights dropped with this probability; the same seed, the same weights.
+
+    A query that sees no key gives zeros and gets no gradient.
+    """
+    _check_heads("attention", q, k, v, 4)
+    if k.shape[0] != q.shape[0]:
+        raise refuse("attention", "k", f"has {k.shape[0]} batches", f"q's, {q.shape[0]}")
+    left, right = _check_window("attention", window, causal)
+    name = _check_score("attention", score, aux, q)
+    check_range("attention", "dropout", dropout, 0, 1)
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    return attention_op(
+        q, k, v, None, None, aux, scale, left, right, name, float(dropout), seed,
+        q.shape[2], k.shape[2],
+    )[0]  # fmt: skip
+
+
+def attention_packed(
+    q: Tensor, k: Tensor, v: Tensor, q_offsets: Tensor, k_offsets: Tensor, most_queries: int,
+    most_keys: int, causal: bool = False, scale: float | None = None,
+    window: tuple[int, int] | None = None, score: ScoreModifier | None = None,
+    aux: Tensor | None = None, dropout: float = 0.0, seed: int = 0,
+) -> Tensor:  # fmt: skip
+    """`attention` of sequences of different lengths, one after the other.
+
+    Args:
+        q: (all queries, heads, d).  k, v: (all keys, kv_heads, d).
+        q_offsets, k_offsets: int32 (sequences + 1,): where each sequence begins and the last ends.
+        most_queries, most_keys: at least the length of the longest sequence.
+
+    The rest is as in `attention`.
+    """
+    op = "attention_packed"
+    _check_heads(op, q, k, v, 3)
+    for name, offsets in (("q_offsets", q_offsets), ("k_offsets", k_offsets)):
+        check_tensor(op, name, offsets, (torch.int32,))
+        check_rank(op, name, offsets, (1,))
+        check_like(op, name, offsets, "q", q)
+        if offsets.numel() != q_offsets.numel() or not offsets.numel():
+            accepted = "sequences + 1, the same for both"
+            raise refuse(op, name, f"has {offsets.numel()} elements", accepted)
+    left, right = _check_window(op, window, causal)
+    name = _check_score(op, score, aux, q)
+    check_range(op, "dropout", dropout, 0, 1)
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
+    o, _ = attention_op(
+        *heads_first, q_offsets.contiguous(), k_offsets.contiguous(), aux, scale, left, right,
+        name, float(dropout), seed, most_queries, most_keys,
+    )  # fmt: skip
+    return o[0].transpose(0, 1)

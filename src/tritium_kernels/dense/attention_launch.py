@@ -1,0 +1,181 @@
+"""Configurations of attention, and the launches of its kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import attention as forward_kernels
+from tritium_kernels.dense.kernels import attention_backward as backward_kernels
+from tritium_kernels.dense.score import find
+from tritium_kernels.launch import cdiv, device_class, on, power_of_two
+
+UNLIMITED = -1
+"""A side of the window without a limit."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Queries and keys of a tile, warps, stages of the pipeline."""
+
+    m: int
+    n: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class AttentionTable:
+    """Tiles of each kernel, by the largest head dimension that they are for."""
+
+    forward: dict[int, Tiles]
+    dk_dv: dict[int, Tiles]
+    dq: dict[int, Tiles]
+
+
+_HALF = {
+    "hopper": AttentionTable(
+        forward={64: Tiles(128, 64, 4, 3), 128: Tiles(128, 128, 8, 3), 256: Tiles(128, 64, 8, 2)},
+        dk_dv={64: Tiles(64, 128, 8, 2), 128: Tiles(64, 128, 8, 2), 256: Tiles(32, 64, 8, 1)},
+        dq={64: Tiles(128, 64, 8, 2), 128: Tiles(128, 64, 8, 2), 256: Tiles(64, 32, 8, 1)},
+    ),
+    "gpu": AttentionTable(
+        forward={64: Tiles(128, 64, 4, 3), 128: Tiles(64, 64, 4, 2), 256: Tiles(64, 32, 4, 2)},
+        dk_dv={64: Tiles(64, 64, 4, 2), 128: Tiles(32, 64, 4, 2), 256: Tiles(32, 32, 4, 1)},
+        dq={64: Tiles(64, 64, 4, 2), 128: Tiles(64, 32, 4, 2), 256: Tiles(32, 32, 4, 1)},
+    ),
+}
+_SMALL = {256: Tiles(32, 32, 4, 2)}
+_FLOAT = AttentionTable(_SMALL, _SMALL, _SMALL)
+"""Products of float32 are done by a GPU's ordinary arithmetic: large tiles are too much code."""
+
+_CPU = {256: Tiles(64, 64, 4, 1)}
+_HOST = AttentionTable(_CPU, _CPU, _CPU)
+
+MOST_DIMENSIONS = 256
+
+
+def _tiles(which: str, q: Tensor, dimension: int) -> Tiles:
+    kind = device_class(q.device)
+    if kind == "cpu":
+        table = _HOST
+    else:
+        table = _FLOAT if q.dtype == torch.float32 else _HALF[kind]
+    tiles: dict[int, Tiles] = getattr(table, which)
+    return next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a call of attention is about, besides its tensors.
+
+    Attributes:
+        scale: of the products of queries and keys.
+        left, right: keys that a query sees before and after its position; `UNLIMITED`.
+        score: the name of a score function.
+        dropout, seed: the probability that a weight is dropped; the seed of the numbers.
+        most_queries, most_keys: of the longest sequence.
+    """
+
+    scale: float
+    left: int
+    right: int
+    score: str | None
+    dropout: float
+    seed: int
+    most_queries: int
+    most_keys: int
+    q_offsets: Tensor | None = field(repr=False)
+    k_offsets: Tensor | None = field(repr=False)
+    aux: Tensor | None = field(repr=False)
+
+    def sequences(self, q: Tensor) -> int:
+        return q.shape[0] if self.q_offsets is None else self.q_offsets.numel() - 1
+
+    def scalars(self, q: Tensor, tiles: int) -> tuple[object, ...]:
+        """The arguments of kernels between their pointers and their strides."""
+        return (
+            self.q_offsets, self.k_offsets, self.aux, self.scale, self.most_queries,
+            self.most_keys, q.shape[1], tiles, self.left, self.right, self.seed, self.dropout,
+        )  # fmt: skip
+
+    def constants(self, q: Tensor, k: Tensor, v: Tensor) -> dict[str, object]:
+        d, dv = q.shape[-1], v.shape[-1]
+        return {
+            "GROUP": q.shape[1] // k.shape[1], "LEFT": self.left != UNLIMITED,
+            "RIGHT": self.right != UNLIMITED, "SCORE": find(self.score)[0],
+            "DROPOUT": self.dropout > 0, "D": d, "DV": dv, "DP": max(16, power_of_two(d)),
+            "DVP": max(16, power_of_two(dv)),
+        }  # fmt: skip
+
+    def ragged(self, size: int, block: int) -> bool:
+        """Whether a sequence may end within a block."""
+        return self.q_offsets is not None or size % block != 0
+
+
+def with_unit_stride(x: Tensor) -> Tensor:
+    return x if x.shape[-1] <= 1 or x.stride(-1) == 1 else x.contiguous()
+
+
+def rows_of(x: Tensor) -> tuple[int, int, int]:
+    """The strides of (batch, heads, rows)."""
+    return x.stride(0), x.stride(1), x.stride(2)
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call) -> None:
+    """Write the result and log(sum(exp(scores))) of each query."""
+    if o.numel() == 0 or call.most_queries == 0:
+        return
+    q, k, v = map(with_unit_stride, (q, k, v))
+    tiles = _tiles("forward", q, max(q.shape[-1], v.shape[-1]))
+    count = cdiv(call.most_queries, tiles.m)
+    tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
+    with on("attention", "q", q):
+        forward_kernels.attention_forward[(call.sequences(q) * q.shape[1] * count,)](
+            q, k, v, o, lse, *call.scalars(q, count),
+            *(s for t in (q, k, v, o) for s in rows_of(t)), *lse.stride()[:2],
+            **call.constants(q, k, v), TAIL=tail, BLOCK_M=tiles.m, BLOCK_N=tiles.n,
+            STAGES=tiles.stages, num_warps=tiles.warps,
+        )  # fmt: skip
+
+
+def backward(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, do: Tensor,
+    dq: Tensor, dk: Tensor, dv: Tensor, call: Call,
+) -> None:  # fmt: skip
+    """Write the gradients of q, k and v."""
+    if o.numel() == 0 or k.numel() == 0 or not (call.most_queries and call.most_keys):
+        for gradient in (dq, dk, dv):
+            gradient.zero_()
+        return
+    q, k, v, o, do = map(with_unit_stride, (q, k, v, o, do))
+    delta = torch.empty_like(lse)
+    strides = [s for t in (q, k, v, do) for s in rows_of(t)] + list(lse.stride()[:2])
+    constants = call.constants(q, k, v)
+    constants["SCORE_GRADIENT"] = find(call.score)[1]
+    batch, heads, length, _ = q.shape
+    d = max(q.shape[-1], v.shape[-1])
+    with on("attention", "q", q):
+        count = cdiv(length, 64)
+        backward_kernels.attention_delta[(batch * heads * count,)](
+            o, do, delta, heads, length, count, *rows_of(o), *rows_of(do), *lse.stride()[:2],
+            DV=constants["DV"], DVP=constants["DVP"], BLOCK=64,
+        )  # fmt: skip
+        tiles = _tiles("dk_dv", q, d)
+        count = cdiv(call.most_keys, tiles.n)
+        ragged = call.ragged(call.most_queries, tiles.m) or call.ragged(call.most_keys, tiles.n)
+        backward_kernels.attention_dk_dv[(call.sequences(q) * k.shape[1] * count,)](
+            q, k, v, do, lse, delta, dk, dv, *call.scalars(q, count), *strides,
+            *rows_of(dk), *rows_of(dv), **constants, TAIL=call.left != UNLIMITED or ragged,
+            BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
+        )  # fmt: skip
+        tiles = _tiles("dq", q, d)
+        count = cdiv(call.most_queries, tiles.m)
+        tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
+        backward_kernels.attention_dq[(call.sequences(q) * heads * count,)](
+            q, k, v, do, lse, delta, dq, *call.scalars(q, count), *strides, *rows_of(dq),
+            **constants, TAIL=tail, BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages,
+            num_warps=tiles.warps,
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Rows of a table by number, with the gradient of the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import embedding as kernels
+from tritium_kernels.errors import INDICES, check_like, check_rank, check_tensor, refuse
+from tritium_kernels.launch import as_rows, cdiv, on
+from tritium_kernels.tables import plan_rows
+
+NO_PADDING = -1
+
+
+@torch.library.custom_op("tritium_kernels::embedding", mutates_args=())
+def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
+    rows, columns = table.shape
+    y = torch.empty((*index.shape, columns), dtype=table.dtype, device=table.device)
+    if y.numel() == 0:
+        return y
+    table = as_rows(table) if rows else table
+    plan = plan_rows(table.device, 1, columns)
+    with on("embedding", "table", table):
+        kernels.embedding_forward[(index.numel(),)](
+            index.contiguous(), table, y, rows, columns, table.stride(0),
+            BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return y
+
+
+@torch.library.custom_op("tritium_kernels::embedding_backward", mutates_args=())
+def embedding_backward_op(index: Tensor, dy: Tensor, rows: int, padding: int) -> Tensor:
+    columns = dy.shape[-1]
+    dtable = torch.zeros((rows, columns), dtype=dy.dtype, device=dy.device)
+    if dy.numel() == 0 or rows == 0:
+        return dtable
+    given = as_rows(dy)
+    numbers, order = torch.sort(index.flatten(), stable=True)
+    plan = plan_rows(dy.device, 1, columns)
+    with on("embedding", "table", dy):
+        kernels.embedding_backward[(numbers.numel() * cdiv(columns, plan.block),)](
+            numbers, order, given, dtable, numbers.numel(), rows, columns, given.stride(0), padding,
+            BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return dtable
+
+
+@embedding_op.register_fake
+def _(index: Tensor, table: Tensor, padding: int) -> Tensor:
+    return torch.empty((*index.shape, table.shape[1]), dtype=table.dtype, device=table.device)
+
+
+@embedding_backward_op.register_fake
+def _(index: Tensor, dy: Tensor, rows: int, padding: int) -> Tensor:
+    return torch.empty((rows, dy.shape[-1]), dtype=dy.dtype, device=dy.device)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    index, table, ctx.padding = inputs
+    ctx.rows = table.shape[0]
+    ctx.save_for_backward(index)
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[None, Tensor, None]:
+    (index,) = ctx.saved_tensors
+    return None, embedding_backward_op(index, dy, ctx.rows, ctx.padding), None
+
+
+embedding_op.register_autograd(_backward, setup_context=_save)
+
+
+def embedding(index: Tensor, table: Tensor, padding_idx: int | None = None) -> Tensor:
+    """table[index]: (..., columns) for index (...) and table (rows, columns).
+
+    An index that is no row gives NaN and no gradient. The row `padding_idx` gets no gradient.
+    Gradients of a row are summed in the order of the indices, in float32 (float64 for float64).
+    """
+    check_tensor("embedding", "table", table)
+    check_rank("embedding", "table", table, (2,))
+    check_tensor("embedding", "index", index, INDICES)
+    check_like("embedding", "index", index, "table", table)
+    rows = table.shape[0]
+    if padding_idx is not None and not 0 <= padding_idx < rows:
+        raise refuse("embedding", "padding_idx", f"is {padding_idx}", f"0 to {rows - 1}, or None")
+    return embedding_op(index, table, NO_PADDING if padding_idx is None else padding_idx)

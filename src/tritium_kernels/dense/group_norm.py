@@ -1,0 +1,129 @@
+"""Group norm, with gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.kernels import group_norm as kernels
+from tritium_kernels.dense.norm import statistics_dtype
+from tritium_kernels.errors import check_operand, check_same_dtype, check_tensor, refuse
+from tritium_kernels.launch import cdiv, on
+from tritium_kernels.tables import plan_rows
+
+
+@torch.library.custom_op("tritium_kernels::group_norm", mutates_args=())
+def group_norm_op(
+    x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(y, mean, rstd)."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    batch, channels = x.shape[:2]
+    mean = torch.empty((batch, groups), dtype=statistics_dtype(x), device=x.device)
+    rstd = torch.empty_like(mean)
+    if y.numel() == 0:
+        return y, mean, rstd
+    size = x.numel() // (batch * groups)
+    plan = plan_rows(x.device, batch * groups, size)
+    given = [None if t is None else t.contiguous() for t in (weight, bias)]
+    with on("group_norm", "x", x):
+        kernels.group_norm_forward[(batch * groups,)](
+            x.contiguous(), *given, y, mean, rstd, groups, size, size * groups // channels, eps,
+            BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return y, mean, rstd
+
+
+@torch.library.custom_op("tritium_kernels::group_norm_backward", mutates_args=())
+def group_norm_backward_op(
+    x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dx, dw, db), the latter two in the type of the statistics."""
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    (batch, channels), groups = x.shape[:2], mean.shape[1]
+    sums = torch.zeros((batch, channels), dtype=mean.dtype, device=x.device)
+    products = torch.zeros_like(sums)
+    if dx.numel() == 0:
+        return dx, sums.sum(0), products.sum(0)
+    x, dy = x.contiguous(), dy.contiguous()
+    positions = x.numel() // (batch * channels)
+    plan = plan_rows(x.device, batch * channels, positions)
+    with on("group_norm", "x", x):
+        kernels.channel_sums[(batch * channels,)](
+            x, dy, sums, products, positions, BLOCK=plan.block, num_warps=plan.warps
+        )
+        group, wide_mean, wide_rstd = (
+            channels // groups, *(t.repeat_interleave(channels // groups, 1) for t in (mean, rstd))
+        )  # fmt: skip
+        scale = torch.ones_like(sums) if weight is None else weight.to(sums.dtype).expand_as(sums)
+        of_group = [(t * scale).view(batch, groups, group).sum(2) for t in (sums, products)]
+        # With h = (x - mean) * rstd: the means of g and g * h over the group.
+        count = group * positions
+        mean_g = of_group[0] / count
+        mean_gh = (of_group[1] - mean * of_group[0]) * rstd / count
+        slope = -rstd * rstd * mean_gh
+        shift = -rstd * mean_g - slope * mean
+        kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.block),)](
+            x, dy, (scale * wide_rstd).contiguous(), slope.contiguous(), shift.contiguous(), dx,
+            channels, group, positions, BLOCK=plan.block, num_warps=plan.warps,
+        )  # fmt: skip
+    return dx, ((products - wide_mean * sums) * wide_rstd).sum(0), sums.sum(0)
+
+
+@group_norm_op.register_fake
+def _(
+    x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    mean = torch.empty((x.shape[0], groups), dtype=statistics_dtype(x), device=x.device)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device), mean, torch.empty_like(mean)
+
+
+@group_norm_backward_op.register_fake
+def _(
+    x: Tensor, weight: Tensor | None, dy: Tensor, mean: Tensor, rstd: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    return dx, mean.new_empty(x.shape[1]), mean.new_empty(x.shape[1])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, _, weight, bias, _ = inputs
+    ctx.bias = None if bias is None else bias.dtype
+    ctx.save_for_backward(x, weight, *output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _backward(ctx: Any, dy: Tensor, *_: Tensor) -> tuple[Any, ...]:
+    x, weight, mean, rstd = ctx.saved_tensors
+    dx, dw, db = group_norm_backward_op(x, weight, dy, mean, rstd)
+    dw = None if weight is None else dw.to(weight.dtype)
+    return dx, None, dw, None if ctx.bias is None else db.to(ctx.bias), None
+
+
+group_norm_op.register_autograd(_backward, setup_context=_save)
+
+
+def group_norm(
+    x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    """(x - mean) / sqrt(variance + eps) * weight + bias; statistics of each group of channels.
+
+    x: (batch, channels, ...); weight, bias: (channels,); `groups` divides channels.
+    """
+    op = "group_norm"
+    check_tensor(op, "x", x)
+    if x.ndim < 2:
+        raise refuse(op, "x", f"has {x.ndim} dimensions", "2 or more")
+    if groups < 1 or x.shape[1] % groups:
+        raise refuse(op, "groups", f"is {groups}", f"a divisor of the {x.shape[1]} channels")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None:
+            check_operand(op, name, value, x.shape[1:2], "x", x)
+    if bias is not None and weight is not None:
+        check_same_dtype(op, "bias", bias, "weight", weight)
+    if not eps >= 0:
+        raise refuse(op, "eps", f"is {eps}", "eps >= 0")
+    return group_norm_op(x, groups, weight, bias, float(eps))[0]

@@ -1,0 +1,28 @@
+"""One step of AdamW: parameter and moments are read and written once."""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.common import wide
+
+
+@tritium.jit
+def adamw(
+    p_ptr, g_ptr, m_ptr, v_ptr, n, rate, beta1, beta2, eps, decay, correction1, correction2, sign,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`correction1`: 1 - beta1**step, `correction2`: sqrt(1 - beta2**step)."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    p = wide(tl.load(p_ptr + at, mask=mask, other=0.0))
+    g = wide(tl.load(g_ptr + at, mask=mask, other=0.0)) * sign
+    m = wide(tl.load(m_ptr + at, mask=mask, other=0.0))
+    v = wide(tl.load(v_ptr + at, mask=mask, other=0.0))
+    m += (g - m) * (1 - beta1)
+    v += (g * g - v) * (1 - beta2)
+    p -= p * decay
+    p -= rate / correction1 * m / (tl.sqrt(v) / correction2 + eps)
+    tl.store(p_ptr + at, p.to(p_ptr.dtype.element_ty), mask=mask)
+    tl.store(m_ptr + at, m.to(m_ptr.dtype.element_ty), mask=mask)
+    tl.store(v_ptr + at, v.to(v_ptr.dtype.element_ty), mask=mask)

@@ -1,0 +1,248 @@
+"""Gradients of attention.
+
+With P the probabilities, dO the gradient of the result, delta = rowsum(dO * O), and M the factor of
+dropout (0 or 1 / (1 - probability)):
+
+    dV = (P * M).T @ dO     dP = (dO @ V.T) * M     dS = P * (dP - delta)
+    dQ = scale * dS @ K     dK = scale * dS.T @ Q
+
+A function of scores stands between S and Q @ K.T: its derivative is applied to dS. One kernel sums
+dK and dV over the queries (of all heads that share the keys), another dQ over the keys: nothing is
+added atomically, results do not vary from run to run.
+"""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.attention import (
+    LOG2E,
+    block_scores,
+    extent,
+    kept,
+    key_parts,
+    load_block,
+    store_block,
+    visible,
+)
+
+
+@tritium.jit
+def attention_delta(
+    o_ptr, do_ptr, delta_ptr, heads, length, tiles, ob, oh, ol, db, dh, dl, lb, lh,
+    DV: tl.constexpr, DVP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """rowsum(O * dO), of all rows of the tensors."""
+    pid = tl.program_id(0)
+    b = (pid // tiles // heads).to(tl.int64)
+    h = (pid // tiles % heads).to(tl.int64)
+    rows = (pid % tiles) * BLOCK + tl.arange(0, BLOCK)
+    o = load_block(o_ptr + b * ob + h * oh, rows, ol, length, DV, DVP, True).to(tl.float32)
+    do = load_block(do_ptr + b * db + h * dh, rows, dl, length, DV, DVP, True).to(tl.float32)
+    delta = tl.sum(o * do, 1)
+    tl.store(delta_ptr + b * lb + h * lh + rows, delta, mask=rows < length)
+
+
+@tritium.jit
+def gradient_of_scores(
+    q, k, v, do, lse, delta, scale, b, head, position, keys, count, queries_mask, left, right,
+    seed, dropout, aux, MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr,
+):  # fmt: skip
+    """(P * M, dS before the scale)."""
+    scores = block_scores(q, k, scale, b, head, position, keys, aux, SCORE)
+    p = tl.exp2(scores - lse[:, None] * LOG2E)
+    if MASKED:
+        mask = visible(position, keys, count, left, right, LEFT, RIGHT) & queries_mask[:, None]
+        p = tl.where(mask, p, 0.0)
+    dp = tl.dot(do, v.T, input_precision="ieee")
+    weighted = p
+    if DROPOUT:
+        keep = kept(seed, b, head, position, keys, dropout)
+        weighted = tl.where(keep, p / (1 - dropout), 0.0)
+        dp = tl.where(keep, dp / (1 - dropout), 0.0)
+    ds = p * (dp - delta[:, None])
+    if SCORE_GRADIENT is not None:
+        plain = tl.dot(q, k.T, input_precision="ieee") * scale
+        ds = SCORE_GRADIENT(plain, ds, b, head, position[:, None], keys[None, :], aux)
+        if MASKED:
+            ds = tl.where(mask, ds, 0.0)
+    return weighted, ds
+
+
+@tritium.jit
+def walk_queries(
+    dk, dv, k, v, q_ptr, do_ptr, lse_ptr, delta_ptr, ql, dl, scale, b, head, keys, begin, end,
+    queries, count, left, right, seed, dropout, aux,
+    MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
+    SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Add what queries `begin` to `end` contribute."""
+    for start in tl.range(begin, end, BLOCK_M, num_stages=STAGES):
+        rows = start + tl.arange(0, BLOCK_M)
+        inside = rows < queries
+        q = load_block(q_ptr, rows, ql, queries, D, DP, MASKED)
+        do = load_block(do_ptr, rows, dl, queries, DV, DVP, MASKED)
+        if MASKED:
+            lse = tl.load(lse_ptr + rows, mask=inside, other=0.0)
+            delta = tl.load(delta_ptr + rows, mask=inside, other=0.0)
+        else:
+            lse = tl.load(lse_ptr + rows)
+            delta = tl.load(delta_ptr + rows)
+        p, ds = gradient_of_scores(
+            q, k, v, do, lse, delta, scale, b, head, rows + (count - queries), keys, count,
+            inside, left, right, seed, dropout, aux, MASKED, LEFT, RIGHT, SCORE, SCORE_GRADIENT,
+            DROPOUT,
+        )  # fmt: skip
+        dv = tl.dot(p.to(do.dtype).T, do, dv, input_precision="ieee")
+        dk = tl.dot(ds.to(q.dtype).T, q, dk, input_precision="ieee")
+    return dk, dv
+
+
+@tritium.jit
+def query_parts(
+    key, queries, count, left, right, LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Where the parts of the walk over queries begin and end, for the block of keys at `key`."""
+    shift = count - queries
+    last = tl.minimum(key + BLOCK_N, count) - 1
+    begin = tl.maximum(key - right - shift, 0) // BLOCK_M * BLOCK_M if RIGHT else count * 0
+    end = tl.maximum(tl.minimum(queries, last + left - shift + 1), 0) if LEFT else queries
+    whole = tl.cdiv(tl.maximum(last - right - shift, 0), BLOCK_M) * BLOCK_M if RIGHT else begin
+    cut = tl.maximum(tl.minimum(queries, key + left - shift + 1), 0) if LEFT else queries
+    cut = cut // BLOCK_M * BLOCK_M
+    # Where keys end within the block, every part needs the mask.
+    cut = tl.maximum(tl.where(key + BLOCK_N > count, 0, cut), whole)
+    return begin, whole, cut, end
+
+
+@tritium.jit
+def attention_dk_dv(
+    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dk_ptr, dv_ptr, q_offsets, k_offsets, aux,
+    scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
+    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dkb, dkh, dkl, dvb, dvh, dvl,
+    GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
+    SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
+    DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    kv_heads = heads // GROUP
+    b = (pid // tiles // kv_heads).to(tl.int64)
+    kv = (pid // tiles % kv_heads).to(tl.int64)
+    batch, first_q, queries = extent(q_offsets, b, q_length)
+    _, first_k, count = extent(k_offsets, b, k_length)
+    key = (pid % tiles) * BLOCK_N
+    if key < count:
+        keys = key + tl.arange(0, BLOCK_N)
+        k = load_block(k_ptr + batch * kb + kv * kh + first_k * kl, keys, kl, count, D, DP, True)
+        v = load_block(v_ptr + batch * vb + kv * vh + first_k * vl, keys, vl, count, DV, DVP, True)
+        dk = tl.zeros((BLOCK_N, DP), tl.float32)
+        dv = tl.zeros((BLOCK_N, DVP), tl.float32)
+        begin, whole, cut, end = query_parts(
+            key, queries, count, left, right, LEFT, RIGHT, BLOCK_M, BLOCK_N
+        )
+        for member in range(GROUP):
+            h = kv * GROUP + member
+            q_head = q_ptr + batch * qb + h * qh + first_q * ql
+            do_head = do_ptr + batch * db + h * dh + first_q * dl
+            lse = lse_ptr + batch * lb + h * lh + first_q
+            delta = delta_ptr + batch * lb + h * lh + first_q
+            if RIGHT:
+                dk, dv = walk_queries(
+                    dk, dv, k, v, q_head, do_head, lse, delta, ql, dl, scale, b, h, keys,
+                    begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout,
+                    aux, True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP,
+                    BLOCK_M, STAGES,
+                )  # fmt: skip
+            dk, dv = walk_queries(
+                dk, dv, k, v, q_head, do_head, lse, delta, ql, dl, scale, b, h, keys,
+                whole, cut, queries, count, left, right, seed, dropout, aux, False, LEFT, RIGHT,
+                SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
+            )  # fmt: skip
+            if TAIL:
+                dk, dv = walk_queries(
+                    dk, dv, k, v, q_head, do_head, lse, delta, ql, dl, scale, b, h, keys,
+                    cut, end, queries, count, left, right, seed, dropout, aux, True, LEFT, RIGHT,
+                    SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_M, STAGES,
+                )  # fmt: skip
+        store_block(
+            dk_ptr + batch * dkb + kv * dkh + first_k * dkl, dk * scale, keys, dkl, count, D, DP
+        )
+        store_block(dv_ptr + batch * dvb + kv * dvh + first_k * dvl, dv, keys, dvl, count, DV, DVP)
+
+
+@tritium.jit
+def walk_keys_back(
+    dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, head, rows, position, begin, end,
+    queries, count, left, right, seed, dropout, aux,
+    MASKED: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, SCORE: tl.constexpr,
+    SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, DV: tl.constexpr,
+    DP: tl.constexpr, DVP: tl.constexpr, BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
+        keys = start + tl.arange(0, BLOCK_N)
+        k = load_block(k_ptr, keys, kl, count, D, DP, MASKED)
+        v = load_block(v_ptr, keys, vl, count, DV, DVP, MASKED)
+        _, ds = gradient_of_scores(
+            q, k, v, do, lse, delta, scale, b, head, position, keys, count, rows < queries,
+            left, right, seed, dropout, aux, MASKED, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT,
+        )  # fmt: skip
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
+    return dq
+
+
+@tritium.jit
+def attention_dq(
+    q_ptr, k_ptr, v_ptr, do_ptr, lse_ptr, delta_ptr, dq_ptr, q_offsets, k_offsets, aux,
+    scale, q_length, k_length, heads, tiles, left, right, seed, dropout,
+    qb, qh, ql, kb, kh, kl, vb, vh, vl, db, dh, dl, lb, lh, dqb, dqh, dql,
+    GROUP: tl.constexpr, LEFT: tl.constexpr, RIGHT: tl.constexpr, TAIL: tl.constexpr,
+    SCORE: tl.constexpr, SCORE_GRADIENT: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr,
+    DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    pid = tl.program_id(0)
+    head = pid // tiles
+    b = (head // heads).to(tl.int64)
+    h = (head % heads).to(tl.int64)
+    batch, first_q, queries = extent(q_offsets, b, q_length)
+    _, first_k, count = extent(k_offsets, b, k_length)
+    row = (tiles - 1 - pid % tiles) * BLOCK_M if RIGHT else (pid % tiles) * BLOCK_M
+    if row < queries:
+        k_ptr += batch * kb + (h // GROUP) * kh + first_k * kl
+        v_ptr += batch * vb + (h // GROUP) * vh + first_k * vl
+        rows = row + tl.arange(0, BLOCK_M)
+        q = load_block(q_ptr + batch * qb + h * qh + first_q * ql, rows, ql, queries, D, DP, True)
+        do_ptr += batch * db + h * dh + first_q * dl
+        do = load_block(do_ptr, rows, dl, queries, DV, DVP, True)
+        statistics = batch * lb + h * lh + first_q + rows
+        lse = tl.load(lse_ptr + statistics, mask=rows < queries, other=0.0)
+        delta = tl.load(delta_ptr + statistics, mask=rows < queries, other=0.0)
+        dq = tl.zeros((BLOCK_M, DP), tl.float32)
+        position = rows + (count - queries)
+        first = row + (count - queries)
+        last = tl.minimum(row + BLOCK_M, queries) - 1 + (count - queries)
+        begin, whole, cut, end = key_parts(first, last, count, left, right, LEFT, RIGHT, BLOCK_N)
+        if LEFT:
+            dq = walk_keys_back(
+                dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, h, rows, position,
+                begin, tl.minimum(whole, end), queries, count, left, right, seed, dropout, aux,
+                True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+            )  # fmt: skip
+        dq = walk_keys_back(
+            dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, h, rows, position,
+            whole, cut, queries, count, left, right, seed, dropout, aux,
+            False, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+        )  # fmt: skip
+        if TAIL:
+            dq = walk_keys_back(
+                dq, q, do, lse, delta, k_ptr, v_ptr, kl, vl, scale, b, h, rows, position,
+                cut, end, queries, count, left, right, seed, dropout, aux,
+                True, LEFT, RIGHT, SCORE, SCORE_GRADIENT, DROPOUT, D, DV, DP, DVP, BLOCK_N, STAGES,
+            )  # fmt: skip
+        store_block(
+            dq_ptr + batch * dqb + h * dqh + first_q * dql, dq * scale, rows, dql, queries, D, DP
+        )

@@ -1,0 +1,50 @@
+"""Rows of a table by number, and the sum of gradients by row number."""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.common import zeros_like_wide
+
+
+@tritium.jit
+def embedding_forward(
+    index_ptr, table_ptr, y_ptr, rows, columns, stride, BLOCK: tl.constexpr
+):
+    """A number that is no row of the table gives NaN."""
+    pid = tl.program_id(0).to(tl.int64)
+    row = tl.load(index_ptr + pid).to(tl.int64)
+    inside = (row >= 0) & (row < rows)
+    for start in range(0, columns, BLOCK):
+        c = start + tl.arange(0, BLOCK)
+        x = tl.load(table_ptr + row * stride + c, mask=inside & (c < columns), other=float("nan"))
+        tl.store(y_ptr + pid * columns + c, x, mask=c < columns)
+
+
+@tritium.jit
+def embedding_backward(
+    sorted_ptr, order_ptr, dy_ptr, dtable_ptr, count, rows, columns, stride, padding,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The sum of the rows of dy for one row of the table: of a run of equal sorted numbers.
+
+    The program of a run's first element sums the run, in order; the others have nothing to do.
+    """
+    across = tl.cdiv(columns, BLOCK)
+    pid = tl.program_id(0).to(tl.int64)
+    first = pid // across
+    c = (pid % across) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(sorted_ptr + first).to(tl.int64)
+    before = tl.load(sorted_ptr + first - 1, mask=first > 0, other=-1).to(tl.int64)
+    starts = (first == 0) | (row != before)
+    if starts & (row >= 0) & (row < rows) & (row != padding):
+        sums = zeros_like_wide(dy_ptr, (BLOCK,))
+        at = first
+        current = row
+        while current == row:
+            source = tl.load(order_ptr + at)
+            sums += tl.load(dy_ptr + source * stride + c, mask=c < columns, other=0.0)
+            at += 1
+            current = tl.load(sorted_ptr + at, mask=at < count, other=-1).to(tl.int64)
+        places = dtable_ptr + row * columns + c
+        tl.store(places, sums.to(dtable_ptr.dtype.element_ty), mask=c < columns)

@@ -1,0 +1,81 @@
+"""Group norm of (batch, channels, positions), contiguous, and its gradient.
+
+Backward, the sums of dy and of dy * x over the positions of each channel come first; from these few
+numbers follow those of each group, dw and db, and then dx, element by element.
+"""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.common import wide, zeros_like_wide
+
+
+@tritium.jit
+def group_norm_forward(
+    x_ptr, w_ptr, b_ptr, y_ptr, mean_ptr, rstd_ptr, groups, size, positions, eps,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One group, whose `size` elements are adjacent."""
+    pid = tl.program_id(0).to(tl.int64)
+    x_ptr += pid * size
+    y_ptr += pid * size
+    c = tl.arange(0, BLOCK)
+    sums = zeros_like_wide(x_ptr, (BLOCK,))
+    for start in range(0, size, BLOCK):
+        sums += wide(tl.load(x_ptr + start + c, mask=start + c < size, other=0.0))
+    mean = tl.sum(sums, 0) / size
+    squares = zeros_like_wide(x_ptr, (BLOCK,))
+    for start in range(0, size, BLOCK):
+        x = wide(tl.load(x_ptr + start + c, mask=start + c < size, other=0.0))
+        x = tl.where(start + c < size, x - mean, 0.0)
+        squares += x * x
+    rstd = 1 / tl.sqrt(tl.sum(squares, 0) / size + eps)
+    tl.store(mean_ptr + pid, mean)
+    tl.store(rstd_ptr + pid, rstd)
+    channel = (pid % groups) * (size // positions)
+    for start in range(0, size, BLOCK):
+        mask = start + c < size
+        y = (wide(tl.load(x_ptr + start + c, mask=mask, other=0.0)) - mean) * rstd
+        if w_ptr is not None:
+            y *= wide(tl.load(w_ptr + channel + (start + c) // positions, mask=mask, other=0.0))
+        if b_ptr is not None:
+            y += wide(tl.load(b_ptr + channel + (start + c) // positions, mask=mask, other=0.0))
+        tl.store(y_ptr + start + c, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def channel_sums(x_ptr, dy_ptr, sum_ptr, product_ptr, positions, BLOCK: tl.constexpr):
+    """Sums of dy and dy * x over the positions of one channel."""
+    pid = tl.program_id(0).to(tl.int64)
+    c = tl.arange(0, BLOCK)
+    sums = zeros_like_wide(x_ptr, (BLOCK,))
+    products = zeros_like_wide(x_ptr, (BLOCK,))
+    for start in range(0, positions, BLOCK):
+        mask = start + c < positions
+        x = wide(tl.load(x_ptr + pid * positions + start + c, mask=mask, other=0.0))
+        dy = wide(tl.load(dy_ptr + pid * positions + start + c, mask=mask, other=0.0))
+        sums += dy
+        products += dy * x
+    tl.store(sum_ptr + pid, tl.sum(sums, 0))
+    tl.store(product_ptr + pid, tl.sum(products, 0))
+
+
+@tritium.jit
+def group_norm_backward(
+    x_ptr, dy_ptr, factor_ptr, slope_ptr, shift_ptr, dx_ptr, channels, group, positions,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """dx = factor[channel] * dy + slope[group] * x + shift[group]."""
+    across = tl.cdiv(positions, BLOCK)
+    pid = tl.program_id(0).to(tl.int64)
+    row = pid // across
+    at = (pid % across) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < positions
+    x = wide(tl.load(x_ptr + row * positions + at, mask=mask, other=0.0))
+    dy = wide(tl.load(dy_ptr + row * positions + at, mask=mask, other=0.0))
+    factor = tl.load(factor_ptr + row)
+    slope = tl.load(slope_ptr + row // group)
+    shift = tl.load(shift_ptr + row // group)
+    dx = factor * dy + slope * x + shift
+    tl.store(dx_ptr + row * positions + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)

@@ -1,0 +1,131 @@
+"""Matrix products with any strides, many batches, epilogues, and K split among programs."""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.activation import activate
+from tritium_kernels.dense.kernels.common import wide
+
+
+@tritium.jit
+def tile_of(pid, m, n, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """(row, column) of a tile: GROUP rows of tiles are done together, so that caches hold B."""
+    down = tl.cdiv(m, BLOCK_M)
+    across = tl.cdiv(n, BLOCK_N)
+    group = pid // (GROUP * across)
+    height = tl.minimum(down - group * GROUP, GROUP)
+    inside = pid % (GROUP * across)
+    return group * GROUP + inside % height, inside // height
+
+
+@tritium.jit
+def index(i, LARGE: tl.constexpr):
+    """int64 where products with a stride may not fit in int32."""
+    return i.to(tl.int64) if LARGE else i
+
+
+@tritium.jit
+def epilogue(
+    acc, b, rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
+    bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND: tl.constexpr,
+):  # fmt: skip
+    """activation(acc * scales + bias) + residual; what the activation takes goes to `inner`."""
+    r, c = rows[:, None], columns[None, :]
+    mask = (r < m) & (c < n)
+    if a_scale_ptr is not None:
+        scale = tl.load(a_scale_ptr + rows * as_m, mask=rows < m, other=0.0)
+        acc = acc.to(tl.float32) * scale.to(tl.float32)[:, None]
+    if b_scale_ptr is not None:
+        scale = tl.load(b_scale_ptr + columns * bs_n, mask=columns < n, other=0.0)
+        acc = acc.to(tl.float32) * scale.to(tl.float32)[None, :]
+    if bias_ptr is not None:
+        acc += wide(tl.load(bias_ptr + columns * bias_stride, mask=columns < n, other=0.0))[None, :]
+    if KIND is not None:
+        if inner_ptr is not None:
+            places = inner_ptr + b * ib + r * im + c * i_n
+            tl.store(places, acc.to(inner_ptr.dtype.element_ty), mask=mask)
+        acc = activate(acc, KIND)
+    if residual_ptr is not None:
+        acc += wide(tl.load(residual_ptr + b * rb + r * rm + c * rn, mask=mask, other=0.0))
+    return acc
+
+
+@tritium.jit
+def matmul(
+    a_ptr, b_ptr, y_ptr, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
+    m, n, k, ab, am, ak, bb, bk, bn, yb, ym, yn, bias_stride, as_m, bs_n,
+    rb, rm, rn, ib, im, i_n,
+    KIND: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr, LARGE: tl.constexpr,
+    SPLIT_K: tl.constexpr, EVEN_K: tl.constexpr, GROUP: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """One tile of A @ B. With SPLIT_K > 1, y is (SPLIT_K, batch, m, n): parts of the sum over k."""
+    tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
+    pid = tl.program_id(0)
+    part = tl.program_id(1)
+    b = (pid // tiles).to(tl.int64)
+    tile_m, tile_n = tile_of(pid % tiles, m, n, BLOCK_M, BLOCK_N, GROUP)
+    rows = index(tile_m * BLOCK_M + tl.arange(0, BLOCK_M), LARGE)
+    columns = index(tile_n * BLOCK_N + tl.arange(0, BLOCK_N), LARGE)
+    first = part * BLOCK_K
+    inner = index(first + tl.arange(0, BLOCK_K), LARGE)
+    # Rows past the end read row 0 again, so that loads need no mask for them.
+    a_rows = tl.where(rows < m, rows, 0)
+    b_columns = tl.where(columns < n, columns, 0)
+    a_ptrs = a_ptr + b * ab + a_rows[:, None] * am + inner[None, :] * ak
+    b_ptrs = b_ptr + b * bb + inner[:, None] * bk + b_columns[None, :] * bn
+    step_a = index(ak * 0 + BLOCK_K * SPLIT_K, LARGE) * ak
+    step_b = index(bk * 0 + BLOCK_K * SPLIT_K, LARGE) * bk
+    acc = tl.zeros((BLOCK_M, BLOCK_N), ACC)
+    for start in tl.range(first, k, BLOCK_K * SPLIT_K, num_stages=STAGES):
+        if EVEN_K:
+            x = tl.load(a_ptrs)
+            w = tl.load(b_ptrs)
+        else:
+            left = k - start
+            x = tl.load(a_ptrs, mask=tl.arange(0, BLOCK_K)[None, :] < left, other=0)
+            w = tl.load(b_ptrs, mask=tl.arange(0, BLOCK_K)[:, None] < left, other=0)
+        acc = tl.dot(x, w, acc, input_precision=PRECISION, out_dtype=ACC)
+        a_ptrs += step_a
+        b_ptrs += step_b
+    rows = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    columns = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    if SPLIT_K > 1:
+        b += part * (tl.num_programs(0) // tiles).to(tl.int64)
+    else:
+        acc = epilogue(
+            acc, b, rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr,
+            inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
+        )  # fmt: skip
+    places = y_ptr + b * yb + rows[:, None] * ym + columns[None, :] * yn
+    mask = (rows[:, None] < m) & (columns[None, :] < n)
+    tl.store(places, acc.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@tritium.jit
+def finish(
+    parts_ptr, y_ptr, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr, inner_ptr,
+    batch, m, n, yb, ym, yn, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n,
+    KIND: tl.constexpr, ACC: tl.constexpr, SPLIT_K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Sum the parts, in order, and apply the epilogue."""
+    tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
+    pid = tl.program_id(0)
+    b = (pid // tiles).to(tl.int64)
+    tile_m, tile_n = tile_of(pid % tiles, m, n, BLOCK_M, BLOCK_N, 1)
+    rows = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    columns = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    mask = (rows[:, None] < m) & (columns[None, :] < n)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), ACC)
+    for part in tl.static_range(SPLIT_K):
+        places = ((b + part * batch) * m + rows[:, None]) * n + columns[None, :]
+        acc += tl.load(parts_ptr + places, mask=mask, other=0)
+    acc = epilogue(
+        acc, b, rows, columns, m, n, bias_ptr, a_scale_ptr, b_scale_ptr, residual_ptr,
+        inner_ptr, bias_stride, as_m, bs_n, rb, rm, rn, ib, im, i_n, KIND,
+    )  # fmt: skip
+    places = y_ptr + b * yb + rows[:, None] * ym + columns[None, :] * yn
+    tl.store(places, acc.to(y_ptr.dtype.element_ty), mask=mask)

@@ -1,0 +1,80 @@
+"""Attention of one query for each sequence to keys in pages, with each sequence's keys split among
+programs, and the sum of the parts."""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+from tritium_kernels.dense.kernels.attention import LOG2E
+
+
+@tritium.jit
+def paged_part(
+    q_ptr, k_ptr, v_ptr, table_ptr, lengths_ptr, acc_ptr, lse_ptr, scale, page, kv_heads, left,
+    qb, qh, kp, kl, kh, vp, vl, vh, tb,
+    GROUP: tl.constexpr, GROUP_P: tl.constexpr, SPLITS: tl.constexpr, LEFT: tl.constexpr,
+    D: tl.constexpr, DV: tl.constexpr, DP: tl.constexpr, DVP: tl.constexpr,
+    BLOCK_N: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """A share of the keys of one sequence, for the heads that share them."""
+    pid = tl.program_id(0)
+    split = pid % SPLITS
+    kv = (pid // SPLITS % kv_heads).to(tl.int64)
+    b = (pid // SPLITS // kv_heads).to(tl.int64)
+    count = tl.load(lengths_ptr + b).to(tl.int32)
+    first = tl.maximum(count - 1 - left, 0) if LEFT else count * 0
+    share = tl.cdiv(tl.cdiv(count - first, SPLITS), BLOCK_N) * BLOCK_N
+    begin = first + split * share
+    end = tl.minimum(begin + share, count)
+    member = tl.arange(0, GROUP_P)
+    c = tl.arange(0, DP)
+    cv = tl.arange(0, DVP)
+    heads = kv * GROUP + member
+    inside = (member[:, None] < GROUP) & (c[None, :] < D)
+    q = tl.load(q_ptr + b * qb + heads[:, None] * qh + c[None, :], mask=inside, other=0.0)
+    acc = tl.zeros((GROUP_P, DVP), tl.float32)
+    total = tl.zeros((GROUP_P,), tl.float32)
+    largest = tl.full((GROUP_P,), float("-inf"), tl.float32)
+    for start in tl.range(begin, end, BLOCK_N, num_stages=STAGES):
+        keys = start + tl.arange(0, BLOCK_N)
+        seen = keys < end
+        number = tl.load(table_ptr + b * tb + keys // page, mask=seen, other=0).to(tl.int64)
+        row = (keys % page).to(tl.int64)
+        places = k_ptr + (number * kp + row * kl + kv * kh)[:, None] + c[None, :]
+        k = tl.load(places, mask=seen[:, None] & (c[None, :] < D), other=0.0)
+        scores = tl.dot(q, k.T, input_precision="ieee") * (scale * LOG2E)
+        scores = tl.where(seen[None, :], scores, float("-inf"))
+        more = tl.maximum(largest, tl.max(scores, 1))
+        p = tl.exp2(scores - more[:, None])
+        shrink = tl.exp2(largest - more)
+        total = total * shrink + tl.sum(p, 1)
+        places = v_ptr + (number * vp + row * vl + kv * vh)[:, None] + cv[None, :]
+        v = tl.load(places, mask=seen[:, None] & (cv[None, :] < DV), other=0.0)
+        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None], input_precision="ieee")
+        largest = more
+    acc = acc / tl.where(total == 0, 1.0, total)[:, None]
+    part = (b * kv_heads * GROUP + heads) * SPLITS + split
+    inside = (member[:, None] < GROUP) & (cv[None, :] < DV)
+    tl.store(acc_ptr + part[:, None] * DV + cv[None, :], acc, mask=inside)
+    tl.store(lse_ptr + part, largest + tl.log2(total), mask=member < GROUP)
+
+
+@tritium.jit
+def paged_sum(
+    acc_ptr, lse_ptr, o_ptr, heads, ob, oh,
+    SPLITS: tl.constexpr, DV: tl.constexpr, DVP: tl.constexpr,
+):  # fmt: skip
+    """The parts of one head, each weighted by its share of the sum of exponentials."""
+    pid = tl.program_id(0).to(tl.int64)
+    b = pid // heads
+    h = pid % heads
+    split = tl.arange(0, SPLITS)
+    c = tl.arange(0, DVP)
+    lse = tl.load(lse_ptr + pid * SPLITS + split)
+    largest = tl.max(lse, 0)
+    weight = tl.exp2(lse - tl.where(largest == float("-inf"), 0.0, largest))
+    total = tl.sum(weight, 0)
+    places = acc_ptr + (pid * SPLITS + split)[:, None] * DV + c[None, :]
+    acc = tl.load(places, mask=c[None, :] < DV, other=0.0)
+    o = tl.sum(acc * weight[:, None], 0) / tl.where(total == 0, 1.0, total)
+    tl.store(o_ptr + b * ob + h * oh + c, o.to(o_ptr.dtype.element_ty), mask=c < DV)

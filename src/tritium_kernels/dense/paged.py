@@ -1,0 +1,113 @@
+"""Decoding: attention of one query for each sequence to keys and values that stand in pages."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tritium_kernels.dense.attention import DTYPES
+from tritium_kernels.dense.attention_launch import MOST_DIMENSIONS, UNLIMITED, with_unit_stride
+from tritium_kernels.dense.kernels import paged as kernels
+from tritium_kernels.errors import (
+    INDICES,
+    check_like,
+    check_operand,
+    check_rank,
+    check_same_dtype,
+    check_tensor,
+    refuse,
+)
+from tritium_kernels.launch import cdiv, device_class, on, power_of_two, processors
+
+BLOCKS = {"cpu": (64, 4, 1), "hopper": (64, 4, 3), "gpu": (32, 4, 2)}
+"""Keys of a step, warps and stages, by the class of device."""
+
+MOST_SPLITS = 64
+
+
+def _splits(device: torch.device, programs: int, most_keys: int, block: int) -> int:
+    """Programs that share a sequence: two for each processor, of eight steps or more."""
+    wanted = cdiv((1 if device.type == "cpu" else 2) * processors(device), programs)
+    useful = max(1, most_keys // (8 * block))
+    return min(power_of_two(wanted), power_of_two(useful), MOST_SPLITS)
+
+
+@torch.library.custom_op("tritium_kernels::paged_attention", mutates_args=())
+def paged_attention_op(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor, scale: float,
+    left: int,
+) -> Tensor:  # fmt: skip
+    batch, heads, d = q.shape
+    page, kv_heads, dv = v_pages.shape[1:]
+    o = torch.empty((batch, heads, dv), dtype=q.dtype, device=q.device)
+    if o.numel() == 0:
+        return o
+    q, k_pages, v_pages, table = map(with_unit_stride, (q, k_pages, v_pages, table))
+    block, warps, stages = BLOCKS[device_class(q.device)]
+    splits = _splits(q.device, batch * kv_heads, table.shape[1] * page, block)
+    acc = torch.empty((batch * heads * splits, dv), dtype=torch.float32, device=q.device)
+    lse = torch.empty(batch * heads * splits, dtype=torch.float32, device=q.device)
+    group, dvp = heads // kv_heads, max(16, power_of_two(dv))
+    with on("paged_attention", "q", q):
+        kernels.paged_part[(batch * kv_heads * splits,)](
+            q, k_pages, v_pages, table, lengths.contiguous(), acc, lse, scale, page, kv_heads,
+            left, *q.stride()[:2], *k_pages.stride()[:3], *v_pages.stride()[:3], table.stride(0),
+            GROUP=group, GROUP_P=max(16, power_of_two(group)), SPLITS=splits,
+            LEFT=left != UNLIMITED, D=d, DV=dv, DP=max(16, power_of_two(d)), DVP=dvp,
+            BLOCK_N=block, STAGES=stages, num_warps=warps,
+        )  # fmt: skip
+        kernels.paged_sum[(batch * heads,)](
+            acc, lse, o, heads, *o.stride()[:2], SPLITS=splits, DV=dv, DVP=dvp
+        )
+    return o
+
+
+@paged_attention_op.register_fake
+def _(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor, scale: float,
+    left: int,
+) -> Tensor:  # fmt: skip
+    return torch.empty((*q.shape[:2], v_pages.shape[-1]), dtype=q.dtype, device=q.device)
+
+
+def paged_attention(
+    q: Tensor, k_pages: Tensor, v_pages: Tensor, table: Tensor, lengths: Tensor,
+    scale: float | None = None, window: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Attention of each sequence's last token to all of its keys; no gradient.
+
+    Args:
+        q: (batch, heads, d).
+        k_pages, v_pages: (pages, rows of a page, kv_heads, d) and (..., d of v), any strides.
+        table: int32 or int64 (batch, pages of a sequence): which pages hold a sequence's keys, in
+            order. Entries past a sequence's length are not read.
+        lengths: int32 or int64 (batch,): keys of each sequence; 0 gives zeros.
+        window: earlier keys that the token sees besides its own; all if not given.
+    """
+    op = "paged_attention"
+    check_tensor(op, "q", q, DTYPES)
+    check_rank(op, "q", q, (3,))
+    for name, pages in (("k_pages", k_pages), ("v_pages", v_pages)):
+        check_tensor(op, name, pages, DTYPES)
+        check_rank(op, name, pages, (4,))
+        check_like(op, name, pages, "q", q)
+        check_same_dtype(op, name, pages, "q", q)
+        if not 1 <= pages.shape[-1] <= MOST_DIMENSIONS:
+            found = f"has {pages.shape[-1]} elements in a head"
+            raise refuse(op, name, found, f"1 to {MOST_DIMENSIONS}")
+    if k_pages.shape[-1] != q.shape[-1] or k_pages.shape[:-1] != v_pages.shape[:-1]:
+        accepted = f"{(*v_pages.shape[:-1], q.shape[-1])}"
+        raise refuse(op, "k_pages", f"has shape {tuple(k_pages.shape)}", accepted)
+    kv_heads = k_pages.shape[2]
+    if not kv_heads or q.shape[1] % kv_heads:
+        accepted = f"a number that divides q's, {q.shape[1]}"
+        raise refuse(op, "k_pages", f"has {kv_heads} heads", accepted)
+    check_tensor(op, "table", table, INDICES)
+    check_rank(op, "table", table, (2,))
+    check_operand(op, "table", table, (q.shape[0], table.shape[1]), "q", q, INDICES)
+    check_operand(op, "lengths", lengths, (q.shape[0],), "q", q, INDICES)
+    if window is not None and window < 0:
+        raise refuse(op, "window", f"is {window}", "window >= 0, or None")
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    left = UNLIMITED if window is None else window
+    return paged_attention_op(q, k_pages, v_pages, table, lengths, scale, left)

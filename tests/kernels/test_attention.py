@@ -1,0 +1,183 @@
+"""Attention, forward and backward, against float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.support import compare, integers, is_op, normal, place, torch
+from tritium_kernels.dense import attention, attention_packed, paged_attention
+from tritium_kernels.dense.score import alibi, softcap
+from tritium_kernels.errors import ArgumentError
+
+
+def exact(q, k, v, causal=False, window=None, score=None):
+    group = q.shape[1] // k.shape[1]
+    k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+    queries, keys = q.shape[2], k.shape[2]
+    at = torch.arange(queries, device=q.device)[:, None] + keys - queries
+    key = torch.arange(keys, device=q.device)[None]
+    scores = (q @ k.mT) * q.shape[-1] ** -0.5
+    if score is not None:
+        scores = score(scores, at, key)
+    left, right = window or (-1, -1)
+    right = 0 if causal else right
+    seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
+    if left >= 0:
+        seen &= key >= at - left
+    if right >= 0:
+        seen &= key <= at + right
+    return (torch.softmax(scores.masked_fill(~seen, -1e300), -1) * seen) @ v
+
+
+def tensors(queries, keys, heads, kv_heads, d, dv, dtype=torch.float32):
+    """q with heads inside of rows; k and v the other way round."""
+    q = normal(2, queries, heads, d, dtype=dtype).transpose(1, 2)
+    return [
+        q, normal(2, kv_heads, keys, d, dtype=dtype, seed=1),
+        normal(2, kv_heads, keys, dv, dtype=dtype, seed=2),
+    ]  # fmt: skip
+
+
+def check(*sizes: int, dtype=torch.float32, score=None, aux=None, formula=None, **options) -> None:
+    compare(
+        lambda q, k, v: attention(q, k, v, score=score, aux=aux, **options),
+        lambda q, k, v: exact(q, k, v, score=formula, **options), tensors(*sizes, dtype=dtype),
+    )  # fmt: skip
+
+
+def test_causal_with_grouped_heads():
+    check(70, 150, 4, 2, 24, 16, causal=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((100, 100, 2, 2, 16, 16), {}),
+        ((1, 130, 2, 1, 64, 64), {"causal": True}),
+        ((128, 128, 2, 2, 128, 128), {"causal": True}),
+        ((200, 70, 2, 1, 16, 16), {"causal": True}),  # some queries see no key
+        ((300, 300, 2, 1, 16, 16), {"window": (20, 10)}),
+        ((300, 300, 2, 1, 16, 16), {"window": (100, -1)}),
+        ((150, 260, 2, 1, 16, 16), {"window": (130, 0), "causal": True}),
+        ((64, 64, 1, 1, 1, 3), {}),
+    ],
+)
+def test_forms(sizes, options, dtype):
+    check(*sizes, dtype=dtype, **options)
+
+
+@pytest.mark.slow
+def test_score_functions():
+    slopes = torch.tensor([0.5, 0.25, 0.125, 0.0625], device=place())
+    check(
+        100, 100, 4, 2, 16, 16, causal=True, score=alibi, aux=slopes,
+        formula=lambda s, i, j: s - slopes.double()[:, None, None] * (i - j).abs(),
+    )  # fmt: skip
+    cap = torch.tensor([0.5], device=place())
+    check(
+        100, 70, 4, 2, 16, 16, score=softcap, aux=cap,
+        formula=lambda s, i, j: 0.5 * torch.tanh(s / 0.5),
+    )  # fmt: skip
+
+
+def packed(q, k, v, queries: list[int], keys: list[int]):
+    q, k, v = (
+        torch.split(t.transpose(0, 1)[None], sizes, 2)
+        for t, sizes in ((q, queries), (k, keys), (v, keys))
+    )
+    parts = [exact(*one, causal=True) for one in zip(q, k, v, strict=True)]
+    return torch.cat(parts, 2)[0].transpose(0, 1)
+
+
+def test_packed_sequences():
+    queries, keys = [5, 0, 75, 40], [50, 10, 75, 30]
+
+    def offsets(sizes: list[int]):
+        sums = torch.tensor([0, *sizes]).cumsum(0)
+        return sums.to(place(), torch.int32)
+
+    at = offsets(queries), offsets(keys)
+    inputs = [normal(n, h, 16, seed=h) for n, h in ((120, 4), (165, 2), (165, 2))]
+    compare(
+        lambda q, k, v: attention_packed(q, k, v, *at, 75, 75, causal=True),
+        lambda q, k, v: packed(q, k, v, queries, keys), inputs,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_dropout():
+    """Each weight is dropped or divided by 1 - p, by the same choice forward and backward."""
+    q, k, _ = tensors(60, 90, 2, 1, 16, 16)
+    v = torch.eye(90, device=place()).expand(2, 1, 90, 90).contiguous()
+    weights, plain = attention(q, k, v, dropout=0.25, seed=3), attention(q, k, v)
+    kept = weights != 0
+    assert abs(kept.double().mean().item() - 0.75) < 0.02
+    torch.testing.assert_close(weights, plain * kept / 0.75)
+    assert torch.equal(weights, attention(q, k, v, dropout=0.25, seed=3))
+    assert not torch.equal(weights, attention(q, k, v, dropout=0.25, seed=4))
+
+    def exact_dropout(q, k, v):
+        p = torch.softmax((q @ k.mT) * 0.25, -1) * kept / 0.75
+        return p @ v
+
+    compare(
+        lambda q, k, v: attention(q, k, v, dropout=0.25, seed=3),
+        exact_dropout, tensors(60, 90, 2, 1, 16, 16),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [None, 20])
+def test_pages(window: int | None):
+    lengths = torch.tensor([190, 0, 33], dtype=torch.int32, device=place())
+    k, v = normal(40, 16, 2, 32), normal(40, 16, 2, 32, seed=1)
+    order = torch.randperm(36, generator=torch.Generator().manual_seed(0))
+    table = order.view(3, 12).to(place(), torch.int32)
+    q = normal(3, 8, 32)
+    found = paged_attention(q, k, v, table, lengths, window=window)
+    for i, length in enumerate(lengths.tolist()):
+        first = 0 if window is None else max(0, length - 1 - window)
+        here = [
+            t[table[i].long()].reshape(-1, 2, 32)[first:length].double().transpose(0, 1)[None]
+            for t in (k, v)
+        ]
+        right = exact(q[i].double()[None, :, None], *here)[0, :, 0]
+        torch.testing.assert_close(found[i].double(), right, atol=1e-5, rtol=1e-5)
+
+
+def test_empty_tensors():
+    for queries, keys in ((0, 5), (5, 0)):
+        q, k, v = (t.requires_grad_() for t in tensors(queries, keys, 2, 1, 16, 16))
+        o = attention(q, k, v, causal=True)
+        assert o.shape == q.shape and not o.any()
+        o.sum().backward()
+        assert not q.grad.any() and not k.grad.any()
+
+
+@pytest.mark.slow
+def test_it_is_an_op_of_torch():
+    q, k, v = (t.requires_grad_() for t in tensors(20, 30, 2, 1, 16, 16))
+    options = (None, None, None, 0.25, -1, 0, None, 0.0, 0, 20, 30)
+    is_op(torch.ops.tritium_kernels.attention.default, q, k, v, *options)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda q, k, v: attention(q[0], k, v), "attention: q has 3 dimensions; accepted: 4"),
+        (lambda q, k, v: attention(q, k, v[:, :, :1]), r"attention: v has shape \(2, 3, 1, 16\)"),
+        (lambda q, k, v: attention(q[:, :2], k, v), "k has 3 heads; accepted: a number that div"),
+        (lambda q, k, v: attention(q, k.half(), v), "k has dtype float16; accepted: the dtype of"),
+        (lambda q, k, v: attention(q.int(), k, v), "q has dtype int32; accepted: float16"),
+        (lambda q, k, v: attention(q, k, v, window=(-2, 0)), r"window is \(-2, 0\); accepted: \(l"),
+        (lambda q, k, v: attention(q, k, v, dropout=1.0), "dropout is 1.0; accepted: 0 <= dropout"),
+        (lambda q, k, v: attention(q, k, v, score=abs), "score is builtin_function_or_method; acc"),
+        (lambda q, k, v: paged_attention(q[:, :, 0], k.transpose(1, 2), v.transpose(1, 2),
+                                         integers(3, 3, 2), integers(3, 2)),
+         r"paged_attention: table has shape \(3, 2\); accepted: \(2, 2\)"),
+    ],
+)  # fmt: skip
+def test_errors(call, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call(*tensors(4, 5, 6, 3, 16, 16))

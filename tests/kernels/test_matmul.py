@@ -1,0 +1,117 @@
+"""Matrix products with epilogues, forward and backward, against float64 and integers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.support import FLOATS, TOLERANCE, compare, is_op, normal, place, torch
+from tritium_kernels.dense import matmul, matmul_launch
+from tritium_kernels.errors import ArgumentError
+
+F = torch.nn.functional
+
+
+def test_epilogue_and_gradients():
+    inputs = [normal(3, 50, 33), normal(33, 70), normal(70), normal(3, 50, 70)]
+    compare(
+        lambda a, b, bias, r: matmul(a, b, bias, "silu", r),
+        lambda a, b, bias, r: F.silu(a @ b + bias) + r, inputs, scale=4,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [
+        ("relu", F.relu), ("relu2", lambda x: F.relu(x) ** 2), ("sigmoid", torch.sigmoid),
+        ("silu", F.silu), ("tanh", torch.tanh), ("gelu", F.gelu),
+        ("gelu_tanh", lambda x: F.gelu(x, approximate="tanh")),
+    ],
+)  # fmt: skip
+def test_activations(kind: str, formula, dtype):
+    inputs = [normal(20, 40, dtype=dtype), normal(40, 30, dtype=dtype), normal(30, dtype=dtype)]
+    compare(
+        lambda a, b, bias: matmul(a, b, bias, kind),
+        lambda a, b, bias: formula(a @ b + bias), inputs, scale=4,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (4, 300, 500), (200, 130, 17), (65, 64, 1025)])
+def test_strides_and_sizes(sizes, dtype):
+    m, n, k = sizes
+    a, b = normal(2, k, m, dtype=dtype), normal(k, 2 * n, dtype=dtype)
+    compare(
+        lambda a, b: matmul(a.mT, b[:, ::2]), lambda a, b: a.mT @ b[:, ::2], [a, b], scale=k**0.5
+    )
+
+
+def test_integers_are_exact():
+    generator = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-128, 128, (n, 100), dtype=torch.int8, generator=generator).to(place())
+        for n in (20, 40)
+    )
+    right = (a.cpu().long() @ b.cpu().long().T).to(place())
+    assert torch.equal(matmul(a, b.T), right.int())
+    rows = torch.rand(20, generator=generator).to(place())
+    found = matmul(a, b.T, a_scale=rows, b_scale=torch.tensor(0.5, device=place()))
+    torch.testing.assert_close(found, right.float() * rows[:, None] * 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_float8(dtype):
+    a, b = normal(20, 96).to(dtype), normal(32, 96).to(dtype)
+    found = matmul(a, b.T, out_dtype=torch.float32)
+    torch.testing.assert_close(found.double(), a.double() @ b.double().T, atol=1e-2, rtol=1e-3)
+
+
+def test_parts_of_k(monkeypatch):
+    """A product whose K is shared by programs has the epilogue applied to the sum."""
+    blocks = matmul_launch.Blocks(16, 32, 32, 4, 1, split_k=4)
+    monkeypatch.setattr(matmul_launch, "choose", lambda *_: blocks)
+    a, b, bias = normal(2, 10, 300), normal(300, 40), normal(40)
+    found = matmul(a, b, bias, "relu")
+    right = F.relu(a.double() @ b.double() + bias)
+    torch.testing.assert_close(found.double(), right, atol=300 * TOLERANCE[a.dtype], rtol=0)
+
+
+def test_empty_matrices():
+    a, b = normal(3, 0).requires_grad_(), normal(0, 5).requires_grad_()
+    y = matmul(a, b)
+    assert y.shape == (3, 5) and not y.any()
+    y.sum().backward()
+    assert b.grad.shape == b.shape
+    assert matmul(normal(0, 4), normal(4, 5)).shape == (0, 5)
+
+
+def test_gradients_of_float64():
+    a, b, bias = (normal(*s, dtype=torch.float64).requires_grad_() for s in ((3, 4), (4, 2), (2,)))
+    assert torch.autograd.gradcheck(lambda *x: matmul(*x, activation="gelu"), (a, b, bias))
+    kind = torch.float64
+    is_op(
+        torch.ops.tritium_kernels.matmul.default, a, b, bias, None, None, None, "silu", kind,
+        "ieee", True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a, b: matmul(a, b.mT), "matmul: b has 5 rows; accepted: 4, the columns of a"),
+        (lambda a, b: matmul(a, b.half()), "b has dtype float16; accepted: the dtype of a"),
+        (lambda a, b: matmul(a, b, activation="selu"), "activation is 'selu'; accepted: None, 're"),
+        (lambda a, b: matmul(a, b, b[0, :2]), r"bias has shape \(2,\); accepted: \(5,\)"),
+        (lambda a, b: matmul(a, b, residual=a), r"residual has shape \(3, 4\); accepted: those"),
+        (lambda a, b: matmul(a, b, a_scale=a[0, 0]), "a_scale is given for torch.float32; acc"),
+        (lambda a, b: matmul(a.int(), b), "a has dtype int32; accepted: float16"),
+        (lambda a, b: matmul(a, b, precision="bf16"), "precision is 'bf16'; accepted: 'ieee'"),
+        (lambda a, b: matmul(a.expand(2, 3, 4), b.expand(3, 4, 5)), r"b has batches \(3,\); acc"),
+        (lambda a, b: matmul(a[0], b), "a has 1 dimensions; accepted: 2"),
+    ],
+)
+def test_errors(call, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call(normal(3, 4), normal(4, 5))

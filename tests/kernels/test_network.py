@@ -1,0 +1,89 @@
+"""Group norm, embedding, AdamW and the fused linear cross entropy, against float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.support import FLOATS, close, compare, integers, normal, place, torch
+from tritium_kernels.dense import AdamW, adamw_, embedding, group_norm, linear_cross_entropy
+from tritium_kernels.errors import ArgumentError
+
+F = torch.nn.functional
+
+
+def check_group_norm(shape, groups: int, dtype) -> None:
+    inputs = [normal(*shape, dtype=dtype), *(normal(shape[1], dtype=dtype, seed=s) for s in (1, 2))]
+    compare(
+        lambda x, w, b: group_norm(x, groups, w, b),
+        lambda x, w, b: F.group_norm(x, groups, w, b), inputs, scale=4,
+    )  # fmt: skip
+
+
+def test_group_norm():
+    check_group_norm((2, 6, 5, 7), 3, torch.float32)
+    assert group_norm(torch.empty(0, 4, 3, device=place()), 2).shape == (0, 4, 3)
+    assert group_norm(torch.empty(2, 4, 0, device=place()), 2).shape == (2, 4, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("shape", "groups"), [((3, 4), 4), ((2, 8, 50, 50), 1), ((2, 2, 9000), 2)])
+def test_group_norm_sizes(shape, groups: int, dtype):
+    check_group_norm(shape, groups, dtype)
+
+
+def test_embedding():
+    index = integers(9, 4, 10)
+    compare(lambda t: embedding(index, t, 2), lambda t: F.embedding(index, t, 2), [normal(9, 33)])
+    table = normal(3, 4).requires_grad_()
+    y = embedding(torch.tensor([1, 3, -1], dtype=torch.int32, device=place()), table)
+    assert y.isnan().all(1).tolist() == [False, True, True]
+    y.sum().backward()
+    assert table.grad.tolist() == [[0.0] * 4, [1.0] * 4, [0.0] * 4]
+    assert embedding(integers(3, 0), table).shape == (0, 4)
+
+
+def test_adamw_takes_the_steps_of_torch():
+    start = normal(50, 3).T
+    ours, theirs = (torch.nn.Parameter(p) for p in (start.clone(), start.double()))
+    steps = AdamW([ours], lr=0.1, maximize=True), torch.optim.AdamW([theirs], lr=0.1, maximize=True)
+    for number in range(3):
+        gradient = normal(3, 50, seed=number)
+        ours.grad, theirs.grad = gradient, gradient.double()
+        for optimizer in steps:
+            optimizer.step()
+    close(ours.detach(), theirs.detach())
+
+
+def exact_loss(x, w, b, target, reduction: str):
+    return F.cross_entropy(x @ w.T + b, target, label_smoothing=0.1, reduction=reduction)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_linear_cross_entropy(reduction: str):
+    target = integers(100, 37)
+    target[5] = -100
+    compare(
+        lambda x, w, b: 2 * linear_cross_entropy(
+            x, w, target, b, label_smoothing=0.1, reduction=reduction
+        ),
+        lambda x, w, b: 2 * exact_loss(x, w, b, target, reduction),
+        [normal(37, 16), normal(100, 16), normal(100)], scale=3,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: group_norm(x, 2), "group_norm: groups is 2; accepted: a divisor of the 3 chan"),
+        (lambda x: embedding(x, x), "embedding: index has dtype float32; accepted: int32, int64"),
+        (lambda x: embedding(integers(2, 2), x, 2), "padding_idx is 2; accepted: 0 to 1, or None"),
+        (lambda x: adamw_(x, x[0], x, x, 1), r"adamw_: gradient has shape \(3,\); accepted: \(2,"),
+        (lambda x: adamw_(x, x, x, x, 0), "adamw_: step is 0; accepted: step >= 1"),
+        (lambda x: AdamW([x], lr=-1.0), "AdamW: lr is -1.0; accepted: 0 <= lr"),
+        (lambda x: linear_cross_entropy(x, x, integers(2, 2), reduction="none"), "is 'none'; acc"),
+    ],
+)
+def test_errors(call, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call(normal(2, 3))
