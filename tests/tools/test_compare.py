@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tritium.cli.compare import side, take
+from tritium.cli.explore import ExploreError
 from tritium.tools.compare import (
     Measured,
     Snapshot,
@@ -119,3 +120,12 @@ def test_errors(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         take([str(file)], broken, "other", "cpu", None)
     with pytest.raises(SnapshotError, match="no figure is called 'size'"):
         compare(Snapshot("a", [FIRST]), Snapshot("b", [SECOND]), ignore=["size"])
+
+
+def test_a_program_that_fails(file: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(arguments: object) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr("tritium.cli.run.run_program", fail)
+    with pytest.raises(ExploreError, match=r"kernels\.py: the program ended with status 3"):
+        take([str(file)], file.with_suffix(".json"), None, None, None)

@@ -18,8 +18,8 @@ def take(
     signature: str | None, title: str | None = None,
 ) -> int:  # fmt: skip
     """Compile what `tritium explore` would, and save the snapshot; returns how many kernels it
-    has. Raises `SnapshotError` for none."""
-    found = [r for r in record(program, kernel, target, signature)
+    has. Raises `SnapshotError` for none, `ExploreError` for a program that fails."""
+    found = [r for r in record(program, kernel, target, signature, to_the_end=True)
              if kernel in (None, r.kernel.name)]  # fmt: skip
     if not found:
         raise SnapshotError(f"{program[0]}: no kernel{f' called {kernel!r}' if kernel else ''} was "
@@ -51,8 +51,10 @@ def side(
         done = subprocess.run([*command, source], env=environment, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True)  # fmt: skip
         if done.returncode or not place.exists():
-            last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-            raise SnapshotError(f"{title}: {last.removeprefix('tritium: error: ')}")
+            *said, last = done.stderr.strip().splitlines() or ["it ended without a word"]
+            sys.stderr.writelines(f"{line}\n" for line in said)
+            reason = last.removeprefix("tritium: error: ").removeprefix(f"{source}: ")
+            raise SnapshotError(f"{title}: {reason}")
         return Snapshot.load(place)
 
 

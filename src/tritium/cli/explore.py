@@ -48,9 +48,11 @@ def explore(
 
 
 def record(
-    program: Sequence[str], kernel: str | None, target: str | None, signature: str | None
-) -> list[KernelRecord]:
-    """The kernels that compiling a file, or running a program, compiles."""
+    program: Sequence[str], kernel: str | None, target: str | None, signature: str | None,
+    to_the_end: bool = False,
+) -> list[KernelRecord]:  # fmt: skip
+    """The kernels that compiling a file, or running a program, compiles. With `to_the_end` a
+    program that fails is an error; else there are the kernels that it compiled before."""
     recorder, file = Recorder(), program[0]
     if not file.startswith("-") and not Path(file).is_file():
         raise ExploreError(f"{file}: no such file")
@@ -64,16 +66,20 @@ def record(
                 raise ExploreError("--signature needs the name of its kernel: --kernel NAME")
             compile_given(CompileArgs(file, kernel, signature, "1,1,1", target, num_warps=4))
         else:
-            _run(program)
+            _run(program, to_the_end)
     return recorder.kernels
 
 
-def _run(program: Sequence[str]) -> None:
-    """Run a program as `tritium run` does; what it compiled before it failed is shown, too."""
+def _run(program: Sequence[str], to_the_end: bool) -> None:
+    """Run a program as `tritium run` does."""
     from tritium.cli.run import run_program
 
     try:
         run_program(program)
     except SystemExit as end:
-        if end.code not in (None, 0):
-            sys.stderr.write(f"tritium explore: the program ended with status {end.code}\n")
+        if end.code in (None, 0):
+            return
+        message = f"the program ended with status {end.code}"
+        if to_the_end:
+            raise ExploreError(f"{program[0]}: {message}") from None
+        sys.stderr.write(f"tritium explore: {message}\n")
