@@ -369,6 +369,7 @@ def _mbarriers(module: Module) -> None:
         f.write(at, MBARRIER, "missing", f.cast("trunc", f.read(at, MBARRIER, "count"), "i8"))
         phase = f.read(at, MBARRIER, "phase")
         f.write(at, MBARRIER, "phase", f.op("xor", phase, Value("i8", "1")))
+        f.call("void", "event")
     f.ret()
     f = Code(module, "simt_mbarrier_wait", [("ptr", "at"), ("i32", "parity")], exported=True)
     at, parity = f.arguments
