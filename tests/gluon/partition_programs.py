@@ -134,6 +134,44 @@ def two_consumers(launch: Launch) -> None:
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
 
 
+@gluon.jit
+def put(number, full, empty, count, layout: gl.constexpr):
+    for step in range(count):
+        mbarrier.wait(empty, step & 1 ^ 1)
+        number.store(gl.arange(0, 32, layout) + step)
+        mbarrier.arrive(full)
+
+
+@gluon.jit
+def take(number, full, empty, count, out, layout: gl.constexpr):
+    total = gl.zeros([32], gl.int32, layout)
+    for step in range(count):
+        mbarrier.wait(full, step & 1)
+        total += number.load(layout)
+        mbarrier.arrive(empty)
+    gl.store(out + gl.arange(0, 32, layout), total)
+
+
+@gluon.jit
+def hand_over_kernel(out, count):
+    """Two partitions that wait for nothing but each other, in each of many steps."""
+    number = gl.allocate_shared_memory(gl.int32, [32], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    full, empty = mbarrier.allocate_mbarrier(), mbarrier.allocate_mbarrier()
+    mbarrier.init(full, count=1)
+    mbarrier.init(empty, count=1)
+    mine: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
+    other: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
+    gl.warp_specialize([(take, (number, full, empty, count, out, mine)),
+                        (put, (number, full, empty, count, other))], [1], [24])  # fmt: skip
+
+
+def hand_over(launch: Launch) -> None:
+    for count in (0, 1, 9):
+        out = np.full(32, -1, np.int32)
+        launch(hand_over_kernel, (1,), out, count)
+        np.testing.assert_array_equal(out, np.arange(32) * count + count * (count - 1) // 2)
+
+
 PROGRAMS: dict[str, Any] = {
-    check.__name__: check for check in (producer_and_consumer, two_consumers)
+    check.__name__: check for check in (producer_and_consumer, two_consumers, hand_over)
 }

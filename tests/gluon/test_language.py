@@ -152,10 +152,28 @@ def one_block(out, layout: gl.constexpr, N: gl.constexpr):
     (gl.SwizzledSharedLayout(1, 1, 1, [0]), r"Swizzled.*a DistributedLayout is required"),
     (gl.DistributedLinearLayout([], [[1], [2], [4], [8], [16]], [[0], [0]], [], [32]),
      r"does not reach all elements of a block of \[128\]"),
+    (gl.SliceLayout(2, ROWS), r"#ttg.slice: dim 2 of a block of 2 axes"),
+    (gl.SliceLayout(-1, ROWS), r"#ttg.slice: dim -1 of a block of 2 axes"),
 ])  # fmt: skip
 def test_layouts_that_do_not_fit(layout: Any, message: str) -> None:
     with pytest.raises(CompilationError, match=message):
         compiled(one_block, "*i32", {"layout": layout, "N": 128})
+    message = message.replace("32 are", "32 or 64 are")
+    with pytest.raises(InterpreterError, match=message):
+        launcher("interpreted")(one_block, (1,), np.zeros(128, np.int32), layout=layout, N=128)
+
+
+@gluon.jit
+def shared_block(out, layout: gl.constexpr):
+    gl.allocate_shared_memory(gl.int32, [128], layout)
+
+
+def test_a_layout_of_shared_memory_with_too_many_axes() -> None:
+    layout, message = gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), r"more axes than the shape \[128\]"
+    with pytest.raises(CompilationError, match=message):
+        compiled(shared_block, "*i32", {"layout": layout})
+    with pytest.raises(InterpreterError, match=message):
+        launcher("interpreted")(shared_block, (1,), np.zeros(1, np.int32), layout=layout)
 
 
 @gluon.jit

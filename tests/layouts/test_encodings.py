@@ -111,6 +111,8 @@ def test_swizzled_shared_by_formula(
         ("#ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], "
          "order = [1]}>", "permutation"),
         ("#ttg.slice<{dim = 0, parents = 1}>", "unknown parameter parents"),
+        ("#ttg.swizzled_shared<{vec = 3, perPhase = 1, maxPhase = 1, order = [0]}>",
+         "vec is 3; a power of two"),
     ],
 )  # fmt: skip
 def test_bad_encodings_say_what_is_wrong(text: str, message: str) -> None:

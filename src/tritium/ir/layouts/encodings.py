@@ -181,6 +181,8 @@ class SliceEncoding(Encoding):
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         axis = self.get("dim")
+        if not 0 <= axis <= len(shape):
+            raise ValueError(f"#{self.name}: dim {axis} of a block of {len(shape) + 1} axes")
         parent = linear(self.get("parent"), (*shape[:axis], 1, *shape[axis:]))
         kept = [i for i in range(len(shape) + 1) if i != axis]
         layout = parent.restrict(parent.in_names, [dim(i) for i in kept])
@@ -349,6 +351,9 @@ class SwizzledSharedEncoding(SharedEncoding):
 
     def check(self) -> None:
         _check_order(self.name, self.get("order"))
+        for key in ("vec", "perPhase", "maxPhase"):
+            if (value := self.get(key)) < 1 or value & (value - 1):
+                raise ValueError(f"#{self.name}: {key} is {value}; a power of two is required")
 
     def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
         return spread(self._part(part_of(self.get("CGALayout"), shape)), self.get("CGALayout"),
@@ -357,6 +362,8 @@ class SwizzledSharedEncoding(SharedEncoding):
     def _part(self, shape: tuple[int, ...]) -> LinearLayout:
         """The part of a tile that one thread block of a cluster holds."""
         order: tuple[int, ...] = self.get("order")
+        if len(order) != len(shape):
+            raise ValueError(f"#{self.name}: order {list(order)} for a shape of {len(shape)} axes")
         vec, per_phase, max_phase = (self.get(k) for k in ("vec", "perPhase", "maxPhase"))
         if len(shape) == 1:
             return LinearLayout.identity(shape[0], OFFSET, dim(0))

@@ -70,9 +70,10 @@ def check_threads(layout: DistributedLayout, encoding: Any, shape: tuple[int, ..
     features, found = emitter.current().features, linear(encoding, shape)
     if not found.is_surjective:
         raise ValueError(f"{layout} does not reach all elements of a block of {list(shape)}")
-    lanes = features.target.warp_size if features.target is not None else found.in_size(LANE)
-    if found.in_size(LANE) != lanes:
-        raise ValueError(f"{layout} has {found.in_size(LANE)} threads a warp; {lanes} are required")
+    lanes = (32, 64) if features.target is None else (features.target.warp_size,)
+    if found.in_size(LANE) not in lanes:
+        raise ValueError(f"{layout} has {found.in_size(LANE)} threads a warp; "
+                         f"{' or '.join(map(str, lanes))} are required")  # fmt: skip
     if features.num_ctas > 1 and found.in_size(BLOCK) != features.num_ctas:
         raise ValueError(
             f"{layout} is of {found.in_size(BLOCK)} thread blocks; the kernel runs with "
