@@ -16,7 +16,6 @@ import tritium.profiler.language as pl
 from tritium import profiler
 from tritium.errors import TritonError
 from tritium.profiler import context, mode, specs
-from tritium.profiler.flags import flags
 from tritium.profiler.hooks import Hook, HookManager
 
 
@@ -49,12 +48,6 @@ def test_scopes_in_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(TritonError, match="`return` statements inside `with`"):
             kernel[(1,)](x)
         monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-
-
-def test_instrumentation_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flags, "instrumentation_on", True)
-    with pytest.raises(NotImplementedError, match="again: instrumentation is not built"):
-        pl.record(True, "again")
 
 
 def test_depth(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

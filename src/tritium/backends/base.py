@@ -205,7 +205,10 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
 SANITIZERS = ("bounds", "fp")
 """Checks that are built for some backend."""
 
-INSTRUMENTATIONS = (*SANITIZERS, "consan", "fpsan", "gsan", "iisan", "default", "mma")
+PROFILES = ("default", "mma")
+"""The profiler's modes of instrumentation."""
+
+INSTRUMENTATIONS = (*SANITIZERS, "consan", "fpsan", "gsan", "iisan", *PROFILES)
 """The sanitizer's checks, those of the reference, and the profiler's two, which have options."""
 
 
@@ -216,14 +219,15 @@ def instrumentation(mode: Any, built: Sequence[str]) -> str:
     mode = knobs.compilation.instrumentation_mode if mode is None else mode
     if not isinstance(mode, str):
         raise TypeError(f"instrumentation_mode is {mode!r}; a string is required")
-    names = [name.strip() for name in mode.split(",") if name.strip()]
+    profiled = mode.partition(":")[0] in PROFILES  # whose options have commas
+    names = [mode] if profiled else [name.strip() for name in mode.split(",") if name.strip()]
     unknown = [name for name in names if name.split(":")[0] not in INSTRUMENTATIONS]
     if unknown and ":" not in mode:
         raise ValueError(
             f"TRITON_INSTRUMENTATION_MODE (or a launch's instrumentation_mode) is {mode!r}; "
             f"{', '.join(unknown)} is none of {', '.join(INSTRUMENTATIONS)}"
         )
-    missing = [name for name in names if name not in built]
+    missing = [name for name in names if name.partition(":")[0] not in built]
     if missing:
         raise NotImplementedError(
             f"the instrumentation {', '.join(missing)} (TRITON_INSTRUMENTATION_MODE, or a launch's "

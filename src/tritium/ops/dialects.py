@@ -25,6 +25,7 @@ DIALECTS: dict[str, str] = {
     "llvm": "tritium.ops.llvm",
     "gpu": "tritium.ops.gpu",
     "tt": "tritium.ops.ttir",
+    "proton": "tritium.ops.ttir",
     "ttg": "tritium.ops.ttgir",
     "ttng": "tritium.ops.ttgir",
     "tile": "tritium.ops.tile",

@@ -152,6 +152,9 @@ class Evaluator:
     def print(self, text: str) -> None:
         print(text)
 
+    def record(self, starts: bool, label: str) -> None:
+        """Nothing: nobody profiles the reference semantics."""
+
     def pause(self) -> None:
         """Wait; there is one program."""
         time.sleep(PAUSE)

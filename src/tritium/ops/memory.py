@@ -135,6 +135,10 @@ class Context(Protocol):
         """Output of `tt.print`."""
         ...
 
+    def record(self, starts: bool, label: str) -> None:
+        """The profiler's note that a scope begins or ends."""
+        ...
+
     def pause(self) -> None:
         """Let other programs run: the op waits for one of them."""
         ...

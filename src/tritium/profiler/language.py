@@ -1,13 +1,19 @@
 """Scopes and events inside of kernels (`import triton.profiler.language as pl`).
 
-They do nothing unless kernels are instrumented (`flags.instrumentation_on`), which is not built.
+They do nothing unless kernels are instrumented: a session with `backend="instrumentation"` is
+active. Kernels in Triton's language, which compilers reorder more than Gluon's, record nothing
+before `enable_semantic("triton")`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tritium.language import emitter
+from tritium.language.builtins.build import emit
 from tritium.language.decorators import builtin
+from tritium.language.values.constexpr import unwrap
+from tritium.ops.ttir.profile import RecordOp
 from tritium.profiler.flags import flags
 
 _semantics = {"gluon"}
@@ -38,10 +44,20 @@ def _check_language(name: str) -> None:
 
 
 def record(is_start: Any, scope_name: Any, semantic: Any = None) -> None:
-    """Record the start or the end of a scope. Raises `NotImplementedError` where kernels are to be
-    instrumented."""
-    if flags.instrumentation_on:
-        raise NotImplementedError(f"profiler.language: {scope_name}: instrumentation is not built")
+    """Record the start or the end of a scope. Raises `TypeError` in a kernel of a language that is
+    not recorded (`enable_semantic`), or for a name that is no string."""
+    if not flags.instrumentation_on:
+        return
+    name = unwrap(scope_name)
+    language = "triton" if emitter.current().features.encoding is None else "gluon"
+    if language not in _semantics:
+        raise TypeError(
+            f"profiler.language: {name!r} in a kernel of {language}, which records nothing before "
+            f"enable_semantic({language!r})"
+        )
+    if not isinstance(name, str):
+        raise TypeError(f"profiler.language: the scope's name is {name!r}; a string is required")
+    emit(RecordOp, (), starts=bool(unwrap(is_start)), label=name)
 
 
 @builtin
@@ -58,14 +74,16 @@ def exit_scope(name: Any) -> None:
 
 @builtin
 def allocate_event(name: Any) -> Event:
-    """An event of the kernel."""
-    record(True, name)
-    return Event()
+    """An event of the kernel, with a name."""
+    return Event(name)
 
 
-def record_event(event: Event, is_start: Any) -> None:
-    """Record the start or the end of an event."""
-    record(is_start, event)
+def record_event(event: Any, is_start: Any) -> None:
+    """Record the start or the end of an event. Raises `TypeError` for what is none."""
+    event = unwrap(event)
+    if flags.instrumentation_on and not isinstance(event, Event):
+        raise TypeError(f"profiler.language: {event!r} is no event of allocate_event")
+    record(is_start, getattr(event, "handle", None))
 
 
 @builtin

@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tritium.profiler import specs
-from tritium.profiler.tree import COUNT, EXCLUSIVE, TIME, Node
+from tritium.profiler.tree import COUNT, EXCLUSIVE, SCOPE_COUNT, SCOPE_TIME, TIME, Node
 
 Value = Callable[[Node], float]
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _SCALE = {"": 1.0, "g": 1e9, "t": 1e12}
-_CPU_TIME = f"cpu_time (ns){EXCLUSIVE}"
-_TIME = re.compile(r"(?P<average>avg_)?(?P<kind>time|cpu_time)/(?P<unit>s|ms|us|ns)")
+_TIMES = {"time": TIME, "cpu_time": f"cpu_time (ns){EXCLUSIVE}", "scope_time": SCOPE_TIME}
+_TIME = re.compile(r"(?P<average>avg_)?(?P<kind>time|cpu_time|scope_time)/(?P<unit>s|ms|us|ns)")
 _RATE = re.compile(r"(?P<scale>[gt]?)(?P<what>flop(?:8|16|32|64)?|byte)/s")
 _WIDTHS = (8, 16, 32, 64)
 HELP = (
-    "time/ms, avg_time/us, cpu_time/ms, tflop16/s, gbyte/s and their like, util, "
+    "time/ms, avg_time/us, cpu_time/ms, scope_time/us, tflop16/s, gbyte/s and their like, util, "
     "METRIC/% and the names of what was recorded"
 )
 
@@ -43,10 +43,11 @@ def value_of(metric: str, root: Node, devices: Devices) -> Value:
     if metric == "util":
         return lambda node: _utilization(node, devices)
     if found := _TIME.fullmatch(metric):
-        total = _total(_CPU_TIME if found["kind"] == "cpu_time" else TIME, root, metric)
+        total = _total(_TIMES[found["kind"]], root, metric)
         factor = 1e-9 / _SECONDS[found["unit"]]
         if found["average"]:
-            return lambda node: _quotient(total(node) * factor, node.total(COUNT))
+            number = SCOPE_COUNT if found["kind"] == "scope_time" else COUNT
+            return lambda node: _quotient(total(node) * factor, node.total(number))
         return lambda node: total(node) * factor
     if found := _RATE.fullmatch(metric):
         name = "bytes" if found["what"] == "byte" else found["what"].replace("flop", "flops")

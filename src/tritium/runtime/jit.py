@@ -231,6 +231,8 @@ class JITFunction(JITCallable, KernelInterface[T]):
         for name in cache.shared:
             if name in given:
                 options[name] = unwrap(given[name])
+        if mode := vars(knobs.compilation).get("instrumentation_mode"):  # assigned, as profilers do
+            options.setdefault("instrumentation_mode", mode)
         key = (pairs, tuple(options.items()))
         try:
             kernel = cache.kernels.get(key)

@@ -1,5 +1,6 @@
-"""Checks inside kernels (`TRITON_INSTRUMENTATION_MODE`): accesses out of bounds, NaN and infinity.
+"""Checks inside kernels (`TRITON_INSTRUMENTATION_MODE`): accesses out of bounds, NaN and infinity;
+and the profiler's records.
 
-`bounds` and `floats` instrument ttir; `launch` passes what the checks need to know about arguments,
-and turns the first failed check of a launch into a `SanitizerError`.
+`bounds`, `floats` and `records` instrument ttir; `launch` passes what the checks need to know about
+arguments, and turns the first failed check of a launch into a `SanitizerError`.
 """

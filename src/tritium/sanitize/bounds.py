@@ -54,7 +54,7 @@ from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.ops.ttir.shape import SplatOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, reduced
-from tritium.sanitize.sites import Site, kernel_of, site_of
+from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
 
 _LOWEST, _HIGHEST = 1 - (1 << 31), (1 << 31) - 1
 
@@ -102,18 +102,9 @@ class CheckBounds(Pass):
     def _extents(self, kernel: FuncOp, roots: Sequence[Any]) -> dict[SSAValue, Extent]:
         extents: dict[SSAValue, Extent] = {}
         for root in dict.fromkeys(roots):
-            begin, end = (
-                kernel.body.insert_arg(ir.i64, len(kernel.body.args)) for _ in Extent._fields
-            )
             name = root.name_hint or f"arg{root.index}"
-            begin.name_hint, end.name_hint = f"{name}_begin", f"{name}_end"
-            extents[root] = Extent(begin, end)
+            extents[root] = Extent(*add_arguments(kernel, (f"{name}_begin", f"{name}_end")))
             self.pointers.append(root.index)
-        if extents:
-            if kernel.arg_attrs:
-                attributes: list[Any] = [*kernel.arg_attrs, *({} for _ in range(2 * len(extents)))]
-                kernel.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
-            kernel.update_type()
         return extents
 
 

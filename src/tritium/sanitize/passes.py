@@ -1,4 +1,4 @@
-"""The passes of the sanitizer, by mode."""
+"""The passes that instrument kernels, by mode."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from tritium.passes.base import Pass
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
 from tritium.sanitize.floats import CheckFloats
+from tritium.sanitize.records import WriteRecords
 from tritium.sanitize.sites import Site
+
+RECORDS = "default"
+"""The mode of the profiler."""
 
 
 def sanitizer(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:
-    """The passes that put the checks of a mode (`bounds`, `bounds,fp`) into ttir, and the part of
-    the kernel's metadata that they fill."""
+    """The passes that put the checks of a mode (`bounds`, `bounds,fp`), or the profiler's records
+    (`default:...`), into ttir, and the part of the kernel's metadata that they fill."""
+    if mode.partition(":")[0] == RECORDS:
+        labels: list[str] = []
+        return [WriteRecords(labels=labels)], {"labels": labels}
     sites: list[Site] = []
     pointers: list[int] = []
     passes: list[Pass] = [TensorPointers()]

@@ -1,14 +1,16 @@
-"""What a kernel's metadata says about the checks in it: for each the source line, and more by its
-kind. Plain data, because metadata is stored as JSON."""
+"""Kernels that get checks, and what their metadata says about these: for each the source line, and
+more by its kind. Plain data, because metadata is stored as JSON."""
 
 from __future__ import annotations
 
 import linecache
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.ops.ttir.function import CallOp, FuncOp
 from tritium.passes.ttir.inline import Inline
@@ -39,3 +41,17 @@ def kernel_of(module: ModuleOp) -> FuncOp:
             f"the sanitizer: calls of {calls[0].callee}, whose branches form a cycle"
         )
     return next(f for f in functions if f.sym_visibility != "private")
+
+
+def add_arguments(kernel: FuncOp, names: Sequence[str]) -> list[SSAValue]:
+    """Further arguments of the kernel, at its end; integers of 64 bits."""
+    added: list[SSAValue] = []
+    for name in names:
+        argument = kernel.body.insert_arg(ir.i64, len(kernel.body.args))
+        argument.name_hint = name
+        added.append(argument)
+    if kernel.arg_attrs:
+        attributes: list[Any] = [*kernel.arg_attrs, *({} for _ in names)]
+        kernel.properties["arg_attrs"] = FuncOp.attr_fields["arg_attrs"].encode(attributes)
+    kernel.update_type()
+    return added

@@ -46,7 +46,8 @@ class CPUOptions:
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         enable_fp_fusion: let a multiplication and an addition become one fused operation.
         ir_override: a file that replaces a stage's result.
-        instrumentation_mode: the sanitizer's checks, as `TRITON_INSTRUMENTATION_MODE` names them.
+        instrumentation_mode: the sanitizer's checks, or the profiler's mode, as
+            `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
     num_warps: int = 4
@@ -70,7 +71,7 @@ class CPUOptions:
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = SANITIZERS
+    instrumentations: ClassVar[tuple[str, ...]] = (*SANITIZERS, "default")
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

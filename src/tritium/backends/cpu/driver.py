@@ -15,7 +15,9 @@ from tritium.backends.base import DriverBase, c_type
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.processors import processor
 from tritium.cache import CachedObjects
+from tritium.launch import profile
 from tritium.launch.ends import End, Link
+from tritium.launch.profile import PARAMETERS
 from tritium.native.host import host
 from tritium.native.loader import Image, load_object
 from tritium.native.pool import MAX_TOGETHER
@@ -77,7 +79,11 @@ class CPULauncher:
             self._add(str(name), kind, (i,), src.constants, written)
         self._slots = [i for i, param in enumerate(self._params) if param.type != "constexpr"]
         self._checks: Checks | None = None
-        if data := getattr(metadata, "sanitizer", None):
+        data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
+        self._labels: list[str] | None = data.get("labels")
+        if self._labels is not None:
+            self._params += [Param(name, "i64") for name in PARAMETERS]
+        elif data:
             names = [self._params[i].name for i in self._slots]
             self._checks = Checks(data, names, metadata.name)
             self._params += [Param(name, "i64") for name in self._checks.parameters]
@@ -91,7 +97,7 @@ class CPULauncher:
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where launches need Python."""
-        if self._checks is not None:
+        if self._checks is not None or self._labels is not None:
             return None
         return native_end(self._launch, self._params)
 
@@ -133,6 +139,8 @@ class CPULauncher:
             args = tuple(_leaves(args, self._kinds))
         if enter_hook:
             enter_hook(launch_metadata)
+        if self._labels is not None:
+            args = (*args, *profile.arguments(self._labels))
         if self._checks is None:
             self._launch(gx, gy, gz, *args)
         else:

@@ -25,6 +25,7 @@ from tritium.language.values.aggregate import fork
 from tritium.language.values.base import as_tuple, base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import type_of
+from tritium.launch.profile import Note, listeners
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.effects import observes
@@ -72,6 +73,7 @@ class EagerEmitter:
         self._states: dict[type, Any] = {}
         self._vectorised = 0
         self._running: list[Any] = []
+        self.kernel = ""
         self._called: dict[int, Rewritten] = {}
         self.observed: Callable[[], None] | None = None
         """Called after each op that sees what other programs do while this one runs."""
@@ -80,6 +82,7 @@ class EagerEmitter:
         """The emitter of another program of the same launch."""
         other = EagerEmitter(self.features, self.memory)
         other.num_programs, other._called = self.num_programs, self._called
+        other.kernel = self.kernel
         return other
 
     def begin(self, program_id: tuple[int, int, int]) -> None:
@@ -240,6 +243,11 @@ class EagerEmitter:
     def state(self, kind: type[T]) -> T:
         """The state that the ops of a dialect share during a program."""
         return self._states.setdefault(kind, kind())
+
+    def record(self, starts: bool, label: str) -> None:
+        """Tell the profiler that a scope of the kernel begins or ends."""
+        for listener in list(listeners):
+            listener(Note(starts, label, self.kernel, self.program_id))
 
     def pause(self) -> None:
         """Let other programs run."""

@@ -83,6 +83,7 @@ class InterpretedKernel:
             check_together(self.function.__name__, sizes[0] * sizes[1] * sizes[2])
         arguments = Arguments()
         emitter = EagerEmitter(self._target(kwargs))
+        emitter.kernel = self.function.__name__
         with activate(emitter):
             values = self._convert(arguments, given)
         try:

@@ -54,6 +54,7 @@ from tritium.ops.ttir.numeric import PreciseSqrtOp as PreciseSqrtOp
 from tritium.ops.ttir.numeric import PropagateNan as PropagateNan
 from tritium.ops.ttir.numeric import PtrToIntOp as PtrToIntOp
 from tritium.ops.ttir.numeric import Rounding as Rounding
+from tritium.ops.ttir.profile import RecordOp as RecordOp
 from tritium.ops.ttir.program import Axis as Axis
 from tritium.ops.ttir.program import GetNumProgramsOp as GetNumProgramsOp
 from tritium.ops.ttir.program import GetProgramIdOp as GetProgramIdOp

@@ -1,9 +1,10 @@
-"""Printing and assertions on the device."""
+"""Printing, assertions and the profiler's records on the device."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tritium.backends.cpu.lower.atomics.accesses import now
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
 from tritium.backends.cpu.lower.types import fp
@@ -13,10 +14,12 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
+from tritium.launch.profile import HEAD_BYTES, RECORD
 from tritium.native.pool import FAULT
 from tritium.ops import cf
 from tritium.ops.tile.nests import OPERAND
 from tritium.ops.ttir.debug import AssertOp, PrintOp
+from tritium.ops.ttir.profile import RecordOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.sanitize.launch import PREFIX
 
@@ -157,3 +160,33 @@ def sanitizer_check(
 def check_flag(c: Context, op: cf.AssertOp, condition: Value) -> tuple[()]:
     check(c, op, condition, op.msg)
     return ()
+
+
+@lowers("cpu.scalar", RecordOp)
+def record(c: Context, op: Any, *memory: Value) -> tuple[()]:
+    """Take the next record of the ring, and fill it."""
+    if not memory:
+        return ()
+    f, (buffer, mask) = c.f, memory
+    start = f.emit("ptr", f"inttoptr {buffer} to ptr")
+    written = f.emit("i64", f"atomicrmw add {start}, i64 1 monotonic, align 8")
+    offset = f.op("mul", f.op("and", written, mask), const("i64", RECORD.itemsize))
+    at = f.emit("ptr", f"getelementptr i8, {f.offset(start, HEAD_BYTES)}, {offset}")
+    values = {
+        "time": now(c), "thread": _thread(c), "what": const("i32", 2 * op.number + op.starts),
+        **{axis: c.program[axis] for axis in "xyz"},
+    }  # fmt: skip
+    for name, value in values.items():
+        kind, place = (RECORD.fields or {})[name][:2]
+        f.store(value, f.offset(at, place), kind.itemsize)
+    return ()
+
+
+def _thread(c: Context) -> Value:
+    """A number that other threads do not have."""
+    declarations = c.f.module.declarations
+    if "windows" in c.processor.triple:
+        declarations.setdefault("GetCurrentThreadId", "declare i32 @GetCurrentThreadId()")
+        return c.f.cast("zext", c.f.emit("i32", "call i32 @GetCurrentThreadId()"), "i64")
+    declarations.setdefault("pthread_self", "declare i64 @pthread_self()")
+    return c.f.emit("i64", "call i64 @pthread_self()")

@@ -70,7 +70,7 @@ def store_scalar(
 def poll_scalar(
     c: Context, op: AtomicPollOp, pointer: Value, expected: Value, *timeout: Value
 ) -> Value:
-    limit = (_now(c), timeout[0]) if timeout else None
+    limit = (now(c), timeout[0]) if timeout else None
     return _poll(c, op, pointer, expected, limit)
 
 
@@ -94,7 +94,7 @@ def store_element(e: Emitter, op: AtomicStoreOp, at: At) -> None:
 def poll_element(e: Emitter, op: AtomicPollOp, at: At) -> None:
     c, limit = e.context, None
     if op.timeout is not None:
-        start = e.once(("poll", op), 0, _now, c)
+        start = e.once(("poll", op), 0, now, c)
         limit = start, element(e, op.timeout, ())
     pointer, expected = element(e, op.ptr, at), element(e, op.expected, at)
     keep(e, op, at, _poll(c, op, pointer, expected, limit))
@@ -126,12 +126,12 @@ def _poll(
         f.branch(look)
     else:
         start, time = limit
-        f.branch_if(f.icmp("uge", f.op("sub", _now(c), start), time), done, look)
+        f.branch_if(f.icmp("uge", f.op("sub", now(c), start), time), done, look)
     f.label(done)
     return equal
 
 
-def _now(c: Context) -> Value:
+def now(c: Context) -> Value:
     """The time in nanoseconds, from a function that the module gets for it."""
     module = c.f.module
     if all(f.name != _CLOCK for f in module.functions):
