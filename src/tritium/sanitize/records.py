@@ -21,7 +21,6 @@ from typing import Any, ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tritium.ops.ttir.function import ReturnOp
 from tritium.ops.ttir.profile import RecordOp
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder
@@ -56,6 +55,8 @@ class WriteRecords(Pass):
             op.erase()
         first: Any = kernel.body.first_op
         record(Builder(first), True, kernel.sym_name, 0)
-        for op in [op for op in kernel.walk() if isinstance(op, ReturnOp)]:
-            record(Builder(op), False, kernel.sym_name, 0)
+        for block in kernel.regions[0].blocks:
+            end = block.last_op
+            if end is not None and not end.successors:  # a return
+                record(Builder(end), False, kernel.sym_name, 0)
         return True
