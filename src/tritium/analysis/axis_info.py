@@ -10,7 +10,6 @@ forward; around loops until nothing changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -29,7 +28,7 @@ from tritium.ops.scf import ForOp
 
 
 class AxisAnalysis:
-    """The facts about all values of a function, computed at the first question.
+    """The facts about the values of a function, each computed when it is first needed.
 
     `AxisAnalysis(func).of(value)`. With `trust`, index arithmetic that is divided is taken not to
     be negative, as the reference takes it: right for addresses (a negative remainder would lead
@@ -44,76 +43,87 @@ class AxisAnalysis:
     ):  # fmt: skip
         self._function, self._trust = function, trust
         self._wraps, self._carried = wraps, carried
-        self._info: dict[SSAValue, AxisInfo] | None = None
+        self._info: dict[SSAValue, AxisInfo] = {}
+        self._entered: dict[Operation, None] = {}
+        """The function, and the loops and branches of which is known what they pass on."""
 
     def of(self, value: SSAValue) -> AxisInfo:
-        """The facts about a value of the function."""
-        if self._info is None:
-            self._info = {}
-            self._run()
-        found = self._info.get(value)
-        return unknown(value.type) if found is None else found
+        """The facts about a value of the function, and first about what it is computed from."""
+        if not self._entered:
+            self._start()
+        info, stack = self._info, [value]
+        while stack:
+            wanted = stack[-1]
+            owner: Any = wanted.owner
+            block = owner.__class__ is Block
+            op = owner.parent_op() if block else owner
+            if wanted in info:
+                stack.pop()
+            elif op.regions and op not in self._entered:
+                self._enter(op)
+            elif block:
+                info[wanted] = unknown(wanted.type)
+            else:
+                missing = [operand for operand in owner.operands if operand not in info]
+                if missing:
+                    stack += missing
+                else:
+                    self._op(owner)
+        return info[value]
 
-    def _run(self) -> None:
-        assert self._info is not None
+    def _start(self) -> None:
         function: Any = self._function
-        blocks = list(function.regions[0].blocks)
-        attrs = list(function.arg_attrs) or [{}] * len(blocks[0].args)
-        for argument, entries in zip(blocks[0].args, attrs, strict=False):
+        self._entered[function] = None
+        arguments = function.regions[0].blocks[0].args
+        attrs = list(function.arg_attrs) or [{}] * len(arguments)
+        for argument, entries in zip(arguments, attrs, strict=False):
             self._info[argument] = _hinted(unknown(argument.type), entries)
-        for block in blocks:
-            self._block(block)
 
-    def _block(self, block: Block) -> None:
-        for op in block.ops:
-            self._op(op)
-
-    def _get(self, value: SSAValue) -> AxisInfo:
-        assert self._info is not None
-        found = self._info.get(value)
-        return unknown(value.type) if found is None else found
+    def _enter(self, op: Any) -> None:
+        """Find what an op with regions passes on; those before it in its block come first, so that
+        a chain of them takes no recursive calls."""
+        entered = [op]
+        while (op := op.prev_op) is not None and op not in self._entered:
+            if op.regions:
+                entered.append(op)
+        for op in reversed(entered):
+            self._entered[op] = None
+            self._regions(op, list(op.control_edges()))
 
     def _op(self, op: Any) -> None:
-        assert self._info is not None
-        edges = list(op.control_edges()) if op.regions else []
-        if edges:
-            self._regions(op, edges)
+        info, results = self._info, op.results
+        if len(results) > 1:  # a statement about one of them does not tell which
+            info.update((result, unknown(result.type)) for result in results)
             return
-        for region in op.regions:
-            for block in region.blocks:
-                self._block(block)
-        operands = [self._get(v) for v in op.operands]
-        if self._wraps and op.weights and ir.is_pointer(op.results[0].type):
+        operands = [info[v] for v in op.operands]
+        if self._wraps and op.weights and ir.is_pointer(results[0].type):
             operands[1] = _within_type(op.operands[1].type, operands[1])
         if self._trust and isinstance(op, DivisionOp) and not op.is_unsigned:
-            operands = [replace(o, non_negative=True) for o in operands]
-        for result in op.results:
-            info = op.axis_info(operands) if len(op.results) == 1 else unknown(result.type)
-            if self._wraps:
-                info = _wrapped(op, result.type, info)
-            # A statement about one of several results does not tell which.
-            one = len(op.results) == 1
-            self._info[result] = _hinted(info, op.attributes) if one else info
+            operands = [o._replace(non_negative=True) for o in operands]
+        found = op.axis_info(operands)
+        if self._wraps:
+            found = _wrapped(op, results[0].type, found)
+        info[results[0]] = _hinted(found, op.attributes)
 
     def _regions(self, op: Op, edges: Sequence[ControlEdge]) -> None:
         """Loops and branches: of what arrives on several ways is known what holds on all."""
-        assert self._info is not None
         blocks = [block for region in op.regions for block in region.blocks]
         if isinstance(op, ForOp):
             self._info[op.body.args[0]] = self._counter(op)
         if self._carried is not None:
             passed = (*op.results, *(argument for block in blocks for argument in block.args))
             self._info.update((v, self._carried.of(v)) for v in passed)
-            for block in blocks:
-                self._block(block)
             return
         found: dict[SSAValue, AxisInfo] = {}
         self._arrive(op, edges, found)
-        again = True
+        known, again = [(table, len(table)) for table in (self._info, self._entered)], True
         while again:
+            for table, count in known:
+                while len(table) > count:  # what follows from facts of which less holds now
+                    table.popitem()
+            self._info.update(found)
             again = False
             for number, block in enumerate(blocks):
-                self._block(block)
                 for target in self._arrive(block.last_op, edges, found):
                     again |= target.owner in blocks[: number + 1]
 
@@ -123,13 +133,12 @@ class AxisAnalysis:
     ) -> list[SSAValue]:  # fmt: skip
         """Pass on what is known of the values that an op takes along; returns the targets of which
         less is known than before."""
-        assert self._info is not None
         changed: list[SSAValue] = []
         for edge in edges:
             if edge.source is not source:
                 continue
             for value, target in zip(edge.values, edge.targets, strict=True):
-                info, known = self._get(value), found.get(target)
+                info, known = self.of(value), found.get(target)
                 merged = info if known is None else join(known, info)
                 if merged != known:
                     changed.append(target)
@@ -137,10 +146,10 @@ class AxisAnalysis:
         return changed
 
     def _counter(self, loop: ForOp) -> AxisInfo:
-        lower, step = self._get(loop.lower), self._get(loop.step)
+        lower, step = self.of(loop.lower), self.of(loop.step)
         divisor = gcd(lower.divisibility[0], step.divisibility[0])
         first = unknown(loop.lower.type)
-        return replace(first, divisibility=(divisor,), non_negative=lower.non_negative)
+        return first._replace(divisibility=(divisor,), non_negative=lower.non_negative)
 
 
 def _wrapped(op: Any, type: Attribute, info: AxisInfo) -> AxisInfo:
@@ -156,8 +165,8 @@ def _wrapped(op: Any, type: Attribute, info: AxisInfo) -> AxisInfo:
     if known is not None:
         half = 1 << (ir.bit_width(ir.element_type(type)) - 1)
         known = (known + half) % (2 * half) - half
-        return replace(info, known=known, non_negative=known >= 0)
-    return replace(info, non_negative=False) if isinstance(op, WrappingOp) else info
+        return info._replace(known=known, non_negative=known >= 0)
+    return info._replace(non_negative=False) if isinstance(op, WrappingOp) else info
 
 
 def _within_type(type: Attribute, info: AxisInfo) -> AxisInfo:
@@ -167,7 +176,7 @@ def _within_type(type: Attribute, info: AxisInfo) -> AxisInfo:
         gcd(c, gcd(d, half)) for c, d in zip(info.contiguity, info.divisibility, strict=True)
     )
     divisibility = tuple(info.aligned(d, c) for d, c in enumerate(contiguity))
-    return replace(info, contiguity=contiguity, divisibility=divisibility)
+    return info._replace(contiguity=contiguity, divisibility=divisibility)
 
 
 _STATED = {CONTIGUITY: "contiguity", DIVISIBILITY: "divisibility", CONSTANCY: "constancy"}
@@ -192,7 +201,7 @@ def _hinted(info: AxisInfo, attributes: Any) -> AxisInfo:
             changes[name] = tuple(
                 max(k, s & -s if s else MOST) for k, s in zip(known, stated, strict=False)
             )
-    return replace(info, **changes) if changes else info  # pyright: ignore
+    return info._replace(**changes) if changes else info  # pyright: ignore
 
 
 def _numbers(attribute: Any) -> tuple[int, ...]:

@@ -13,8 +13,8 @@ about addresses; `analysis/axis_info.py` weakens facts where integers may wrap a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import gcd
+from typing import NamedTuple
 
 from xdsl.ir import Attribute
 
@@ -24,8 +24,7 @@ MOST = 1 << 62
 """Divisibility of zero."""
 
 
-@dataclass(frozen=True)
-class AxisInfo:
+class AxisInfo(NamedTuple):
     """Facts about one value; see the module. Scalars have one axis of size 1.
 
     `known` is the number that all elements are known to be; `non_negative`: no element is negative.
@@ -93,7 +92,7 @@ def uniform(type: Attribute, operands: Sequence[AxisInfo]) -> AxisInfo:
     constancy = operands[0].constancy
     for other in operands[1:]:
         constancy = tuple(map(gcd, constancy, other.constancy))
-    return replace(base, constancy=constancy)
+    return base._replace(constancy=constancy)
 
 
 def splat(type: Attribute, a: AxisInfo) -> AxisInfo:
@@ -121,7 +120,7 @@ def broadcast(a: AxisInfo, before: tuple[int, ...], after: tuple[int, ...]) -> A
     constancy = tuple(
         s if b != s else c for b, s, c in zip(before, after, a.constancy, strict=True)
     )
-    return replace(a, constancy=constancy)
+    return a._replace(constancy=constancy)
 
 
 def permute(a: AxisInfo, order: Sequence[int]) -> AxisInfo:
@@ -134,7 +133,7 @@ def permute(a: AxisInfo, order: Sequence[int]) -> AxisInfo:
 
 def scale(a: AxisInfo, size: int) -> AxisInfo:
     """Numbers of elements of `size` bytes, as an offset in bytes whose runs count elements."""
-    return replace(a, divisibility=tuple(min(d * size, MOST) for d in a.divisibility), known=None)
+    return a._replace(divisibility=tuple(min(d * size, MOST) for d in a.divisibility), known=None)
 
 
 def add(a: AxisInfo, b: AxisInfo) -> AxisInfo:
@@ -207,8 +206,8 @@ def divide(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
             q if constancy[d] >= a.contiguity[d] or a.contiguity[d] == 1 else 1
             for d, q in enumerate(divisibility)
         )
-    return replace(
-        base, constancy=constancy, divisibility=divisibility,
+    return base._replace(
+        constancy=constancy, divisibility=divisibility,
         non_negative=a.non_negative and b.non_negative,
     )  # fmt: skip
 
@@ -220,8 +219,8 @@ def remainder(type: Attribute, a: AxisInfo, b: AxisInfo, continues: bool) -> Axi
     rank = range(len(a.contiguity))
     contiguity = tuple(_same_in_group(a, b, d) for d in rank) if continues else base.contiguity
     divisibility = tuple(gcd(a.aligned(d, contiguity[d]), b.divisibility[d]) for d in rank)
-    return replace(
-        base, contiguity=contiguity, divisibility=divisibility, non_negative=a.non_negative
+    return base._replace(
+        contiguity=contiguity, divisibility=divisibility, non_negative=a.non_negative
     )
 
 
@@ -230,7 +229,7 @@ def shift_left(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
     if b.known is None or not 0 <= b.known < 62:
         return uniform(type, (a, b))
     power = 1 << b.known
-    return multiply(a, replace(b, known=power, divisibility=(power,) * len(b.divisibility)))
+    return multiply(a, b._replace(known=power, divisibility=(power,) * len(b.divisibility)))
 
 
 def shift_right(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
@@ -238,11 +237,11 @@ def shift_right(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
     base = uniform(type, (a, b))
     if b.known is None or not 0 <= b.known < 62:
         return base
-    divisor = replace(b, divisibility=(1 << b.known,) * len(b.divisibility))
+    divisor = b._replace(divisibility=(1 << b.known,) * len(b.divisibility))
     constancy = tuple(
         max(c, _same_in_group(a, divisor, d)) for d, c in enumerate(base.constancy)
     )
-    return replace(base, constancy=constancy, non_negative=a.non_negative)
+    return base._replace(constancy=constancy, non_negative=a.non_negative)
 
 
 def bit_and(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
@@ -253,12 +252,12 @@ def bit_and(type: Attribute, a: AxisInfo, b: AxisInfo) -> AxisInfo:
     if b.known is None or b.known < 0 or ir.element_type(type) == ir.i1:
         return base
     if b.known & (b.known + 1):
-        return replace(base, non_negative=True)
+        return base._replace(non_negative=True)
     rank = range(len(a.contiguity))
-    divisor = replace(b, divisibility=(b.known + 1,) * len(rank))
+    divisor = b._replace(divisibility=(b.known + 1,) * len(rank))
     contiguity = tuple(_same_in_group(a, divisor, d) for d in rank)
-    return replace(
-        base, contiguity=contiguity, non_negative=True,
+    return base._replace(
+        contiguity=contiguity, non_negative=True,
         divisibility=tuple(gcd(a.aligned(d, contiguity[d]), b.known + 1) for d in rank),
     )  # fmt: skip
 
@@ -274,7 +273,7 @@ def compare(type: Attribute, a: AxisInfo, b: AxisInfo, less: bool, greater: bool
             constancy[d] = max(constancy[d], _same_in_group(a, b, d))
         if greater:
             constancy[d] = max(constancy[d], _same_in_group(b, a, d))
-    return replace(base, constancy=tuple(constancy))
+    return base._replace(constancy=tuple(constancy))
 
 
 def select(type: Attribute, condition: AxisInfo, a: AxisInfo, b: AxisInfo) -> AxisInfo:
@@ -296,14 +295,14 @@ def select(type: Attribute, condition: AxisInfo, a: AxisInfo, b: AxisInfo) -> Ax
 def extreme(type: Attribute, a: AxisInfo, b: AxisInfo, non_negative: bool) -> AxisInfo:
     """The smaller or the larger of two numbers."""
     every = tuple(gcd(a.every(d), b.every(d)) for d in range(len(a.contiguity)))
-    return replace(uniform(type, (a, b)), divisibility=every, non_negative=non_negative)
+    return uniform(type, (a, b))._replace(divisibility=every, non_negative=non_negative)
 
 
 def widen(a: AxisInfo) -> AxisInfo:
     """A number in a wider type; a negative one may become another number."""
-    return replace(a, known=a.known if a.known is None or a.known >= 0 else None)
+    return a._replace(known=a.known if a.known is None or a.known >= 0 else None)
 
 
 def narrow(a: AxisInfo) -> AxisInfo:
     """The low bits of a number."""
-    return replace(a, known=None, non_negative=False)
+    return a._replace(known=None, non_negative=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -306,7 +305,7 @@ class DivUIOp(DivisionOp):
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
         a, b = operands
         found = facts.divide(self.results[0].type, a, b)
-        return found if b.known == 1 else replace(found, non_negative=a.non_negative)
+        return found if b.known == 1 else found._replace(non_negative=a.non_negative)
 
 
 class RemUIOp(RemainderOp):

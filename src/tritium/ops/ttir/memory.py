@@ -202,7 +202,7 @@ class AddPtrOp(Op):
         kind = ir.element_type(self.results[0].type)
         assert isinstance(kind, ir.PointerType)
         size = max(1, ir.bit_width(kind.pointee) // 8)
-        return replace(facts.add(pointer, facts.scale(offset, size)), known=None)
+        return facts.add(pointer, facts.scale(offset, size))._replace(known=None)
 
 
 class ElementAccess(CachedOp):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -36,7 +35,7 @@ class GridOp(Op):
         return ir.i32
 
     def axis_info(self, operands: Sequence[AxisInfo]) -> AxisInfo:
-        return replace(facts.unknown(self.results[0].type), non_negative=True)
+        return facts.unknown(self.results[0].type)._replace(non_negative=True)
 
 
 class GetProgramIdOp(GridOp):

@@ -61,6 +61,7 @@ def _ancestors(
     through all that was computed before it."""
     stack: list[tuple[SSAValue, int | None]] = [(value, lane) for value in values]
     seen = set[tuple[SSAValue, int | None]]()
+    sure, trusting = function.axes, function.address_axes
     while stack:
         value, axis = stack.pop()
         owner: Any = value.owner
@@ -70,8 +71,8 @@ def _ancestors(
         inside = loop is not None and is_inside(loop, value)
         if not inside and not is_tile(value):
             continue
-        if value in buffers and function.axes.of(value) == function.address_axes.of(value):
-            continue
+        if value in buffers and (owner.regions or sure.of(value) == trusting.of(value)):
+            continue  # of what loops and branches give, both analyses know the same
         if axis is not None and axis != SEVERAL and ir.shape_of(value.type)[axis] == 1:
             axis = None
         yield owner, axis is not None
