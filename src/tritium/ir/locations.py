@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
@@ -32,22 +32,35 @@ LOCATIONS: frozenset[type] = frozenset(get_args(LocationAttr))
 """The classes of locations; none has subclasses."""
 
 
+T = TypeVar("T", bound=Attribute)
+
+
+def _made(cls: type[T], **parameters: object) -> T:
+    """An attribute whose parameters fit; xDSL's constructors check each, and take six times as
+    long."""
+    attribute = cls.__new__(cls)
+    vars(attribute).update(parameters)
+    return attribute
+
+
 @lru_cache(maxsize=65536)
 def file_line(file: str, line: int, column: int = 0) -> LocationAttr:
     """A place in a source file; lines count from 1, columns from 0."""
-    return FileLineColLoc(StringAttr(file), IntAttr(line), IntAttr(column))
+    numbers = {name: _made(IntAttr, data=n) for name, n in (("line", line), ("column", column))}
+    return _made(FileLineColLoc, filename=_made(StringAttr, data=file), **numbers)
 
 
 @lru_cache(maxsize=65536)
 def call_site(callee: LocationAttr, caller: LocationAttr) -> LocationAttr:
     """`callee`, inlined at `caller`."""
-    return CallSiteLoc(callee, caller)
+    return _made(CallSiteLoc, callee=callee, caller=caller)
 
 
 @lru_cache(maxsize=65536)
 def named(name: str, location: LocationAttr | None = None) -> LocationAttr:
     """`location` (or none), for the variable `name`."""
-    return NameLoc(StringAttr(name), NoneAttr() if location is None else location)
+    inner = NoneAttr() if location is None else location
+    return _made(NameLoc, desc=_made(StringAttr, data=name), location=inner)
 
 
 def parts_of(location: Any) -> Iterator[Attribute]:

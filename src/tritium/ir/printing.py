@@ -55,7 +55,6 @@ class IRPrinter(Printer):
             print_generic_format=print_generic_format,
         )
         self._parts: list[str] = []
-        self._texts: dict[Attribute, str] = {}
         self._same: dict[int, tuple[Attribute, str]] = {}
         """Attributes printed before, by identity: their hash takes long. They are kept alive."""
         self._references: dict[int, tuple[Attribute, str]] = {}
@@ -63,7 +62,8 @@ class IRPrinter(Printer):
         self._aliases: dict[str, str] = {}
         """Aliases of locations by their text."""
         self._early: set[str] = set()
-        self._encodings: dict[Attribute, str] = {}
+        self._encodings: dict[Attribute, tuple[str, str]] = {}
+        """Aliases of encodings, and their texts."""
 
     def text(self) -> str:
         """The text printed so far."""
@@ -73,8 +73,7 @@ class IRPrinter(Printer):
         """Add the definitions of the location aliases: those that block arguments use first
         (MLIR resolves these as it reads them), the others at the end. Those of encodings come
         before all."""
-        before = [f"{alias} = {self._texts[e]}\n" for e, alias in
-                  sorted(self._encodings.items(), key=lambda item: item[1])]  # fmt: skip
+        before = [f"{alias} = {text}\n" for alias, text in sorted(self._encodings.values())]
         self._parts.append("\n")
         for text, alias in self._aliases.items():
             (before if alias in self._early else self._parts).append(f"{alias} = loc({text})\n")
@@ -146,25 +145,20 @@ class IRPrinter(Printer):
         if known is None:
             start = len(self._parts)
             self._print_text(attribute)
+            text = "".join(self._parts[start:])
             del self._parts[start:]
-            count = sum(name.rstrip("0123456789") == f"#{alias}" for name in
+            count = sum(name.rstrip("0123456789") == f"#{alias}" for name, _ in
                         self._encodings.values())  # fmt: skip
-            known = self._encodings[attribute] = f"#{alias}{count or ''}"
-        self._parts.append(known)
+            known = self._encodings[attribute] = f"#{alias}{count or ''}", text
+        self._parts.append(known[0])
 
-    def _print_text(self, attribute: Attribute) -> None:
-        known = self._texts.get(attribute)
-        if known is None:
-            start = len(self._parts)
-            if type(attribute) is DenseIntOrFPElementsAttr:
-                self._print_dense(attribute)  # pyright: ignore[reportUnknownArgumentType]
-            elif type(attribute) is TensorType:
-                self._print_tensor(attribute)  # pyright: ignore[reportUnknownArgumentType]
-            else:
-                super().print_attribute(attribute)
-            self._texts[attribute] = "".join(self._parts[start:])
+    def _print_text(self, attribute: Any) -> None:
+        if type(attribute) is DenseIntOrFPElementsAttr:
+            self._print_dense(attribute)
+        elif type(attribute) is TensorType:
+            self._print_tensor(attribute)
         else:
-            self._parts.append(known)
+            super().print_attribute(attribute)
 
     def _print_location(self, location: Attribute) -> None:
         self._parts.append(f"loc({self._reference(location)})")
@@ -190,12 +184,12 @@ class IRPrinter(Printer):
 
     def _print_dense(self, attribute: DenseIntOrFPElementsAttr[Any]) -> None:
         element, shape = attribute.type.element_type, attribute.get_shape()
-        values = np.frombuffer(attribute.data.data, ir.numpy_dtype(element))
-        raw = values.view(np.uint8).reshape(len(values), -1)
-        if len(values) and (raw == raw[0]).all():
+        data, dtype = attribute.data.data, ir.numpy_dtype(element)
+        values = np.frombuffer(data, dtype)
+        if data and data == data[: dtype.itemsize] * len(values):
             text = _element_text(values[0], element)
         elif len(values) > 100:
-            text = f'"0x{attribute.data.data.hex().upper()}"'
+            text = f'"0x{data.hex().upper()}"'
         else:
             text = _list_text(values.reshape(shape), element)
         self.print_string(f"dense<{text}> : ")

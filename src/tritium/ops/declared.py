@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABCMeta
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import takewhile
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -161,6 +162,8 @@ class DeclaredOp(Operation, metaclass=OpMeta):
     def operand_groups(self) -> list[tuple[SSAValue, ...]]:
         """The operands by declared field, in order."""
         operands, fields = tuple(self.operands), self.operand_fields
+        if len(self._leading) == len(fields) == len(operands):
+            return [(operand,) for operand in operands]
         sizes: Any = self.properties.get(SEGMENTS)
         if sizes is not None:
             counts = list(sizes.get_values())
@@ -190,9 +193,10 @@ class DeclaredOp(Operation, metaclass=OpMeta):
         raise AttributeError(f"{self.name} has no operand '{name}'")
 
     @classmethod
-    def operand_names(cls) -> list[str]:
+    @cache
+    def operand_names(cls) -> tuple[str, ...]:
         """The names of the declared operands, in order."""
-        return [f.name for f in cls.operand_fields]
+        return tuple(field.name for field in cls.operand_fields)
 
     @classmethod
     def operand_kind(cls, name: str) -> str:

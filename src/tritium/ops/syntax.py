@@ -21,7 +21,7 @@ results become the result types. Results whose types are not written are inferre
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,14 +109,19 @@ def _names(text: str) -> frozenset[str]:
 
 def print_op(op: DeclaredOp, printer: Printer) -> None:
     """Print everything after the op's name in its custom syntax."""
-    _print_parts(op, printer, parts_of(op.syntax or ""))
+    operands = dict(zip(op.operand_names(), op.operand_groups(), strict=True))
+    _print_parts(op, printer, parts_of(op.syntax or ""), operands)
 
 
-def _present(op: DeclaredOp, name: str) -> bool:
+Operands = dict[str, tuple[SSAValue, ...]]
+"""An op's operands by their declared names."""
+
+
+def _present(op: DeclaredOp, name: str, operands: Operands) -> bool:
     spec = op.attr_fields.get(name)
     if spec is not None:
         return name in op.properties and spec.get(op) != spec.default
-    return bool(op.operand_group(name))
+    return bool(operands[name])
 
 
 _NO_SPACE_BEFORE = frozenset({",", ")", ">", "]"})
@@ -124,13 +129,14 @@ _NO_SPACE_AFTER = frozenset({"(", "<", "["})
 
 
 def _print_parts(
-    op: DeclaredOp, printer: Printer, parts: tuple[Part, ...], glue: bool = False
+    op: DeclaredOp, printer: Printer, parts: tuple[Part, ...], operands: Operands
 ) -> None:
+    glue = False
     for part in parts:
-        kind, name = part.kind, part.name
+        kind, name, inner = part
         if kind == "group":
-            if _present(op, part.anchor()):
-                _print_parts(op, printer, part.parts)
+            if _present(op, part.anchor(), operands):
+                _print_parts(op, printer, inner, operands)
         elif kind == "attrs":
             print_attr_dict(op, printer)
         elif kind == "flags":
@@ -145,41 +151,32 @@ def _print_parts(
             glue = name in _NO_SPACE_AFTER
             continue
         else:
-            _print_item(op, printer, part, "" if glue else " ")
+            values = operands.get(name) if kind == "ref" else None
+            if not glue and values != ():
+                printer.print_string(" ")
+            if values is not None:
+                printer.print_list(values, printer.print_ssa_value)
+            elif kind == "type":
+                printer.print_list(_types(op, name, operands), printer.print_attribute)
+            elif kind == "functional":
+                printer.print_function_type(op.operand_types, op.result_types)
+            elif kind == "pointee":
+                _types(op, name, operands)[0].print_parameters(printer)  # pyright: ignore
+            else:
+                _print_value(op, name, printer)
         glue = False
-
-
-def _print_item(op: DeclaredOp, printer: Printer, part: Part, space: str) -> None:
-    kind, name = part.kind, part.name
-    if kind == "ref" and name not in op.attr_fields:
-        group = op.operand_group(name)
-        values = group if isinstance(group, tuple) else (() if group is None else (group,))
-        if values:
-            printer.print_string(space)
-            printer.print_list(values, printer.print_ssa_value)
-        return
-    printer.print_string(space)
-    if kind == "functional":
-        printer.print_function_type(op.operand_types, op.result_types)
-    elif kind == "pointee":
-        _types(op, name)[0].print_parameters(printer)  # pyright: ignore
-    elif kind == "type":
-        printer.print_list(_types(op, name), printer.print_attribute)
-    else:
-        _print_value(op, name, printer)
 
 
 def _flags_word(name: str) -> str:
     return name.removesuffix("Flags")
 
 
-def _types(op: DeclaredOp, name: str) -> list[Attribute]:
-    if name in ("result", "results") and name not in op.operand_names():
-        return [r.type for r in op.results]
+def _types(op: DeclaredOp, name: str, operands: Operands) -> Sequence[Attribute]:
+    if name in operands:
+        return [value.type for value in operands[name]]
     if name in op.result_names:
         return [op.results[op.result_names.index(name)].type]
-    group = op.operand_group(name)
-    return [v.type for v in (group if isinstance(group, tuple) else (group,)) if v is not None]
+    return op.result_types
 
 
 def _print_value(op: DeclaredOp, name: str, printer: Printer) -> None:
