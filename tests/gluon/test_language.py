@@ -275,7 +275,8 @@ def test_partitions_that_do_not_fit(
 @pytest.mark.parametrize("call", [
     "gl.fp4_to_fp(0, gl.float16, 0)", "gl.inline_asm('')", "hopper.async_store(0, 0, 0)",
     "hopper.tma.async_load_im2col()",
-    "gl.nvidia.blackwell.tcgen05_mma()", "gl.nvidia.blackwell.TensorMemoryLayout([1], 1)",
+    "gl.nvidia.blackwell.tma.async_gather()",
+    "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip
 def test_what_is_not_built_is_named(call: str) -> None:
     name = call.partition("(")[0].split(".")[-1]

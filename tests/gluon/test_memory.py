@@ -3,12 +3,19 @@ do not fit when a kernel is compiled, missing waits when it is interpreted."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.gluon import cluster_programs, hopper_programs, memory_programs, partition_programs
+from tests.gluon import (
+    blackwell_programs,
+    cluster_programs,
+    hopper_programs,
+    memory_programs,
+    partition_programs,
+)
 from tests.gluon.hopper_programs import block_layout
 from tests.gluon.support import compiled, launcher
 from tests.nvidia.support import in_order
@@ -16,6 +23,12 @@ from tritium.errors import CompilationError, InterpreterError
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
+from tritium.experimental.gluon.language.nvidia.blackwell import (
+    TensorMemoryLayout,
+    allocate_tensor_memory,
+    tcgen05_commit,
+    tcgen05_mma,
+)
 from tritium.experimental.gluon.language.nvidia.hopper import mbarrier, tma, warpgroup_mma
 from tritium.experimental.gluon.nvidia.hopper import TensorDescriptor
 
@@ -260,3 +273,64 @@ def test_layouts_of_other_clusters_are_refused() -> None:
     constants = {"cga": [], "shared": gl.SwizzledSharedLayout(1, 1, 1, [0], [[1]])}
     with pytest.raises(CompilationError, match=r"of 1 thread blocks; .* num_ctas=2"):
         compiled(cluster_programs.start_kernel, "*i32", constants, num_ctas=2)
+
+
+def test_products_in_tensor_memory() -> None:
+    """The descriptors of the instruction and of operands: PTX ISA, tcgen05."""
+    a, b = (f"tensordesc<fp16[{m},{n}],{block_layout([m, n])!r}>" for m, n in ((128, 32), (32, 64)))
+    kernel = compiled(blackwell_programs.matmul_kernel, f"{a} {b} *fp32 i32",
+                      {"STAGES": 2, "TURNED": False}, 100)  # fmt: skip
+    in_order(kernel.asm["ttgir"], "#ttng.tensor_memory_encoding<blockM = 128, blockN = 64, "
+             "colStride = 1>, #ttng.tensor_memory, mutable", "ttng.tc_gen5_mma .* barriers ",
+             "ttng.tc_gen5_commit", "ttng.tmem_load")  # fmt: skip
+    ptx = kernel.asm["ptx"]
+    in_order(ptx, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 .*, 64;",
+             f"mov.b32 how, {8 << 24 | 8 << 17 | 1 << 16 | 1 << 4};",
+             r"tcgen05.mma.cta_group::1.kind::f16 \[to\], da, db, how, use;",
+             r"tcgen05.mma.cta_group::1.kind::f16 \[to\], da, db, how, always;",
+             "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
+             "tcgen05.ld.sync.aligned.32x32b.x64.b32", "tcgen05.wait::ld",
+             "tcgen05.dealloc")  # fmt: skip
+    assert re.search(rf"or.b64 .*, {2 << 61 | 1 << 46 | 64 << 32};", ptx) is not None
+
+
+@pytest.mark.parametrize("arch", [90, 120])
+def test_tensor_memory_is_of_some_processors(arch: int) -> None:
+    with pytest.raises(Exception, match=rf"tmem_alloc \(of sm_100 to sm_119, on sm_{arch}\)"):
+        compiled(blackwell_programs.chained_kernel, "*fp16 *fp16 *fp32",
+                 {"shared": gl.NVMMASharedLayout(128, 16)}, arch)  # fmt: skip
+
+
+@gluon.jit
+def uncommitted_kernel(COMMITS: gl.constexpr, WAITS: gl.constexpr, REUSES: gl.constexpr):
+    rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    left = gl.allocate_shared_memory(gl.float16, [128, 64], gl.NVMMASharedLayout(128, 16),
+                                     gl.zeros([128, 64], gl.float16, rows))
+    acc = allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    tcgen05_mma(left, left.permute((1, 0)), acc, use_acc=False)
+    if REUSES:
+        left.store(gl.zeros([128, 64], gl.float16, rows))
+    if COMMITS:
+        tcgen05_commit(bar)
+    if WAITS:
+        mbarrier.wait(bar, 0)
+    acc.load()
+
+
+@pytest.mark.parametrize(("commits", "waits", "reuses", "message"), [
+    (True, False, False, "read while a copy into it is in flight"),
+    (False, True, False, "phase 0 that nothing ends: 0 of 1"),
+    (True, True, True, "written while a dot or a store reads it"),
+    (True, True, False, None),
+])  # fmt: skip
+def test_missing_commits_and_waits(
+    commits: bool, waits: bool, reuses: bool, message: str | None
+) -> None:
+    constants = {"COMMITS": commits, "WAITS": waits, "REUSES": reuses}
+    if message is None:
+        launcher("interpreted")(uncommitted_kernel, (1,), **constants)
+        return
+    with pytest.raises(InterpreterError, match=message):
+        launcher("interpreted")(uncommitted_kernel, (1,), **constants)

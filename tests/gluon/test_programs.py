@@ -6,6 +6,7 @@ import pytest
 
 from tests.gluon import (
     aggregate_programs,
+    blackwell_programs,
     cluster_programs,
     hopper_programs,
     memory_programs,
@@ -46,3 +47,9 @@ def test_programs_for_hopper(name: str, how: str) -> None:
 @pytest.mark.parametrize("name", cluster_programs.PROGRAMS)
 def test_programs_for_clusters(name: str, how: str) -> None:
     cluster_programs.PROGRAMS[name](launcher(how))
+
+
+@pytest.mark.parametrize("how", ["interpreted", "sm_100", "sm_103"])
+@pytest.mark.parametrize("name", blackwell_programs.PROGRAMS)
+def test_programs_for_blackwell(name: str, how: str) -> None:
+    blackwell_programs.PROGRAMS[name](launcher(how))

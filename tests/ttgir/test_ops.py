@@ -99,6 +99,13 @@ def test_round_trip(name: str, body: str) -> None:
          "does not permute"),
         (f"%0 = ttg.memdesc_trans %m {{order = array<i32: 1, 0>}} : {MEMORY} -> {MEMORY}",
          "is required"),
+        (f"%0 = ttg.local_gather %m[%w] {{axis = 2 : i32}} : {MEMORY}, "
+         "tensor<64x64xi32, #blocked> -> tensor<64x64xf16, #blocked>", "0 to 1 is allowed"),
+        ("%0 = ttng.tmem_alloc : () -> !ttg.memdesc<1024x128xf32, #ttng.tensor_memory_encoding<"
+         "blockM = 128, blockN = 128, colStride = 1>, #ttng.tensor_memory, mutable>",
+         "takes 1024 columns of tensor memory; there are 512"),
+        ("ttng.tmem_copy %m, %m : " + f"{MEMORY}, {MEMORY}", "tensor memory is required"),
+        ("%0 = ttng.packed_arith fma %t, %t : (" + f"{TILE}, {TILE}) -> {TILE}", "of 2 operands"),
         (f"ttng.init_barrier %m, 1 : {MEMORY}", "a memdesc of 1xi64 is required"),
         ("%0 = ttg.global_scratch_alloc {alignment = 3 : i32, nbytes = 128 : i32} : !tt.ptr<i8>",
          "a power of two"),

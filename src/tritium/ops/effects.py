@@ -34,6 +34,7 @@ class Resource(Enum):
 
 
 GLOBAL, SHARED, BARRIER, HOST = Resource.GLOBAL, Resource.SHARED, Resource.BARRIER, Resource.HOST
+TENSOR = Resource.TENSOR
 
 
 class Action(Enum):
@@ -57,6 +58,8 @@ class Queue(Enum):
     """Groups of matrix products by a warp group; `ttng.warp_group_dot_wait`."""
     BULK_STORE = "bulk store"
     """Groups of bulk copies out of shared memory; `ttng.async_tma_store_wait`."""
+    TENSOR_DOT = "tcgen05"
+    """Products and copies into tensor memory; an mbarrier that `ttng.tc_gen5_commit` names."""
     MBARRIER = "mbarrier"
     """Bytes counted by an mbarrier; `ttng.wait_barrier`."""
 
@@ -64,13 +67,13 @@ class Queue(Enum):
     def per_thread(self) -> bool:
         """Whether a wait covers the waiting thread's own accesses alone. The phase of an mbarrier
         ends for all threads at once."""
-        return self is not Queue.MBARRIER
+        return self not in (Queue.MBARRIER, Queue.TENSOR_DOT)
 
     @property
     def reads_by_async_proxy(self) -> bool:
         """Whether operands in shared memory are read through the async proxy (PTX ISA, "Async
         proxy"): writes by threads become visible to it by `fence.proxy.async`."""
-        return self in (Queue.WARP_GROUP_DOT, Queue.BULK_STORE)
+        return self in (Queue.WARP_GROUP_DOT, Queue.BULK_STORE, Queue.TENSOR_DOT)
 
 
 @dataclass(frozen=True)

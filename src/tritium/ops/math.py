@@ -191,6 +191,15 @@ class AbsIOp(UnaryOp):
         return np.abs(operand)
 
 
+def fused(a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c`, rounded once to the operands' dtype."""
+    dtype = np.asarray(a).dtype
+    wide = [np.asarray(v).astype(np.float64) for v in (a, b, c)]
+    if dtype == np.float64:
+        return _fma(*wide)
+    return round_float(_fma_odd(*wide), dtype, RoundingMode.TO_NEAREST_EVEN)
+
+
 class FmaOp(Op):
     """`a * b + c`, rounded once."""
 
@@ -208,11 +217,7 @@ class FmaOp(Op):
         return a
 
     def evaluate(self, context: Context, a: Any, b: Any, c: Any) -> Any:
-        dtype = np.asarray(a).dtype
-        wide = [np.asarray(v).astype(np.float64) for v in (a, b, c)]
-        if dtype == np.float64:
-            return _fma(*wide)
-        return round_float(_fma_odd(*wide), dtype, RoundingMode.TO_NEAREST_EVEN)
+        return fused(a, b, c)
 
 
 def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:

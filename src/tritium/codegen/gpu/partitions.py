@@ -31,6 +31,7 @@ from tritium.codegen.gpu.control import lower_block
 from tritium.codegen.gpu.types import GPU, SHARED, value_type
 from tritium.codegen.llvm.writer import Value
 from tritium.codegen.registry import lowers
+from tritium.ir.layouts.tensor_memory import TensorEncoding
 from tritium.ops import ttir
 from tritium.ops.arith.constant import ConstantOp
 from tritium.ops.base import Op
@@ -351,7 +352,8 @@ def _define(c: Context, op: WarpSpecializeOp, arguments: Sequence[SSAValue]) -> 
 
 def _loaded(c: Context, slot: Value, type: Any) -> Any:
     memory = isinstance(type, MemDescType)
-    kind = SHARED if memory else value_type(type)
+    in_columns = memory and isinstance(type.encoding, TensorEncoding)
+    kind = "i32" if in_columns else SHARED if memory else value_type(type)
     word = "i8" if kind == "i1" else "i64" if kind.startswith("ptr") else kind
     value = c.f.load(word, slot, SLOT)
     if kind == "i1":

@@ -10,7 +10,7 @@ shared-memory encodings (offset, block), offsets counted in elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -106,8 +106,11 @@ class Encoding(ParametrizedAttribute):
         attribute = self.parameters_dict.data.get(key)
         return self.DEFAULTS[key] if attribute is None else _decode(attribute)
 
+    BRACKETS: ClassVar[tuple[str, str]] = ("<{", "}>")
+    """Around the parameters in the text."""
+
     def print_parameters(self, printer: Printer) -> None:
-        printer.print_string("<{")
+        printer.print_string(self.BRACKETS[0])
         entries = [(k, self.parameters_dict.data[k]) for k in self.KEYS
                    if k in self.parameters_dict.data]  # fmt: skip
 
@@ -116,12 +119,17 @@ class Encoding(ParametrizedAttribute):
             _print_plain(printer, item[1])
 
         printer.print_list(entries, entry)
-        printer.print_string("}>")
+        printer.print_string(self.BRACKETS[1])
+
+    @classmethod
+    def parse_entries(cls, parser: AttrParser) -> Mapping[str, Attribute]:
+        """The parameters of a text, within the angle brackets."""
+        return parser.parse_optional_dictionary_attr_dict()
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            entries = parser.parse_optional_dictionary_attr_dict()
+            entries = cls.parse_entries(parser)
         at = parser.pos
         try:
             return [cls.make(**{k: _decode(v) for k, v in entries.items()}).parameters_dict]

@@ -3,10 +3,20 @@
 
 from tritium.ir.layouts.amd import AMDMfmaEncoding, AMDWmmaEncoding
 from tritium.ir.layouts.encodings import ENCODINGS
+from tritium.ir.layouts.tensor_memory import (
+    TensorMemoryEncoding,
+    TensorMemoryScalesEncoding,
+    TensorMemorySpace,
+)
 from tritium.ops.ttgir.async_copy import AsyncCommitGroupOp as AsyncCommitGroupOp
 from tritium.ops.ttgir.async_copy import AsyncCopyGlobalToLocalOp as AsyncCopyGlobalToLocalOp
 from tritium.ops.ttgir.async_copy import AsyncCopyMbarrierArriveOp as AsyncCopyMbarrierArriveOp
 from tritium.ops.ttgir.async_copy import AsyncWaitOp as AsyncWaitOp
+from tritium.ops.ttgir.clc import CLCGetProgramIdOp as CLCGetProgramIdOp
+from tritium.ops.ttgir.clc import CLCIsCanceledOp as CLCIsCanceledOp
+from tritium.ops.ttgir.clc import CLCLoadResultOp as CLCLoadResultOp
+from tritium.ops.ttgir.clc import CLCTryCancelOp as CLCTryCancelOp
+from tritium.ops.ttgir.clc import ProgramDim as ProgramDim
 from tritium.ops.ttgir.hopper import ClusterBarrierOp as ClusterBarrierOp
 from tritium.ops.ttgir.hopper import FenceAsyncSharedOp as FenceAsyncSharedOp
 from tritium.ops.ttgir.hopper import WarpGroupDotOp as WarpGroupDotOp
@@ -24,6 +34,16 @@ from tritium.ops.ttgir.memory import MemDescReinterpretOp as MemDescReinterpretO
 from tritium.ops.ttgir.memory import MemDescReshapeOp as MemDescReshapeOp
 from tritium.ops.ttgir.memory import MemDescSubsliceOp as MemDescSubsliceOp
 from tritium.ops.ttgir.memory import MemDescTransOp as MemDescTransOp
+from tritium.ops.ttgir.packed import PackedArithOp as PackedArithOp
+from tritium.ops.ttgir.packed import PackedKind as PackedKind
+from tritium.ops.ttgir.tcgen05 import TCGen5CommitOp as TCGen5CommitOp
+from tritium.ops.ttgir.tcgen05 import TCGen5MMAOp as TCGen5MMAOp
+from tritium.ops.ttgir.tcgen05 import TCGen5MMAScaledOp as TCGen5MMAScaledOp
+from tritium.ops.ttgir.tensor_memory import TMemAllocOp as TMemAllocOp
+from tritium.ops.ttgir.tensor_memory import TMemCopyOp as TMemCopyOp
+from tritium.ops.ttgir.tensor_memory import TMemLoadOp as TMemLoadOp
+from tritium.ops.ttgir.tensor_memory import TMemStoreOp as TMemStoreOp
+from tritium.ops.ttgir.tensor_memory import TMemSubSliceOp as TMemSubSliceOp
 from tritium.ops.ttgir.tensormap import GlobalScratchAllocOp as GlobalScratchAllocOp
 from tritium.ops.ttgir.tensormap import ReinterpretTensorDescOp as ReinterpretTensorDescOp
 from tritium.ops.ttgir.tensormap import TensormapCreateOp as TensormapCreateOp
@@ -48,4 +68,7 @@ from tritium.ops.ttgir.warp_specialize import WarpReturnOp as WarpReturnOp
 from tritium.ops.ttgir.warp_specialize import WarpSpecializeOp as WarpSpecializeOp
 from tritium.ops.ttgir.warp_specialize import WarpYieldOp as WarpYieldOp
 
-ATTRIBUTES = (MemDescType, AsyncTokenType, *ENCODINGS, AMDMfmaEncoding, AMDWmmaEncoding)
+ATTRIBUTES = (
+    MemDescType, AsyncTokenType, *ENCODINGS, AMDMfmaEncoding, AMDWmmaEncoding,
+    TensorMemoryEncoding, TensorMemoryScalesEncoding, TensorMemorySpace,
+)  # fmt: skip

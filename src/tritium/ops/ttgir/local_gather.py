@@ -55,7 +55,7 @@ class IndexedAccess(Op):
                 f"{self.name}: index {where.min() if where.min() < 0 else where.max()} of {size} "
                 "elements of shared memory"
             )
-        coordinates: list[np.ndarray] = list(np.indices(where.shape))
+        coordinates: list[Any] = [*np.indices(where.shape)]
         coordinates[self.axis] = where
         return tuple(coordinates)
 

@@ -9,6 +9,7 @@ comes too early raises `EvaluationError`, so that a missing wait is an error and
 - using an accumulator before its `warp_group_dot_wait`,
 - waiting for a barrier that nothing will complete (a deadlock); the partitions of
   `ttg.warp_specialize` run in turns, each until it has to wait,
+- using tensor memory before the barrier that a commit names says that its product is done,
 - any use of memory after its `local_dealloc`.
 
 New memory is filled with ones (NaN, -1), so that reading what nobody wrote shows. Which threads
@@ -65,17 +66,22 @@ class Pending:
         raise EvaluationError("an accumulator is used before the wait for its dot")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Copy:
-    """A copy in flight: `values` will be written to `target`. Barriers count `bytes`: all blocks of
-    a cluster copy their part, and each has a barrier for it."""
+    """A copy (or a product) in flight: `values` will be written to `target`, and `operands` are
+    read until then. Barriers count `bytes`: all blocks of a cluster copy their part, and each has a
+    barrier for it."""
 
     target: np.ndarray
     values: np.ndarray
     bytes: int = 0
+    operands: tuple[np.ndarray, ...] = ()
+    done: bool = False
 
     def finish(self) -> None:
-        self.target[...] = self.values
+        if not self.done:
+            self.target[...] = self.values
+            self.done = True
 
 
 @dataclass
@@ -115,12 +121,15 @@ class Queues:
         default_factory=deque[tuple[int, list[np.ndarray]]]
     )
     stores: deque[np.ndarray] = field(default_factory=deque[np.ndarray])
+    works: list[Copy] = field(default_factory=list[Copy])
 
     def copies(self) -> list[Copy]:
-        return [*self.issued, *(copy for group in self.groups for copy in group)]
+        self.works = [work for work in self.works if not work.done]
+        return [*self.issued, *(copy for group in self.groups for copy in group), *self.works]
 
     def readers(self) -> list[np.ndarray]:
-        return [data for _, used in self.dots for data in used] + list(self.stores)
+        used = [data for work in self.works if not work.done for data in work.operands]
+        return [data for _, read in self.dots for data in read] + list(self.stores) + used
 
 
 @dataclass
@@ -155,7 +164,7 @@ class AsyncState:
 
     def in_flight(self) -> list[Copy]:
         """Copies that may not have arrived."""
-        tied = [copy for barrier in self.barriers.values() for copy in barrier.copies]
+        tied = [c for barrier in self.barriers.values() for c in barrier.copies if not c.done]
         return [*(copy for queues in (self.own, *self.others) for copy in queues.copies()), *tied]
 
     def check_read(self, buffer: Buffer) -> np.ndarray:
@@ -184,6 +193,30 @@ class AsyncState:
         while len(self.own.groups) > pending:
             for copy in self.own.groups.popleft():
                 copy.finish()
+
+    def start_tensor_work(
+        self, target: Buffer, values: np.ndarray, operands: Sequence[np.ndarray]
+    ) -> None:
+        """Tensor memory will hold the values when a barrier's phase ends for which a later commit
+        arrives."""
+        self.own.works.append(Copy(target.data, values, 0, tuple(operands)))
+
+    def newest(self, buffer: Buffer) -> np.ndarray:
+        """What tensor memory will hold when the next product reads it: units work in order."""
+        works = [work for work in self.own.works if not work.done]
+        before: list[Any] = [np.array(work.target) for work in works]
+        for work in works:
+            work.target[...] = work.values
+        found = np.array(buffer.data)
+        for work, values in zip(reversed(works), reversed(before), strict=True):
+            work.target[...] = values
+        return found
+
+    def commit_tensor_work(self, buffer: Buffer) -> None:
+        """Arrive at a barrier when the work that was started so far is done."""
+        barrier = self.barrier(buffer)
+        barrier.arrive()
+        barrier.copies += [work for work in self.own.works if not work.done]
 
     def start_dot(self, operands: list[np.ndarray]) -> int:
         """A dot that reads shared memory from now on; its number."""

@@ -33,6 +33,14 @@ RESERVED = 1024
 """Bytes of shared memory that each block takes beside its own."""
 
 
+def require(e: Any, op: Any, first: int, last: int = 999) -> None:
+    """Raise `NotImplementedError` for an op that processors of the compute capability lack."""
+    arch = e.hardware.arch
+    if not first <= arch <= last:
+        upto = "" if last == 999 else f" to sm_{last}"
+        raise e.unsupported(op, f"of sm_{first}{upto}, on sm_{arch}")
+
+
 class CudaGrid:
     """Special registers."""
 

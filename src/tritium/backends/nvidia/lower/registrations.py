@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 
 from tritium.backends.nvidia.lower import (
+    blackwell,
     inline_ptx,
+    tcgen05,
     tensor_maps,
+    tensor_memory,
     tma,
     tma_gather,
     wgmma,
@@ -15,7 +18,7 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.codegen.gpu.registrations import check
 
 MODULES: tuple[ModuleType, ...] = (
-    inline_ptx, tensor_maps, tma, tma_gather, wgmma,
+    blackwell, inline_ptx, tcgen05, tensor_maps, tensor_memory, tma, tma_gather, wgmma,
 )  # fmt: skip
 
 

@@ -86,22 +86,26 @@ def check_threads(layout: DistributedLayout, encoding: Any, shape: tuple[int, ..
         )
 
 
-class shared_memory_descriptor_type(base_type):
-    """Pieces of shared memory: `shape` elements of `element_ty`, part of `alloc_shape`."""
+class memory_type(base_type):
+    """Base of the types of pieces of memory: `shape` elements of `element_ty`, part of
+    `alloc_shape`. `LAYOUT` is the class of their layouts, `TAG` marks mangled names."""
 
+    LAYOUT: ClassVar[type[Layout]]
+    TAG: ClassVar[str]
     value_class: ClassVar[Any] = None
-    """`shared_memory_descriptor`, which registers itself here."""
+    """The class of values, which registers itself here."""
 
     def __init__(self, element_ty: dtype, shape: Any, layout: Any, alloc_shape: Any = None):
         layout = unwrap(layout)
-        if not isinstance(layout, SharedLayout):
-            raise TypeError(f"the layout of shared memory is {layout!r}; a SharedLayout is needed")
+        if not isinstance(layout, self.LAYOUT):
+            raise TypeError(f"the layout of memory is {layout!r}; a {self.LAYOUT.__name__} is "
+                            "needed")  # fmt: skip
         self.element_ty, self.layout = unwrap(element_ty), layout
         self.shape: list[int] = list(unwrap(shape))
         self.alloc_shape: list[int] = self.shape if alloc_shape is None else list(alloc_shape)
 
     @classmethod
-    def of(cls, type: MemDescType, element: dtype) -> shared_memory_descriptor_type:
+    def of(cls, type: MemDescType, element: dtype) -> Any:
         """The type of a piece of memory of the IR, whose element is of the dtype."""
         layout = layout_of(type.encoding)  # pyright: ignore[reportArgumentType]
         return cls(element, type.get_shape(), layout, type.allocation_shape())
@@ -110,13 +114,12 @@ class shared_memory_descriptor_type(base_type):
         """The IR type."""
         return memdesc_of(
             tuple(self.shape), self.element_ty.to_ir(), self.layout.to_encoding(),
-            allocation=tuple(self.alloc_shape),
+            allocation=tuple(self.alloc_shape), space=self._space(),
         )  # fmt: skip
 
-    @property
-    def nbytes_per_cta(self) -> int:
-        """The bytes that each thread block has."""
-        return bytes_of(self.to_ir())
+    def _space(self) -> Any:
+        """The memory space; None for shared memory."""
+        return None
 
     def flatten_types(self) -> list[ir.Type]:
         return [self.to_ir()]
@@ -127,11 +130,11 @@ class shared_memory_descriptor_type(base_type):
     def mangle(self) -> str:
         shape, allocated = ("_".join(map(str, s)) for s in (self.shape, self.alloc_shape))
         layout = self.layout.mangle()
-        return f"MD{self.element_ty.mangle()}S{shape}SL{layout}LAS{allocated}ASMD"
+        return f"{self.TAG}{self.element_ty.mangle()}S{shape}SL{layout}LAS{allocated}AS{self.TAG}"
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, shared_memory_descriptor_type)
+            isinstance(other, memory_type)
             and self.element_ty == other.element_ty
             and self.to_ir() == other.to_ir()
         )
@@ -140,7 +143,17 @@ class shared_memory_descriptor_type(base_type):
         return hash((self.element_ty, tuple(self.shape), self.layout))
 
     def __repr__(self) -> str:
-        return (
-            f"shared_memory_descriptor<{self.element_ty}, {self.shape}, {self.layout}, "
-            f"{self.alloc_shape}>"
-        )
+        name = type(self).__name__.removesuffix("_type")
+        return f"{name}<{self.element_ty}, {self.shape}, {self.layout}, {self.alloc_shape}>"
+
+
+class shared_memory_descriptor_type(memory_type):
+    """Pieces of shared memory."""
+
+    LAYOUT = SharedLayout
+    TAG = "MD"
+
+    @property
+    def nbytes_per_cta(self) -> int:
+        """The bytes that each thread block has."""
+        return bytes_of(self.to_ir())

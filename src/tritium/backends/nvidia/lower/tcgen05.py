@@ -1,0 +1,208 @@
+"""Products by sm_100's tensor cores (tcgen05.mma), copies to tensor memory (tcgen05.cp), and the
+commits by which an mbarrier learns that they are done. One thread starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tritium.backends.nvidia.lower.hardware import NVIDIA
+from tritium.backends.nvidia.lower.wgmma import Operand, describe
+from tritium.codegen.gpu.context import Context
+from tritium.codegen.gpu.memory.shared import memory_layout
+from tritium.codegen.llvm.writer import Value, const
+from tritium.codegen.registry import lowers
+from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import OFFSET, linear
+from tritium.ir.layouts.tensor_memory import COLUMN, TensorEncoding, TensorMemoryScalesEncoding
+from tritium.ops import ttgir
+from tritium.ops.ttir.dot import ScaleFormat
+
+_KINDS: dict[Any, tuple[str, int]] = {
+    ir.f16: ("f16", 0), ir.bf16: ("f16", 1), ir.f32: ("tf32", 2), ir.i8: ("i8", 1),
+    ir.f8e4m3fn: ("f8f6f4", 0), ir.f8e5m2: ("f8f6f4", 1),
+}  # fmt: skip
+"""The kind of instruction, and the operand's format in its descriptor."""
+_SUMS = {ir.f16: 0, ir.f32: 1, ir.i32: 2}
+_SCALED = {ScaleFormat.E4M3: 0, ScaleFormat.E5M2: 1}
+MOST_COLUMNS = 256
+"""Of the result of one instruction."""
+VERSION = 1 << 46
+"""In descriptors of operands in shared memory."""
+STEP_BYTES = 32
+"""Along k, of one instruction."""
+GROUP = "cta_group::1"
+
+
+def _column(memory: Any, axis: int, place: int) -> int:
+    """The first column, of 32 bits, of what begins at a multiple of a power of two along an
+    axis."""
+    layout = linear(memory.encoding, memory.allocation_shape()[-2:])
+    column = 0
+    for bit, basis in enumerate(layout.bases(COLUMN)):
+        column |= (1 << bit) if basis[axis] and place & basis[axis] else 0
+    return column * ir.bit_width(memory.element_type) // 32
+
+
+class _Product:
+    """The instructions of one product.
+
+    Attributes:
+        kind: of instruction; formats: of the operands, in its descriptor.
+    """
+
+    def __init__(self, c: Context, op: Any):
+        self.c, self.op, self.arguments, self.codes = c, op, list[Value](), list[str]()
+        a, b, d = op.a.type, op.b.type, op.d.type
+        if b.element_type not in _KINDS or d.element_type not in _SUMS:
+            raise c.unsupported(op, f"of {b.element_type} to {d.element_type}")
+        self.kind, right = _KINDS[b.element_type]
+        self.formats = _KINDS[a.element_type][1], right
+        self.rows, self.width = d.encoding.get("blockM"), d.encoding.get("blockN")
+        self.width = min(self.width, MOST_COLUMNS, d.get_shape()[1])
+        self.step = STEP_BYTES * 8 // ir.bit_width(b.element_type)
+        self.a_columns = isinstance(a.encoding, TensorEncoding)
+        self.a = None if self.a_columns else describe(c, c.memory(op.a), 1)
+        self.b = describe(c, c.memory(op.b), 0)
+
+    def argument(self, value: Value, code: str) -> str:
+        """The operand's name in the assembly; the same value is passed once."""
+        if value not in self.arguments:
+            self.arguments.append(value)
+            self.codes.append(code)
+        return f"${self.arguments.index(value)}"
+
+    def encoded(self, operand: Operand) -> Value:
+        """The descriptor of an operand in shared memory."""
+        f, c = self.c.f, self.c
+        start = f.op("lshr", f.op("and", operand.start, c.i32(0x3FFFF)), c.i32(4))
+        base = operand.base | VERSION
+        signed = base if base < 1 << 63 else base - (1 << 64)
+        return f.op("or", f.cast("zext", start, "i64"), const("i64", signed), "disjoint")
+
+    def descriptor(self, scale: int = 0) -> int:
+        """The instruction's descriptor (PTX ISA, "Instruction descriptor")."""
+        sums = 0 if self.scaled else _SUMS[self.op.d.type.element_type] << 4
+        left, right = self.formats
+        turned = (self.a is not None and not self.a.k_major) << 15 | (not self.b.k_major) << 16
+        found = sums | left << 7 | right << 10 | turned | self.width >> 3 << 17
+        found |= self.rows >> 4 << 24
+        return found | (1 << 23 | scale << 4 | scale << 29 if self.scaled else 0)
+
+    @property
+    def scaled(self) -> bool:
+        return isinstance(self.op, ttgir.TCGen5MMAScaledOp)
+
+    def tiles(self) -> Iterator[tuple[int, int]]:
+        """The first row and column of what each instruction gives."""
+        rows, columns = self.op.d.type.get_shape()
+        for m in range(0, rows, self.rows):
+            for n in range(0, columns, self.width):
+                yield m, n
+
+    def write(self) -> None:
+        """The code; thread 0 runs it."""
+        c, op = self.c, self.op
+        go = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
+        guard = self.argument(go, "b")
+        use = self.argument(c.f.cast("zext", c.scalar(op.useD), "i32"), "r")
+        lines = [
+            "{ .reg .pred use, always; .reg .b32 how, to, left, sa, sb; .reg .b64 da, db;",
+            f"setp.ne.b32 use, {use}, 0; setp.eq.b32 always, 0, 0;",
+            "tcgen05.fence::after_thread_sync;",
+        ]
+        for m, n in self.tiles():
+            for k in range(0, op.b.type.get_shape()[0], self.step):
+                lines += self.instruction(guard, m, n, k)
+        for barrier, condition in zip(op.barriers, op.barrierPreds, strict=True):
+            lines += self.commit(go, barrier, condition)
+        self.c.asm("void", " ".join([*lines, "}"]), ",".join([*self.codes, "~{memory}"]),
+                   *self.arguments)  # fmt: skip
+
+    def commit(self, go: Value, barrier: Any, condition: Any) -> list[str]:
+        """The arrival at a barrier."""
+        place = self.c.address(self.c.memory(barrier).address)
+        both = self.argument(self.c.f.op("and", go, self.c.scalar(condition)), "b")
+        return [f"@{both} {commit_text(self.argument(place, 'r'))}"]
+
+    def instruction(self, guard: str, m: int, n: int, k: int) -> list[str]:
+        """One product, with the computation of its descriptors."""
+        op, memory = self.op, self.c.memory(self.op.d)
+        column = _column(op.d.type, 0, m) + _column(op.d.type, 1, n)
+        to = self.argument(memory.address, "r")
+        right = self.argument(self.encoded(self.b), "l")
+        lines = [f"add.u32 to, {to}, {column};"]
+        lines.append(f"add.s64 db, {right}, {self.b.where(dim0=k, dim1=n) >> 4};")
+        if self.a is None:
+            start = self.argument(self.c.memory(op.a).address, "r")
+            column = _column(op.a.type, 0, m) + _column(op.a.type, 1, k)
+            lines.append(f"add.u32 left, {start}, {column};")
+            left = "[left]"
+        else:
+            start = self.argument(self.encoded(self.a), "l")
+            lines.append(f"add.s64 da, {start}, {self.a.where(dim0=m, dim1=k) >> 4};")
+            left = "da"
+        use = "always" if k else "use"
+        if not self.scaled:
+            lines.append(f"mov.b32 how, {self.descriptor()};")
+            name = f"tcgen05.mma.{GROUP}.kind::{self.kind}"
+            return [*lines, f"@{guard} {name} [to], {left}, db, how, {use};"]
+        number = k // self.step
+        for side, scale, first in (("sa", op.a_scale, m), ("sb", op.b_scale, n)):
+            start = self.argument(self.c.memory(scale).address, "r")
+            where = _column(scale.type, 0, first) + _column(scale.type, 1, number)
+            lines.append(f"add.u32 {side}, {start}, {where};")
+        lines.append(f"mov.b32 how, {self.descriptor(number % 4)};")
+        name = f"tcgen05.mma.{GROUP}.kind::mxf8f6f4.block_scale.block32"
+        return [*lines, f"@{guard} {name} [to], {left}, db, how, [sa], [sb], {use};"]
+
+
+def commit_text(barrier: str) -> str:
+    """The instruction by which a barrier gets an arrival when all is done that was started."""
+    return f"tcgen05.commit.{GROUP}.mbarrier::arrive::one.shared::cluster.b64 [{barrier}];"
+
+
+@lowers(NVIDIA, ttgir.TCGen5MMAOp)
+def multiply(c: Context, op: Any) -> None:
+    _Product(c, op).write()
+
+
+@lowers(NVIDIA, ttgir.TCGen5MMAScaledOp)
+def multiply_scaled(c: Context, op: Any) -> None:
+    for format in (op.a_type, op.b_type):
+        if format not in _SCALED:
+            raise c.unsupported(op, f"of {format.name.lower()}")
+    _Product(c, op).write()
+
+
+@lowers(NVIDIA, ttgir.TCGen5CommitOp)
+def commit(c: Context, op: Any) -> None:
+    go = c.f.op("and", c.f.icmp("eq", c.thread, c.i32(0)), c.scalar(op.pred))
+    place = c.address(c.memory(op.barrier).address)
+    c.asm("void", f"@$1 {commit_text('$0')}", "r,b,~{memory}", place, go)
+
+
+BLOCK_BYTES, BLOCK_COLUMNS = 512, 4
+"""What one copy of scales moves: 32 rows of 16 bytes, for all four warps."""
+
+
+@lowers(NVIDIA, ttgir.TMemCopyOp)
+def copy(c: Context, op: Any) -> None:
+    """Scales, which lie in shared memory as tensor memory has them."""
+    source, target = c.memory(op.src), c.memory(op.dst)
+    if not isinstance(target.type.encoding, TensorMemoryScalesEncoding):
+        raise c.unsupported(op, "of anything but scales")
+    rows, columns = target.type.encoding.bases(target.type.get_shape())
+    wanted = [*columns[:4], *rows[:5], *columns[4:]]
+    layout = memory_layout(source.type)
+    if [list(b) for b in layout.bases(OFFSET)] != wanted or source.origin:
+        raise c.unsupported(op, f"from {source.type}; memory with the bases {wanted} is required")
+    first = c.f.icmp("eq", c.thread, c.i32(0))
+    start = c.f.op("lshr", c.f.op("and", c.address(source.address), c.i32(0x3FFFF)), c.i32(4))
+    base = c.f.op("or", c.f.cast("zext", start, "i64"), const("i64", VERSION | 8 << 32))
+    count = max(1 << len(wanted) >> 9, 1)
+    for number in range(count):
+        from_ = c.f.op("add", base, const("i64", number * BLOCK_BYTES >> 4))
+        to = c.f.op("add", target.address, c.i32(number * BLOCK_COLUMNS))
+        text = f"@$2 tcgen05.cp.{GROUP}.warpx4.32x128b [$0], $1;"
+        c.asm("void", text, "r,l,b,~{memory}", to, from_, first)

@@ -1,0 +1,246 @@
+"""Tensor memory: layouts, allocation, loads, stores and views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritium.experimental.gluon.language._core import checked
+from tritium.experimental.gluon.language._layouts import (
+    DistributedLinearLayout,
+    Layout,
+)
+from tritium.experimental.gluon.language._types import memory_type
+from tritium.ir.layouts.encodings import linear
+from tritium.ir.layouts.tensor_memory import (
+    COLUMN,
+    ROW,
+    TensorMemoryEncoding,
+    TensorMemoryScalesEncoding,
+    TensorMemorySpace,
+)
+from tritium.language import emitter
+from tritium.language.builtins import casts
+from tritium.language.builtins.build import build, emit
+from tritium.language.builtins.creation import check_dtype
+from tritium.language.decorators import builtin
+from tritium.language.values.base import Handle, base_value
+from tritium.language.values.constexpr import constexpr, constexpr_function, unwrap
+from tritium.language.values.tensor import tensor
+from tritium.language.values.types import dtype, int1, int32
+from tritium.ops import ttgir
+
+
+class TensorLayout(Layout):
+    """Base of the layouts of tensor memory."""
+
+
+@dataclass(frozen=True)
+class TensorMemoryLayout(TensorLayout):
+    """Blocks of `block` elements, a row of a block in a row of the memory. `col_stride`: 1 where
+    elements fill the columns of 32 bits, 32 / bits where each has one of its own."""
+
+    ENCODING = TensorMemoryEncoding
+    TAG = "TL"
+    block: tuple[int, int]
+    col_stride: int
+    cga_layout: list[list[int]] = field(default_factory=list[list[int]])
+    two_ctas: bool = False
+    fp4_padded: bool = False
+    __hash__ = Layout.__hash__
+
+    def to_encoding(self) -> TensorMemoryEncoding:
+        if self.fp4_padded:
+            raise NotImplementedError("TensorMemoryLayout(fp4_padded=True) is not built")
+        if len(self.block) != 2:
+            raise ValueError(f"block is {self.block}; two extents are required")
+        return TensorMemoryEncoding.make(
+            blockM=self.block[0], blockN=self.block[1], colStride=self.col_stride,
+            CGALayout=tuple(map(tuple, self.cga_layout)), twoCTAs=self.two_ctas,
+        )  # fmt: skip
+
+    @classmethod
+    def _of(cls, encoding: Any) -> TensorMemoryLayout:
+        block = encoding.get("blockM"), encoding.get("blockN")
+        return cls(block, encoding.get("colStride"))
+
+
+@dataclass(frozen=True)
+class TensorMemoryScalesLayout(TensorLayout):
+    """Scales of an operand of `tcgen05_mma_scaled`: a copy for each warp."""
+
+    ENCODING = TensorMemoryScalesEncoding
+    KEYS = ("CGALayout",)
+    TAG = "TLS"
+    cga_layout: list[list[int]] = field(default_factory=list[list[int]])
+    __hash__ = Layout.__hash__
+
+
+@constexpr_function
+def get_tmem_reg_layout(
+    element_ty: Any, shape: Any, layout: Any, num_warps: int, instr_variant: str = "32x32b",
+    cga_layout: Any = (),
+) -> DistributedLinearLayout:  # fmt: skip
+    """The layout of blocks that are loaded from or stored to tensor memory by `num_warps` warps:
+    a lane has a row. Raises `ValueError` for numbers of warps that cannot share it."""
+    if instr_variant != "32x32b":
+        raise NotImplementedError(f"get_reg_layout(instr_variant={instr_variant!r}) is not built")
+    if num_warps < 4 or num_warps & (num_warps - 1):
+        raise ValueError(f"num_warps is {num_warps}; 4 or a larger power of two is required")
+    found = linear(layout.to_encoding(), tuple(shape))
+    columns = [list(basis) for basis in found.bases(COLUMN) if any(basis)]
+    rows = [list(basis) for basis in found.bases(ROW)]
+    further = num_warps.bit_length() - 3
+    if further > len(columns):
+        raise ValueError(f"{num_warps} warps for tensor memory of {list(shape)}")
+    split = len(columns) - further
+    return DistributedLinearLayout(
+        columns[:split], rows[:5], rows[5:] + columns[split:], [], list(shape)
+    )
+
+
+class tensor_memory_descriptor_type(memory_type):
+    """Pieces of tensor memory: `shape` elements of `element_ty`, part of `alloc_shape`."""
+
+    LAYOUT = TensorLayout
+    TAG = "TMD"
+
+    def _space(self) -> Any:
+        return TensorMemorySpace()
+
+    def get_reg_layout(
+        self, num_warps: Any = None, instr_variant: str = "32x32b"
+    ) -> DistributedLinearLayout:
+        """The layout of blocks that are loaded from or stored to the memory."""
+        count = emitter.current().features.asked_num_warps() if num_warps is None else num_warps
+        shape = self.shape[-2:]
+        return get_tmem_reg_layout(
+            self.element_ty, shape, self.layout, unwrap(count), unwrap(instr_variant)
+        )
+
+
+class tensor_memory_descriptor(base_value):
+    """A piece of tensor memory.
+
+    Attributes:
+        handle: its value in the IR.
+        dtype, shape, rank: of its elements.
+        layout: how they lie in the memory.
+    """
+
+    def __init__(self, handle: Any, element_ty: dtype, *_: Any, **__: Any):
+        self.handle = handle
+        self.type: tensor_memory_descriptor_type = tensor_memory_descriptor_type.of(
+            handle.type, element_ty
+        )
+
+    def flatten(self) -> list[Handle]:
+        return [self.handle]
+
+    @property
+    def dtype(self) -> dtype:
+        """The type of an element."""
+        return self.type.element_ty
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents."""
+        return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def layout(self) -> Any:
+        """How the elements lie in the memory."""
+        return self.type.layout
+
+    def __repr__(self) -> str:
+        return repr(self.type)
+
+    @builtin
+    def get_reg_layout(self, num_warps: Any = None, instr_variant: str = "32x32b") -> constexpr:
+        """The layout of blocks that are loaded from or stored to the memory."""
+        return constexpr(self.type.get_reg_layout(num_warps, instr_variant))
+
+    @builtin
+    def load(self, layout: Any = None) -> tensor:
+        """The contents as a block in the layout (`get_reg_layout()` by default)."""
+        wanted = self.type.get_reg_layout() if layout is None else layout
+        type = checked(wanted, self.shape, self.dtype)
+        return build(
+            ttgir.TMemLoadOp, self, like=self.dtype, result=type.to_ir()  # pyright: ignore
+        )
+
+    @builtin
+    def load_max(self, layout: Any = None, abs: bool = False, propagate_nan: Any = None) -> Any:
+        """The contents and the largest of each row."""
+        raise NotImplementedError("tensor_memory_descriptor.load_max is of sm_103a: not built")
+
+    @builtin
+    def load_min(self, layout: Any = None, abs: bool = False, propagate_nan: Any = None) -> Any:
+        """The contents and the smallest of each row."""
+        raise NotImplementedError("tensor_memory_descriptor.load_min is of sm_103a: not built")
+
+    @builtin
+    def store(self, value: Any, pred: Any = True) -> None:
+        """Write a block of the same shape and dtype, if `pred`."""
+        x = casts.to_tensor(value)
+        if list(x.type.shape) != self.shape or x.dtype != self.dtype:
+            raise ValueError(
+                f"store of {x.type} to {self.type}; shapes and dtypes must be the same"
+            )
+        flag = casts.cast(casts.to_tensor(pred), int1)
+        emit(ttgir.TMemStoreOp, x, self, flag)  # pyright: ignore[reportArgumentType]
+
+    def _view(self, cls: Any, *operands: Any, **attrs: Any) -> tensor_memory_descriptor:
+        (handle,) = emit(cls, self, *operands, **attrs)  # pyright: ignore[reportArgumentType]
+        return tensor_memory_descriptor(handle, self.dtype)
+
+    @builtin
+    def slice(self, start: int, length: int, dim: int = 1) -> tensor_memory_descriptor:
+        """The `length` columns from `start` on."""
+        if dim != self.rank - 1:
+            raise NotImplementedError(f"slices of tensor memory along axis {dim} are not built")
+        return self._view(ttgir.TMemSubSliceOp, offset=start, result=length)
+
+    @builtin
+    def index(self, index: Any) -> tensor_memory_descriptor:
+        """One of the pieces along the first axis, which the result does not have."""
+        at = casts.to_tensor(index)
+        if at.type != int32:
+            raise TypeError(f"index is {at.type}; an int32 scalar is required")
+        return self._view(ttgir.MemDescIndexOp, at)
+
+    @builtin
+    def reinterpret(
+        self, dtype: Any = None, shape: Any = None, layout: Any = None
+    ) -> tensor_memory_descriptor:
+        """The same columns as memory of another dtype, shape or layout."""
+        element = self.dtype if dtype is None else check_dtype("reinterpret", dtype)
+        extents = self.shape if shape is None else list(shape)
+        type = tensor_memory_descriptor_type(element, extents, layout or self.layout)
+        (handle,) = emit(ttgir.MemDescReinterpretOp, self, result=type.to_ir())  # pyright: ignore
+        return tensor_memory_descriptor(handle, element)
+
+    @builtin
+    def _reinterpret(self, dtype: Any, shape: Any, layout: Any) -> tensor_memory_descriptor:
+        """The name of `reinterpret` in release 3.6."""
+        return self.reinterpret(dtype, shape, layout)
+
+
+tensor_memory_descriptor_type.value_class = tensor_memory_descriptor
+
+
+@builtin
+def allocate_tensor_memory(
+    element_ty: Any, shape: Any, layout: Any, value: Any = None
+) -> tensor_memory_descriptor:
+    """Tensor memory for elements of the dtype, filled with the block `value` if one is given."""
+    element = check_dtype("allocate_tensor_memory", element_ty)
+    type = tensor_memory_descriptor_type(element, list(shape), layout)
+    filled = None if value is None else casts.to_tensor(value)
+    (handle,) = emit(ttgir.TMemAllocOp, filled, result=type.to_ir())  # pyright: ignore
+    return tensor_memory_descriptor(handle, element)

@@ -1,0 +1,117 @@
+"""Encodings of tensor memory (Blackwell): 128 rows ("lanes") of 512 columns of 32 bits.
+
+The linear layouts map (row, column) to coordinates; columns are counted in elements of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from xdsl.ir import Attribute, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+
+from tritium.ir.layouts.encodings import Encoding, dim
+from tritium.ir.layouts.linear import LinearLayout
+
+ROW, COLUMN = "row", "column"
+ROWS = 128
+COLUMNS = 512
+SCALES_OF_WORD = 4
+"""Scales, of a byte each, in a column of 32 bits."""
+
+
+@irdl_attr_definition
+class TensorMemorySpace(ParametrizedAttribute):
+    """`#ttng.tensor_memory`: the memory space of tensor memory."""
+
+    name = "ttng.tensor_memory"
+
+
+def _bits(size: int) -> range:
+    return range(size.bit_length() - 1)
+
+
+class TensorEncoding(Encoding):
+    """Base of encodings of tensor memory."""
+
+    BRACKETS: ClassVar[tuple[str, str]] = ("<", ">")
+
+    @classmethod
+    def parse_entries(cls, parser: AttrParser) -> Mapping[str, Attribute]:
+        found: dict[str, Attribute] = {}
+        while (name := parser.parse_optional_identifier()) is not None:
+            parser.parse_punctuation("=")
+            found[name] = parser.parse_attribute()
+            parser.parse_optional_punctuation(",")
+        return found
+
+    def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
+        """The coordinates that each bit of the row and of the column adds."""
+        raise NotImplementedError
+
+    def to_linear(self, shape: tuple[int, ...]) -> LinearLayout:
+        rows, columns = self.bases(shape[-2:])
+        sizes = {dim(i): size for i, size in enumerate(shape[-2:])}
+        return LinearLayout.of({ROW: rows, COLUMN: columns}, sizes)
+
+    def columns_of(self, shape: tuple[int, ...], bits: int) -> int:
+        """The columns of 32 bits that a tile of elements of so many bits takes; several tiles lie
+        side by side."""
+        count = 1 << len(self.bases(shape[-2:])[1])
+        tiles = 1
+        for size in shape[:-2]:
+            tiles *= size
+        return max(count * bits // 32, 1) * tiles
+
+
+@irdl_attr_definition
+class TensorMemoryEncoding(TensorEncoding):
+    """Blocks of `blockM` rows and `blockN` columns, down the rows first. `colStride`: 1 where
+    elements fill the columns, 32 / bits where each has a column of its own."""
+
+    name = "ttng.tensor_memory_encoding"
+    KEYS: ClassVar[tuple[str, ...]] = ("blockM", "blockN", "colStride", "CGALayout", "twoCTAs")
+    DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": (), "twoCTAs": False}
+
+    def check(self) -> None:
+        rows, columns, stride = map(self.get, ("blockM", "blockN", "colStride"))
+        if rows not in (64, ROWS):
+            raise ValueError(f"#{self.name}: blockM is {rows}; 64 or 128 is required")
+        for key, value in (("blockN", columns), ("colStride", stride)):
+            if value < 1 or value & (value - 1):
+                raise ValueError(f"#{self.name}: {key} is {value}; a power of two is required")
+        if rows == 64:
+            raise NotImplementedError(f"#{self.name} with blockM = 64")
+        if self.get("twoCTAs") or self.get("CGALayout"):
+            raise NotImplementedError(f"#{self.name} in clusters")
+
+    def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
+        m, n = self.get("blockM"), min(self.get("blockN"), shape[1])
+        columns = [[0, 0] for _ in _bits(self.get("colStride"))]
+        columns += [[0, 1 << i] for i in _bits(n)]
+        columns += [[m << i, 0] for i in _bits(shape[0] // m)]
+        columns += [[0, n << i] for i in _bits(shape[1] // n)]
+        return [[1 << i, 0] for i in _bits(m)], columns
+
+
+@irdl_attr_definition
+class TensorMemoryScalesEncoding(TensorEncoding):
+    """Scales of operands: four of a row in a column; rows 0, 32, 64, 96 side by side; a copy for
+    each warp."""
+
+    name = "ttng.tensor_memory_scales_encoding"
+    KEYS: ClassVar[tuple[str, ...]] = ("CGALayout",)
+    DEFAULTS: ClassVar[dict[str, Any]] = {"CGALayout": ()}
+
+    def check(self) -> None:
+        if self.get("CGALayout"):
+            raise NotImplementedError(f"#{self.name} in clusters")
+
+    def bases(self, shape: tuple[int, ...]) -> tuple[list[list[int]], list[list[int]]]:
+        columns = [[0, 1 << i] for i in _bits(min(SCALES_OF_WORD, shape[1]))]
+        columns += [[32 << i, 0] for i in _bits(min(shape[0], ROWS) // 32)]
+        columns += [[ROWS << i, 0] for i in _bits(shape[0] // ROWS)]
+        columns += [[0, SCALES_OF_WORD << i] for i in _bits(shape[1] // SCALES_OF_WORD)]
+        return [*([1 << i, 0] for i in range(5)), [0, 0], [0, 0]], columns

@@ -1,0 +1,60 @@
+"""`ttng.packed_arith`: arithmetic of which one instruction does two elements (Blackwell)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.base import Op
+from tritium.ops.elementwise import check_same, describe
+from tritium.ops.fields import enum_attr, variadic
+from tritium.ops.math import fused
+from tritium.ops.memory import Context
+
+
+class PackedKind(IntEnum):
+    """The operation."""
+
+    ADD = 0
+    SUB, MUL, FMA, MAX, MIN = range(1, 6)
+
+
+_COMPUTE: dict[PackedKind, Any] = {
+    PackedKind.ADD: np.add, PackedKind.SUB: np.subtract, PackedKind.MUL: np.multiply,
+    PackedKind.MAX: np.fmax, PackedKind.MIN: np.fmin,
+}  # fmt: skip
+
+
+class PackedArithOp(Op):
+    """`a + b`, `a - b`, `a * b`, `a * b + c` (rounded once), and of float16 and bfloat16 the larger
+    and the smaller (the other one if one is NaN)."""
+
+    name = "ttng.packed_arith"
+    elementwise = True
+    syntax = "$kind $values attrs : functional"
+    values = variadic()
+    kind = enum_attr(PackedKind)
+
+    @classmethod
+    def infer(cls, types: Sequence[ir.Type], *, kind: PackedKind) -> ir.Type:
+        count = 3 if kind is PackedKind.FMA else 2
+        if len(types) != count:
+            raise OpError(f"{cls.name}: {kind.name.lower()} of {len(types)} operands")
+        type = check_same(cls.name, *types)
+        halves = (ir.f16, ir.bf16)
+        picks = kind in (PackedKind.MAX, PackedKind.MIN)
+        allowed = halves if picks else (ir.f32, *halves)
+        if ir.element_type(type) not in allowed:
+            words = " or ".join(str(t) for t in allowed)
+            raise OpError(f"{cls.name}: {kind.name.lower()} of {describe(type)}; {words} only")
+        return type
+
+    def evaluate(self, context: Context, values: Sequence[Any]) -> Any:
+        if self.kind is not PackedKind.FMA:
+            return _COMPUTE[self.kind](*values)
+        return fused(*values)

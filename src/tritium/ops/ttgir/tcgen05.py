@@ -1,0 +1,194 @@
+"""`ttng`: products of Blackwell's tensor cores, which keep sums in tensor memory (tcgen05)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ir.layouts.tensor_memory import TensorMemoryScalesEncoding
+from tritium.ops.base import Op
+from tritium.ops.effects import SHARED, TENSOR, Queue, arrives, reads, writes
+from tritium.ops.elementwise import describe
+from tritium.ops.fields import enum_attr, operand, unit_attr, variadic
+from tritium.ops.memory import Context
+from tritium.ops.ttgir.model import Buffer, state_of
+from tritium.ops.ttgir.tensor_memory import check_tensor_memory
+from tritium.ops.ttgir.tma import check_flag
+from tritium.ops.ttgir.types import MemDescType, check_barrier, check_memory
+from tritium.ops.ttir.dot import ScaleFormat, scale_factors
+
+SCALED = 32
+"""Elements along k with one scale."""
+
+
+class TensorCoreProduct(Op):
+    """Base: start `d += a @ b` (`d = a @ b` where `useD` is false), if `pred`. The barriers, each
+    where its predicate holds, get an arrival when the product is done."""
+
+    effects = (
+        reads(SHARED, "a", Queue.TENSOR_DOT), reads(SHARED, "b", Queue.TENSOR_DOT),
+        reads(TENSOR), writes(TENSOR, "d"), arrives("barriers"),
+    )  # fmt: skip
+    is_async = unit_attr()
+
+    @classmethod
+    def check(
+        cls, a: ir.Type, b: ir.Type, d: ir.Type, flags: Sequence[ir.Type],
+        barriers: Sequence[ir.Type], conditions: Sequence[ir.Type],
+    ) -> tuple[MemDescType, MemDescType, MemDescType]:  # fmt: skip
+        """The operands' types. Raises `OpError` for those that do not fit."""
+        left, right = check_memory(cls.name, a), check_memory(cls.name, b)
+        sums = check_tensor_memory(cls.name, d, mutable=True)
+        shapes = [m.get_shape() for m in (left, right, sums)]
+        (m, k), (k2, n) = (s if len(s) == 2 else (0, -1) for s in shapes[:2])
+        if k != k2 or shapes[2] != (m, n):
+            raise OpError(f"{cls.name}: {describe(a)} @ {describe(b)} to {describe(d)}")
+        for flag in (*flags, *conditions):
+            check_flag(cls.name, flag)
+        for barrier in barriers:
+            check_barrier(cls.name, barrier)
+        if len(barriers) != len(conditions):
+            raise OpError(f"{cls.name}: {len(conditions)} predicates of {len(barriers)} barriers")
+        return left, right, sums
+
+    def start(
+        self, context: Context, d: Buffer, product: np.ndarray, operands: Sequence[Buffer],
+        use: Any, pred: Any, barriers: Sequence[Buffer], conditions: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Start the work, and tie it to the barriers."""
+        state = state_of(context)
+        if pred:
+            before = state.newest(d).astype(product.dtype) if use else 0
+            total = (product + before).astype(d.data.dtype)
+            state.start_tensor_work(d, total, [o.data for o in operands])
+        for barrier, condition in zip(barriers, conditions, strict=True):
+            if pred and condition:
+                state.commit_tensor_work(barrier)
+
+
+def _read(context: Context, memory: Buffer) -> np.ndarray:
+    """An operand: shared memory that nothing is being copied to, or what tensor memory will hold
+    for the product."""
+    state = state_of(context)
+    pending = any(np.shares_memory(w.target, memory.data) for w in state.own.works if not w.done)
+    return state.newest(memory) if pending else state.check_read(memory)
+
+
+class TCGen5MMAOp(TensorCoreProduct):
+    """See `TensorCoreProduct`. `a` may be in tensor memory."""
+
+    name = "ttng.tc_gen5_mma"
+    syntax = (
+        "$a, $b, $d, $useD, $pred [barriers $barriers] [preds $barrierPreds] attrs "
+        ": type(a), type(b), type(d) [, type(barriers)]"
+    )
+    a = operand()
+    b = operand()
+    d = operand()
+    useD = operand()
+    pred = operand()
+    barriers = variadic()
+    barrierPreds = variadic()
+
+    @classmethod
+    def infer(
+        cls, a: ir.Type, b: ir.Type, d: ir.Type, use: ir.Type, pred: ir.Type,
+        barriers: Sequence[ir.Type], conditions: Sequence[ir.Type], **attrs: Any,
+    ) -> None:  # fmt: skip
+        left, right, _ = cls.check(a, b, d, (use, pred), barriers, conditions)
+        if left.element_type != right.element_type and not all(
+            ir.bit_width(m.element_type) == 8 for m in (left, right)
+        ):
+            raise OpError(f"{cls.name}: {describe(a)} @ {describe(b)}; the types must be the same")
+
+    def evaluate(
+        self, context: Context, a: Buffer, b: Buffer, d: Buffer, use: Any, pred: Any,
+        barriers: Sequence[Buffer], conditions: Sequence[Any],
+    ) -> None:  # fmt: skip
+        left, right = (_read(context, m) for m in (a, b))
+        wide = np.int64 if d.data.dtype.kind == "i" else np.float64
+        product = np.matmul(left.astype(wide), right.astype(wide))
+        self.start(context, d, product, (a, b), use, pred, barriers, conditions)
+
+
+class TCGen5MMAScaledOp(TensorCoreProduct):
+    """See `TensorCoreProduct`. `a_scale` and `b_scale`, in tensor memory, hold the powers of two by
+    which each 32 elements along k are multiplied, of each row of `a` and column of `b`."""
+
+    name = "ttng.tc_gen5_mma_scaled"
+    syntax = (
+        "$a, $b, $d, $a_scale, $b_scale, $useD, $pred [barriers $barriers] [preds $barrierPreds] "
+        "lhs = $a_type rhs = $b_type attrs : type(a), type(b), type(d), type(a_scale), "
+        "type(b_scale) [, type(barriers)]"
+    )
+    a = operand()
+    b = operand()
+    d = operand()
+    a_scale = operand()
+    b_scale = operand()
+    useD = operand()
+    pred = operand()
+    barriers = variadic()
+    barrierPreds = variadic()
+    a_type = enum_attr(ScaleFormat)
+    b_type = enum_attr(ScaleFormat)
+
+    @classmethod
+    def infer(
+        cls, a: ir.Type, b: ir.Type, d: ir.Type, a_scale: ir.Type, b_scale: ir.Type,
+        use: ir.Type, pred: ir.Type, barriers: Sequence[ir.Type], conditions: Sequence[ir.Type],
+        **attrs: Any,
+    ) -> None:  # fmt: skip
+        left, right, _ = cls.check(a, b, d, (use, pred), barriers, conditions)
+        (m, k), n = left.get_shape(), right.get_shape()[1]
+        for scale, rows in ((a_scale, m), (b_scale, n)):
+            memory = check_tensor_memory(cls.name, scale)
+            scales = isinstance(memory.encoding, TensorMemoryScalesEncoding)
+            if not scales or memory.get_shape() != (rows, k // SCALED):
+                raise OpError(
+                    f"{cls.name}: scales {describe(scale)}; {rows}x{k // SCALED} are required"
+                )
+
+    def evaluate(
+        self, context: Context, a: Buffer, b: Buffer, d: Buffer, a_scale: Buffer,
+        b_scale: Buffer, use: Any, pred: Any, barriers: Sequence[Buffer],
+        conditions: Sequence[Any],
+    ) -> None:  # fmt: skip
+        left, right, a_scales, b_scales = (
+            _read(context, m) for m in (a, b, a_scale, b_scale)
+        )
+        product = np.matmul(
+            left.astype(np.float64) * _factors(a_scales),
+            right.astype(np.float64) * np.transpose(_factors(b_scales)),
+        )
+        operands = (a, b, a_scale, b_scale)
+        self.start(context, d, product, operands, use, pred, barriers, conditions)
+
+
+def _factors(scales: np.ndarray) -> np.ndarray:
+    """The scale of each element along k."""
+    return np.repeat(scale_factors(scales), SCALED, axis=1)
+
+
+class TCGen5CommitOp(Op):
+    """The barrier gets an arrival when all products and copies are done that were started before,
+    if `pred`."""
+
+    name = "ttng.tc_gen5_commit"
+    effects = (arrives("barrier"), reads(TENSOR), writes(TENSOR))
+    syntax = "$barrier, $pred attrs : type(barrier)"
+    barrier = operand()
+    pred = operand()
+
+    @classmethod
+    def infer(cls, barrier: ir.Type, pred: ir.Type) -> None:
+        check_barrier(cls.name, barrier)
+        check_flag(cls.name, pred)
+
+    def evaluate(self, context: Context, barrier: Buffer, pred: Any) -> None:
+        if pred:
+            state_of(context).commit_tensor_work(barrier)

@@ -1,0 +1,165 @@
+"""`ttng`: tensor memory (Blackwell): allocation, loads, stores, views, copies."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ir.layouts.tensor_memory import COLUMNS, TensorEncoding
+from tritium.ops.base import Op
+from tritium.ops.effects import (
+    SHARED,
+    TENSOR,
+    Effects,
+    Queue,
+    allocates,
+    opaque,
+    reads,
+    writes,
+)
+from tritium.ops.elementwise import describe
+from tritium.ops.fields import i32_attr, operand, optional
+from tritium.ops.memory import Context
+from tritium.ops.ttgir.memory import MemDescView
+from tritium.ops.ttgir.model import Buffer, state_of
+from tritium.ops.ttgir.tma import check_flag
+from tritium.ops.ttgir.types import MemDescType, check_memory, check_same_tile, memdesc_of
+
+
+def check_tensor_memory(name: str, type: Any, *, mutable: bool = False) -> MemDescType:
+    """The operand must be tensor memory."""
+    memory = check_memory(name, type, mutable=mutable)
+    if not isinstance(memory.encoding, TensorEncoding):
+        raise OpError(f"{name}: operand has type {describe(type)}; tensor memory is required")
+    return memory
+
+
+def columns_of(type: Any) -> int:
+    """The columns of tensor memory that a tile takes."""
+    encoding: Any = type.encoding
+    return encoding.columns_of(type.allocation_shape(), ir.bit_width(type.element_type))
+
+
+class TMemAllocOp(Op):
+    """Tensor memory that lives until the kernel's end; filled with `src`."""
+
+    name = "ttng.tmem_alloc"
+    effects = (allocates(TENSOR, "result"), opaque(TENSOR))
+    syntax = "[$src] attrs : functional"
+    takes_any_layout = True
+    src = optional()
+
+    @classmethod
+    def infer(cls, src: ir.Type | None, *, result: Any) -> ir.Type:
+        memory = check_tensor_memory(cls.name, result)
+        if src is not None:
+            check_same_tile(cls.name, src, memory)
+        if columns_of(memory) > COLUMNS:
+            raise OpError(
+                f"{cls.name}: {describe(memory)} takes {columns_of(memory)} columns of tensor "
+                f"memory; there are {COLUMNS}"
+            )
+        return memory
+
+    def own_effects(self) -> Effects:
+        return self.effects if self.src is None else (*self.effects, writes(TENSOR, "result"))
+
+    def evaluate(self, context: Context, src: Any) -> Buffer:
+        type = self.result_types[0]
+        assert isinstance(type, MemDescType)
+        buffer = Buffer.new(type.get_shape(), ir.numpy_dtype(type.element_type))
+        if src is not None:
+            buffer.data[...] = src
+        return buffer
+
+
+class TMemLoadOp(Op):
+    """The tile in tensor memory."""
+
+    name = "ttng.tmem_load"
+    effects = (reads(TENSOR, "src"),)
+    syntax = "$src attrs : type(src) -> type(result)"
+    src = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, result: ir.Type) -> ir.Type:
+        check_same_tile(cls.name, result, check_tensor_memory(cls.name, src))
+        return result
+
+    def evaluate(self, context: Context, src: Buffer) -> Any:
+        contents: Any = state_of(context).check_read(src)
+        return contents.copy()
+
+
+class TMemStoreOp(Op):
+    """Write a tile to tensor memory, if `pred`."""
+
+    name = "ttng.tmem_store"
+    effects = (writes(TENSOR, "dst"),)
+    syntax = "$src, $dst, $pred attrs : type(src) -> type(dst)"
+    takes_any_layout = True
+    src = operand()
+    dst = operand()
+    pred = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, dst: ir.Type, pred: ir.Type) -> None:
+        check_flag(cls.name, pred)
+        check_same_tile(cls.name, src, check_tensor_memory(cls.name, dst, mutable=True))
+
+    def evaluate(self, context: Context, src: Any, dst: Buffer, pred: Any) -> None:
+        if pred:
+            state_of(context).check_write(dst)[...] = src
+
+
+class TMemSubSliceOp(MemDescView):
+    """The columns of the result's number from `offset` on."""
+
+    name = "ttng.tmem_subslice"
+    syntax = "$src attrs : type(src) -> type(result)"
+    offset = i32_attr()
+
+    @classmethod
+    def infer(cls, src: ir.Type, *, offset: int, result: ir.Type | int) -> ir.Type:
+        memory = check_tensor_memory(cls.name, src)
+        *outer, columns = memory.get_shape()
+        size = result if isinstance(result, int) else check_memory(cls.name, result).get_shape()[-1]
+        if size < 1 or offset < 0 or offset % size or offset + size > columns:
+            raise OpError(
+                f"{cls.name}: {size} columns from {offset} on of {describe(memory)}; a multiple of "
+                "the size within the memory is required"
+            )
+        return memdesc_of(
+            (*outer, size), memory.element_type, memory.encoding, memory.mutable,
+            memory.allocation_shape(), memory.memory_space,
+        )  # fmt: skip
+
+    def evaluate(self, context: Context, src: Buffer) -> Buffer:
+        type: Any = self.result_types[0]
+        return src.view(src.data[..., self.offset : self.offset + type.get_shape()[-1]])
+
+
+class TMemCopyOp(Op):
+    """Start copying shared memory to tensor memory. A commit tells when it is done; products that
+    start later see it."""
+
+    name = "ttng.tmem_copy"
+    effects = (reads(SHARED, "src", Queue.TENSOR_DOT), writes(TENSOR, "dst"))
+    syntax = "$src, $dst attrs : type(src), type(dst)"
+    src = operand()
+    dst = operand()
+
+    @classmethod
+    def infer(cls, src: ir.Type, dst: ir.Type) -> None:
+        source = check_memory(cls.name, src)
+        target = check_tensor_memory(cls.name, dst, mutable=True)
+        same = prod(source.get_shape()) == prod(target.get_shape())
+        if not same or source.element_type != target.element_type:
+            raise OpError(f"{cls.name}: from {describe(src)} to {describe(dst)}")
+
+    def evaluate(self, context: Context, src: Buffer, dst: Buffer) -> None:
+        state = state_of(context)
+        data: Any = state.check_read(src)
+        state.start_tensor_work(dst, data.reshape(dst.data.shape).copy(), (data,))

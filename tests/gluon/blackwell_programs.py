@@ -1,0 +1,248 @@
+"""Gluon programs for sm_100: tensor memory, its products, cluster launch control, each with a check
+against NumPy: `check(launch)`; see `support.launcher`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tests.gluon.hopper_programs import block_layout
+from tests.gluon.support import Launch
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.blackwell import (
+    TensorMemoryLayout,
+    TensorMemoryScalesLayout,
+    add2,
+    allocate_tensor_memory,
+    clc,
+    fence_async_shared,
+    fma2,
+    max2,
+    mbarrier,
+    min2,
+    mul2,
+    sub2,
+    tcgen05_commit,
+    tcgen05_copy,
+    tcgen05_mma,
+    tcgen05_mma_scaled,
+    tma,
+)
+from tritium.experimental.gluon.nvidia.blackwell import TensorDescriptor
+
+
+@gluon.jit
+def store_2d(out, x, N: gl.constexpr):
+    layout: gl.constexpr = x.type.layout
+    i = gl.arange(0, x.shape[0], gl.SliceLayout(1, layout))
+    j = gl.arange(0, x.shape[1], gl.SliceLayout(0, layout))
+    gl.store(out + i[:, None] * N + j[None, :], x)
+
+
+@gluon.jit
+def matmul_kernel(a, b, out, K, STAGES: gl.constexpr, TURNED: gl.constexpr):
+    """Loads are a block ahead; the product of a block ends while the next one is loaded."""
+    M: gl.constexpr = a.block_shape[0]
+    BK: gl.constexpr = a.block_shape[1]
+    N: gl.constexpr = b.block_shape[0] if TURNED else b.block_shape[1]
+    lefts = gl.allocate_shared_memory(a.dtype, [STAGES, M, BK], a.layout)
+    rights = gl.allocate_shared_memory(b.dtype, [STAGES, *b.block_shape], b.layout)
+    loaded = mbarrier.allocate_mbarrier(batch=STAGES)
+    free = mbarrier.allocate_mbarrier(batch=STAGES)
+    done = mbarrier.allocate_mbarrier()
+    for i in gl.static_range(STAGES):
+        mbarrier.init(loaded.index(i), count=1)
+        mbarrier.init(free.index(i), count=1)
+    mbarrier.init(done, count=1)
+    acc = allocate_tensor_memory(gl.float32, [M, N], TensorMemoryLayout([128, N], col_stride=1))
+    row, column = gl.program_id(0) * M, gl.program_id(1) * N
+    count = gl.cdiv(K, BK)
+    for step in range(-1, count):
+        ahead = step + 1
+        slot = ahead % STAGES
+        more = ahead < count
+        mbarrier.wait(free.index(slot), (ahead // STAGES & 1) ^ 1, pred=more & (ahead >= STAGES))
+        mbarrier.expect(loaded.index(slot), a.nbytes_per_cta + b.nbytes_per_cta, pred=more)
+        tma.async_load(a, [row, ahead * BK], loaded.index(slot), lefts.index(slot), pred=more)
+        at = [column, ahead * BK] if TURNED else [ahead * BK, column]
+        tma.async_load(b, at, loaded.index(slot), rights.index(slot), pred=more)
+        if step >= 0:
+            own = step % STAGES
+            mbarrier.wait(loaded.index(own), step // STAGES & 1)
+            right = rights.index(own).permute((1, 0)) if TURNED else rights.index(own)
+            tcgen05_mma(lefts.index(own), right, acc, use_acc=step > 0,
+                        mbarriers=[free.index(own)])
+    tcgen05_commit(done)
+    mbarrier.wait(done, 0)
+    total = acc.load()
+    store_2d(out + row * 256 + column, total, 256)
+
+
+def products(launch: Launch, turned: bool = False, warps: int = 4) -> None:
+    rng = np.random.default_rng(21)
+    a = rng.integers(-4, 5, (256, 160)).astype(np.float16)
+    b = rng.integers(-4, 5, (160, 256)).astype(np.float16)
+    given = np.ascontiguousarray(b.T) if turned else b
+    shape = [64, 32] if turned else [32, 64]
+    out = np.zeros((256, 256), np.float32)
+    left = TensorDescriptor.from_tensor(a, [128, 32], block_layout([128, 32]))
+    right = TensorDescriptor.from_tensor(given, shape, block_layout(shape))
+    launch(matmul_kernel, (2, 4), left, right, out, 160, STAGES=2, TURNED=turned, num_warps=warps)
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b)
+
+
+def products_of_transposed_operands(launch: Launch) -> None:
+    products(launch, turned=True, warps=8)
+
+
+@gluon.jit
+def chained_kernel(a, b, out, shared: gl.constexpr):
+    """`(a @ b) @ b`: the first product, rounded, is the left operand of the second, from tensor
+    memory; half of its columns are negated on the way. 256 rows are two blocks."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    i = gl.arange(0, 256, gl.SliceLayout(1, rows))[:, None]
+    k = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    left = gl.allocate_shared_memory(a.dtype.element_ty, [256, 64], shared, gl.load(a + i * 64 + j))
+    right = gl.allocate_shared_memory(a.dtype.element_ty, [64, 64], shared, gl.load(b + k * 64 + j))
+    done = mbarrier.allocate_mbarrier()
+    mbarrier.init(done, count=1)
+    accs = allocate_tensor_memory(gl.float32, [2, 256, 64], TensorMemoryLayout([128, 64], 1))
+    packed: gl.constexpr = TensorMemoryLayout([128, 64], col_stride=1)
+    middle = allocate_tensor_memory(a.dtype.element_ty, [256, 64], packed)
+    fence_async_shared()
+    tcgen05_mma(left, right, accs.index(0), use_acc=False, mbarriers=[done])
+    mbarrier.wait(done, 0)
+    upper = accs.index(0).slice(32, 32)
+    upper.store(-upper.load())
+    middle.store(accs.index(0).load().to(a.dtype.element_ty))
+    tcgen05_mma(middle, right, accs.index(1), use_acc=False)
+    tcgen05_commit(done)
+    mbarrier.wait(done, 1)
+    store_2d(out, accs.index(1).load(), 64)
+
+
+def products_of_tensor_memory(launch: Launch) -> None:
+    rng = np.random.default_rng(22)
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        a, b = (rng.integers(-2, 3, (n, 64)).astype(dtype) for n in (256, 64))
+        out = np.zeros((256, 64), np.float32)
+        launch(chained_kernel, (1,), a, b, out, shared=gl.NVMMASharedLayout(128, 16))
+        first = a.astype(np.float32) @ b.astype(np.float32)
+        first[:, 32:] *= -1
+        wanted = first.astype(dtype).astype(np.float32) @ b.astype(np.float32)
+        np.testing.assert_array_equal(out, wanted)
+
+
+SCALES = gl.constexpr(gl.SharedLinearLayout(
+    [[0, 1], [0, 2], [32, 0], [64, 0], [1, 0], [2, 0], [4, 0], [8, 0], [16, 0]]))  # fmt: skip
+
+
+@gluon.jit
+def scaled_kernel(a, b, a_scales, b_scales, out):
+    """One side's scales are copied by the tensor cores, the other's stored by threads."""
+    left = gl.allocate_shared_memory(a.dtype, [128, 128], a.layout)
+    right = gl.allocate_shared_memory(b.dtype, [128, 128], b.layout)
+    bars = mbarrier.allocate_mbarrier(batch=2)
+    for i in gl.static_range(2):
+        mbarrier.init(bars.index(i), count=1)
+    mbarrier.expect(bars.index(0), a.nbytes_per_cta + b.nbytes_per_cta)
+    tma.async_load(a, [0, 0], bars.index(0), left)
+    tma.async_load(b, [0, 0], bars.index(0), right)
+    acc = allocate_tensor_memory(gl.float32, [128, 128], TensorMemoryLayout([128, 128], 1))
+    layout: gl.constexpr = TensorMemoryScalesLayout()
+    of_left = allocate_tensor_memory(gl.int8, [128, 4], layout)
+    of_right = allocate_tensor_memory(gl.int8, [128, 4], layout)
+    rows: gl.constexpr = gl.BlockedLayout([1, 4], [32, 1], [4, 1], [1, 0])
+    i = gl.arange(0, 128, gl.SliceLayout(1, rows))[:, None]
+    k = gl.arange(0, 4, gl.SliceLayout(0, rows))[None, :]
+    staged = gl.allocate_shared_memory(gl.int8, [128, 4], SCALES, gl.load(a_scales + i * 4 + k))
+    fence_async_shared()
+    tcgen05_copy(staged, of_left)
+    scales = gl.load(b_scales + i * 4 + k)
+    of_right.store(gl.convert_layout(scales, of_right.get_reg_layout()))
+    mbarrier.wait(bars.index(0), 0)
+    tcgen05_mma_scaled(left, right.permute((1, 0)), acc, of_left, of_right, "e4m3", "e5m2",
+                       use_acc=False, mbarriers=[bars.index(1)], mbarrier_preds=[True])
+    mbarrier.wait(bars.index(1), 0)
+    store_2d(out, acc.load(), 128)
+
+
+def scaled_products(launch: Launch) -> None:
+    rng = np.random.default_rng(23)
+    a, b = (rng.integers(-2, 3, (128, 128)) for _ in range(2))
+    scales = [rng.integers(125, 130, (128, 4)).astype(np.int8) for _ in range(2)]
+    described = []
+    for x, dtype, kind in ((a, ml_dtypes.float8_e4m3fn, gl.float8e4nv),
+                           (b, ml_dtypes.float8_e5m2, gl.float8e5)):  # fmt: skip
+        described.append(TensorDescriptor.from_tensor(
+            x.astype(dtype), [128, 128], block_layout([128, 128], kind)))  # fmt: skip
+    out = np.zeros((128, 128), np.float32)
+    launch(scaled_kernel, (1,), *described, *scales, out)
+    factors = [np.repeat(2.0 ** (s.view(np.uint8) - 127.0), 32, 1) for s in scales]
+    np.testing.assert_array_equal(out, (a * factors[0]) @ (b * factors[1]).T)
+
+
+@gluon.jit
+def persistent_kernel(out, seen, layout: gl.constexpr):
+    """A program does its own work, then that of programs that have not begun."""
+    answer = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    i = gl.arange(0, 128, layout)
+    at = gl.program_id(0)
+    phase = 0
+    more = True
+    while more:
+        mbarrier.expect(bar, 16)
+        clc.try_cancel(answer, bar)
+        gl.store(out + at * 128 + i, i + at)
+        gl.atomic_add(seen + at, 1)
+        mbarrier.wait(bar, phase)
+        found = clc.load_result(answer)
+        more = found.is_canceled()
+        if more:
+            at = found.program_id(0)
+        phase = phase ^ 1
+    mbarrier.invalidate(bar)
+
+
+def work_of_others(launch: Launch) -> None:
+    out, seen = np.zeros((7, 128), np.int32), np.zeros(7, np.int32)
+    launch(persistent_kernel, (7,), out, seen, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    np.testing.assert_array_equal(out, np.arange(7)[:, None] + np.arange(128))
+    np.testing.assert_array_equal(seen, 1)
+
+
+@gluon.jit
+def pairs_kernel(src, out, half_out, layout: gl.constexpr):
+    i = gl.arange(0, 512, layout)
+    x = gl.load(src + i)
+    y = gl.load(src + 511 - i)
+    gl.store(out + i, fma2(x, y, mul2(sub2(x, y), add2(x, 1.0))))
+    a, b = x.to(gl.float16), y.to(gl.float16)
+    gl.store(half_out + i, add2(max2(a, b), mul2(min2(a, b), a)))
+
+
+def pairs(launch: Launch) -> None:
+    x = np.random.default_rng(24).standard_normal(512).astype(np.float32)
+    y = x[::-1]
+    product = (x - y) * (x + np.float32(1))
+    wanted = (x.astype(np.float64) * y + product).astype(np.float32)
+    a, b = x.astype(np.float16), y.astype(np.float16)
+    for layout in (gl.BlockedLayout([2], [32], [4], [0]), gl.BlockedLayout([1], [32], [4], [0])):
+        out, half = np.zeros(512, np.float32), np.zeros(512, np.float16)
+        launch(pairs_kernel, (1,), x, out, half, layout=layout)
+        np.testing.assert_array_equal(out, wanted)
+        np.testing.assert_array_equal(half, np.maximum(a, b) + np.minimum(a, b) * a)
+
+
+PROGRAMS: dict[str, Any] = {
+    check.__name__: check
+    for check in (products, products_of_transposed_operands, products_of_tensor_memory,
+                  scaled_products, work_of_others, pairs)
+}  # fmt: skip
+"""The programs that sm_100 can run."""
