@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 from xdsl.ir import Block, SSAValue
@@ -160,19 +161,24 @@ class Emitter:
         if found is not None:
             return found
         # Operands first, so that chains of any length take no recursive call for each op.
-        stack, met = [value], set[SSAValue]()
+        stack, met, done = [value], {value}, set[SSAValue]()
+        stack.extend(reversed(self._arguments(value)))
         while stack:
             value = stack[-1]
             place = at if value.type.__class__ is ir.TensorType else ()
-            found = self._find(value, place)
-            if found is None and value not in met:
+            if value not in met:
                 met.add(value)
-                missing = [o for o in self._arguments(value) if o not in met]
-                if missing:
-                    stack.extend(reversed(missing))
-                    continue
-            if found is None:
+                found = self._find(value, place)
+                if found is None:
+                    missing = [o for o in self._arguments(value) if o not in met]
+                    if missing:
+                        stack.extend(reversed(missing))
+                        continue
+                else:
+                    done.add(value)
+            if value not in done:
                 found = self._emit(value, place)
+                done.add(value)
             stack.pop()
         assert found is not None
         return found
@@ -193,34 +199,23 @@ class Emitter:
         found = self._known.get((value, at))
         if found is not None:
             return found
-        shift = self._shift(at)
-        if shift is None:
+        start = _start(at)
+        if start is None:
             return None
-        known = self._known.get(_unshifted(value, at))
+        known = self._known.get(("base", value, start[0]))
         if known is None or isinstance(known, Uniform):
             return known
-        return known._replace(shift=shift)
+        return known._replace(shift=start[1])
 
     def _emit(self, value: SSAValue, at: At) -> Lanes:
-        key = (value, at)
-        shift = self._shift(at)
+        start = _start(at)
         result = self._compute(value, at)
-        if shift is not None and not result.pinned and not isinstance(result, Vec):
+        if start is not None and not result.pinned and not isinstance(result, Vec):
             kept = result if isinstance(result, Uniform) else result._replace(shift=0)
-            level = result.level
-            if isinstance(result, Linear):
-                level = max(level, result.index_level)
-            self.remember(_unshifted(value, at), level, kept)
+            self.remember(("base", value, start[0]), self.level_of(result), kept)
         else:
-            self.remember(key, max(self.level_of(result), _level(at)), result)
+            self.remember((value, at), max(self.level_of(result), _level(at)), result)
         return result
-
-    @staticmethod
-    def _shift(at: At) -> int | None:
-        for index in at:
-            if index.kind == Kind.LANES:
-                return index.shift
-        return None
 
     @staticmethod
     def level_of(result: Lanes) -> int:
@@ -426,11 +421,14 @@ class Emitter:
         return Uniform(self.add(value, const(type, index.shift), index.level), index.level)
 
 
-def _unshifted(value: SSAValue, at: At) -> tuple[Any, ...]:
-    """The key of what is known of a value wherever its lanes start."""
-    return (
-        "base", value, tuple(i._replace(shift=0) if i.kind == Kind.LANES else i for i in at)
-    )  # fmt: skip
+@lru_cache(maxsize=1024)
+def _start(at: At) -> tuple[At, int] | None:
+    """Where a position's lanes start, behind the position for lanes that start at 0; None if no
+    index runs over lanes."""
+    for number, index in enumerate(at):
+        if index.kind == Kind.LANES:
+            return (*at[:number], index._replace(shift=0), *at[number + 1 :]), index.shift
+    return None
 
 
 def _level(at: At) -> int:
