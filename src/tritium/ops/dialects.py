@@ -28,6 +28,7 @@ DIALECTS: dict[str, str] = {
     "proton": "tritium.ops.ttir",
     "ttg": "tritium.ops.ttgir",
     "ttng": "tritium.ops.ttgir",
+    "amdg": "tritium.ops.ttgir",
     "tile": "tritium.ops.tile",
     "gluon": "tritium.ops.gluon",
 }

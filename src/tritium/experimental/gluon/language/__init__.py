@@ -12,6 +12,7 @@ operands'. Names that are in `triton.language` as well mean the same.
 from __future__ import annotations
 
 from tritium.experimental.gluon.language import _core as _core
+from tritium.experimental.gluon.language import amd as amd
 from tritium.experimental.gluon.language import extra as extra
 from tritium.experimental.gluon.language import nvidia as nvidia
 from tritium.experimental.gluon.language._core import arange as arange

@@ -1,0 +1,22 @@
+"""CDNA3 (gfx942): MFMA on operands in registers, buffer instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.experimental.gluon.language._not_built import not_built
+from tritium.experimental.gluon.language.amd._buffers import *  # noqa: F403
+from tritium.experimental.gluon.language.amd._layouts import AMDMFMALayout
+from tritium.experimental.gluon.language.amd._products import check_class, product
+from tritium.language.decorators import builtin
+from tritium.language.values.tensor import tensor
+
+__getattr__ = not_built(__name__, "", "get_scaled_upcast_fp4_scale_layout scaled_upcast")
+
+
+@builtin
+def mfma(a: tensor, b: tensor, acc: tensor, cd_regclass: Any = None) -> tensor:
+    """`a @ b + acc` by MFMA. `acc` has an `AMDMFMALayout`, the operands a `DotOperandLayout` of
+    it. Raises `ValueError` for other layouts."""
+    check_class(cd_regclass)
+    return product("mfma", AMDMFMALayout, (2, 3), a, b, acc)

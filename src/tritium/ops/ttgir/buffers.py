@@ -1,0 +1,90 @@
+"""`amdg`: accesses to global memory through a pointer that all threads share and 32-bit offsets
+(AMD's buffer instructions)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tritium.errors import OpError
+from tritium.ir import types as ir
+from tritium.ops.effects import GLOBAL, reads, writes
+from tritium.ops.elementwise import describe
+from tritium.ops.fields import operand, optional
+from tritium.ops.memory import Context
+from tritium.ops.ttir.memory import CachedOp
+
+
+def _check(name: str, ptr: ir.Type, offsets: ir.Type, *others: ir.Type | None) -> ir.Type:
+    """The type of the tile that is accessed. Raises `OpError` for operands that do not fit."""
+    if not isinstance(ptr, ir.PointerType) or ir.element_type(offsets) != ir.i32:
+        raise OpError(
+            f"{name}: {describe(ptr)}, offsets {describe(offsets)}; a pointer and a tile of i32 "
+            "are required"
+        )
+    if any(o is not None and ir.shape_of(o) != ir.shape_of(offsets) for o in others):
+        raise OpError(f"{name}: offsets {describe(offsets)} with {describe(*others)}")
+    return ir.with_element(offsets, ptr.pointee)  # pyright: ignore[reportArgumentType]
+
+
+def _addresses(ptr: Any, offsets: Any, size: int) -> np.ndarray:
+    steps = np.asarray(offsets).astype(np.int64) * size
+    return (np.asarray(ptr).astype(np.int64) + steps).astype(np.uint64)
+
+
+class BufferLoadOp(CachedOp):
+    """The elements at `ptr + offsets` where the mask is true, `other` (or zero) elsewhere."""
+
+    name = "amdg.buffer_load"
+    placed_by = "offsets"
+    effects = (reads(GLOBAL, "ptr"),)
+    syntax = (
+        "$ptr ~ '[' $offsets ']' [mask $mask] [other $other] [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : type(ptr), type(offsets) -> type(results)"
+    )
+    ptr = operand()
+    offsets = operand()
+    mask = optional()
+    other = optional()
+
+    @classmethod
+    def infer(
+        cls, ptr: ir.Type, offsets: ir.Type, mask: ir.Type | None, other: ir.Type | None,
+        **attrs: Any,
+    ) -> ir.Type:  # fmt: skip
+        found = _check(cls.name, ptr, offsets, mask, other)
+        if other is not None and (mask is None or other != found):
+            raise OpError(f"{cls.name}: other {describe(other)} needs a mask and {describe(found)}")
+        return found
+
+    def evaluate(self, context: Context, ptr: Any, offsets: Any, mask: Any, other: Any) -> Any:
+        dtype = ir.numpy_dtype(self.result_types[0])
+        loaded = context.memory.load(_addresses(ptr, offsets, dtype.itemsize), dtype, mask)
+        return loaded if other is None else np.where(mask, loaded, other)
+
+
+class BufferStoreOp(CachedOp):
+    """Write a tile to `ptr + offsets` where the mask is true."""
+
+    name = "amdg.buffer_store"
+    effects = (writes(GLOBAL, "ptr"),)
+    syntax = (
+        "$value, $ptr ~ '[' $offsets ']' [mask $mask] [cacheModifier = $cache] "
+        "[evictionPolicy = $evict] attrs : type(value), type(ptr), type(offsets)"
+    )
+    value = operand()
+    ptr = operand()
+    offsets = operand()
+    mask = optional()
+
+    @classmethod
+    def infer(
+        cls, value: ir.Type, ptr: ir.Type, offsets: ir.Type, mask: ir.Type | None, **attrs: Any
+    ) -> None:
+        if _check(cls.name, ptr, offsets, mask, value) != value:
+            raise OpError(f"{cls.name}: {describe(value)} through {describe(ptr)}")
+
+    def evaluate(self, context: Context, value: Any, ptr: Any, offsets: Any, mask: Any) -> None:
+        value = np.asarray(value)
+        context.memory.store(_addresses(ptr, offsets, value.dtype.itemsize), value, mask)

@@ -1,0 +1,108 @@
+"""Gluon programs for AMD's GPUs: interpreted, against NumPy, and compiled."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+from tests.gluon.support import launcher
+from tritium.errors import CompilationError
+from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.amd import AMDMFMALayout, AMDWMMALayout
+from tritium.target import GPUTarget
+
+
+def compiled(kernel: Any, types: str, constants: dict[str, Any], arch: str) -> Any:
+    names = [n for n in kernel.arg_names if n not in constants]
+    signature = dict(zip(names, types.split(), strict=True)) | dict.fromkeys(constants, "constexpr")
+    attrs = {(kernel.arg_names.index(n),): [["tt.divisibility", 16]] for n in names}
+    source = gluon.GluonASTSource(kernel, signature, constants, attrs)
+    lanes = 64 if arch.startswith("gfx9") else 32
+    return tritium.compile(source, target=GPUTarget("hip", arch, lanes))
+
+
+@gluon.jit
+def product_kernel(a, b, out, n, result: gl.constexpr, rows: gl.constexpr, width: gl.constexpr,
+                   multiply: gl.constexpr):
+    i = gl.arange(0, 64, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    at = i * 64 + j
+    left = gl.amd.cdna3.buffer_load(a, at, mask=i < n, other=1.0)
+    right = gl.amd.cdna3.buffer_load(b, at)
+    left = gl.convert_layout(left, gl.DotOperandLayout(0, result, width))
+    right = gl.convert_layout(right, gl.DotOperandLayout(1, result, width))
+    acc = multiply(left, right, gl.zeros([64, 64], gl.float32, result))
+    gl.amd.cdna3.buffer_store(gl.convert_layout(acc, rows), out, at, mask=j < n)
+
+
+def rows_of(lanes: int) -> gl.BlockedLayout:
+    return gl.BlockedLayout([1, 8], [lanes // 8, 8], [4, 1], [1, 0])
+
+
+UNITS = {
+    "gfx942": (AMDMFMALayout(3, [32, 32, 8], True, [2, 2]), 4, gl.amd.cdna3.mfma, "v_mfma"),
+    "gfx950": (AMDMFMALayout(4, [16, 16, 32], True, [4, 1]), 8, gl.amd.cdna4.mfma, "v_mfma"),
+    "gfx1100": (AMDWMMALayout(1, True, [[0, 1], [1, 0]]), 16, gl.amd.rdna3.wmma, "v_wmma"),
+    "gfx1200": (AMDWMMALayout(2, True, [2, 2]), 8, gl.amd.rdna4.wmma, "v_wmma"),
+    "gfx1250": (AMDWMMALayout(3, True, [[0, 1], [1, 0]], None, [16, 16, 32]), 16,
+                gl.amd.cdna5.wmma, "v_wmma"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", UNITS)
+def test_products(arch: str) -> None:
+    result, width, multiply, instruction = UNITS[arch]
+    constants = {"result": result, "rows": rows_of(64 if arch.startswith("gfx9") else 32),
+                 "width": width, "multiply": multiply}  # fmt: skip
+    kernel = compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, arch)
+    text = kernel.asm["amdgcn"]
+    assert instruction in text
+    assert re.search(r"buffer_load_(dwordx4|b128)", text) is not None
+    assert "buffer_store_" in text and "global_load" not in text and "global_store" not in text
+    assert kernel.asm["hsaco"].startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("arch", UNITS)
+def test_products_interpreted(arch: str) -> None:
+    result, width, multiply, _ = UNITS[arch]
+    rng = np.random.default_rng(30)
+    a, b = (rng.integers(-4, 5, (64, 64)).astype(np.float16) for _ in range(2))
+    out = np.zeros((64, 64), np.float32)
+    launcher("interpreted")(
+        product_kernel, (1,), a, b, out, 40, result=result, width=width, multiply=multiply,
+        rows=rows_of(64 if arch.startswith("gfx9") else 32),
+    )  # fmt: skip
+    left = a.copy()
+    left[40:] = 1
+    wanted = left.astype(np.float32) @ b
+    np.testing.assert_array_equal(out[:, :40], wanted[:, :40])
+    assert not out[:, 40:].any()
+
+
+@gluon.jit
+def atomic_kernel(out, seen, layout: gl.constexpr):
+    i = gl.arange(0, 256, layout)
+    gl.store(seen + i, gl.amd.cdna3.buffer_atomic_add(out, i // 4, i, mask=i < 200))
+    gl.amd.cdna3.buffer_atomic_max(out, i // 4, i)
+
+
+def test_atomics() -> None:
+    out, seen = np.zeros(64, np.int32), np.zeros(256, np.int32)
+    layout = gl.BlockedLayout([1], [64], [4], [0])
+    launcher("interpreted")(atomic_kernel, (1,), out, seen, layout=layout)
+    sums = np.where(np.arange(256) < 200, np.arange(256), 0).reshape(64, 4).sum(1)
+    np.testing.assert_array_equal(out, np.maximum(sums, np.arange(3, 256, 4)))
+    text = compiled(atomic_kernel, "*i32 *i32", {"layout": layout}, "gfx942").asm["amdgcn"]
+    assert "atomic_add" in text and "atomic_smax" in text
+
+
+def test_products_of_other_layouts() -> None:
+    other = AMDMFMALayout(4, [16, 16, 32], True, [4, 1])
+    constants = {"result": other, "rows": rows_of(64), "width": 8, "multiply": gl.amd.cdna3.mfma}
+    with pytest.raises(CompilationError, match="an AMDMFMALayout of version 2 or 3 is required"):
+        compiled(product_kernel, "*fp16 *fp16 *fp32 i32", constants, "gfx950")
