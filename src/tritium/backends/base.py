@@ -202,7 +202,7 @@ def option_values(options_class: type[Any], given: Mapping[str, Any]) -> dict[st
     return known
 
 
-SANITIZERS = ("bounds", "fp")
+SANITIZERS = ("bounds", "races", "fp")
 """Checks that are built for some backend."""
 
 PROFILES = ("default", "mma")

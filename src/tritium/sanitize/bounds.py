@@ -95,7 +95,7 @@ class CheckBounds(Pass):
         for op, pointer, several in found:
             _Check(op, pointer, [extents[r] for r in several], len(self.sites), starts).insert()
             indices = [r.index for r in several]
-            more = {"access": _access(op), "arguments": indices, "size": _bytes(pointer)}
+            more = {"access": _access(op), "arguments": indices, "size": accessed_bytes(pointer)}
             self.sites.append(site_of(op, "bounds", **more))
         return bool(found)
 
@@ -130,7 +130,8 @@ def _access(op: Op) -> str:
     return "load" if Action.READ in actions else "store"
 
 
-def _bytes(pointer: SSAValue) -> int:
+def accessed_bytes(pointer: SSAValue) -> int:
+    """The size of what a pointer, or each of a tile of them, leads to."""
     kind: Any = ir.element_type(pointer.type)
     if isinstance(kind.pointee, ir.TensorType):
         raise NotImplementedError("the sanitizer: block pointers must be lowered before")
@@ -187,7 +188,7 @@ class _Check:
         self.at = Builder(_place(op, known), op.location)
         self.pointer, self.extents, self.site = pointer, extents, site
         self.starts = starts
-        self.size = _bytes(pointer)
+        self.size = accessed_bytes(pointer)
 
     def insert(self) -> None:
         """Put the check into the program."""

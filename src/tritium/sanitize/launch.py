@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tritium.errors import TritonError
-from tritium.sanitize.extents import Memory, memory_of
+from tritium.sanitize.extents import UNKNOWN, Memory, memory_of
 from tritium.sanitize.kinds import NAN
+from tritium.sanitize.shadow import Shadow
 
 PREFIX = "sanitizer:"
 """How the message of a fault begins that is the number of a check."""
@@ -20,7 +21,7 @@ class SanitizerError(TritonError, RuntimeError):
     """A check of the sanitizer failed; the kernel's results are incomplete.
 
     Attributes:
-        kind: which check ("bounds", "fp").
+        kind: which check ("bounds", "races", "fp").
         site: the file and the line of the kernel's source.
         program: the program's place in the grid.
         address: for accesses, where.
@@ -55,8 +56,8 @@ class Checks:
     """The checks in a kernel.
 
     Args:
-        data: what the kernel's metadata says: `sites`, and `pointers`, the slots of the arguments
-            whose extent the kernel takes.
+        data: what the kernel's metadata says: `sites`, `pointers`, the slots of the arguments
+            whose extent the kernel takes, and `granules`, of the shadow that it takes, if any.
         names: of the arguments by slot.
         kernel: its name.
     """
@@ -64,26 +65,40 @@ class Checks:
     def __init__(self, data: Mapping[str, Any], names: Sequence[str], kernel: str):
         self.sites: list[dict[str, Any]] = data["sites"]
         self.pointers: list[int] = data["pointers"]
+        self.granules: list[int] = data.get("granules", [])
         self.ttir: str = data.get("ttir", "")
         self.names, self.kernel = names, kernel
 
     @property
     def parameters(self) -> list[str]:
         """The names of the arguments that launches add."""
-        return [f"{self.names[i]}.{end}" for i in self.pointers for end in ("begin", "end")]
+        extents = [f"{self.names[i]}.{end}" for i in self.pointers for end in ("begin", "end")]
+        return [*extents, *("shadow" for _ in self.granules)]
 
-    def extents(self, arguments: Sequence[Any]) -> list[int]:
+    def shadow(self, arguments: Sequence[Any], grid: Sequence[int]) -> Shadow | None:
+        """The shadow memory of a launch with these arguments (by slot); None without one."""
+        if not self.granules:
+            return None
+        memories = [memory_of(a) for a in arguments if not np.isscalar(a)]
+        return Shadow(memories, self.granules[0], grid)
+
+    def values(self, arguments: Sequence[Any], shadow: Shadow | None) -> list[int]:
         """The additional arguments of a launch with these (by slot)."""
         memories = [memory_of(arguments[i]) for i in self.pointers]
-        return [address for m in memories for address in (m.begin, m.end)]
+        extents = [address for m in memories for address in (m.begin, m.end)]
+        return extents if shadow is None else [*extents, shadow.address]
 
     def error(
-        self, failed: CheckFailed, arguments: Sequence[Any], grid: Sequence[int]
-    ) -> SanitizerError:
+        self, failed: CheckFailed, arguments: Sequence[Any], grid: Sequence[int],
+        shadow: Shadow | None,
+    ) -> SanitizerError:  # fmt: skip
         """The error to raise after a launch with these arguments (by slot)."""
         site = self.sites[failed.site]
-        place = f"{site['file']}:{site['line']}" if site["file"] else "an unknown line"
-        if site["kind"] == "bounds":
+        place = _place_of(site)
+        if site["kind"] == "races":
+            title = f"race: {site['access']}"
+            details = self._raced(failed, arguments, shadow)
+        elif site["kind"] == "bounds":
             title = f"{site['access']} out of bounds"
             details = self._outside(site, failed.detail, arguments)
         else:
@@ -110,6 +125,27 @@ class Checks:
         how, site = found
         return [f"  first {how} at {site['file']}:{site['line']}", f"    {site['source']}"]
 
+    def _raced(
+        self, failed: CheckFailed, arguments: Sequence[Any], shadow: Shadow | None
+    ) -> list[str]:
+        address = failed.detail & (1 << 64) - 1
+        other = shadow and shadow.other(address, failed.program)
+        lines: list[str] = []
+        if other is not None:
+            site = self.sites[other.site]
+            lines = [
+                f"  without order beside the {site['access']} of program {other.program}, at "
+                f"{_place_of(site)}", *([f"    {site['source']}"] if site["source"] else []),
+            ]  # fmt: skip
+        for name, argument in zip(self.names, arguments, strict=True):
+            memory = None if np.isscalar(argument) else memory_of(argument)
+            if memory and memory is not UNKNOWN and memory.begin <= address < memory.end:
+                where = _index(address, memory, self.sites[failed.site]["size"])
+                lines.append(
+                    f"    {address:#x} is {where} of argument '{name}', which has {memory.text}"
+                )
+        return lines
+
     def _outside(self, site: Any, address: int, arguments: Sequence[Any]) -> list[str]:
         indices: list[int] = site["arguments"]
         return [
@@ -118,9 +154,17 @@ class Checks:
         ]
 
 
-def _place(address: int, name: str, memory: Memory, size: int) -> str:
+def _index(address: int, memory: Memory, size: int) -> str:
     index, rest = divmod(address - memory.first, size)
-    where = f"index {index}" if not rest else f"byte {address - memory.first}"
+    return f"byte {address - memory.first}" if rest else f"index {index}"
+
+
+def _place_of(site: Mapping[str, Any]) -> str:
+    return f"{site['file']}:{site['line']}" if site["file"] else "an unknown line"
+
+
+def _place(address: int, name: str, memory: Memory, size: int) -> str:
+    where = _index(address, memory, size)
     if address < memory.begin:
         distance = f"{memory.begin - address} bytes before its memory"
     else:

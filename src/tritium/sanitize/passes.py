@@ -11,6 +11,7 @@ from tritium.passes.base import Pass
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
 from tritium.sanitize.floats import CheckFloats
+from tritium.sanitize.races import CheckRaces
 from tritium.sanitize.records import WriteRecords
 from tritium.sanitize.sites import Site
 
@@ -31,6 +32,10 @@ def sanitizer(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:
     modes = mode.split(",")
     if "bounds" in modes:
         passes.append(CheckBounds(sites=sites, pointers=pointers))
+    if "races" in modes:
+        races = CheckRaces(sites=sites)
+        data["granules"] = races.granules
+        passes.append(races)
     if "fp" in modes:
         data["ttir"] = print_module(module)
         passes.append(CheckFloats(sites=sites))

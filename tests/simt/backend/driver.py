@@ -35,7 +35,7 @@ class SimtLauncher(CPULauncher):
     def __init__(self, src: Any, metadata: Any, function: bytes):
         self._kinds = list(src.signature.values())
         self._params: list[Param] = []
-        self._nested, self._slot, self._checks = True, 0, None
+        self._nested, self._slot = True, 0
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, frozenset(metadata.written_args))
         lanes = metadata.target.warp_size

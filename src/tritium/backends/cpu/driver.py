@@ -69,6 +69,11 @@ _IR_FLOAT = re.compile(r"^(\*?)f(16|32|64)$")
 class CPULauncher:
     """Launches one compiled kernel; called with everything spelled out (see `CompiledKernel`)."""
 
+    _checks: Checks | None = None
+    """The sanitizer's, in the kernel."""
+    _labels: list[str] | None = None
+    """The scopes that the kernel records for the profiler."""
+
     def __init__(self, src: Any, metadata: Any, function: LoadedKernel):
         self._kinds = list(src.signature.values())
         written = frozenset(metadata.written_args)
@@ -78,9 +83,8 @@ class CPULauncher:
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, written)
         self._slots = [i for i, param in enumerate(self._params) if param.type != "constexpr"]
-        self._checks: Checks | None = None
         data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
-        self._labels: list[str] | None = data.get("labels")
+        self._labels = data.get("labels")
         if self._labels is not None:
             self._params += [Param(name, "i64") for name in PARAMETERS]
         elif data:
@@ -152,10 +156,11 @@ class CPULauncher:
         self, checks: Checks, grid: tuple[int, int, int], args: tuple[Any, ...]
     ) -> None:
         given = [args[i] for i in self._slots]
+        shadow = checks.shadow(given, grid)
         try:
-            self._launch(*grid, *args, *checks.extents(given))
+            self._launch(*grid, *args, *checks.values(given, shadow))
         except CheckFailed as failed:
-            raise checks.error(failed, given, grid) from None
+            raise checks.error(failed, given, grid, shadow) from None
 
 
 def _rank(kind: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tritium.ir import types as ir
 from tritium.ops.base import Op
 from tritium.ops.effects import HOST, waits
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import i32_attr, operand
+from tritium.ops.fields import enum_attr, i32_attr, operand, optional
 from tritium.ops.memory import Context, EvaluationError
 
 
@@ -40,3 +41,41 @@ class SanitizerCheckOp(Op):
             raise EvaluationError(
                 f"sanitizer check {self.site} failed in program ({place}): {int(detail):#x}"
             )
+
+
+class Access(IntEnum):
+    """What a program does to memory."""
+
+    READ, WRITE, ATOMIC_READ, ATOMIC_WRITE = range(4)
+
+
+class RaceCheckOp(Op):
+    """Note that the program accesses `size` bytes at each address whose mask is true. Report check
+    number `site` and leave the program where another program has accessed them, too, and one of the
+    two has written; two atomic accesses are no fault.
+
+    `shadow` is the address of what was noted (`tritium.sanitize.shadow`).
+    """
+
+    name = "tt.race_check"
+    effects = (waits(HOST),)
+    syntax = "$address, $shadow [, $mask] attrs : type(address)"
+    takes_any_layout = True
+    address = operand()
+    shadow = operand()
+    mask = optional()
+    access = enum_attr(Access)
+    size = i32_attr()
+    site = i32_attr()
+
+    @classmethod
+    def infer(
+        cls, address: ir.Type, shadow: ir.Type, mask: ir.Type | None, **attrs: Any
+    ) -> None:
+        if ir.element_type(address) != ir.i64 or shadow != ir.i64:
+            raise OpError(f"{cls.name}: operands are {describe(address, shadow)}; i64, i64")
+        if mask not in (None, ir.with_element(address, ir.i1)):
+            raise OpError(f"{cls.name}: mask is {describe(mask)} for {describe(address)}")
+
+    def evaluate(self, context: Context, address: Any, shadow: Any, mask: Any) -> None:
+        """Nothing is noted: programs run one after the other."""

@@ -108,10 +108,11 @@ def check(c: Context, op: Any, condition: Value, message: str) -> None:
     place = source_position(op.location)
     if place is not None:
         message += f" at {place[0]}:{place[1]}"
-    _leave_unless(c, condition, message)
+    leave_unless(c, condition, message)
 
 
-def _leave_unless(c: Context, condition: Value, message: str, detail: Value | None = None) -> None:
+def leave_unless(c: Context, condition: Value, message: str, detail: Value | None = None) -> None:
+    """Report the first failure, with a number, and leave the program."""
     f = c.f
     if condition.type != "i1":
         condition = f.icmp("ne", condition, const(condition.type, 0))
@@ -152,7 +153,7 @@ def check_scalar(c: Context, op: AssertOp, condition: Value) -> tuple[()]:
 def sanitizer_check(
     c: Context, op: SanitizerCheckOp, condition: Value, detail: Value
 ) -> tuple[()]:
-    _leave_unless(c, condition, f"{PREFIX}{op.site}", detail)
+    leave_unless(c, condition, f"{PREFIX}{op.site}", detail)
     return ()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 # The modules of rules register them by being imported.
-from tritium.backends.cpu.lower import assembly, calls, debug, scalars, whole_tile
+from tritium.backends.cpu.lower import assembly, calls, debug, races, scalars, whole_tile
 from tritium.backends.cpu.lower.access import load_buffer
 from tritium.backends.cpu.lower.atomics import accesses, operations, sums
 from tritium.backends.cpu.lower.atomics.polling import polls
@@ -36,7 +36,7 @@ from tritium.ops.ttir.function import CallOp, FuncOp
 
 RULE_MODULES = (
     accesses, arithmetic, assembly, calls, debug, join_split, numeric, operations, progressions,
-    scalars, shape, sort, sums, whole_tile,
+    races, scalars, shape, sort, sums, whole_tile,
 )  # fmt: skip
 
 WHOLE_TILE, SCALARIZED = rules("cpu.whole_tile"), rules("cpu.scalarized")

@@ -1,0 +1,98 @@
+"""Check that programs of a grid do not touch the same memory while one of them writes.
+
+before:
+    tt.func @kernel(%x: !tt.ptr<f32>, ...)
+      %v = tt.load %p, %mask
+after:
+    tt.func @kernel(%x: !tt.ptr<f32>, ..., %shadow: i64)
+      %address = tt.ptr_to_int %p
+      tt.race_check %address, %shadow, %mask {access = 0, size = 4, site = 0}
+      %v = tt.load %p, %mask
+
+Programs of a grid have no order unless they make one: by atomic operations whose results they look
+at, and by volatile loads. Kernels with such are left as they are; what they do is not decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tritium.ops.base import Op
+from tritium.ops.effects import GLOBAL, Action, observes
+from tritium.ops.ttir.atomic import MemSemantic
+from tritium.ops.ttir.function import FuncOp
+from tritium.ops.ttir.numeric import PtrToIntOp
+from tritium.ops.ttir.sanitize import Access, RaceCheckOp
+from tritium.passes.base import Pass
+from tritium.passes.rewriting import Builder
+from tritium.sanitize.bounds import accessed, accessed_bytes
+from tritium.sanitize.sites import Site, add_arguments, kernel_of, site_of
+
+
+@dataclass(frozen=True)
+class CheckRaces(Pass):
+    """Check that programs do not touch the same memory while one of them writes.
+
+    Attributes:
+        sites: filled with a description of each check.
+        granules: filled with the number of bytes that are noted together, the size of the smallest
+            access; empty where nothing is checked.
+    """
+
+    name: ClassVar[str] = "sanitize-races"
+    title: ClassVar[str] = "SanitizeRaces"
+    sites: list[Site] = field(default_factory=list[Site])
+    granules: list[int] = field(default_factory=list[int])
+
+    def run(self, module: ModuleOp) -> bool:
+        kernel = kernel_of(module)
+        if any(map(_orders, kernel.walk())):
+            return False
+        found = [
+            (op, pointer) for op in kernel.walk() if isinstance(op, Op) for pointer in accessed(op)
+        ]
+        if all(_access(op) in (Access.READ, Access.ATOMIC_READ) for op, _ in found):
+            return False
+        self._insert(kernel, found)
+        return True
+
+    def _insert(self, kernel: FuncOp, found: list[tuple[Any, Any]]) -> None:
+        (shadow,) = add_arguments(kernel, ("shadow",))
+        for op, pointer in found:
+            at, size = Builder(op), accessed_bytes(pointer)
+            mask = op.mask if "mask" in op.operand_names() else None
+            address = at.value(PtrToIntOp, pointer)
+            at.make(
+                RaceCheckOp, address, shadow, mask, access=_access(op), size=size,
+                site=len(self.sites),
+            )  # fmt: skip
+            self.sites.append(site_of(op, "races", access=_WORDS[_access(op)], size=size))
+        self.granules.append(min(accessed_bytes(pointer) for _, pointer in found))
+
+
+_WORDS = {Access.READ: "load", Access.WRITE: "store", Access.ATOMIC_READ: "atomic load",
+          Access.ATOMIC_WRITE: "atomic access"}  # fmt: skip
+
+
+def _orders(op: Any) -> bool:
+    """Whether a program may wait for another one by an op, or learn how far that one is."""
+    if not isinstance(op, Op) or not observes(op.own_effects()):
+        return False
+    if getattr(op, "sem", None) is MemSemantic.RELAXED:
+        return False
+    return any(result.uses for result in op.results) or bool(op.results and not _writes(op))
+
+
+def _writes(op: Any) -> bool:
+    return "val" in op.operand_names()
+
+
+def _access(op: Any) -> Access:
+    effects = op.own_effects()
+    if observes(effects):
+        return Access.ATOMIC_WRITE if _writes(op) else Access.ATOMIC_READ
+    actions = {effect.action for effect in effects if effect.resource is GLOBAL}
+    return Access.WRITE if Action.WRITE in actions else Access.READ

@@ -1,0 +1,81 @@
+"""What programs of a launch have done to memory: three words for each granule of it.
+
+The words are the first write, the first read, and the first read by another program; 0 for none. A
+word names the program and the check: `(number + 1) << 16 | site`, with `ATOMIC` set for atomic
+writes. The table that the kernel gets is the binary logarithm of the granule's bytes, the number of
+regions, and for each its first address, its bytes, and the address of its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tritium.sanitize.extents import UNKNOWN, Memory
+
+ATOMIC = 1 << 62
+SITE_BITS = 16
+WORDS = 3
+HEAD_BYTES, REGION_BYTES = 16, 24
+
+
+class Noted(NamedTuple):
+    """An access of another program."""
+
+    program: tuple[int, int, int]
+    site: int
+
+
+class Shadow:
+    """The shadow of a launch's memory.
+
+    Args:
+        memories: those of the arguments; they may overlap.
+        granule: the bytes that are noted together, a power of two.
+        grid: the launch's.
+    """
+
+    def __init__(self, memories: Iterable[Memory], granule: int, grid: Sequence[int]):
+        self._shift, self._grid = granule.bit_length() - 1, grid
+        self._regions = _merged([m for m in memories if m is not UNKNOWN and m.end > m.begin])
+        # An access may begin inside, and end behind.
+        sizes = [(end - begin >> self._shift) + 8 for begin, end in self._regions]
+        self._words = [np.zeros((size, WORDS), np.int64) for size in sizes]
+        rows = [
+            (begin, end - begin, words.ctypes.data)
+            for (begin, end), words in zip(self._regions, self._words, strict=True)
+        ]
+        flat: list[int] = [self._shift, len(rows), *(n for row in rows for n in row)]
+        self._table = np.array(flat, np.uint64)
+
+    @property
+    def address(self) -> int:
+        """Of the table."""
+        return self._table.ctypes.data
+
+    def other(self, address: int, program: tuple[int, int, int]) -> Noted | None:
+        """The access by another program to this address, the write if there is one."""
+        nx, ny, _ = self._grid
+        mine = program[0] + nx * (program[1] + ny * program[2]) + 1
+        for (begin, end), words in zip(self._regions, self._words, strict=True):
+            if begin <= address < end:
+                row: Any = words[address - begin >> self._shift]
+                for word in row.tolist():
+                    number = (word & ~ATOMIC) >> SITE_BITS
+                    if word and number != mine:
+                        rest, x = divmod(number - 1, nx)
+                        return Noted((x, rest % ny, rest // ny), word & (1 << SITE_BITS) - 1)
+        return None
+
+
+def _merged(memories: Sequence[Memory]) -> list[tuple[int, int]]:
+    """Regions that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for memory in sorted(memories, key=lambda m: m.begin):
+        if found and memory.begin < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], memory.end)
+        else:
+            found.append((memory.begin, memory.end))
+    return found

@@ -1,0 +1,203 @@
+"""Races between programs of a grid: each planted one is an error that names both lines, and right
+kernels run as they do without checks."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.support.device import device
+from tritium.sanitize.extents import memory_of
+from tritium.sanitize.launch import SanitizerError
+from tritium.sanitize.shadow import ATOMIC, Noted, Shadow
+
+pytestmark = [pytest.mark.cpu, pytest.mark.skipif(device == "cuda", reason="checks of the CPU's")]
+
+N, BLOCK = 1024, 128
+
+
+@pytest.fixture(autouse=True)
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "races")
+
+
+def line_of(kernel: Any, text: str) -> int:
+    lines, start = inspect.getsourcelines(kernel.fn)
+    return next(start + i for i, line in enumerate(lines) if text in line)
+
+
+def failing(launch: Any) -> SanitizerError:
+    with pytest.raises(SanitizerError, match=r"^race: ") as caught:
+        launch()
+    return caught.value
+
+
+def numbers(n: int = N, dtype: Any = np.float32) -> np.ndarray:
+    return np.arange(n).astype(dtype)
+
+
+@tritium.jit
+def copy(x, out, n, step, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * step + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(out + i, v, mask=i < n)
+
+
+@tritium.jit
+def shift(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i + 1, mask=i < n - 1)
+    tl.store(x + i, v, mask=i < n - 1)
+
+
+@tritium.jit
+def total(x, out, BLOCK: tl.constexpr):
+    v = tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.store(out, tl.load(out) + tl.sum(v))
+
+
+@tritium.jit
+def atomic_total(x, out, BLOCK: tl.constexpr):
+    v = tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.atomic_add(out, tl.sum(v))
+
+
+@tritium.jit
+def atomic_and_plain(x, out, BLOCK: tl.constexpr):
+    tl.atomic_add(out, 1)
+    if tl.program_id(0) == 3:
+        tl.store(x, tl.load(out))
+
+
+def test_right_kernels_run_as_without_checks() -> None:
+    for dtype in (np.float32, np.int8, np.float64, np.float16):
+        x, out = numbers(dtype=dtype), np.zeros(N, dtype)
+        kernel = copy[(N // BLOCK,)](x, out, N, BLOCK, BLOCK)
+        assert np.array_equal(x, out) and "tt.race_check" in kernel.asm["tile"]
+    copy[(N // BLOCK,)](x, x, N, BLOCK, BLOCK)  # each program its own elements
+    one = np.zeros(1, np.float32)
+    atomic_total[(N // BLOCK,)](numbers(), one, BLOCK)
+    assert one[0] == N * (N - 1) / 2
+    shift[(1,)](x, N, N)  # one program is in order with itself
+    assert list(x[:4]) == [1, 2, 3, 4]
+
+
+def test_two_programs_write_an_element() -> None:
+    x, out = numbers(), np.zeros(N, np.float32)
+    error = failing(lambda: copy[(2,)](x, out, N, BLOCK - 1, BLOCK))
+    store = line_of(copy, "tl.store")
+    assert (error.kind, error.site) == ("races", (__file__, store))
+    assert error.address == out.ctypes.data + 4 * (BLOCK - 1)
+    programs = {(0, 0, 0), (1, 0, 0)}
+    (other,) = programs - {error.program}
+    text = str(error)
+    assert f"race: store in kernel 'copy', program {error.program}, at {__file__}:{store}" in text
+    assert f"beside the store of program {other}, at {__file__}:{store}" in text
+    assert text.count("tl.store(out + i, v, mask=i < n)") == 2
+    assert f"is index {BLOCK - 1} of argument 'out', which has 1024 elements of float32" in text
+
+
+def test_a_program_reads_what_another_writes() -> None:
+    error = failing(lambda: shift[(N // BLOCK,)](numbers(), N, BLOCK))
+    load, store = line_of(shift, "tl.load"), line_of(shift, "tl.store")
+    assert error.site[1] in (load, store)
+    assert f":{load}\n" in str(error) and f":{store}\n" in str(error)
+    failing(lambda: total[(N // BLOCK,)](numbers(), np.zeros(1, np.float32), BLOCK))
+
+
+def test_arguments_in_the_same_memory() -> None:
+    x = numbers(2 * N)
+    copy[(N // BLOCK,)](x, x[N:], N, BLOCK, BLOCK)
+    error = failing(lambda: copy[(N // BLOCK,)](x, x[BLOCK:], N, BLOCK, BLOCK))
+    assert "of argument 'x'" in str(error) and "of argument 'out'" in str(error)
+
+
+def test_atomic_and_plain_accesses() -> None:
+    x, out = np.zeros(1, np.int32), np.zeros(1, np.int32)
+    error = failing(lambda: atomic_and_plain[(4,)](x, out, BLOCK))
+    assert "atomic access" in str(error) and "load" in str(error)
+    assert f":{line_of(atomic_and_plain, 'tl.atomic_add')}\n" in str(error)
+
+
+@tritium.jit
+def wide_and_narrow(x, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    if pid == 0:
+        tl.store(x.to(tl.pointer_type(tl.int64)) + tl.arange(0, BLOCK), 0)
+    else:
+        tl.store(x + 8 * BLOCK - pid, 1)
+
+
+def test_accesses_of_different_sizes() -> None:
+    x = np.zeros(16 * BLOCK, np.int8)
+    wide_and_narrow[(1,)](x, BLOCK)
+    error = failing(lambda: wide_and_narrow[(2,)](x, BLOCK))
+    assert 0 <= error.address - x.ctypes.data < 8 * BLOCK
+
+
+@tritium.jit
+def rows(x, out, M: tl.constexpr, K: tl.constexpr, WRITE_ALL: tl.constexpr):
+    pid = tl.program_id(0) + tl.num_programs(0) * tl.program_id(1)
+    source = tl.make_block_ptr(x, (M, K), (K, 1), (0, 0), (M, K), (1, 0))
+    v = tl.sum(tl.load(source), 1)
+    i = tl.arange(0, M)
+    tl.store(out + i, v, mask=(i == pid) | WRITE_ALL)
+
+
+def test_all_programs_read_and_masks_separate_what_they_write() -> None:
+    x, out = numbers(64).reshape(8, 8), np.zeros(8, np.float32)
+    rows[(4, 2)](x, out, 8, 8, False)
+    assert np.array_equal(out, x.sum(1))
+    error = failing(lambda: rows[(4, 2)](x, out, 8, 8, True))
+    assert error.site[1] == line_of(rows, "tl.store")
+
+
+@tritium.jit
+def in_turn(x, lock):
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(x, tl.load(x) + 1)
+    tl.atomic_xchg(lock, 0)
+
+
+@tritium.jit
+def relaxed_ticket(x, out):
+    ticket = tl.atomic_add(x, 1, sem="relaxed")
+    tl.store(out, ticket)
+
+
+def test_programs_that_wait_for_each_other_are_not_checked() -> None:
+    x = np.zeros(1, np.int32)
+    kernel = in_turn[(8,)](x, np.zeros(1, np.int32))
+    assert x[0] == 8 and "tt.race_check" not in kernel.asm["tile"]
+    failing(lambda: relaxed_ticket[(8,)](np.zeros(1, np.int32), x))
+
+
+def test_both_checks() -> None:
+    x, out = numbers(), np.zeros(N, np.float32)
+    mode = {"instrumentation_mode": "bounds,races"}
+    copy[(N // BLOCK,)](x, out, N, BLOCK, BLOCK, **mode)
+    assert np.array_equal(x, out)
+    failing(lambda: copy[(N // BLOCK,)](x, out, N, 1, BLOCK, **mode))
+    with pytest.raises(SanitizerError, match="store out of bounds"):
+        copy[(N // BLOCK,)](numbers(2 * N), out, 2 * N, N, BLOCK, **mode)
+
+
+def test_shadow_names_the_other_program() -> None:
+    x = np.zeros(8, np.float32)
+    shadow = Shadow([memory_of(x), memory_of(x[2:])], 4, (2, 3, 4))
+    words = shadow._words[0]
+    number = 1 + 2 * (2 + 3 * 3) + 1  # program (1, 2, 3)
+    words[5, 0] = ATOMIC | number << 16 | 7
+    words[5, 1] = 9 << 16 | 2
+    at = x.ctypes.data + 4 * 5 + 3
+    assert len(shadow._words) == 1
+    assert shadow.other(at, (0, 0, 0)) == Noted((1, 2, 3), 7)
+    assert shadow.other(at, (1, 2, 3)) == Noted((0, 1, 1), 2)
+    assert shadow.other(x.ctypes.data, (0, 0, 0)) is None
+    assert shadow.other(0, (0, 0, 0)) is None
