@@ -28,7 +28,8 @@ def processors(device: torch.device) -> int:
     """Multiprocessors of a GPU; threads of the CPU."""
     if device.type == "cpu":
         return torch.get_num_threads()
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count  # pyright: ignore
+    return count
 
 
 def on(op: str, name: str, tensor: torch.Tensor) -> AbstractContextManager[object]:

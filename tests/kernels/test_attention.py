@@ -128,7 +128,7 @@ def test_dropout():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("window", [20, pytest.param(None, marks=pytest.mark.slow)])
 def test_pages(window: int | None):
     lengths = torch.tensor([190, 0, 33], dtype=torch.int32, device=place())
     k, v = normal(40, 16, 2, 32), normal(40, 16, 2, 32, seed=1)

@@ -60,6 +60,7 @@ def test_empty_and_strided_tensors():
     assert cross_entropy(empty, integers(5, 0)).isnan()
 
 
+@pytest.mark.slow
 def test_gradients_of_float64():
     x, target = normal(3, 5, dtype=torch.float64).requires_grad_(), integers(5, 3)
     assert torch.autograd.gradcheck(lambda x: cross_entropy(x, target, -100, 0.1, 0.01), (x,))

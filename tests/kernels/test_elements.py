@@ -62,6 +62,7 @@ def test_rope(half: int, batched: bool, interleaved: bool):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_they_are_ops_of_torch():
     x = normal(1, 2, 3, 8).requires_grad_()
     angle = normal(3, 4)

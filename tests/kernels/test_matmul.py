@@ -61,7 +61,9 @@ def test_integers_are_exact():
     torch.testing.assert_close(found, right.float() * rows[:, None] * 0.5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fn, pytest.param(torch.float8_e5m2, marks=pytest.mark.slow)]
+)
 def test_float8(dtype):
     a, b = normal(20, 96).to(dtype), normal(32, 96).to(dtype)
     found = matmul(a, b.T, out_dtype=torch.float32)
@@ -87,6 +89,7 @@ def test_empty_matrices():
     assert matmul(normal(0, 4), normal(4, 5)).shape == (0, 5)
 
 
+@pytest.mark.slow
 def test_gradients_of_float64():
     a, b, bias = (normal(*s, dtype=torch.float64).requires_grad_() for s in ((3, 4), (4, 2), (2,)))
     assert torch.autograd.gradcheck(lambda *x: matmul(*x, activation="gelu"), (a, b, bias))

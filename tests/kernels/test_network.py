@@ -59,7 +59,7 @@ def exact_loss(x, w, b, target, reduction: str):
     return F.cross_entropy(x @ w.T + b, target, label_smoothing=0.1, reduction=reduction)
 
 
-@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("reduction", ["mean", pytest.param("sum", marks=pytest.mark.slow)])
 def test_linear_cross_entropy(reduction: str):
     target = integers(100, 37)
     target[5] = -100

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import tritium
-import tritium.language as tl
+from tritium_kernels.dense.kernels import score as kernels
 
 _modifiers: dict[str, ScoreModifier] = {}
 
@@ -45,33 +44,8 @@ def find(name: str | None) -> tuple[Any, Any]:
     return _modifiers[name].function, _modifiers[name].gradient
 
 
-@tritium.jit
-def _alibi(score, batch, head, query, key, aux):
-    slope = tl.load(aux + head).to(tl.float32)
-    return score - slope * tl.abs(query - key).to(tl.float32)
-
-
-@tritium.jit
-def _bounded(score, cap):
-    """tanh(score / cap)."""
-    return 1 - 2 / (tl.exp(2 * score / cap) + 1)
-
-
-@tritium.jit
-def _softcap(score, batch, head, query, key, aux):
-    cap = tl.load(aux).to(tl.float32)
-    return cap * _bounded(score, cap)
-
-
-@tritium.jit
-def _softcap_gradient(score, dscore, batch, head, query, key, aux):
-    cap = tl.load(aux).to(tl.float32)
-    bounded = _bounded(score, cap)
-    return dscore * (1 - bounded * bounded)
-
-
-alibi = ScoreModifier("alibi", _alibi)
+alibi = ScoreModifier("alibi", kernels.alibi)
 """score - slope * |query - key|; `aux`: the slope of each head."""
 
-softcap = ScoreModifier("softcap", _softcap, _softcap_gradient)
+softcap = ScoreModifier("softcap", kernels.softcap, kernels.softcap_gradient)
 """cap * tanh(score / cap); `aux`: one number, cap."""

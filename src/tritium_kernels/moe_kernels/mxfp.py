@@ -1,0 +1,107 @@
+"""Conversion to and from blocks of small floating-point numbers with a power of two as scale."""
+
+from __future__ import annotations
+
+import tritium
+import tritium.language as tl
+
+
+@tritium.jit
+def to_e2m1(x):
+    """The 4-bit code of numbers within -6 and 6: nearest, ties to even.
+
+    The magnitudes are 0, .5, 1, 1.5, 2, 3, 4, 6. A magnitude below 1 is a multiple of .5; above,
+    the mantissa is cut to one bit. NaN has no code: it becomes 6.
+    """
+    bits = x.to(tl.uint32, bitcast=True)
+    sign = (bits >> 28) & 8
+    magnitude = bits & 0x7FFFFFFF
+    small = (tl.abs(x) * 2 + 8388608.0).to(tl.uint32, bitcast=True) & 3
+    # Half of the last kept place, less one if that place is even, carries into it.
+    large = ((magnitude + 0x1FFFFF + ((magnitude >> 22) & 1)) >> 22) - ((127 - 1) << 1)
+    code = tl.where(magnitude < 0x3F800000, small, tl.minimum(large, 7))
+    return (sign | code).to(tl.uint8)
+
+
+@tritium.jit
+def from_e2m1(code):
+    """float32 of 4-bit codes."""
+    code = code.to(tl.uint32)
+    exponent = (code >> 1) & 3
+    mantissa = code & 1
+    normal = ((exponent + 126) << 23) | (mantissa << 22)
+    small = tl.where(mantissa != 0, 0x3F000000, 0).to(tl.uint32)
+    bits = tl.where(exponent == 0, small, normal) | ((code & 8) << 28)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@tritium.jit
+def downcast(
+    x_ptr, y_ptr, s_ptr, rows, columns, x_stride, y_stride, s_stride, inverse_most,
+    PACKED: tl.constexpr, ROUND_UP: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
+    SIZE: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
+    """Rows of x in blocks of SIZE: scale * y, where scale is 2**(s - 127)."""
+    across = tl.cdiv(columns, BLOCKS * SIZE)
+    pid = tl.program_id(0)
+    row = ((pid // across) * ROWS + tl.arange(0, ROWS))[:, None].to(tl.int64)
+    first = (pid % across) * BLOCKS
+    c = first * SIZE + tl.arange(0, BLOCKS * SIZE)[None, :]
+    mask = (row < rows) & (c < columns)
+    x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0).to(tl.float32)
+    x = tl.reshape(x, (ROWS, BLOCKS, SIZE))
+    magnitudes = tl.where(x != x, float("inf"), tl.abs(x))
+    scale = (tl.max(magnitudes, 2) * inverse_most).to(tl.uint32, bitcast=True)
+    if ROUND_UP:
+        scale += 0x7FFFFF
+    exponent = tl.minimum(scale >> 23, 254)
+    b = first + tl.arange(0, BLOCKS)[None, :]
+    inside = (row < rows) & (b * SIZE < columns)
+    tl.store(s_ptr + row * s_stride + b, exponent.to(tl.uint8), mask=inside)
+    # 2**(127 - exponent), in two factors: one alone may not be a normal number.
+    half = (254 - exponent) // 2
+    factor = (((254 - exponent) - half + 64) << 23).to(tl.float32, bitcast=True)
+    other = ((half + 63) << 23).to(tl.float32, bitcast=True)
+    x = x * factor[:, :, None] * other[:, :, None]
+    x = tl.clamp(x, -LARGEST, LARGEST, propagate_nan=tl.PropagateNan.ALL)
+    if PACKED:
+        pairs = tl.reshape(to_e2m1(x), (ROWS, BLOCKS * SIZE // 2, 2))
+        low, high = tl.split(pairs)
+        half_c = first * (SIZE // 2) + tl.arange(0, BLOCKS * SIZE // 2)[None, :]
+        inside = (row < rows) & (half_c * 2 < columns)
+        tl.store(y_ptr + row * y_stride + half_c, low | (high << 4), mask=inside)
+    else:
+        y = tl.reshape(x, (ROWS, BLOCKS * SIZE)).to(y_ptr.dtype.element_ty)
+        tl.store(y_ptr + row * y_stride + c, y, mask=mask)
+
+
+@tritium.jit
+def upcast(
+    x_ptr, s_ptr, y_ptr, rows, columns, x_stride, s_stride, y_stride,
+    PACKED: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, SIZE: tl.constexpr,
+):  # fmt: skip
+    """x * 2**(s - 127); a scale of 255 is NaN."""
+    across = tl.cdiv(columns, BLOCKS * SIZE)
+    pid = tl.program_id(0)
+    row = ((pid // across) * ROWS + tl.arange(0, ROWS))[:, None].to(tl.int64)
+    first = (pid % across) * BLOCKS
+    c = first * SIZE + tl.arange(0, BLOCKS * SIZE)[None, :]
+    if PACKED:
+        half_c = first * (SIZE // 2) + tl.arange(0, BLOCKS * SIZE // 2)[None, :]
+        inside = (row < rows) & (half_c * 2 < columns)
+        codes = tl.load(x_ptr + row * x_stride + half_c, mask=inside, other=0)
+        x = tl.reshape(tl.join(from_e2m1(codes & 15), from_e2m1(codes >> 4)), (ROWS, BLOCKS, SIZE))
+    else:
+        mask = (row < rows) & (c < columns)
+        x = tl.load(x_ptr + row * x_stride + c, mask=mask, other=0.0).to(tl.float32)
+        x = tl.reshape(x, (ROWS, BLOCKS, SIZE))
+    b = first + tl.arange(0, BLOCKS)[None, :]
+    inside = (row < rows) & (b * SIZE < columns)
+    exponent = tl.load(s_ptr + row * s_stride + b, mask=inside, other=127).to(tl.uint32)
+    # The scale 2**-127 is no normal number: half of twice that.
+    low = exponent == 0
+    scale = (tl.where(low, 1, exponent) << 23).to(tl.float32, bitcast=True)
+    scale = tl.where(exponent == 255, float("nan"), tl.where(low, scale * 0.5, scale))
+    y = tl.reshape(x * scale[:, :, None], (ROWS, BLOCKS * SIZE))
+    mask = (row < rows) & (c < columns)
+    tl.store(y_ptr + row * y_stride + c, y.to(y_ptr.dtype.element_ty), mask=mask)

@@ -1,0 +1,1 @@
+"""Number formats that blocks of elements share a scale in."""

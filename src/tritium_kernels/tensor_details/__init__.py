@@ -1,0 +1,1 @@
+"""Parts of `tritium_kernels.tensor`: element types, bit matrices, ragged tensors."""

@@ -1,0 +1,172 @@
+"""The k largest elements of each row, with the softmax over them, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tritium_kernels.errors import (
+    INDICES,
+    check_operand,
+    check_rank,
+    check_tensor,
+    refuse,
+)
+from tritium_kernels.launch import cdiv, device_class, on, power_of_two
+from tritium_kernels.moe_kernels import topk as kernels
+from tritium_kernels.tensor import SparseMatrix
+from tritium_kernels.tensor_details.dtype import BIT
+from tritium_kernels.tensor_details.storage import wrap_torch_tensor
+
+MOST_COLUMNS = 32767
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+_ROWS = {"cpu": 4, "hopper": 8, "gpu": 8}
+"""Rows of a program."""
+
+_WIDEST = 1024
+"""Columns that are sorted at once."""
+
+
+def _row_count(n_rows: int | torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | None:
+    if n_rows is None or isinstance(n_rows, torch.Tensor):
+        return n_rows
+    return torch.tensor([n_rows], dtype=torch.int32, device=x.device)
+
+
+def _check(x: torch.Tensor, k: int, dim: int, y_indx: torch.Tensor | None) -> None:
+    check_tensor("topk", "x", x, _FLOATS)
+    check_rank("topk", "x", x, (2,))
+    if dim not in (1, -1):
+        raise refuse("topk", "dim", f"is {dim}", "1")
+    if x.shape[1] > MOST_COLUMNS:
+        raise refuse("topk", "x", f"has {x.shape[1]} columns", f"{MOST_COLUMNS} or fewer")
+    if not 1 <= k <= x.shape[1]:
+        raise refuse("topk", "k", f"is {k}", f"1 to {x.shape[1]}, the columns of x")
+    if y_indx is not None:
+        shape, kinds = (x.shape[0], k), (torch.int16, *INDICES)
+        check_operand("topk", "y_indx", y_indx, shape, "x", x, kinds)
+
+
+def topk_forward(
+    x: torch.Tensor, k: int, apply_softmax: bool = True, dim: int = 1,
+    y_indx: torch.Tensor | None = None, n_rows: int | torch.Tensor | None = None,
+    all_gather: bool = False, symm_mem_pool: Any = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """(values, columns, words of bits (rows, words), one column of words after the other)."""
+    if all_gather or symm_mem_pool is not None:
+        raise NotImplementedError("topk: all_gather over several devices is not built")
+    _check(x, k, dim, y_indx)
+    rows, columns = x.shape
+    x = x if x.stride(1) == 1 else x.contiguous()
+    given = y_indx is not None
+    values = torch.empty((rows, k), dtype=x.dtype, device=x.device)
+    index = y_indx.contiguous() if given else values.new_empty((rows, k), dtype=torch.int16)
+    words = cdiv(columns, 32)
+    bits = torch.zeros((words, cdiv(rows, 32) * 32), dtype=torch.int32, device=x.device)
+    if rows:
+        size = _ROWS[device_class(x.device)]
+        padded = power_of_two(k)
+        block = max(min(power_of_two(columns), _WIDEST), padded)
+        with on("topk", "x", x):
+            kernels.topk_forward[(cdiv(rows, size),)](
+                x, x.stride(0), values, index, bits, bits.stride(0), rows, _row_count(n_rows, x),
+                columns, SOFTMAX=apply_softmax, GIVEN=given, K=k, KP=padded, ROWS=size,
+                BLOCK=block, ONCE=columns <= block, WORDS=words,
+            )  # fmt: skip
+    return values, index, bits.T[:rows]
+
+
+def topk_backward(
+    x: torch.Tensor, y_indx: torch.Tensor, dy_vals: torch.Tensor, k: int,
+    n_rows: int | torch.Tensor | None, apply_softmax: bool,
+) -> torch.Tensor:  # fmt: skip
+    """The gradient of x, of x's dtype; 0 where no element was chosen."""
+    _check(x, k, 1, y_indx)
+    check_operand("topk", "dy_vals", dy_vals, (x.shape[0], k), "x", x)
+    rows, columns = x.shape
+    dx = torch.zeros((rows, columns), dtype=x.dtype, device=x.device)
+    if rows:
+        x = x if x.stride(1) == 1 else x.contiguous()
+        size, padded = _ROWS[device_class(x.device)], power_of_two(k)
+        with on("topk", "x", x):
+            kernels.topk_backward[(cdiv(rows, size),)](
+                x, x.stride(0), y_indx.contiguous(), dy_vals.contiguous(), dx, dx.stride(0), rows,
+                _row_count(n_rows, x), columns, SOFTMAX=apply_softmax, K=k, KP=padded, ROWS=size,
+                BLOCK=min(power_of_two(columns), max(16, 512 // padded)),
+            )  # fmt: skip
+    return dx
+
+
+class TopK(torch.autograd.Function):
+    """`topk_forward`, whose values have a gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, k: int, apply_softmax: bool, dim: int,
+        y_indx: torch.Tensor | None, n_rows: int | torch.Tensor | None, all_gather: bool,
+        symm_mem_pool: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+        values, index, bits = topk_forward(
+            x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
+        )
+        ctx.save_for_backward(x, index)
+        ctx.options = k, n_rows, apply_softmax
+        ctx.mark_non_differentiable(index, bits)
+        return values, index, bits
+
+    @staticmethod
+    def backward(ctx: Any, dy_vals: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
+        x, index = ctx.saved_tensors
+        k, n_rows, apply_softmax = ctx.options
+        dx = topk_backward(x, index, dy_vals, k, n_rows, apply_softmax)
+        return dx, None, None, None, None, None, None, None
+
+
+def topk(
+    x: torch.Tensor, k: int, apply_softmax: bool = True, dim: int = 1,
+    y_indx: torch.Tensor | None = None, n_rows: int | torch.Tensor | None = None,
+    all_gather: bool = False, symm_mem_pool: Any = None,
+) -> SparseMatrix:  # fmt: skip
+    """The k largest elements of each row of x (rows, columns), largest first.
+
+    Of equal elements the one with the smaller column comes first; NaN is larger than any number.
+
+    Args:
+        apply_softmax: values are the softmax over the k elements.
+        y_indx: the columns to take (rows, k), in place of those of the largest; -1 takes none.
+        n_rows: rows that are looked at (a number, or a tensor of one); the others have no elements.
+        all_gather, symm_mem_pool: not built.
+    """
+    values, index, bits = TopK.apply(
+        x, k, apply_softmax, dim, y_indx, n_rows, all_gather, symm_mem_pool
+    )
+    mask = wrap_torch_tensor(bits, BIT, shape=tuple(x.shape))
+    return SparseMatrix(index, values, mask)
+
+
+def topk_torch(
+    x: torch.Tensor, k: int, apply_softmax: bool = True, dim: int = 1,
+    y_indx: torch.Tensor | None = None, n_rows: int | torch.Tensor | None = None,
+) -> SparseMatrix:  # fmt: skip
+    """`topk` by torch's functions, for comparison."""
+    _check(x, k, dim, y_indx)
+    rows, columns = x.shape
+    if y_indx is None:
+        index = torch.argsort(x, dim=1, descending=True, stable=True)[:, :k]
+    else:
+        index = y_indx.long()
+    chosen = (index >= 0) & (index < columns)
+    if n_rows is not None:
+        chosen &= torch.arange(rows, device=x.device)[:, None] < n_rows
+    values = torch.gather(x, 1, index.clamp(0, columns - 1)).float()
+    if apply_softmax:
+        values = torch.softmax(values.masked_fill(~chosen, -torch.inf), 1)
+    values = torch.where(chosen, values, 0.0).to(x.dtype)
+    index = torch.where(chosen, index, -1)
+    flags = torch.zeros((rows, cdiv(columns, 32) * 32), dtype=torch.int64, device=x.device)
+    flags.scatter_add_(1, torch.where(chosen, index, 0), chosen.long())
+    weights = 1 << torch.arange(32, device=x.device)
+    words = (flags.clamp(max=1).view(rows, -1, 32) * weights).sum(2).to(torch.int32)
+    mask = wrap_torch_tensor(words, BIT, shape=(rows, columns))
+    return SparseMatrix(index.to(torch.int16), values, mask)

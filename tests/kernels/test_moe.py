@@ -1,0 +1,172 @@
+"""Products with experts: ragged, gathered, scattered, batched, MX operands; sums; SwiGLU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.support import close, integers, normal, place, torch
+from tritium_kernels import swiglu as gates
+from tritium_kernels.errors import ArgumentError
+from tritium_kernels.matmul import FusedActivation, PrecisionConfig, matmul, matmul_torch
+from tritium_kernels.matmul_ogs import matmul_ogs
+from tritium_kernels.numerics_details.mxfp import downcast_to_mxfp, upcast_from_mxfp
+from tritium_kernels.reduce import PostprocessFn, reduce, reduce_torch
+from tritium_kernels.routing import routing
+from tritium_kernels.specialize import FnSpecs
+from tritium_kernels.tensor import make_ragged_tensor_metadata
+from tritium_kernels.testing import assert_close
+
+SLOW = pytest.mark.slow
+EXACT = PrecisionConfig(allow_tf32=False)
+SWIGLU = FnSpecs("swiglu", gates.swiglu_fn, ("alpha", "limit"), reduction_n=2)
+
+
+def slices(*sizes: int):
+    return make_ragged_tensor_metadata(torch.tensor(sizes, device=place()), sum(sizes))
+
+
+def test_gathered_and_scattered_rows():
+    ragged = slices(5, 0, 30, 2)
+    x, w, bias = normal(20, 48), normal(4, 48, 40), normal(4, 40)
+    gather = integers(20, 37, dtype=torch.int32)
+    gather[3] = -1
+    betas, gammas = normal(37), normal(37, seed=1)
+    options = {"gather_indx": gather, "betas": betas, "gammas": gammas}
+    y = matmul(x, w, bias, ragged, precision_config=EXACT, **options)
+    close(y, matmul_torch(x.double(), w, bias, ragged, **options), scale=4)
+    scatter = torch.randperm(37, generator=torch.Generator().manual_seed(0)).int().to(place())
+    scatter[7] = -1
+    y = matmul(x, w, None, ragged, gather_indx=gather, scatter_indx=scatter, precision_config=EXACT)
+    right = matmul_torch(x.double(), w, None, ragged, gather_indx=gather, scatter_indx=scatter)
+    close(y, right, scale=4)
+
+
+def test_activation_in_the_product():
+    ragged = slices(9, 11)
+    x, w, bias = normal(20, 33), normal(2, 33, 64), normal(2, 64)
+    activation = FusedActivation(SWIGLU, (1.5, 1.0))
+    y = matmul(x, w, bias, ragged, precision_config=EXACT, fused_activation=activation)
+    wide = matmul_torch(x, w, bias, ragged)
+    close(y, gates.swiglu_torch(wide, 1.5, gates.PrecisionConfig(1.0)).double(), scale=4)
+
+
+def test_batches_and_slices_of_k():
+    a, b, bias = normal(3, 20, 33), normal(3, 33, 40), normal(3, 40)
+    y = matmul(a, b.mT.contiguous().mT, bias, precision_config=EXACT)
+    close(y, a.double() @ b.double() + bias[:, None].double(), scale=4)
+    ragged = slices(5, 0, 70)
+    a, b = normal(24, 75), normal(75, 40)
+    y = matmul(a, b, None, b_ragged_metadata=ragged, precision_config=EXACT)
+    close(y, matmul_torch(a.double(), b, None, b_ragged_metadata=ragged), scale=8)
+    assert not y[1].any()
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, pytest.param(torch.float8_e4m3fn, marks=SLOW)])
+def test_mx_weights(kind):
+    ragged = slices(3, 14)
+    x, w = normal(17, 96, dtype=torch.bfloat16), normal(2, 96, 48)
+    values, scales = downcast_to_mxfp(w, kind, 1)
+    config = PrecisionConfig(b_mx_scale=scales, out_dtype=torch.float32)
+    y = matmul(x, values, None, ragged, precision_config=config)
+    exact = upcast_from_mxfp(values, scales, torch.float32, 1)
+    close(y, matmul_torch(x.double(), exact, None, ragged), scale=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kinds", [(a, b) for a in (0, 1, 2) for b in (0, 1, 2)])
+def test_mx_operands(kinds):
+    kinds = [(torch.uint8, torch.float8_e4m3fn, torch.float8_e5m2)[i] for i in kinds]
+    x, w = normal(17, 160), normal(160, 48)
+    (a, a_scale), (b, b_scale) = (
+        downcast_to_mxfp(t, kind, axis) for t, kind, axis in ((x, kinds[0], 1), (w, kinds[1], 0))
+    )
+    config = PrecisionConfig(a_mx_scale=a_scale, b_mx_scale=b_scale, out_dtype=torch.float32)
+    y = matmul(a, b, None, precision_config=config)
+    x, w = (upcast_from_mxfp(*t, torch.float32, axis).double()
+            for t, axis in (((a, a_scale), 1), ((b, b_scale), 0)))  # fmt: skip
+    close(y, x @ w, scale=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("sizes", [(0, 0), (1,), (200, 0, 1, 300), tuple(range(20))])
+def test_slices(sizes, dtype):
+    ragged = slices(*sizes)
+    x, w = normal(sum(sizes), 130, dtype=dtype), normal(len(sizes), 130, 100, dtype=dtype)
+    y = matmul(x, w, None, ragged, precision_config=EXACT)
+    close(y, matmul_torch(x.double(), w, None, ragged), scale=4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=SLOW)])
+def test_layer_of_experts(dtype):
+    """Routing, two products with SwiGLU between, and the sum over experts."""
+    tokens, experts, act, width, hidden = 25, 6, 2, 32, 24
+    x, logits = normal(tokens, width, dtype=dtype), normal(tokens, experts)
+    w1, w2 = normal(experts, width, 2 * hidden), normal(experts, hidden, width)
+    w1, w2 = (w1 / width**0.5).to(dtype), (w2 / hidden**0.5).to(dtype)
+    data, gather, scatter = routing(logits, act)
+    activation = FusedActivation(SWIGLU, (1.0, None))
+    h = matmul_ogs(x, w1, None, data, gather_indx=gather, precision_config=EXACT,
+                   fused_activation=activation)  # fmt: skip
+    y = matmul_ogs(h, w2, None, data, scatter_indx=scatter, gammas=data.gate_scal,
+                   precision_config=EXACT)  # fmt: skip
+    best, chosen = torch.topk(logits.double(), act)
+    weights = torch.softmax(best, 1)
+    right = torch.zeros(tokens, width, dtype=torch.float64, device=x.device)
+    for t in range(tokens):
+        for weight, e in zip(weights[t], chosen[t].tolist(), strict=True):
+            hidden_ = x[t].double() @ w1[e].double()
+            gate, linear = hidden_[::2], hidden_[1::2]
+            right[t] += weight * ((gate * torch.sigmoid(gate) * (linear + 1)) @ w2[e].double())
+    if dtype == torch.float32:
+        assert_close(right, y, 1e-3, 1e-4)
+    else:
+        assert_close(right, y, 0.5, 1e-2)
+
+
+@pytest.mark.parametrize("dim", [1, *(pytest.param(d, marks=SLOW) for d in (0, 2))])
+def test_sums(dim: int):
+    x = normal(3, 9, 50).requires_grad_()
+    mask, scale = normal(3, 9, 1, seed=1) > 0, normal(3, 1, 50, seed=2)
+    (y, _), (right, _) = (f(x, dim, mask, scale) for f in (reduce, reduce_torch))
+    close(y.detach(), right.detach().double())
+    dy = normal(*y.shape)
+    expected = torch.autograd.grad(right, x, dy)[0]
+    y.backward(dy)
+    close(x.grad, expected.double())
+
+
+def test_function_of_sums():
+    x = normal(4, 5, 60)
+    config = gates.PrecisionConfig(None)
+    y, _ = reduce(x, 1, postprocess_fn1=PostprocessFn(SWIGLU, (1.5, None)))
+    close(y, gates.swiglu_torch(x.sum(1), 1.5, config).double())
+    assert reduce(torch.empty(3, 0, 4, device=place()), 1)[0].tolist() == [[0.0] * 4] * 3
+
+
+def test_swiglu_alone():
+    a = normal(5, 70)
+    for limit in (None, 0.5):
+        config = gates.PrecisionConfig(limit)
+        close(gates.swiglu(a, 1.7, config), gates.swiglu_torch(a, 1.7, config).double())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: matmul(x, x, None), "matmul: b has 3 rows; accepted: 4, the columns of a"),
+        (lambda x: matmul(x, x.T[None], None, slices(1, 2)), "b has 1 matrices; accepted: 2, the"),
+        (lambda x: matmul(x[None], x.T, None, gather_indx=integers(3, 2)), "given with batches"),
+        (lambda x: matmul(x, x.T, None, gammas=x[0]), r"gammas has shape \(4,\); accepted: \(3,\)"),
+        (lambda x: matmul(x, x.T.half(), None), "b has dtype float16; accepted: the dtype of a"),
+        (lambda x: matmul(x, x.T.byte()[:2], None), "b_mx_scale is None; accepted: scales, for b"),
+        (lambda x: matmul(x, x.T, None, c=x), r"c has shape \(3, 4\) and dtype float32; accepted"),
+        (lambda x: matmul_ogs(x, x.T, None, gather_indx=x), "gather_indx is given without routing"),
+        (lambda x: reduce(x, 0), "reduce: x has 2 dimensions; accepted: 3"),
+        (lambda x: reduce(x[None], 3), "reduce: dim is 3; accepted: 0, 1, 2"),
+        (lambda x: gates.swiglu(x[:, :3], 1.0, gates.PrecisionConfig()), "an even number of col"),
+    ],
+)
+def test_errors(call, message: str):
+    with pytest.raises(ArgumentError, match=message):
+        call(normal(3, 4))
