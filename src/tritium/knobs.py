@@ -626,6 +626,8 @@ class nvidia_knobs(base_knobs):
     override_ptx_version = env_opt_int("TRITON_OVERRIDE_PTX_VERSION")
     disable_mma_v3 = env_bool("DISABLE_MMA_V3")
     disable_mma_v5 = env_bool("DISABLE_MMA_V5")
+    auto_warp_specialize = env_bool("TRITIUM_AUTO_WARP_SPECIALIZE", True)
+    """Give copies a warp of their own in loops that do not ask for it, where it pays."""
 
 
 class amd_knobs(base_knobs):
@@ -687,6 +689,7 @@ CACHE_INVALIDATING: tuple[str, ...] = (
     "TRITON_HIP_USE_ASYNC_COPY", "TRITON_HIP_USE_BLOCK_PINGPONG",
     "TRITON_HIP_USE_IN_THREAD_TRANSPOSE", "TRITON_INSTRUMENTATION_MODE", "TRITON_LIBDEVICE_PATH",
     "TRITON_OVERRIDE_ARCH", "TRITON_OVERRIDE_PTX_VERSION", "USE_IR_LOC",
+    "TRITIUM_AUTO_WARP_SPECIALIZE",
 )  # fmt: skip
 """The variables whose values change what is compiled (or printed while compiling)."""
 

@@ -173,9 +173,11 @@ def product(name: str, bm: int, bn: int, stages: int, warps: int, split: bool = 
                     num_warps=warps, num_stages=stages)  # fmt: skip
 
 
-def attention(depth: int, keys: int, warps: int, causal: bool, stages: int = 2) -> Any:
+def attention(
+    depth: int, keys: int, warps: int, causal: bool, stages: int = 2, split: bool = True
+) -> Any:
     q, k = f"tensordesc<fp16[128,{depth}]>", f"tensordesc<fp16[{keys},{depth}]>"
-    constants = {"D": depth, "BM": 128, "BN": keys, "CAUSAL": causal, "SPLIT": True}
+    constants = {"D": depth, "BM": 128, "BN": keys, "CAUSAL": causal, "SPLIT": split}
     return compiled(gpu_kernels.attention, f"{q} {k} {k} {q} *fp32 i32 fp32", constants,
                     num_warps=warps, num_stages=stages)  # fmt: skip
 
@@ -220,7 +222,28 @@ def test_stores_of_a_tile_overlap_the_next_one(fresh_cache: Path) -> None:
 def test_attention_assembles(
     depth: int, keys: int, warps: int, causal: bool, fresh_cache: Path
 ) -> None:
-    check(attention(depth, keys, warps, causal), warps + 4, 4 if causal else 2, True)
+    loops, rotated = 1 + causal, depth == 128
+    kernel = attention(depth, keys, warps, causal)
+    # The blocks on the diagonal are one iteration where they are as wide as the queries' are high.
+    turning = (loops if keys < 128 else 1) if rotated else 0
+    check(kernel, warps + 4, 2 * (loops + turning), True)
+    assert len(re.findall(r"wgmma.wait_group.sync.aligned 1", kernel.asm["ptx"])) == turning
+
+
+@pytest.mark.ptxas
+@pytest.mark.parametrize(
+    "depth,keys,causal,knob,splits",
+    [(128, 128, False, "1", 1), (128, 128, True, "1", 2), (128, 128, False, "0", 0),
+     (128, 64, False, "1", 0), (64, 128, False, "1", 0)],
+)  # fmt: skip
+def test_loops_that_do_not_ask_are_split_where_it_pays(
+    depth: int, keys: int, causal: bool, knob: str, splits: int, fresh_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("TRITIUM_AUTO_WARP_SPECIALIZE", knob)
+    kernel = attention(depth, keys, 8, causal, 3, split=False)
+    assert kernel.asm["ttgir"].count("ttg.warp_specialize(") == splits
+    assert kernel.metadata.num_warps == (12 if splits else 8) and kernel.metadata.n_spills == 0
 
 
 @pytest.mark.ptxas

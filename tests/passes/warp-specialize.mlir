@@ -133,3 +133,50 @@ tt.func public @without_loads(%p: !tt.ptr<i32>, %n: i32) {
   } {tt.warp_specialize = true}
   tt.return
 }
+
+// The second product runs while the numbers of the next iteration are computed: the loop begins
+// with the next iteration's first product, and each channel is released when its product has ended.
+// CHECK-LABEL: @rotated
+// CHECK: %[[SOME:.*]] = arith.cmpi sgt, %{{n.*}}, %c0_i32
+// CHECK: scf.if %[[SOME]]
+// CHECK: ttng.wait_barrier
+// CHECK: ttng.warp_group_dot {{[^{]*}} : 
+// CHECK: ttng.arrive_barrier
+// CHECK: math.exp2
+// CHECK: scf.for %{{.*}} = %{{.*}} to %n
+// CHECK: ttng.wait_barrier
+// CHECK-NEXT: ttg.memdesc_index
+// CHECK: %[[S:.*]] = ttng.warp_group_dot {{.*}}isAsync = true
+// CHECK: ttng.wait_barrier
+// CHECK: %[[D:.*]] = ttng.warp_group_dot {{.*}}isAsync = true
+// CHECK: ttng.warp_group_dot_wait %[[S]], {{.*}}pendings = 1
+// CHECK-NEXT: ttng.arrive_barrier
+// CHECK: math.exp2
+// CHECK: ttng.warp_group_dot_wait %[[D]], {{.*}}pendings = 0
+// CHECK-NEXT: ttng.arrive_barrier
+// CHECK: arith.mulf
+// CHECK: scf.yield
+// CHECK: ttng.wait_barrier
+// CHECK: %[[LAST:.*]] = ttng.warp_group_dot {{[^{]*}} : 
+// CHECK: ttng.arrive_barrier
+// CHECK: scf.yield %[[LAST]]
+// CHECK-NEXT: } else {
+// CHECK-NEXT: scf.yield %cst
+tt.func public @rotated(%a: !tt.tensordesc<tensor<64x64xf16>>, %b: !tt.tensordesc<tensor<64x128xf16>>, %q: tensor<64x64xf16>, %n: i32) -> tensor<64x128xf32> {
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %sum = arith.constant dense<0.0> : tensor<64x128xf32>
+  %half = arith.constant dense<0.5> : tensor<64x128xf32>
+  %c0 = arith.constant 0 : i32
+  %c64 = arith.constant 64 : i32
+  %r = scf.for %i = %c0 to %n step %c64 iter_args(%acc = %sum) -> (tensor<64x128xf32>) : i32 {
+    %x = tt.descriptor_load %a[%i, %c0] : !tt.tensordesc<tensor<64x64xf16>> -> tensor<64x64xf16>
+    %s = tt.dot %q, %x, %z : tensor<64x64xf16> * tensor<64x64xf16> -> tensor<64x64xf32>
+    %e = math.exp2 %s : tensor<64x64xf32>
+    %p = arith.truncf %e : tensor<64x64xf32> to tensor<64x64xf16>
+    %y = tt.descriptor_load %b[%i, %c0] : !tt.tensordesc<tensor<64x128xf16>> -> tensor<64x128xf16>
+    %m = arith.mulf %acc, %half : tensor<64x128xf32>
+    %d = tt.dot %p, %y, %m : tensor<64x64xf16> * tensor<64x128xf16> -> tensor<64x128xf32>
+    scf.yield %d : tensor<64x128xf32>
+  } {tt.warp_specialize = true}
+  tt.return %r : tensor<64x128xf32>
+}

@@ -57,12 +57,14 @@ def test_products(
 
 
 @pytest.mark.parametrize("last_warp_first", [False, True])
-@pytest.mark.parametrize("causal,num_warps", [(False, 4), (True, 8)])
-def test_attention(causal: bool, num_warps: int, last_warp_first: bool) -> None:
-    length, depth, scale = 256, 32, np.float32(0.25)
+@pytest.mark.parametrize(
+    "causal,num_warps,depth", [(False, 4, 32), (True, 8, 32), (False, 8, 128), (True, 8, 128)]
+)
+def test_attention(causal: bool, num_warps: int, depth: int, last_warp_first: bool) -> None:
+    length, scale = 256, np.float32(0.25)
     q, k, v = (random(length, depth, seed=i) for i in range(3))
     out, top = np.zeros_like(q), np.zeros(length, np.float32)
-    module = attention(causal, num_warps)
+    module = attention(causal, num_warps, depth=depth)
     run(module, num_warps, (length // 128, 1), [q, k, v, out], top, np.int32(length), scale,
         last_warp_first=last_warp_first)  # fmt: skip
     want = attended(q, k, v, scale, causal)

@@ -28,10 +28,13 @@ def test_products(name: str, grid: int, num_warps: int, num_stages: int, depth: 
     np.testing.assert_allclose(c.astype(np.float64), want, 2e-2, 2e-2)
 
 
+@pytest.mark.parametrize("keys,depth", [(64, 32), (64, 128), (128, 128)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention(causal: bool) -> None:
-    length, depth = 256, 32
-    module = attention(causal, 4)
+def test_attention(causal: bool, keys: int, depth: int) -> None:
+    length = 384
+    module = attention(causal, 8, keys, depth)
+    running = [op for op in module.walk() if getattr(op, "pendings", 0)]
+    assert len(running) == (1 + causal if depth == 128 else 0), "rotated loops"
     q, k, v = (random(length, depth, seed=i) for i in range(3))
     out, top = np.zeros_like(q), np.zeros(length, np.float32)
     scale = np.float32(0.25)

@@ -74,7 +74,7 @@ def tiles() -> list[Pass]:
 
 def ttgir(
     processor: Processor, num_warps: int, num_stages: int, num_ctas: int = 1, wgmma: bool = True,
-    flatten: bool = True, spare: int = 0,
+    flatten: bool = True, spare: int = 0, automatic: bool = False,
 ) -> list[Pass]:
     """From ttir to the ttgir that `codegen/gpu` takes.
 
@@ -87,6 +87,7 @@ def ttgir(
         flatten: whether loops that ask for it become one with the loop inside.
         spare: bytes of shared memory that loops leave whose copies are started by warps of their
             own.
+        automatic: whether loops that do not ask for such warps get them, where it pays.
     """
     return [
         ScaledDot(tensor_cores=True),
@@ -105,7 +106,7 @@ def ttgir(
         *([MatchClusters()] if num_ctas > 1 else [ThreadLocality()]),
         CSE(),
         LICM(),
-        WarpSpecialize(num_stages=num_stages, spare=spare),
+        WarpSpecialize(num_stages=num_stages, spare=spare, automatic=automatic),
         *([FuseNestedLoops()] if flatten else []),
         Pipeline(num_stages=num_stages),
         StageOperands(),

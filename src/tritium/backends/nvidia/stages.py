@@ -19,6 +19,7 @@ from tritium.codegen.gpu.module import lower_to_llvm, shared_bytes
 from tritium.ops.attributes import FLATTEN, WARP_SPECIALIZE
 from tritium.ops.base import Op
 from tritium.passes import pipelines
+from tritium.passes.ttgir.warp_specialize import may_split
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
@@ -32,19 +33,23 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     """Choose layouts, use shared memory and the tensor cores, copy ahead. Loops that ask for what
     takes more shared memory than there is get less of it."""
     asking = [op for op in module.walk() if {FLATTEN, WARP_SPECIALIZE} & op.attributes.keys()]
-    target, original = hardware(arch), module.clone() if asking else None
+    automatic = knobs.nvidia.auto_warp_specialize and may_split(module)
+    target, original = hardware(arch), module.clone() if asking or automatic else None
     flatten, spare = any(FLATTEN in op.attributes for op in asking), 0
     while True:
         passes = pipelines.ttgir(
             processor(arch), options.num_warps, options.num_stages, options.num_ctas,
             wgmma=not knobs.nvidia.disable_mma_v3, flatten=flatten, spare=spare,
+            automatic=automatic,
         )  # fmt: skip
         run_pipeline(module, passes, "make_ttgir")
         excess = shared_bytes(module, target) - target.max_shared if original is not None else 0
         split = excess > 0 and any(op.concurrent for op in module.walk() if isinstance(op, Op))
         if original is None or excess <= 0 or not (split or flatten):
             break
-        if split:
+        if automatic:
+            automatic = False
+        elif split:
             spare += excess
         else:
             flatten = False

@@ -139,8 +139,8 @@ attention with 64 columns (192 registers on 4 warps) would spill 112 bytes inste
 def _start_early(loop: ForOp, dots: list[Any]) -> list[Any]:
     """Move each product to right after the first one at which its operands are there, if the
     registers suffice; returns the products in their new order."""
-    taken = sum(_registers(v) for v in loop.body.args[1:])
-    taken += sum(_registers(d.results[0]) for d in dots if d.c not in loop.body.args)
+    taken = sum(registers(v) for v in loop.body.args[1:])
+    taken += sum(registers(d.results[0]) for d in dots if d.c not in loop.body.args)
     ordered = dots[:1]
     for dot in dots[1:]:
         earlier = [(before, _operands_between(before, dot)) for before in ordered]
@@ -179,7 +179,7 @@ def _changes_shared(effect: Effect) -> bool:
     return not effect.is_read and effect.resource in (SHARED, BARRIER)
 
 
-def _registers(value: SSAValue) -> int:
+def registers(value: SSAValue) -> int:
     """Registers a thread that a tile of numbers takes; few of a tile of addresses are kept."""
     if not is_tile(value) or isinstance(ir.element_type(value.type), ir.PointerType):
         return 0

@@ -317,9 +317,11 @@ def free_rings(after: Builder, rings: Sequence[SSAValue]) -> None:
         after.make(LocalDeallocOp, ring)
 
 
-def await_phase(at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue) -> None:
+def await_phase(
+    at: Builder, barriers: SSAValue, slot: SSAValue, phase: SSAValue
+) -> WaitBarrierOp:
     """Wait for the phase of one of several barriers."""
-    at.make(WaitBarrierOp, buffer(at, barriers, slot), phase, None, [])
+    return at.make(WaitBarrierOp, buffer(at, barriers, slot), phase, None, [])
 
 
 def expect(at: Builder, barrier: SSAValue, stages: Sequence[Stage], going: SSAValue) -> None:

@@ -78,7 +78,7 @@ from tritium.ops.ttgir import (
 from tritium.ops.ttgir.warp_specialize import MOST_WARPS
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.passes.base import Pass
-from tritium.passes.rewriting import Builder, erase, insert_before
+from tritium.passes.rewriting import Builder, erase, insert_after, insert_before
 from tritium.passes.ttgir.async_dots import (
     end_of,
     hand_on_ended,
@@ -103,6 +103,7 @@ from tritium.passes.ttgir.expand_pipeline import (
 )
 from tritium.passes.ttgir.layout_propagation import block_encoding, is_tile, processor_of, retype
 from tritium.passes.ttgir.pipeline import is_bulk, may_write
+from tritium.passes.ttgir.rotate_products import Rotation, pays_alone
 
 PRODUCER_WARPS, PRODUCER_REGISTERS = 1, 24
 BARRIER_BYTES = 1024
@@ -117,12 +118,14 @@ class Unsplittable(Exception):
 @dataclass(frozen=True)
 class WarpSpecialize(Pass):
     """Let a warp of its own start the copies of loops that ask for it. `num_stages`: the buffers
-    of a load; `spare`: bytes of shared memory that buffers must leave."""
+    of a load; `spare`: bytes of shared memory that buffers must leave; `automatic`: also of loops
+    that do not ask, where it pays."""
 
     name: ClassVar[str] = "warp-specialize"
     title: ClassVar[str] = "TritonGPUAutomaticWarpSpecialization"
     num_stages: int = 3
     spare: int = 0
+    automatic: bool = False
 
     def run(self, module: ModuleOp) -> bool:
         changed = False
@@ -138,7 +141,38 @@ class WarpSpecialize(Pass):
                     _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
                 except Unsplittable as why:
                     loop.attributes[NOT_WARP_SPECIALIZED] = StringAttr(str(why))
+            for loop in candidates(function) if self.automatic else ():
+                if loop not in asking:
+                    changed |= self._try(module, function, loop)
         return changed
+
+    def _try(self, module: ModuleOp, function: Op, loop: ForOp) -> bool:
+        try:
+            _check_place(module, function, loop)
+            _Split(loop, plan_of(module, loop, self.num_stages, self.spare)).run()
+        except Unsplittable:
+            return False
+        return True
+
+
+def may_split(module: ModuleOp) -> bool:
+    """Whether there may be loops, in ttir too, that are split though they do not ask."""
+    bodies = [list(op.body.ops) for op in module.walk() if isinstance(op, ForOp)]
+    return any(
+        sum(isinstance(op, MatrixProduct) for op in ops) > 1
+        and any(isinstance(op, ttir.DescriptorLoadOp) for op in ops)
+        for ops in bodies
+    )
+
+
+def candidates(function: Operation) -> list[ForOp]:
+    """The loops of a function, in no other, that are worth splitting though they do not ask."""
+    return [
+        op for op in function.walk()
+        if isinstance(op, ForOp) and op.parent_op() is function
+        and any(isinstance(inner, ttir.DescriptorLoadOp) for inner in op.body.ops)
+        and pays_alone(op)
+    ]  # fmt: skip
 
 
 def _outermost(loop: Operation) -> Operation:
@@ -437,7 +471,7 @@ class _Split:
         self._yield(inner, loop, [values.get(yields[i], yields[i]) for i in kept], mine)
         for number, index in enumerate(kept):
             values[loop.results[index]] = new.results[number]
-        self._leave(new, loop, len(kept), states)
+        self._leave(new.results, loop, len(kept), states)
 
     # The consumer
 
@@ -450,56 +484,83 @@ class _Split:
         inner, mine = self._inside(new, loop, count)
         values.update(zip(loop.body.args, new.body.args, strict=False))
         views: Values = {}
-        begun: set[Channel] = set()
+        waits: dict[Channel, Operation] = {}
         read: dict[Channel, Any] = {}
         for op in list(loop.body.ops)[:-1]:
             if op in self.blocks:
                 self._consume(op, inner, values, mine)  # pyright: ignore
             else:
                 if op in self.by_load:
-                    self._await(op, inner, views, begun, mine)
+                    self._await(op, inner, views, waits, mine)
                 if not use_buffer(op, views, values, inner):
                     inner.copy(op, values)
             read.update((c, inner.before.prev_op) for c in self.channels if c.last is op)
         last = terminator(loop.body).operands
         self._yield(inner, loop, [values.get(v, v) for v in last], mine)
-        results: list[SSAValue] = list(new.results[:count])
-        if start_products(new):
-            results = hand_on_ended(new, results)
-        for channel, op in read.items():
-            buffers = {views[s.load.results[0]] for s in channel.stages}
-            self._release(channel, buffers, op, new, mine[channel.block][0], at)
-        for old, result in zip(loop.results, results, strict=True):
+        results: list[SSAValue] = list(new.results)
+        reads = {c: _readers(c, views, new) for c in read}
+        last = [op for op in new.body.ops if isinstance(op, MatrixProduct)][-1:]
+        later = [c for c in read if reads[c] == last]
+        if Rotation(new, [waits[c] for c in later]).allowed():
+            results = self._rotate(new, read, reads, later, waits, mine)
+        else:
+            if start_products(new):
+                results = hand_on_ended(new, results)
+            for channel, op in read.items():
+                self._release(channel, reads[channel], op, new, mine[channel.block][0], at)
+        for old, result in zip(loop.results, results, strict=False):
             result.name_hint = old.name_hint
             values[old] = result
-        self._leave(new, loop, count, states)
+        self._leave(results, loop, count, states)
+        return results[:count]
+
+    def _rotate(
+        self, loop: ForOp, read: dict[Channel, Operation],
+        reads: dict[Channel, list[MatrixProduct]],
+        later: list[Channel], waits: dict[Channel, Operation],
+        states: dict[Block, list[SSAValue]],
+    ) -> list[SSAValue]:  # fmt: skip
+        """Let the last product of a loop run beside the next iteration. Each channel's buffers are
+        released when the products that read them have ended; those `later` are its alone."""
+        arrivals: dict[Channel, Operation] = {}
+        for channel, op in read.items():
+            place: Any = op.next_op
+            slot = states[channel.block][0]
+            arrivals[channel] = self._arrive(Builder(place), channel, slot, None)
+        rotation = Rotation(loop, [op[c] for op in (waits, arrivals) for c in later])
+        results = rotation.run()
+        start_products(rotation.loop)
+        order = {op: i for i, op in enumerate(rotation.loop.body.ops)}
+        for channel, arrival in arrivals.items():
+            moved = rotation.copies[arrival]
+            ends = [end_of(rotation.copies[d])[0] for d in reads[channel]]
+            last = max([moved, *ends], key=order.__getitem__)
+            if last is not moved:
+                rotation.loop.body.detach_op(moved)
+                insert_after(last, moved)
         return results
 
     def _await(
-        self, load: Any, at: Builder, views: Values, begun: set[Channel],
+        self, load: Any, at: Builder, views: Values, waits: dict[Channel, Operation],
         states: dict[Block, list[SSAValue]],
     ) -> None:  # fmt: skip
         """Wait for the buffers of a load's channel, and let a view stand for what is loaded."""
         channel, index = self.by_load[load]
         slot, phase = states[channel.block]
         here = Builder(at.before, load.location)
-        if channel not in begun:
-            begun.add(channel)
-            await_phase(here, channel.full, slot, phase)
+        if channel not in waits:
+            waits[channel] = await_phase(here, channel.full, slot, phase)
         views[load.results[0]] = buffer(here, channel.rings[index], slot)
 
     def _release(
-        self, channel: Channel, buffers: set[SSAValue], last: Operation, loop: ForOp,
+        self, channel: Channel, readers: Sequence[MatrixProduct], last: Operation, loop: ForOp,
         slot: SSAValue, after: Builder,
     ) -> None:  # fmt: skip
         """Release the buffers of a slot after the last op that reads them, and when the products
         that do have ended. That may be in the next iteration; then the last slot is released
         after the loop."""
         order = {op: i for i, op in enumerate(loop.body.ops)}
-        ends = [
-            end_of(op) for op in order
-            if isinstance(op, MatrixProduct) and {untransposed(op.a), untransposed(op.b)} & buffers
-        ]  # fmt: skip
+        ends = [end_of(op) for op in readers]
         late = [op for op, later in ends if later]
         if not late:
             place: Any = max([last, *(op for op, _ in ends)], key=order.__getitem__)
@@ -514,10 +575,10 @@ class _Split:
 
     def _arrive(
         self, at: Builder, channel: Channel, slot: SSAValue, condition: SSAValue | None
-    ) -> None:
+    ) -> Operation:
         """Tell the producer that this warp does not need the buffers of a slot any more."""
         empty = buffer(at, channel.empty, slot)
-        at.make(ArriveBarrierOp, empty, condition, count=self.warps, perWarp=True)
+        return at.make(ArriveBarrierOp, empty, condition, count=self.warps, perWarp=True)
 
     # Loops
 
@@ -566,12 +627,22 @@ class _Split:
         at.before.operands = values
 
     def _leave(
-        self, new: ForOp, loop: ForOp, count: int, states: dict[Block, list[SSAValue]]
-    ) -> None:
+        self, results: Sequence[SSAValue], loop: ForOp, count: int,
+        states: dict[Block, list[SSAValue]],
+    ) -> None:  # fmt: skip
         """The states after a loop."""
-        left: list[SSAValue] = list(new.results[count:])
+        left = list(results[count:])
         for index, block in enumerate(self.blocks[loop]):
             states[block] = left[2 * index : 2 * index + 2]
+
+
+def _readers(channel: Channel, views: Values, loop: ForOp) -> list[MatrixProduct]:
+    """The products of a loop that read the buffers of a channel."""
+    buffers = {views[s.load.results[0]] for s in channel.stages}
+    return [
+        op for op in loop.body.ops
+        if isinstance(op, MatrixProduct) and {untransposed(op.a), untransposed(op.b)} & buffers
+    ]  # fmt: skip
 
 
 def _check_capture(value: SSAValue) -> None:

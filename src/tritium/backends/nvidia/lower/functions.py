@@ -13,10 +13,10 @@ class CudaFunctions:
     """Exponentials are 2^(x log2 e) by `ex2.approx` (2 ulp of 2^y; the product adds |x| / 2^24
     relatively)."""
 
-    def __init__(self) -> None:
-        self.flush = True
-        """Whether functions of float32 may flush subnormal numbers to zero (`enable_reflect_ftz`):
-        `exp2` is one instruction for four where it does."""
+    def __init__(self, flush: bool = True):
+        """`flush`: functions of float32 may flush subnormal numbers to zero
+        (`enable_reflect_ftz`); `exp2` is one instruction for four where it does."""
+        self.flush = flush
 
     def call(self, e: Emitter, name: str, *values: Value) -> Value:
         x = values[0]

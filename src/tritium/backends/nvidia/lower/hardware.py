@@ -132,7 +132,7 @@ class Nvidia(Hardware):
         check_cluster(num_ctas, self.arch)
 
     def prepare(self, module: Module, options: Any) -> None:
-        self.functions.flush = options.enable_reflect_ftz
+        self.functions = CudaFunctions(options.enable_reflect_ftz)
         if options.enable_reflect_ftz:
             flag = module.add_metadata('!{i32 4, !"nvvm-reflect-ftz", i32 1}')
             module.named_metadata["llvm.module.flags"] = [flag]
