@@ -66,6 +66,11 @@ def test_arguments_share_memory():
         assert data.tolist() == [0, 1, 0, 10, 20, 30, 6, 7]
 
 
+def test_a_tensor_on_the_device_meta():
+    with pytest.raises(ValueError, match="argument 'x' has no elements: it is on the device meta"):
+        launch(torch.ones(8, device="meta"), 8)
+
+
 def test_torch_views_keep_their_offset():
     x = torch.zeros(4, 4)
     launch(x[1:, 1], 3, 4)
@@ -90,6 +95,7 @@ def test_bad_arguments():
     for value, text in (
         (object(), "argument 'x' has type object"),
         (torch.zeros(2, dtype=torch.complex64), "argument 'x': .* dtype torch.complex64"),
+        (torch.eye(2).to_sparse(), "argument 'x' is a tensor without memory of its own"),
     ):
         with pytest.raises(TypeError, match=text):
             launch(value, 2)

@@ -181,7 +181,14 @@ class Arguments:
         if not hasattr(source, "untyped_storage"):
             self.unknown_memory = True
             return self._pointer(value.data_ptr(), element, const)
-        storage, address = source.untyped_storage(), value.data_ptr()
+        try:
+            storage, address = source.untyped_storage(), value.data_ptr()
+        except (NotImplementedError, RuntimeError) as error:
+            raise TypeError(
+                f"argument '{name}' is a tensor without memory of its own: {error}"
+            ) from error
+        if source.device.type == "meta":
+            raise ValueError(f"argument '{name}' has no elements: it is on the device meta")
         try:
             offset = address - storage.data_ptr()
         except RuntimeError:  # a subclass that says itself where its memory is
