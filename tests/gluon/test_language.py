@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -283,3 +284,21 @@ def test_what_is_not_built_is_named(call: str) -> None:
     with emitter.activate(IRBuilder(TargetFeatures())), \
             pytest.raises(NotImplementedError, match=rf"{name}.*not built"):  # fmt: skip
         eval(call, {"gl": gl, "hopper": gl.nvidia.hopper, "ampere": gl.nvidia.ampere})
+
+
+def test_pictures() -> None:
+    """A rectangle for each element, with the text of `format_tensor_view`; a hue for each warp."""
+    layout = gl.BlockedLayout([1, 2], [8, 4], [2, 2], [1, 0])
+    root = ElementTree.fromstring(layout.to_svg([16, 16]))
+    cells = [e for e in root if e.tag.endswith("rect")]
+    assert len(cells) == 256
+    assert len({re.match(r"hsl\((\d+)", e.get("fill", ""))[1] for e in cells}) == 4  # pyright: ignore
+    texts = [e.text for e in root if e.tag.endswith("text")]
+    rows = layout.format_tensor_view([16, 16]).split("\n")
+    for row in rows:
+        for cell in row.strip("[]").split(","):
+            assert cell.strip() in texts
+    memory = gl.SwizzledSharedLayout(2, 1, 4, [1, 0]).to_svg([4, 8])
+    assert memory.count("<rect") == 32 and ">31<" in memory
+    cube = gl.BlockedLayout([1, 1, 2], [1, 8, 4], [1, 2, 2], [2, 1, 0]).to_svg([2, 16, 16])
+    assert cube.count("<rect") == 512 and "[1]" in cube

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from tritium.errors import OpError
-from tritium.experimental.gluon.language import _views
+from tritium.experimental.gluon.language import _pictures, _views
 from tritium.ir.layouts import encodings as ir
 from tritium.ir.layouts import shared_linear, undecided
 from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP, Cluster, Encoding
@@ -105,6 +105,10 @@ class Layout:
     def format_hardware_view(self, shape: Sequence[int]) -> str:
         """For each register of each thread, or each place in memory, what it holds."""
         return _views.hardware_view(self._linear(shape))
+
+    def to_svg(self, shape: Sequence[int]) -> str:
+        """A picture of a block of this shape: what holds each element."""
+        return _pictures.svg(self._linear(shape), repr(self))
 
 
 def layout_of(encoding: Encoding) -> Any:

@@ -8,7 +8,7 @@ from tritium.ir.layouts.encodings import BLOCK, LANE, OFFSET, REGISTER, WARP
 from tritium.ir.layouts.linear import LinearLayout
 
 
-def _positions(layout: LinearLayout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def positions(layout: LinearLayout) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """(the numbers of all inputs, coordinates) of each position of a layout."""
     sizes = [range(layout.in_size(name)) for name in layout.in_names]
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
@@ -19,7 +19,7 @@ def _positions(layout: LinearLayout) -> list[tuple[tuple[int, ...], tuple[int, .
     return found
 
 
-def _place(layout: LinearLayout, numbers: tuple[int, ...]) -> str:
+def holder(layout: LinearLayout, numbers: tuple[int, ...]) -> str:
     """`T37:2`, the register 2 of the thread 37, or the offset; with more blocks than one `B1:`."""
     named = dict(zip(layout.in_names, numbers, strict=True))
     block = f"B{named[BLOCK]}:" if layout.in_bits(BLOCK) else ""
@@ -33,8 +33,8 @@ def tensor_view(layout: LinearLayout) -> str:
     """A table of a block's elements: in each place the threads and registers (or the offset) that
     have the element, several with `|` between. More than two axes are a table each."""
     holders: dict[tuple[int, ...], list[str]] = {}
-    for numbers, place in _positions(layout):
-        holders.setdefault(place, []).append(_place(layout, numbers))
+    for numbers, place in positions(layout):
+        holders.setdefault(place, []).append(holder(layout, numbers))
     shape = [layout.out_size(name) for name in layout.out_names]
     width = max(len("|".join(texts)) for texts in holders.values())
     lines: list[str] = []
@@ -53,8 +53,8 @@ def hardware_view(layout: LinearLayout) -> str:
     lines: list[str] = []
     shared = OFFSET in layout.in_names
     rows: dict[str, list[str]] = {}
-    for numbers, place in _positions(layout):
-        key = _place(layout, numbers)
+    for numbers, place in positions(layout):
+        key = holder(layout, numbers)
         key = key if shared else key.rpartition(":")[0]
         rows.setdefault(key, []).append(f"({', '.join(map(str, place))})")
     width = max(map(len, rows))
