@@ -43,6 +43,9 @@ User = NestOp | MatrixProduct
 _HEAVY = 12
 """From this cost on, a value that several nests need is kept instead of computed again."""
 
+_FEW = 4
+"""Up to so many loads of a value it is asked whether they are kept: work is linear in the ops."""
+
 _HERE = frozenset({0})
 """The position that a user itself is at."""
 
@@ -234,10 +237,12 @@ class _Materialization:
         first = min(users, key=self.places.__getitem__)
         pinned = is_load and self._pinned(op, users)
         several = not is_load and any(len(self.ways[value, u]) > 1 for u in users)
-        wanted = summary.deep or several or len(users) > 1 or any(
+        wanted = summary.deep or several or any(
             self._repeats(op, value, user, identity, summary.cost)
             for user, identity in users.items()
         )
+        if not wanted and len(users) > 1:
+            wanted = is_load or summary.cost - self._held(summary.loads, users) >= _HEAVY
         if not pinned and not wanted:
             return None
         here = first.parent is block
@@ -253,6 +258,16 @@ class _Materialization:
         if not pinned:
             found.append((self.places[nest], nest))
         return nest
+
+    def _held(self, loads: frozenset[Any], users: dict[User, bool]) -> int:
+        """What a value costs less because loads that it is made of are kept anyway."""
+        if len(loads) > _FEW:
+            return 0
+        costs = [self.summaries[load.results[0]] for load in loads]
+        simple = all(len(summary.loads) == 1 for summary in costs)  # none is of another's address
+        if not simple or not all(self._pinned(load, users) for load in loads):
+            return 0
+        return sum(summary.cost for summary in costs)
 
     def _repeats(self, op: Any, value: SSAValue, user: User, identity: bool, cost: int) -> bool:
         """Whether one user alone would compute the value again and again."""

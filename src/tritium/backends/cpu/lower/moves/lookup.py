@@ -68,19 +68,12 @@ def lookup_for(e: Emitter, type: ir.Type, size: int) -> Lookup | None:
 def look_up(e: Emitter, lookup: Lookup, src: Any, index: Value, at: At, axis: int) -> Value:
     """The elements of a tile at positions `at`, but along the axis at those of `index`."""
     f, width, size = e.f, e.width, ir.shape_of(src.type)[axis]
-    word, kind = vector(f"i{8 * lookup.size}", width), ""
-    registers: list[Value] = []
-    for start in range(0, size, lookup.count):
-        parts: list[Value] = []
-        level = 0
-        for first in range(start, min(start + lookup.count, size), width):
-            place = Index(Kind.LANES, None, first, 0)
-            found = e.emit(src, (*at[:axis], place, *at[axis + 1 :]))
-            parts.append(e.vec(found))
-            level = max(level, e.level_of(found))
-        kind = parts[0].type
-        key = ("register", *parts)
-        registers.append(e.once(key, level, _joined, f, parts, word, lookup.count))
+    word = vector(f"i{8 * lookup.size}", width)
+    key = ("row", src, at[:axis], at[axis + 1 :])
+    registers = e.known(key)
+    if registers is None:
+        registers, level = _row(e, lookup, src, at, axis)
+        e.remember(key, level, registers)
     if scalar(index.type) in ("i8", "i16"):
         index = f.cast("sext", index, vector("i32", width))
     wider = scalar(index.type) == "i32" and lookup.size == 8
@@ -96,7 +89,22 @@ def look_up(e: Emitter, lookup: Lookup, src: Any, index: Value, at: At, axis: in
         high = f.icmp("ne", f.op("and", index, const(index.type, bit)), const(index.type, 0))
         found = [f.select(high, b, a) for a, b in zip(found[::2], found[1::2], strict=True)]
         bit *= 2
-    return f.cast("bitcast", found[0], kind)
+    return f.cast("bitcast", found[0], vector(value_type(src.type), width))
+
+
+def _row(e: Emitter, lookup: Lookup, src: Any, at: At, axis: int) -> tuple[list[Value], int]:
+    """The registers of a row, and the level at which all of them are known."""
+    word, level = vector(f"i{8 * lookup.size}", e.width), 0
+    size, registers = ir.shape_of(src.type)[axis], list[Value]()
+    for start in range(0, size, lookup.count):
+        parts: list[Value] = []
+        for first in range(start, min(start + lookup.count, size), e.width):
+            place = Index(Kind.LANES, None, first, 0)
+            found = e.emit(src, (*at[:axis], place, *at[axis + 1 :]))
+            parts.append(e.vec(found))
+            level = max(level, e.level_of(found))
+        registers.append(e.at_level(level, _joined, e.f, parts, word, lookup.count))
+    return registers, level
 
 
 def _pick(f: Function, lookup: Lookup, registers: Sequence[Value], lane: Value) -> Value:
