@@ -130,3 +130,22 @@ def test_places_in_scratch_are_the_same_at_each_compilation(
         texts.add(two_kept[(1,)](x, y, o, p).asm["tile"])
     assert len(texts) == 1, "\n".join(texts)
     np.testing.assert_allclose(p, np.e**2)
+
+
+@tritium.jit
+def largest_at(x: Any, where: Any, o: Any, N: tl.constexpr) -> None:
+    i = tl.arange(0, N)
+    tl.atomic_max(o + tl.load(where + i), tl.load(x + i))
+
+
+def test_what_is_made_of_kept_loads_is_computed_again() -> None:
+    """The largest float takes two operations on integers: both compute masks and addresses from
+    the loads that may not wait."""
+    rng = np.random.default_rng(0)
+    x, where = rng.standard_normal(256).astype(np.float32), rng.integers(0, 64, 256, np.int32)
+    o = np.full(64, -0.5, np.float32)
+    kernel = largest_at[(1,)](x, where, o, 256)
+    expected = np.full(64, -0.5, np.float32)
+    np.maximum.at(expected, where, x)
+    np.testing.assert_array_equal(o, expected)
+    assert kernel.asm["tile"].count("tile.buffer @") == 2
