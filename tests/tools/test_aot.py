@@ -268,6 +268,24 @@ define i32 @next() {
     assert ObjectFile(code).symbols
 
 
+def test_names_that_c_has_a_use_for(tmp_path: Path):
+    file = tmp_path / "names.py"
+    file.write_text("import tritium, tritium.language as tl\n@tritium.jit\n"
+                    "def put(stream, int, größe, n):\n    tl.store(stream, int + größe + n)\n"
+                    "@tritium.jit\ndef größe(n):\n    pass\n")  # fmt: skip
+    header, library = compiled(file, "put", "*i32, i32, i32, i32:1", "int, 1, 1")
+    parameters = "void *stream_, int32_t int_, int32_t gruf6udfe"
+    assert f"(void *stream, {parameters});" in header.read_text()
+    assert [name for _, name in read_header(header).parameters][1:] == ["int_", "gruf6udfe", "n"]
+    x = np.zeros(1, np.int32)
+    aot.load(library)(x, 2, 3)
+    assert x[0] == 6
+    if COMPILER is not None:
+        subprocess.run([COMPILER, "-fsyntax-only", "-xc", str(header)], check=True)
+    with pytest.raises(ValueError, match="is no name of a C function; give one with --out-name"):
+        compiled(file, "größe", "i32", "1, 1, 1")
+
+
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 def test_a_c_program_calls_the_kernel_that_fits(source: Path):
     assert COMPILER is not None
@@ -334,9 +352,10 @@ def test_headers_that_do_not_fit_together(source: Path):
 
 @pytest.mark.ptxas
 def test_cuda_source_holds_the_cubin_and_compiles(source: Path):
-    header, text = compiled(source, "add", ADD, "(n + 255) / 256, 1, 1", target="cuda:90:32",
-                            num_warps=4)  # fmt: skip
+    header, text = compiled(source, "add", ADD, "-(-n // BLOCK), 1, n * 0 + 1",
+                            target="cuda:90:32", num_warps=4)  # fmt: skip
     name = read_header(header).function
+    assert "gx = (unsigned)((-((-n) / 256))), gy = (unsigned)(1)" in text.read_text()
     assert "CUdeviceptr x_ptr, CUdeviceptr y_ptr" in header.read_text()
     assert "0x7f, 0x45, 0x4c, 0x46" in text.read_text()
     assert f'cuModuleGetFunction(&{name}_function, {name}_module, "add")' in text.read_text()

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tritium.aot import ABOUT
+from tritium.aot.grid import OPERATIONS, parsed
 from tritium.native.pool import CONTEXT, FAULT
 
 _TYPES = {"fp32": "float", "fp64": "double"}
@@ -145,60 +146,39 @@ def _whole_grid(
     ]
 
 
-_OPERATIONS: dict[type[ast.operator], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "sdiv", ast.FloorDiv: "sdiv",
-    ast.Mod: "srem",
-}  # fmt: skip
+_OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "sdiv", "%": "srem"}
 
 
 class _Sum:
-    """One size of a grid: numbers, arguments and constants, with C's + - * / % and parentheses."""
+    """Writes what computes one size of a grid, as an i64."""
 
     def __init__(self, text: str, known: Mapping[str, str], lines: list[str], axis: str):
-        self.text, self.known, self.lines, self.axis = text.strip(), known, lines, axis
+        self.text, self.known, self.lines, self.axis = text, known, lines, axis
         self.count = 0
 
     def value(self) -> str:
-        """The size as an i64. Raises `ValueError` for other texts."""
-        try:
-            return self._of(ast.parse(self.text, mode="eval").body)
-        except SyntaxError:
-            raise self._error("cannot be read") from None
+        """The size. Raises `ValueError` for a text that is none."""
+        return self._of(parsed(self.text, self.known))
 
     def _of(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return str(node.value)
         if isinstance(node, ast.Name):
-            if node.id not in self.known:
-                known = ", ".join(self.known) or "none"
-                raise self._error(f"names {node.id}; the integers that it may name are {known}")
             return self.known[node.id]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        if isinstance(node, ast.UnaryOp):
             return self._emit("sub", "0", self._of(node.operand))
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-            operation = _OPERATIONS[type(node.op)]
-            left, right = self._of(node.left), self._of(node.right)
-            return (self._divide if operation in ("sdiv", "srem") else self._emit)(
-                operation, left, right
-            )
-        raise self._error("has more than numbers, arguments and + - * / %")
-
-    def _divide(self, operation: str, left: str, right: str) -> str:
-        """A quotient or remainder; by an argument that is 0 it is 0."""
-        if right.lstrip("-").isdigit():
-            if not int(right):
-                raise self._error("divides by 0")
+        if not isinstance(node, ast.BinOp):
+            return ast.unparse(node)
+        operation = _OPERATIONS[OPERATIONS[type(node.op)]]
+        left, right = self._of(node.left), self._of(node.right)
+        if operation not in ("sdiv", "srem") or not right.startswith("%"):
             return self._emit(operation, left, right)
+        # A quotient or remainder by 0 is 0.
         zero = self._emit("icmp eq", right, "0")
         divisor = self._emit(f"select i1 {zero},", "1", f"i64 {right}")
-        quotient = self._emit(operation, left, divisor)
-        return self._emit(f"select i1 {zero},", "0", f"i64 {quotient}")
+        return self._emit(f"select i1 {zero},", "0",
+                          f"i64 {self._emit(operation, left, divisor)}")  # fmt: skip
 
     def _emit(self, operation: str, left: str, right: str) -> str:
         self.count += 1
         name = f"%{self.axis}.{self.count}"
         self.lines.append(f"  {name} = {operation} i64 {left}, {right}")
         return name
-
-    def _error(self, message: str) -> ValueError:
-        return ValueError(f"the grid's size {self.text!r} {message}")

@@ -28,6 +28,21 @@ class Interface:
     hints: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
+_TAKEN = """
+stream gx gy gz begin end arguments algo_id auto bool break case char class const continue
+default do double else enum extern float for goto if inline int long new register restrict
+return short signed sizeof static struct switch template this typedef union unsigned void
+volatile while
+"""
+
+
+def c_name(name: str) -> str:
+    """The name in C of a kernel's parameter: another one where C or the functions have a use for
+    it."""
+    plain = "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
+    return f"{plain}_" if plain in _TAKEN.split() else plain
+
+
 def declared(parameters: Sequence[tuple[str, str]]) -> str:
     """Parameters as C declares them."""
     return ", ".join(f"{type} {name}".replace("* ", "*") for type, name in parameters)

@@ -19,7 +19,8 @@ from typing import Any
 
 from tritium import knobs
 from tritium.aot import ABOUT
-from tritium.aot.sources import Interface, cpu_header, cuda_header, cuda_source
+from tritium.aot.grid import as_c
+from tritium.aot.sources import Interface, c_name, cpu_header, cuda_header, cuda_source
 from tritium.backends.active import driver
 from tritium.backends.base import BaseBackend
 from tritium.compiler import ASTSource, CompiledKernel
@@ -157,6 +158,8 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     parts = [part.strip() for part in args.signature.split(",")]
     digest = hashlib.sha256(" ".join([*parts, settings]).encode()).hexdigest()[:8]
     name = f"{args.out_name or args.kernel_name}_{digest}_{signature.suffix}"
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError(f"{name} is no name of a C function; give one with --out-name")
     place = args.out_path or Path(args.out_name or args.kernel_name)
     place = place.with_name(f"{place.name}.{digest}_{signature.suffix}")
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +171,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     interface = Interface(
         name, *_parameters(signature, target), f"{values}_{settings}",
         f"{args.kernel_name} of {Path(args.path).name}; {about or 'no constants'}; {settings}",
-        {kernel.arg_names[i]: hint for i, hint in signature.hints.items()},
+        {c_name(kernel.arg_names[i]): hint for i, hint in signature.hints.items()},
     )  # fmt: skip
     return name, writers[target.backend](args, compiled, signature, interface, grid, place)
 
@@ -177,13 +180,12 @@ def _parameters(
     signature: Signature, target: GPUTarget
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     pointer = "CUdeviceptr" if target.backend == "cuda" else "void *"
-    own = [(c_type(t, n, pointer), n) for n, t in signature.parameters]
-    kept = {n: t for t, n in own}
+    kept = {n: c_type(t, n, pointer) for n, t in signature.parameters}
     every = [
-        (kept.get(n, "int32_t"), n) for i, n in enumerate(signature.names)
+        (kept.get(n, "int32_t"), c_name(n)) for i, n in enumerate(signature.names)
         if n in kept or signature.hints.get(i) == 1
     ]  # fmt: skip
-    return own, every
+    return [(t, c_name(n)) for n, t in kept.items()], every
 
 
 _C_TYPES = {
@@ -214,6 +216,9 @@ def _write_cuda(
     if blocks > 1 or data.launch_cooperative_grid or data.launch_pdl:
         raise NotImplementedError(f"{args.kernel_name}: launches of clusters, cooperative ones and "
                                   "dependent ones")  # fmt: skip
+    known = {n: str(v) for n, v in signature.constants.items() if isinstance(v, int)}
+    known |= {n: c_name(n) for n, t in signature.parameters if t[0] in "iu"}
+    grid = [as_c(size, known) for size in grid]
     files = [place.with_name(f"{place.name}.{ext}") for ext in ("h", "c")]
     texts = cuda_header(to), cuda_source(
         to, compiled.asm["cubin"], data.name, grid, threads, data.shared
