@@ -149,9 +149,29 @@ def parameters_that_are_options(launch: Launch) -> None:
         np.testing.assert_array_equal(out, np.arange(256) * warps)
 
 
+@gluon.jit
+def places_kernel(src, out, layout: gl.constexpr):
+    i = gl.arange(0, 16, gl.SliceLayout(1, layout))
+    j = gl.arange(0, 32, gl.SliceLayout(0, layout))
+    x = gl.load(src + i[:, None] * 32 + j[None, :])
+    best, place = gl.max(x, axis=1, return_indices=True)
+    gl.store(out + i, best * 32 + place)
+    gl.store(out + 16 + j, gl.min(x, axis=0, return_indices=True)[1])
+
+
+def places_of_the_largest(launch: Launch) -> None:
+    source = np.random.default_rng(9).integers(0, 20, (16, 32)).astype(np.int32)
+    wanted = np.concatenate([source.max(1) * 32 + source.argmax(1), source.argmin(0)])
+    for layout in (gl.BlockedLayout([1, 2], [4, 8], [2, 2], [1, 0]),
+                   gl.BlockedLayout([2, 1], [8, 4], [1, 4], [0, 1])):  # fmt: skip
+        out = np.zeros(48, np.int32)
+        launch(places_kernel, (1,), source, out, layout=layout)
+        np.testing.assert_array_equal(out, wanted)
+
+
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
     for check in (copies, transposes, softmax, automatic_layouts, shapes, helpers,
-                  parameters_that_are_options)
+                  parameters_that_are_options, places_of_the_largest)
 }  # fmt: skip
 """The programs that need no more than threads and shared memory."""

@@ -49,7 +49,8 @@ def test_programs_for_clusters(name: str, how: str) -> None:
     cluster_programs.PROGRAMS[name](launcher(how))
 
 
-@pytest.mark.parametrize("how", ["interpreted", "sm_100", "sm_103"])
+@pytest.mark.parametrize("how", ["interpreted", "sm_100", pytest.param(
+    "sm_103", marks=pytest.mark.slow)])  # fmt: skip
 @pytest.mark.parametrize("name", blackwell_programs.PROGRAMS)
 def test_programs_for_blackwell(name: str, how: str) -> None:
     blackwell_programs.PROGRAMS[name](launcher(how))

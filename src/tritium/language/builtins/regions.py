@@ -118,6 +118,9 @@ def _combined(
 ) -> list[tensor]:
     """The results of an op with a region, ended by `end`, that combines two elements."""
     types = [v.dtype for v in values]
+    for value in values[1:]:  # in Gluon a layout that is open follows from the others'
+        values = [arithmetic.decided(v, value) for v in values]
+    values = [arithmetic.decided(v, values[0]) for v in values]
     body = _combiner(name, function, types)
     region = emitter.current().region([t.to_ir() for t in types] * 2, body, end)
     return build_many(cls, values, like=values, regions=[region], **attrs)

@@ -24,6 +24,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import functions
 from tritium.errors import OpError
 from tritium.ir import types as ir
+from tritium.ir.layouts.encodings import linear
 from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding, UndecidedEncoding
 from tritium.ir.locations import source_position
 from tritium.ops import ttir
@@ -100,7 +101,7 @@ class _Found:
                 self.encodings[value] = encoding
                 for user in _related(value):
                     pending += [(v, e, user) for v, e in _follow(user, value, encoding)]
-            elif known != encoding:
+            elif not _mean_the_same(known, encoding, ir.shape_of(value.type)):
                 raise _error(op, value, f"two layouts are found for it, {known} and {encoding}")
 
     def apply(self, module: ModuleOp) -> None:
@@ -114,6 +115,11 @@ class _Found:
                         raise _error(op, value, "nothing decides its layout; `set_auto_layout`, or "
                                      "an operation with a block that has a layout, does")
             function.update_type()
+
+
+def _mean_the_same(a: Any, b: Any, shape: tuple[int, ...]) -> bool:
+    """Whether two encodings, of which one may have come through a reshape, are one layout."""
+    return a == b or linear(a, shape) == linear(b, shape)
 
 
 def _defined(op: Operation) -> Iterator[SSAValue]:

@@ -1,0 +1,97 @@
+"""Translates Triton kernels to Gluon: the same program with a layout for each block, to go on from
+by hand.
+
+    print(convert_triton_to_gluon([kernel]))
+    python -m tritium.tools.triton_to_gluon_translator package.module.kernel -o kernel_gluon.py
+
+Blocks of one rank get one layout (`helpers.block_layout`), and functions whose results have another
+are followed by `helpers.settle`, a change of layout. Products go through mma.sync. Descriptors,
+block pointers, scaled products and sorting are not translated: `NotImplementedError` names them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from tritium.language.jit.function import JITCallable
+from tritium.tools.triton_to_gluon_translator.rewriting import Rewriter
+
+__all__ = ["TranslatorTarget", "convert_triton_to_gluon", "get_base_value", "translate_kernels",
+           "translate_paths"]  # fmt: skip
+
+HEADER = '''from tritium.experimental import gluon
+from tritium.experimental.gluon import language as gl
+from tritium.tools.triton_to_gluon_translator import helpers
+'''
+
+
+class TranslatorTarget(Enum):
+    """The processors that a translation is for: warps of 32 threads, mma.sync."""
+
+    GENERIC = "generic"
+    SM80 = "sm80"
+    SM90 = "sm90"
+    SM100 = "sm100"
+    SM103 = "sm103"
+
+
+def convert_triton_to_gluon(
+    src: Sequence[JITCallable], target: TranslatorTarget | str = TranslatorTarget.GENERIC
+) -> str:
+    """The text of a module with these functions, and those that they call, in Gluon.
+
+    Raises `NotImplementedError` for what is not translated, `ValueError` for other targets, or two
+    functions of one name.
+    """
+    TranslatorTarget(target)
+    done: dict[str, tuple[JITCallable, str]] = {}
+    imports, constants = set[str](), dict[str, Any]()
+
+    def add(function: JITCallable) -> None:
+        name = function.__name__
+        if name in done:
+            if done[name][0] is not function:
+                raise ValueError(f"two functions are called {name}")
+            return
+        done[name] = function, ""
+        rewriter = Rewriter(function, function.get_capture_scope())
+        tree = rewriter.rewritten()
+        for callee in rewriter.callees.values():
+            add(callee)
+        imports.update(rewriter.imports)
+        constants.update(rewriter.constants)
+        del done[name]  # behind those that it calls
+        done[name] = function, ast.unparse(tree)
+
+    for function in src:
+        add(function)
+    head = HEADER + "".join(f"{line}\n" for line in sorted(imports))
+    named = "".join(f"{name} = gl.constexpr({value!r})\n" for name, value in constants.items())
+    parts = [head + ("\n" + named if named else ""), *(text for _, text in done.values())]
+    return "\n\n".join(parts) + "\n"
+
+
+def translate_kernels(
+    kernels: Sequence[JITCallable], target: TranslatorTarget | str = TranslatorTarget.GENERIC
+) -> str:
+    """The same as `convert_triton_to_gluon`."""
+    return convert_triton_to_gluon(kernels, target)
+
+
+def get_base_value(path: str) -> Any:
+    """The object at `package.module.name`."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def translate_paths(
+    kernel_paths: Sequence[str], target: TranslatorTarget | str = TranslatorTarget.GENERIC
+) -> str:
+    """The same of functions given as `package.module.name`; of autotuned kernels the function."""
+    found = [get_base_value(path) for path in kernel_paths]
+    return convert_triton_to_gluon([getattr(f, "fn", f) if not isinstance(f, JITCallable) else f
+                                    for f in found], target)  # fmt: skip

@@ -1,0 +1,94 @@
+"""Functions that translated kernels call: blocks of one rank have one layout in them, and so can be
+computed with each other as in Triton."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tritium.experimental.gluon import language as gl
+from tritium.experimental.gluon.language.nvidia.ampere import mma_v2
+from tritium.language import core as tl
+from tritium.language import emitter
+from tritium.language.builtins import casts
+from tritium.language.decorators import builtin
+from tritium.language.values.base import is_sequence
+from tritium.language.values.tensor import tensor
+
+LANES = 32
+
+
+def block_layout(rank: int) -> gl.BlockedLayout:
+    """The layout of blocks with so many axes: four neighbours a thread, warps along the axis before
+    the last."""
+    warps = emitter.current().features.asked_num_warps()
+    if rank == 1:
+        return gl.BlockedLayout([4], [LANES], [warps], [0])
+    ones = [1] * (rank - 2)
+    return gl.BlockedLayout(
+        [*ones, 1, 4], [*ones, LANES // 8, 8], [*ones, warps, 1], list(reversed(range(rank)))
+    )
+
+
+@builtin
+def settle(value: Any) -> Any:
+    """A block (or each of a tuple of blocks) in the layout of its rank; other values unchanged."""
+    if isinstance(value, gl.tuple) or is_sequence(value):
+        return gl.tuple([settle(member) for member in value])
+    if not isinstance(value, tensor) or not value.type.is_block():
+        return value
+    return gl.convert_layout(value, block_layout(len(value.type.shape)))
+
+
+@builtin
+def arange(start: Any, end: Any) -> tensor:
+    """`gl.arange` in the layout of blocks of one axis."""
+    return gl.arange(start, end, block_layout(1))
+
+
+@builtin
+def full(shape: Any, value: Any, dtype: Any) -> tensor:
+    """`gl.full` in the layout of the rank."""
+    return gl.full(shape, value, dtype, block_layout(len(shape)) if len(shape) else None)
+
+
+@builtin
+def zeros(shape: Any, dtype: Any) -> tensor:
+    """`gl.zeros` in the layout of the rank."""
+    return full(shape, 0, dtype)
+
+
+@builtin
+def expand_dims(value: Any, axis: int) -> tensor:
+    """A block with a further axis, of size 1."""
+    x = casts.to_tensor(value)
+    if not x.type.is_block():
+        return settle(tl.expand_dims(x, axis))
+    rank = len(x.type.shape) + 1
+    place = axis % rank
+    return tl.expand_dims(gl.convert_layout(x, gl.SliceLayout(place, block_layout(rank))), place)
+
+
+@builtin
+def dot(
+    a: tensor, b: tensor, acc: Any = None, input_precision: Any = None, allow_tf32: Any = None,
+    max_num_imprecise_acc: Any = None, out_dtype: Any = None,
+) -> tensor:  # fmt: skip
+    """`a @ b + acc` of matrices, by mma.sync where it takes the operands, else by multiplications
+    of each thread."""
+    (m, _), (_, n) = a.type.shape, b.type.shape
+    wanted = gl.float32 if out_dtype is None else out_dtype
+    wanted = gl.int32 if a.dtype.is_int() else wanted
+    total = full([m, n], 0, wanted) if acc is None else acc
+    bits = a.dtype.primitive_bitwidth
+    exact = input_precision == "ieee" or allow_tf32 is False
+    if bits == 64 or (bits == 32 and exact):
+        parent = block_layout(2)
+        left, right = (gl.convert_layout(x, gl.DotOperandLayout(i, parent, 0))
+                       for i, x in enumerate((a, b)))  # fmt: skip
+        return gl.dot_fma(left, right, total)
+    warps = emitter.current().features.asked_num_warps()
+    down = min(warps, max(m // 16, 1))
+    mma = gl.NVMMADistributedLayout([2, 0], [down, warps // down], [16, 8])
+    left, right = (gl.convert_layout(x, gl.DotOperandLayout(i, mma, max(32 // bits, 1)))
+                   for i, x in enumerate((a, b)))  # fmt: skip
+    return settle(mma_v2(left, right, gl.convert_layout(total, mma), input_precision))

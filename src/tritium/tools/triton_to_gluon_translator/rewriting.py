@@ -1,0 +1,156 @@
+"""Rewrites the syntax tree of a Triton function to Gluon."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from tritium.experimental.gluon import language as gl
+from tritium.language.jit.function import JITCallable
+from tritium.language.values.base import base_type
+from tritium.language.values.constexpr import ConstexprFunction, constexpr
+
+LANGUAGE = "tritium.language"
+HELPED = {"arange", "full", "zeros", "expand_dims", "dot"}
+"""Functions for which there is one in `helpers`."""
+SETTLED = {
+    "argmax", "argmin", "cat", "flip", "gather", "histogram", "interleave", "join", "max", "min",
+    "permute", "ravel", "reduce", "reduce_or", "reshape", "split", "sum", "trans", "view",
+    "xor_sum",
+}  # fmt: skip
+"""Functions, and methods of blocks, whose results have other layouts than their operands."""
+REFUSED = {
+    "advance", "dot_scaled", "load_tensor_descriptor", "make_block_ptr", "make_tensor_descriptor",
+    "sort", "store_tensor_descriptor", "topk",
+}  # fmt: skip
+MISSING = object()
+
+
+def of_language(value: Any) -> str | None:
+    """The name in `tritium.language` of a function or object of it."""
+    module = getattr(value, "__module__", "") or ""
+    name = getattr(value, "__name__", None)
+    if isinstance(value, base_type):
+        return next((n for n, known in vars(gl).items() if known is value), None)
+    inside = module.startswith(LANGUAGE) and not module.startswith(f"{LANGUAGE}.extra")
+    return name if inside and isinstance(name, str) else None
+
+
+class Rewriter(ast.NodeTransformer):
+    """Rewrites one function.
+
+    Attributes:
+        callees: the program's own functions that it calls, by name.
+        imports: the lines by which further names are imported.
+        constants: the values of names that the function reads.
+    """
+
+    def __init__(self, function: JITCallable, scope: Mapping[str, Any]):
+        self.function, self.scope = function, scope
+        self.callees: dict[str, JITCallable] = {}
+        self.imports, self.constants = set[str](), dict[str, Any]()
+        self.locals = set[str]()
+
+    def rewritten(self) -> ast.FunctionDef:
+        """The function in Gluon. Raises `NotImplementedError` for what is not translated."""
+        found: Any = self.function.parse().body[0]
+        self.locals = {a.arg for a in ast.walk(found) if isinstance(a, ast.arg)}
+        self.locals |= {n.id for n in ast.walk(found) if isinstance(n, ast.Name)
+                        and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        found.decorator_list = [ast.parse("gluon.jit", mode="eval").body]
+        return ast.fix_missing_locations(self.generic_visit(found))  # pyright: ignore
+
+    def _resolved(self, node: ast.AST) -> Any:
+        """What a name, or an attribute of one, is when the function is compiled; `MISSING` for
+        local values."""
+        if isinstance(node, ast.Name):
+            return MISSING if node.id in self.locals else self.scope.get(node.id, MISSING)
+        if isinstance(node, ast.Attribute):
+            owner = self._resolved(node.value)
+            return MISSING if owner is MISSING else getattr(owner, node.attr, MISSING)
+        return MISSING
+
+    def _named(self, value: Any, node: Any) -> ast.expr:
+        """The expression for a global value."""
+        name = of_language(value)
+        if name is not None:
+            if name in HELPED:
+                return ast.parse(f"helpers.{name}", mode="eval").body
+            if name in REFUSED:
+                raise NotImplementedError(
+                    f"{self.function.__name__}: {LANGUAGE}.{name} is not translated to Gluon"
+                )
+            if hasattr(gl, name):
+                return ast.parse(f"gl.{name}", mode="eval").body
+            self.imports.add("import tritium.language as tl")  # which works on layouts as well
+            return ast.parse(f"tl.{name}", mode="eval").body
+        root: Any = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(value, JITCallable):
+            self.callees[value.__name__] = value
+            return ast.Name(value.__name__, ast.Load())
+        first = self.scope[root.id]
+        if isinstance(first, ModuleType):
+            self.imports.add(f"import {first.__name__} as {root.id}")
+        elif isinstance(value, constexpr):
+            self.constants[root.id] = value.value
+        elif isinstance(value, ConstexprFunction) or callable(value):
+            self.imports.add(f"from {value.__module__} import {value.__name__} as {root.id}")
+        else:
+            self.constants[root.id] = value
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        value = self._resolved(node)
+        if value is MISSING or hasattr(builtins, node.id) or isinstance(value, ModuleType):
+            return node
+        return self._named(value, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        value = self._resolved(node)
+        if value is not MISSING:
+            return self._named(value, node)
+        self.generic_visit(node)
+        return _settled(node) if node.attr == "T" else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        value = self._resolved(node.func)
+        name = of_language(value) if value is not MISSING else None
+        method = isinstance(node.func, ast.Attribute) and value is MISSING
+        if method and node.func.attr in ("load", "store") and not _is_pointer_free(node):  # pyright: ignore
+            raise NotImplementedError(f"{self.function.__name__}: descriptors are not translated")
+        self.generic_visit(node)
+        if method and node.func.attr in HELPED:  # pyright: ignore[reportAttributeAccessIssue]
+            owner: Any = node.func
+            helper = ast.parse(f"helpers.{owner.attr}", mode="eval").body
+            return ast.Call(helper, [owner.value, *node.args], node.keywords)
+        called: Any = getattr(node.func, "attr", name) if method else name
+        return _settled(node) if called in SETTLED else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """`x[:, None]` is a further axis; all else stays."""
+        self.generic_visit(node)
+        index = node.slice
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        new = [isinstance(p, ast.Constant) and p.value is None for p in parts]
+        whole = [isinstance(p, ast.Slice) and not (p.lower or p.upper or p.step) for p in parts]
+        if not any(new) or not all(a or b for a, b in zip(new, whole, strict=True)):
+            return node
+        found: ast.expr = node.value
+        for axis, is_new in enumerate(new):
+            if is_new:
+                helper = ast.parse("helpers.expand_dims", mode="eval").body
+                found = ast.Call(helper, [found, ast.Constant(axis)], [])
+        return found
+
+
+def _is_pointer_free(node: ast.Call) -> bool:
+    return not node.args
+
+
+def _settled(node: ast.expr) -> ast.Call:
+    return ast.Call(ast.parse("helpers.settle", mode="eval").body, [node], [])

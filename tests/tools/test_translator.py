@@ -1,0 +1,151 @@
+"""Kernels translated to Gluon agree with the kernels, and compile."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.gluon.support import compiled, launcher
+from tritium.tools.triton_to_gluon_translator import (
+    convert_triton_to_gluon,
+    translate_paths,
+)
+
+SCALE = tl.constexpr(2.0)
+
+
+@tritium.jit
+def scaled(x, factor: tl.constexpr = SCALE):
+    return tl.where(x > 0, x * factor, tl.exp(x))
+
+
+@tritium.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < n
+    x = tl.load(x_ptr + at, mask=mask, other=0.0)
+    y = tl.load(y_ptr + at, mask=mask)
+    tl.store(out_ptr + at, scaled(x + y), mask=mask)
+
+
+@tritium.jit
+def softmax_kernel(x_ptr, out_ptr, sums_ptr, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.arange(0, BLOCK)
+    at = rows[:, None] * n + columns[None, :]
+    x = tl.load(x_ptr + at, mask=columns[None, :] < n, other=float("-inf"))
+    x = tl.exp(x - tl.max(x, axis=1)[:, None])
+    total = x.sum(1)
+    tl.store(sums_ptr + rows, total)
+    tl.store(out_ptr + at, x / tl.expand_dims(total, 1), mask=columns[None, :] < n)
+
+
+@tritium.jit
+def matmul_kernel(a_ptr, b_ptr, out_ptr, K, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+                  BK: tl.constexpr):
+    i = tl.program_id(0) * BM + tl.arange(0, BM)
+    j = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for start in range(0, K, BK):
+        a = tl.load(a_ptr + i[:, None] * K + start + k[None, :])
+        b = tl.load(b_ptr + j[:, None] * K + start + k[None, :])
+        acc = tl.dot(a, b.T, acc)
+    tl.store(out_ptr + i[:, None] * N + j[None, :], acc)
+
+
+@tritium.jit
+def shapes_kernel(x_ptr, out_ptr):
+    x = tl.load(x_ptr + tl.arange(0, 256))
+    square = tl.reshape(x, (16, 16))
+    low, high = tl.split(tl.join(square, tl.trans(square)))
+    best, where = tl.max(square, axis=0, return_indices=True)
+    tl.store(out_ptr + tl.arange(0, 256), tl.ravel(low + 2 * high))
+    tl.store(out_ptr + 256 + tl.arange(0, 16), best + where)
+
+
+@tritium.jit
+def described_kernel(x_ptr, n):
+    desc = tl.make_tensor_descriptor(x_ptr, [n], [1], [128])
+    desc.store([0], desc.load([0]) + 1)
+
+
+def translated(kernel: Any, folder: Path) -> Any:
+    """The Gluon kernel, from a file."""
+    path = folder / f"gluon_{kernel.__name__}.py"
+    path.write_text(convert_triton_to_gluon([kernel]))
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return getattr(module, kernel.__name__)
+
+
+def _floats(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+CASES: dict[str, tuple[Any, tuple[int, ...], list[Any], dict[str, Any], str]] = {
+    "add": (add_kernel, (3,), [_floats(0, 300), _floats(1, 300), np.zeros(300, np.float32), 300],
+            {"BLOCK": 128}, "*fp32 *fp32 *fp32 i32"),
+    "softmax": (softmax_kernel, (2,),
+                [_floats(2, 16, 50), np.zeros((16, 50), np.float32), np.zeros(16, np.float32), 50],
+                {"ROWS": 8, "BLOCK": 64}, "*fp32 *fp32 *fp32 i32"),
+    "matmul": (matmul_kernel, (2, 2),
+               [_floats(3, 64, 64).astype(np.float16), _floats(4, 64, 64).astype(np.float16),
+                np.zeros((64, 64), np.float32), 64],
+               {"N": 64, "BM": 32, "BN": 32, "BK": 32}, "*fp16 *fp16 *fp32 i32"),
+    "shapes": (shapes_kernel, (1,), [np.arange(256, dtype=np.int32) * 37 % 101,
+                                     np.zeros(272, np.int32)], {}, "*i32 *i32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["interpreted", pytest.param("simt", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", CASES)
+def test_translated_kernels_agree(name: str, how: str, tmp_path: Path) -> None:
+    kernel, grid, arguments, constants, types = CASES[name]
+    wanted, found = (
+        [a.copy() if isinstance(a, np.ndarray) else a for a in arguments] for _ in range(2)
+    )
+    kernel[grid](*wanted, **constants)
+    gluon_kernel = translated(kernel, tmp_path)
+    launcher(how)(gluon_kernel, grid, *found, **constants)
+    for a, b in zip(wanted, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-3)
+    if how == "interpreted":
+        asm = compiled(gluon_kernel, types, constants, 80).asm
+        assert asm["cubin"].startswith(b"\x7fELF")
+        assert ("mma.sync" in asm["ptx"]) == (name == "matmul")
+
+
+def test_the_text_is_readable() -> None:
+    text = convert_triton_to_gluon([softmax_kernel, add_kernel])
+    assert "@gluon.jit\ndef softmax_kernel(" in text
+    assert "helpers.expand_dims(rows, 0)" not in text and "helpers.expand_dims(rows, 1)" in text
+    assert "helpers.settle(gl.max(x, axis=1))" in text and "helpers.settle(x.sum(1))" in text
+    assert text.index("def scaled(") < text.index("def add_kernel(")
+    assert "SCALE = gl.constexpr(2.0)" in text and "tl." not in text
+
+
+def test_what_is_not_translated_is_named() -> None:
+    with pytest.raises(NotImplementedError, match=r"described_kernel: .*descriptor"):
+        convert_triton_to_gluon([described_kernel])
+    with pytest.raises(ValueError, match="gfx942"):
+        convert_triton_to_gluon([add_kernel], "gfx942")
+
+
+def test_the_program(tmp_path: Path) -> None:
+    path = "tests.tools.test_translator.add_kernel"
+    output = tmp_path / "out.py"
+    command = [sys.executable, "-m", "tritium.tools.triton_to_gluon_translator", path, "-o",
+               str(output)]  # fmt: skip
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
+    assert output.read_text() == translate_paths([path])
