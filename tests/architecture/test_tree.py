@@ -41,6 +41,8 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
+OF_OTHERS = {("tools", "triton_to_gluon_translator"): "experimental"}
+"""The layer of packages that are not in that of the folder in which they must lie."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 MAX_LINES = 800
@@ -88,7 +90,7 @@ def layer(module: str) -> str | None:
     if module not in MODULES:
         return None
     parts = MODULES[module].relative_to(PACKAGE).with_suffix("").parts
-    return None if parts == ("__init__",) else parts[0]
+    return None if parts == ("__init__",) else OF_OTHERS.get(parts[:2], parts[0])
 
 
 def test_every_part_of_the_package_has_a_layer():

@@ -24,7 +24,7 @@ from tritium.analysis.axis_info import AxisAnalysis
 from tritium.analysis.regions import functions
 from tritium.errors import OpError
 from tritium.ir import types as ir
-from tritium.ir.layouts.encodings import linear
+from tritium.ir.layouts.encodings import Encoding, linear
 from tritium.ir.layouts.undecided import AutoEncoding, CoalescedEncoding, UndecidedEncoding
 from tritium.ir.locations import source_position
 from tritium.ops import ttir
@@ -117,8 +117,10 @@ class _Found:
             function.update_type()
 
 
-def _mean_the_same(a: Any, b: Any, shape: tuple[int, ...]) -> bool:
+def _mean_the_same(a: Attribute, b: Attribute, shape: tuple[int, ...]) -> bool:
     """Whether two encodings, of which one may have come through a reshape, are one layout."""
+    if not isinstance(a, Encoding) or not isinstance(b, Encoding):
+        return a == b
     return a == b or linear(a, shape) == linear(b, shape)
 
 
