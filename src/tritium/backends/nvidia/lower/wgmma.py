@@ -29,8 +29,6 @@ MOST_CARRIED = 192
 """Registers a thread of tiles, at most, that a loop carries whose descriptors are computed outside
 of it: they are kept in registers (an attention's gradients with 128 columns, which carry 256, are
 .91 times as fast with them on an H200; those with 64 columns 1.05 times)."""
-_ADDRESS = (1 << 14) - 1
-"""The bits of a descriptor that hold the address."""
 _SWIZZLE_MODE = {0: 0, 128: 1, 64: 2, 32: 3}
 
 
@@ -247,16 +245,14 @@ class _Plan:
         loop where it can; what is added in the assembly stays there."""
         rest = operand.base + (operand.where(**place) >> 4)
         rest -= 1 << 64 if rest >= 1 << 63 else 0
-        op = "add" if rest & _ADDRESS else "or"
         if not self.hoisted:
             name = f"d{len(asm.lines)}"
-            kind = {"add": "add.s64", "or": "or.b64"}[op]
             asm.lines.append(
-                f".reg .b64 {name}; {kind} {name}, {asm.argument(start, 'l')}, {rest:#x};"
+                f".reg .b64 {name}; add.s64 {name}, {asm.argument(start, 'l')}, {rest:#x};"
             )
             return name
         if (start, rest) not in self.descriptors:
-            self.descriptors[start, rest] = self.c.f.op(op, start, const("i64", rest))
+            self.descriptors[start, rest] = self.c.f.op("add", start, const("i64", rest))
         return asm.argument(self.descriptors[start, rest], "l")
 
     def _from_registers(self, asm: _Asm, m: int, k: int) -> list[str]:
