@@ -83,29 +83,47 @@ class CheckBounds(Pass):
 
     def run(self, module: ModuleOp) -> bool:
         kernel = kernel_of(module)
-        roots, arguments = PointerRoots(module), set[SSAValue](kernel.body.args)
-        found = [
-            (op, pointer, [r for r in kernel.body.args if r in reached])
-            for op in kernel.walk() if isinstance(op, Op)
-            for pointer in accessed(op)
-            if (reached := roots.of(pointer)) and reached <= arguments
-        ]  # fmt: skip
-        extents = self._extents(kernel, [root for *_, several in found for root in several])
+        found = bounded(module, kernel)
+        extents = add_extents(kernel, found, self.pointers)
         starts: _Starts = {}
-        for op, pointer, several in found:
-            _Check(op, pointer, [extents[r] for r in several], len(self.sites), starts).insert()
-            indices = [r.index for r in several]
-            more = {"access": _access(op), "arguments": indices, "size": accessed_bytes(pointer)}
-            self.sites.append(site_of(op, "bounds", **more))
+        for op, pointer, roots in found:
+            _Check(op, pointer, [extents[r] for r in roots], len(self.sites), starts).insert()
+            self.sites.append(described(op, pointer, roots))
         return bool(found)
 
-    def _extents(self, kernel: FuncOp, roots: Sequence[Any]) -> dict[SSAValue, Extent]:
-        extents: dict[SSAValue, Extent] = {}
-        for root in dict.fromkeys(roots):
-            name = root.name_hint or f"arg{root.index}"
-            extents[root] = Extent(*add_arguments(kernel, (f"{name}_begin", f"{name}_end")))
-            self.pointers.append(root.index)
-        return extents
+
+Bounded = tuple[Any, SSAValue, list[Any]]
+"""An access, its pointer (or tile of pointers), and the arguments that this may come from."""
+
+
+def bounded(module: ModuleOp, kernel: FuncOp) -> list[Bounded]:
+    """The accesses whose pointers come from arguments alone."""
+    roots, arguments = PointerRoots(module), set[SSAValue](kernel.body.args)
+    return [
+        (op, pointer, [r for r in kernel.body.args if r in reached])
+        for op in kernel.walk() if isinstance(op, Op)
+        for pointer in accessed(op)
+        if (reached := roots.of(pointer)) and reached <= arguments
+    ]  # fmt: skip
+
+
+def add_extents(
+    kernel: FuncOp, found: Sequence[Bounded], pointers: list[int]
+) -> dict[SSAValue, Extent]:
+    """The extent of each argument that accesses come from, as further arguments of the kernel; adds
+    the arguments' positions to `pointers`."""
+    extents: dict[SSAValue, Extent] = {}
+    for root in dict.fromkeys(root for *_, roots in found for root in roots):
+        name = root.name_hint or f"arg{root.index}"
+        extents[root] = Extent(*add_arguments(kernel, (f"{name}_begin", f"{name}_end")))
+        pointers.append(root.index)
+    return extents
+
+
+def described(op: Any, pointer: SSAValue, roots: Sequence[Any]) -> Site:
+    """The description of the check of an access."""
+    more = {"arguments": [r.index for r in roots], "size": accessed_bytes(pointer)}
+    return site_of(op, "bounds", access=_access(op), **more)
 
 
 _Starts = dict[tuple[SSAValue, int], tuple[SSAValue, SSAValue, SSAValue]]

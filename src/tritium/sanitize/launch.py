@@ -66,6 +66,7 @@ class Checks:
         self.sites: list[dict[str, Any]] = data["sites"]
         self.pointers: list[int] = data["pointers"]
         self.granules: list[int] = data.get("granules", [])
+        self.reports: list[bool] = [True] if data.get("report") else []
         self.ttir: str = data.get("ttir", "")
         self.names, self.kernel = names, kernel
 
@@ -73,7 +74,7 @@ class Checks:
     def parameters(self) -> list[str]:
         """The names of the arguments that launches add."""
         extents = [f"{self.names[i]}.{end}" for i in self.pointers for end in ("begin", "end")]
-        return [*extents, *("shadow" for _ in self.granules)]
+        return [*extents, *("shadow" for _ in self.granules), *("report" for _ in self.reports)]
 
     def shadow(self, arguments: Sequence[Any], grid: Sequence[int]) -> Shadow | None:
         """The shadow memory of a launch with these arguments (by slot); None without one."""

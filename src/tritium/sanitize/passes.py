@@ -11,12 +11,22 @@ from tritium.passes.base import Pass
 from tritium.passes.ttir.tensor_pointers import TensorPointers
 from tritium.sanitize.bounds import CheckBounds
 from tritium.sanitize.floats import CheckFloats
+from tritium.sanitize.guards import GuardBounds
 from tritium.sanitize.races import CheckRaces
 from tritium.sanitize.records import WriteRecords
 from tritium.sanitize.sites import Site
 
 RECORDS = "default"
 """The mode of the profiler."""
+
+
+def guards() -> tuple[list[Pass], dict[str, Any]]:
+    """The passes that put the checks of `bounds` into the ttir of a GPU's kernel, and the part of
+    the kernel's metadata that they fill."""
+    sites: list[Site] = []
+    pointers: list[int] = []
+    passes: list[Pass] = [TensorPointers(), GuardBounds(sites=sites, pointers=pointers)]
+    return passes, {"sites": sites, "pointers": pointers, "report": True}
 
 
 def sanitizer(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.simt import rules as rules
 from tests.simt.backend import NAME, target
@@ -24,6 +24,7 @@ from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
+from tritium.sanitize.passes import guards
 from tritium.target import GPUTarget, Processor
 
 _TYPES = {
@@ -38,6 +39,7 @@ class SimtOptions(CPUOptions):
     """Options of a kernel: those of the CPU backend, of which the counts have their effect."""
 
     backend_name: str = "simt"
+    instrumentations: ClassVar[tuple[str, ...]] = ("bounds",)
 
 
 @cache
@@ -126,7 +128,7 @@ class SimtBackend(BaseBackend):
             stages["ttgir"] = self._gluon
         else:
             stages["ttir"] = self._ttir
-            stages["ttgir"] = lambda module, facts: self._ttgir(module, options)
+            stages["ttgir"] = lambda module, facts: self._ttgir(module, facts, options)
         stages["llir"] = lambda module, facts: self._llir(module, facts, options)
         stages["obj"] = lambda text, facts: compile_kernel(text)
 
@@ -144,7 +146,10 @@ class SimtBackend(BaseBackend):
         metadata["written_args"] = sorted(written_arguments(kernel))
         return module
 
-    def _ttgir(self, module: Any, options: Any) -> Any:
+    def _ttgir(self, module: Any, metadata: dict[str, Any], options: Any) -> Any:
+        if options.instrumentation_mode:
+            checks, metadata["sanitizer"] = guards()
+            run_pipeline(module, checks, "sanitize")
         counts = options.num_warps, options.num_stages, options.num_ctas
         passes = gpu_passes(self.target.warp_size, *counts)
         return run_pipeline(module, passes, "make_ttgir")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tests.simt.backend import target
 from tests.simt.machine import SHARED_BYTES, machine
 from tritium.backends.base import DriverBase, grid_sizes
 from tritium.backends.cpu.driver import CPUDriver, CPULauncher, CPUUtils
 from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar
+from tritium.sanitize.launch import Checks
+from tritium.sanitize.report import REPORT, run_checked
 from tritium.target import GPUTarget
 
 
@@ -38,6 +42,11 @@ class SimtLauncher(CPULauncher):
         self._nested, self._slot = True, 0
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, frozenset(metadata.written_args))
+        if data := getattr(metadata, "sanitizer", None):
+            self._slots = [i for i, param in enumerate(self._params) if param.type != "constexpr"]
+            names = [self._params[i].name for i in self._slots]
+            self._checks = Checks(data, names, metadata.name)
+            self._params += [Param(name, "i64") for name in self._checks.parameters]
         lanes = metadata.target.warp_size
         # Warps are run in either order, so that both directions of a race are met.
         self._machine = machine(lanes, metadata.num_warps, last_warp_first=lanes == 64)
@@ -46,6 +55,14 @@ class SimtLauncher(CPULauncher):
 
     def native_end(self, link: Any) -> None:
         """Launches go through Python."""
+
+    def _launch_checked(
+        self, checks: Checks, grid: tuple[int, int, int], args: tuple[Any, ...]
+    ) -> None:
+        given = [args[i] for i in self._slots]
+        record = np.zeros(1, REPORT)
+        launch = lambda more: self._launch(*grid, *args, *more)  # noqa: E731
+        run_checked(checks, given, grid, record.ctypes.data, launch)
 
     def _run(self, x: int, y: int, z: int, *args: Any) -> None:
         slots = [

@@ -10,11 +10,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tritium.backends.nvidia import tensormap
+from tritium.backends.nvidia.checked import Checked
 from tritium.backends.nvidia.contexts import KernelContext
 from tritium.backends.nvidia.libcuda import check, library
 from tritium.errors import OutOfResources
@@ -170,6 +172,10 @@ class CudaLauncher:
         self._function = self._driver.CUfunction(function)
         self._context = KernelContext()
         self._params, self._nested = parameters(src, metadata)
+        self._checked: Checked | None = None
+        if data := getattr(metadata, "sanitizer", None):
+            self._checked = Checked(data, self._params, metadata.name)
+            self._params = [*self._params, *self._checked.parameters]
         self._packers = self._make_packers()
         self._slots: list[_Slot] = []
         self._check_threads()
@@ -183,6 +189,8 @@ class CudaLauncher:
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
+        if self._checked is not None:
+            return None
         if not self._asked:
             # Here, because a program's first launches do not need it.
             from tritium.backends.nvidia.native_launch import driver_calls, make_end
@@ -265,7 +273,13 @@ class CudaLauncher:
         if enter_hook:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
-            self._launch(gx, gy, gz, stream, leaves(args) if self._nested else args)
+            flat = leaves(args) if self._nested else args
+            if self._checked is None:
+                self._launch(gx, gy, gz, stream, flat)
+            else:
+                self._context.enter()
+                launch = partial(self._launch, gx, gy, gz, stream)
+                self._checked.run(launch, flat, (gx, gy, gz), stream)
         if exit_hook:
             exit_hook(launch_metadata)
 

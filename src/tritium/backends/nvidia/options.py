@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tritium import knobs
 from tritium.backends.base import check_counts, option_values
@@ -37,6 +37,7 @@ class CUDAOptions:
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         arch: what to compile as: `sm80` chooses that pipeline on a newer device; `make_options`
             fills in the target's own.
+        instrumentation_mode: the sanitizer's checks, as `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
     num_warps: int = 4
@@ -63,6 +64,7 @@ class CUDAOptions:
     sanitize_overflow: bool = True
     arch: str | None = None
     instrumentation_mode: str = ""
+    instrumentations: ClassVar[tuple[str, ...]] = ("bounds",)
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

@@ -32,6 +32,11 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead. Loops that ask for what
     takes more shared memory than there is get less of it."""
+    if options.instrumentation_mode:
+        from tritium.sanitize.passes import guards  # which few kernels are compiled with
+
+        checks, metadata["sanitizer"] = guards()
+        run_pipeline(module, checks, "sanitize")
     asking = [op for op in module.walk() if {FLATTEN, WARP_SPECIALIZE} & op.attributes.keys()]
     automatic = knobs.nvidia.auto_warp_specialize and may_split(module)
     target, original = hardware(arch), module.clone() if asking or automatic else None

@@ -1,4 +1,4 @@
-"""Printing and assertions. Each element is printed by one of the threads that hold it."""
+"""Printing, assertions and reports. Each element is printed by one of the threads that hold it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.ops.ttir.debug import AssertOp, PrintOp
+from tritium.ops.ttir.sanitize import ReportOp
+from tritium.sanitize.report import offset
 
 
 def _print_line(c: Context, format: str, values: list[Value], condition: Value | None) -> None:
@@ -85,3 +87,21 @@ def assert_(c: Context, op: Any) -> None:
     c.hardware.host.fail(c, op.message, file, line)
     f.branch(go_on)
     f.label(go_on)
+
+
+@lowers(GPU, ReportOp)
+def report(c: Context, op: Any) -> None:
+    """Each thread looks at its elements; the first thread of all writes the record."""
+    f, wrong = c.f, const("i64", 0)
+    for detail in dict.fromkeys(c.tile(op.detail)):
+        wrong = f.select(f.icmp("ne", detail, const("i64", 0)), detail, wrong)
+    with f.when(f.icmp("ne", wrong, const("i64", 0)), "wrong", "right"):
+        address = f.emit("ptr", f"inttoptr {c.tile(op.report)[0]} to ptr")
+        raised = f.offset(address, offset("raised"))
+        pair = f.emit("{ i32, i1 }", f"cmpxchg ptr {raised.ref}, i32 0, i32 1 monotonic "
+                      "monotonic, align 4")  # fmt: skip
+        with f.when(f.emit("i1", f"extractvalue {{ i32, i1 }} {pair.ref}, 1"), "first", "known"):
+            values = {"site": const("i32", op.site), "detail": wrong,
+                      **dict(zip("xyz", _program(c), strict=True))}  # fmt: skip
+            for name, value in values.items():
+                f.store(value, f.offset(address, offset(name)), 8 if name == "detail" else 4)

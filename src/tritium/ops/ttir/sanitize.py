@@ -10,7 +10,7 @@ import numpy as np
 from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ops.base import Op
-from tritium.ops.effects import HOST, waits
+from tritium.ops.effects import HOST, opaque, waits
 from tritium.ops.elementwise import describe
 from tritium.ops.fields import enum_attr, i32_attr, operand, optional
 from tritium.ops.memory import Context, EvaluationError
@@ -79,3 +79,31 @@ class RaceCheckOp(Op):
 
     def evaluate(self, context: Context, address: Any, shadow: Any, mask: Any) -> None:
         """Nothing is noted: programs run one after the other."""
+
+
+class ReportOp(Op):
+    """Report check number `site` if an element of `detail` is not 0, and go on.
+
+    `report` is the address of a record (`tritium.sanitize.report`), which takes the first one.
+    """
+
+    name = "tt.sanitizer_report"
+    effects = (opaque(),)
+    syntax = "$detail, $report attrs : type(detail)"
+    takes_any_layout = True
+    detail = operand()
+    report = operand()
+    site = i32_attr()
+
+    @classmethod
+    def infer(cls, detail: ir.Type, report: ir.Type, **attrs: Any) -> None:
+        if ir.element_type(detail) != ir.i64 or report != ir.i64:
+            raise OpError(f"{cls.name}: operands are {describe(detail, report)}; i64, i64")
+
+    def evaluate(self, context: Context, detail: Any, report: Any) -> None:
+        found = np.asarray(detail).reshape(-1)
+        if found.any():
+            place = ", ".join(map(str, context.program_id))
+            raise EvaluationError(
+                f"sanitizer check {self.site} failed in program ({place}): {int(found.max()):#x}"
+            )

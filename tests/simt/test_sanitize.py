@@ -1,0 +1,142 @@
+"""Checks of bounds as GPU code: each planted fault is reported, and not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tests.simt.backend import use
+from tritium import knobs
+from tritium.backends.active import driver
+from tritium.compiler import ASTSource
+from tritium.sanitize.launch import SanitizerError
+from tritium.target import GPUTarget
+
+N = 1024
+
+
+@pytest.fixture(params=[32, 64], autouse=True)
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "bounds")
+    before = driver.active
+    use(request.param)
+    yield
+    driver.set_active(before)
+
+
+@tritium.jit
+def copy(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i, mask=i < n, other=-1)
+    tl.store(out + i, v, mask=i < n)
+
+
+@tritium.jit
+def product(a, b, c, K, B: tl.constexpr):
+    i = tl.arange(0, B)
+    acc = tl.zeros((B, B), tl.float32)
+    for k in range(0, K, B):
+        left = tl.load(a + i[:, None] * K + (k + i)[None, :])
+        acc = tl.dot(left, tl.load(b + (k + i)[:, None] * B + i[None, :]), acc)
+    tl.store(c + i[:, None] * B + i[None, :], acc)
+
+
+@tritium.jit
+def count(x, where, out):
+    tl.atomic_add(out + tl.load(where + tl.program_id(0)), tl.load(x))
+
+
+@tritium.jit
+def either(x, y, out, first, n: tl.constexpr):
+    p = x
+    if first == 0:
+        p = y
+    i = tl.arange(0, n)
+    tl.store(out + i, tl.load(p + i))
+
+
+@tritium.jit
+def rows(descriptor, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tile = descriptor.load([0, 0])
+    tl.store(out + i[:, None] * n + i[None, :], tile)
+
+
+def failing(launch: Any, access: str, argument: str, index: int | None) -> SanitizerError:
+    with pytest.raises(SanitizerError, match=rf"^{access} out of bounds") as caught:
+        launch()
+    place = f"is index {'' if index is None else index}"
+    assert place in str(caught.value) and f"of argument '{argument}'" in str(caught.value)
+    return caught.value
+
+
+def test_masked_accesses() -> None:
+    x, out = np.arange(N, dtype=np.float32), np.zeros(N, np.float32)
+    copy[(4,)](x, out, N, BLOCK=256)
+    assert np.array_equal(x, out)
+    few = out[:1000].copy()
+    error = failing(lambda: copy[(4,)](x, few, 1001, BLOCK=256), "store", "out", 1000)
+    line = copy.fn.__code__.co_firstlineno + 4
+    assert (error.program, error.site) == ((3, 0, 0), (__file__, line))
+    assert np.array_equal(few, x[:1000])
+    short, out[:] = x[:1000].copy(), 0
+    failing(lambda: copy[(4,)](short, out, 1001, BLOCK=256), "load", "x", 1000)
+    assert np.array_equal(out[:1000], short) and out[1000] in (0, -1), "nothing was read there"
+
+
+def test_a_product() -> None:
+    a, b = (np.random.default_rng(0).random(s, np.float32) for s in ((32, 64), (64, 32)))
+    c = np.zeros((32, 32), np.float32)
+    with knobs.language.scope():
+        product[(1,)](a, b, c, 64, B=32)
+    np.testing.assert_allclose(c, a @ b, rtol=1e-2)
+    failing(lambda: product[(1,)](a, b[:63].copy(), c, 64, B=32), "load", "b", None)
+
+
+def test_atomic_operations() -> None:
+    x, out = np.ones(1, np.int32), np.zeros(4, np.int32)
+    where = np.array([0, 3, 3, 2], np.int32)
+    count[(4,)](x, where, out)
+    assert list(out) == [1, 0, 1, 2]
+    for wrong in (4, -1, 1 << 20):
+        error = failing(lambda: count[(1,)](x, np.array([wrong], np.int32), out),  # noqa: B023
+                        "access", "out", wrong)  # fmt: skip
+        assert error.address == out.ctypes.data + 4 * wrong
+    assert list(out) == [1, 0, 1, 2]
+
+
+def test_pointers_from_one_of_two_arguments() -> None:
+    x, y, out = np.ones(64, np.float32), np.full(32, 2, np.float32), np.zeros(64, np.float32)
+    either[(1,)](x, y, out, 1, 64)
+    assert out.sum() == 64
+    failing(lambda: either[(1,)](x, y, out, 0, 64), "load", "y", None)
+    assert out[:32].sum() == 64
+
+
+def test_descriptors() -> None:
+    from tritium.tools.tensor_descriptor import TensorDescriptor
+
+    x, out = np.arange(1024, dtype=np.float32).reshape(32, 32), np.zeros((32, 32), np.float32)
+    rows[(1,)](TensorDescriptor.from_tensor(x, [32, 32]), out, 32)
+    assert np.array_equal(x, out)
+    wrong = TensorDescriptor(x, [40, 32], [32, 1], [32, 32])
+    rows[(1,)](wrong, out, 32)  # the block is inside
+    small = x[:16].copy()
+    wrong = TensorDescriptor(small, [32, 32], [32, 1], [32, 32])
+    failing(lambda: rows[(1,)](wrong, out, 32), "load", "descriptor.base", None)
+
+
+def test_machine_code_of_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = ASTSource(copy, {"x": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"},
+                       {"BLOCK": 256})  # fmt: skip
+    kernel = tritium.compile(source, target=GPUTarget("cuda", 90, 32))
+    assert kernel.metadata.kernel_signature == ["*", "*", "i32", *["i64"] * 5]
+    assert len(kernel.metadata.sanitizer["sites"]) == 2 and "atom" in kernel.asm["ptx"]
+    monkeypatch.delenv("TRITON_INSTRUMENTATION_MODE")
+    kernel = tritium.compile(source, target=GPUTarget("cuda", 90, 32))
+    assert not hasattr(kernel.metadata, "sanitizer") and "atom" not in kernel.asm["ptx"]
