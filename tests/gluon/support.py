@@ -60,13 +60,15 @@ def _on_engine(kernel: Any, grid: Any, *arguments: Any, **constants: Any) -> Non
         if isinstance(argument, TensorDescriptor):
             slots += [next(described).ctypes.data, *argument.shape, *argument.strides]
         else:
+            if isinstance(argument, float):
+                argument = np.float32(argument).view(np.uint32)
             slots.append(argument.ctypes.data if isinstance(argument, np.ndarray) else argument)
     run_ttgir(parse_module(text), warps, slots, grid, Simt(32))
 
 
 def _type(argument: Any) -> str:
-    if isinstance(argument, int):
-        return "i32"
+    if isinstance(argument, (int, float)):
+        return "i32" if isinstance(argument, int) else "fp32"
     if isinstance(argument, np.ndarray):
         return "*" + canonical_dtype(argument.dtype)
     element = canonical_dtype(argument.base.dtype)

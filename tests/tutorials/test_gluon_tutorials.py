@@ -32,6 +32,7 @@ def load(path: Path, patch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(("name", "said"), [
     ("01_layouts", r"'ld.global.v4.b32': 2(.|\n)*further turns: 0 15\n.*: 0 1\nthe copies are"),
     ("02_matmul_on_hopper", r"pipelined: 8 wgmma(.|\n)*specialized: 8 wgmma(.|\n)*are right"),
+    ("03_attention_on_hopper", r"attention: 48 wgmma, 12 bulk copies.*\nthe results are right"),
 ])  # fmt: skip
 def test_programs(name: str, said: str) -> None:
     command = [sys.executable, "-m", "tritium", "run", str(FOLDER / "gluon" / f"{name}.py")]
@@ -53,6 +54,20 @@ def test_products_as_compiled(
     made = tutorial.arguments(fn, a, b, out, 128, 64, 32)
     launcher("engine")(gluon.GluonJITFunction(fn.fn), (2, 2), *made, depth, STAGES=4)
     np.testing.assert_array_equal(out, (a.astype(np.float32) @ b).astype(np.float16))
+
+
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_attention_as_compiled(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tutorial = load(FOLDER / "gluon" / "03_attention_on_hopper.py", monkeypatch)
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((1, 256, 64)).astype(np.float16) for _ in range(3))
+    out = np.zeros_like(q)
+    launcher("engine")(
+        gluon.GluonJITFunction(tutorial.attention.fn), (2, 1), *tutorial.arguments(q, k, v, out),
+        256, 0.125, STAGES=2, CAUSAL=causal,
+    )  # fmt: skip
+    wanted = tutorial.reference(q, k, v, causal)
+    np.testing.assert_allclose(out.astype(np.float32), wanted, rtol=2e-2, atol=2e-2)
 
 
 def test_the_kernel_of_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
