@@ -615,9 +615,13 @@ def test_ir_override(tmp_path: Path) -> None:
     assert (out == x + 1).all()
 
 
-def test_interpreted_kernels_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cache_results", [False, True])
+def test_interpreted_kernels_are_not_measured(
+    cache_results: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    kernel = tritium.autotune(configs=BLOCKS, key=["n"])(tritium.jit(add_one.fn))
+    decorated = tritium.autotune(configs=BLOCKS, key=["n"], cache_results=cache_results)
+    kernel = decorated(tritium.jit(add_one.fn))
     x, out = arrays()
     kernel[grid](x, out, 200)
     assert (out == x + 1).all()

@@ -345,8 +345,10 @@ class Autotuner(KernelInterface[Any]):
         self, tuning_key: tuple[Any, ...], configs: list[Config], bench_fn: Callable[[], None]
     ) -> bool:
         """Take the timings from the cache, or call `bench_fn` and store them; whether they were
-        found. Configurations with a `pre_hook` are not cached."""
-        if not tuning_key or any(config.pre_hook for config in configs):
+        found. Configurations with a `pre_hook` are not cached, nor those of interpreted kernels,
+        which are not measured."""
+        interpreted = not hasattr(self.base_fn, "cache_key")
+        if interpreted or not tuning_key or any(config.pre_hook for config in configs):
             bench_fn()
             return False
         stored = StoredTimings(self.base_fn, tuning_key, configs)
