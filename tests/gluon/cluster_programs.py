@@ -11,6 +11,7 @@ from tests.gluon.support import Launch
 from tritium.experimental import gluon
 from tritium.experimental.gluon import language as gl
 from tritium.experimental.gluon.language.nvidia.hopper import (
+    async_store,
     cluster,
     mbarrier,
     tma,
@@ -85,5 +86,32 @@ def starts(launch: Launch) -> None:
     np.testing.assert_array_equal(out, np.arange(1, 257))
 
 
-PROGRAMS: dict[str, Any] = {check.__name__: check for check in (matmul, starts)}
+@gluon.jit
+def exchange_kernel(src, out, rows: gl.constexpr, columns: gl.constexpr, shared: gl.constexpr):
+    """Blocks have rows when they load, columns when they store."""
+    i = gl.arange(0, 32, gl.SliceLayout(1, rows))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, rows))[None, :]
+    memory = gl.allocate_shared_memory(gl.float32, [32, 64], shared)
+    bar = mbarrier.allocate_mbarrier()
+    mbarrier.init(bar, count=1)
+    cluster.barrier()
+    mbarrier.expect(bar, memory.nbytes_per_cta)
+    async_store(memory, gl.load(src + i * 64 + j), bar)
+    mbarrier.wait(bar, 0)
+    i = gl.arange(0, 32, gl.SliceLayout(1, columns))[:, None]
+    j = gl.arange(0, 64, gl.SliceLayout(0, columns))[None, :]
+    gl.store(out + i * 64 + j, memory.load(columns) * 2)
+
+
+def exchanges(launch: Launch) -> None:
+    source = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+    out = np.zeros_like(source)
+    launch(exchange_kernel, (1,), source, out, num_ctas=2,
+           rows=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[1, 0]]),
+           columns=gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[0, 1]]),
+           shared=gl.SwizzledSharedLayout(4, 1, 4, [1, 0], [[0, 1]]))  # fmt: skip
+    np.testing.assert_array_equal(out, 2 * source)
+
+
+PROGRAMS: dict[str, Any] = {check.__name__: check for check in (matmul, starts, exchanges)}
 """The programs that sm_90 can run."""

@@ -334,3 +334,18 @@ def test_missing_commits_and_waits(
         return
     with pytest.raises(InterpreterError, match=message):
         launcher("interpreted")(uncommitted_kernel, (1,), **constants)
+
+
+def test_stores_to_other_blocks() -> None:
+    constants = {
+        "rows": gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[1, 0]]),
+        "columns": gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], [[0, 1]]),
+        "shared": gl.SwizzledSharedLayout(4, 1, 4, [1, 0], [[0, 1]]),
+    }
+    kernel = compiled(cluster_programs.exchange_kernel, "*fp32 *fp32", constants, num_ctas=2)
+    ptx = kernel.asm["ptx"]
+    found = re.findall(r"st.async.weak.shared::cluster.*complete_tx::bytes.v4.b32", ptx)
+    assert len(found) == 32 * 64 // (2 * 128 * 4)
+    in_order(ptx, r"expect_tx.*, 4096;", "st.async", "barrier.cluster.arrive.release", "ret;")
+    with pytest.raises(CompilationError, match="a cluster of two or more is required"):
+        compiled(cluster_programs.exchange_kernel, "*fp32 *fp32", constants)

@@ -19,6 +19,7 @@ from tritium.ops.ttgir.clc import CLCIsCanceledOp as CLCIsCanceledOp
 from tritium.ops.ttgir.clc import CLCLoadResultOp as CLCLoadResultOp
 from tritium.ops.ttgir.clc import CLCTryCancelOp as CLCTryCancelOp
 from tritium.ops.ttgir.clc import ProgramDim as ProgramDim
+from tritium.ops.ttgir.hopper import AsyncSharedStoreOp as AsyncSharedStoreOp
 from tritium.ops.ttgir.hopper import ClusterBarrierOp as ClusterBarrierOp
 from tritium.ops.ttgir.hopper import FenceAsyncSharedOp as FenceAsyncSharedOp
 from tritium.ops.ttgir.hopper import WarpGroupDotOp as WarpGroupDotOp

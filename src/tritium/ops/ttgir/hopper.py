@@ -12,12 +12,18 @@ from tritium.errors import OpError
 from tritium.ir import types as ir
 from tritium.ir.layouts.encodings import DotOperandEncoding, NvidiaMmaEncoding
 from tritium.ops.base import Op
-from tritium.ops.effects import GLOBAL, SHARED, Queue, opaque, reads, waits, writes
+from tritium.ops.effects import GLOBAL, SHARED, Queue, arrives, opaque, reads, waits, writes
 from tritium.ops.elementwise import describe
-from tritium.ops.fields import bool_attr, i32_attr, optional, variadic
+from tritium.ops.fields import bool_attr, i32_attr, operand, optional, variadic
 from tritium.ops.memory import Context
-from tritium.ops.ttgir.model import Buffer, Pending, state_of
-from tritium.ops.ttgir.types import MemDescType, check_memory
+from tritium.ops.ttgir.model import Buffer, Copy, Pending, state_of
+from tritium.ops.ttgir.types import (
+    MemDescType,
+    bytes_of,
+    check_barrier,
+    check_memory,
+    check_same_tile,
+)
 from tritium.ops.ttir.dot import MatrixProduct, check_product
 
 
@@ -123,6 +129,35 @@ class ClusterBarrierOp(Op):
 
     def evaluate(self, context: Context) -> None:
         """Nothing: the blocks of a cluster are evaluated as one thread."""
+
+
+class AsyncSharedStoreOp(Op):
+    """Start writing a tile to the shared memory of the blocks of a cluster that have its elements;
+    the bytes that a block gets count for its barrier."""
+
+    name = "ttng.async_shared_store"
+    effects = (writes(SHARED, "dst", Queue.MBARRIER), arrives("barrier"))
+    reads_operand_types = True
+    syntax = "$src, $dst, $barrier attrs : type(src), type(dst), type(barrier)"
+    takes_any_layout = True
+    src = operand()
+    dst = operand()
+    barrier = operand()
+
+    @property
+    def reaches_blocks(self) -> bool:
+        return True
+
+    @classmethod
+    def infer(cls, src: ir.Type, dst: ir.Type, barrier: ir.Type) -> None:
+        check_same_tile(cls.name, src, check_memory(cls.name, dst, mutable=True))
+        check_barrier(cls.name, barrier)
+
+    def evaluate(self, context: Context, src: Any, dst: Buffer, barrier: Buffer) -> None:
+        state = state_of(context)
+        data = state.check_write(dst)
+        copy = Copy(data, np.array(src), bytes_of(self.dst.type))
+        state.barrier(barrier).copies.append(copy)
 
 
 class FenceAsyncSharedOp(Op):

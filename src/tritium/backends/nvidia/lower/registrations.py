@@ -6,6 +6,7 @@ from types import ModuleType
 
 from tritium.backends.nvidia.lower import (
     blackwell,
+    cluster_store,
     inline_ptx,
     tcgen05,
     tensor_maps,
@@ -18,7 +19,8 @@ from tritium.backends.nvidia.lower.hardware import NVIDIA, Nvidia
 from tritium.codegen.gpu.registrations import check
 
 MODULES: tuple[ModuleType, ...] = (
-    blackwell, inline_ptx, tcgen05, tensor_maps, tensor_memory, tma, tma_gather, wgmma,
+    blackwell, cluster_store, inline_ptx, tcgen05, tensor_maps, tensor_memory, tma, tma_gather,
+    wgmma,
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ from tritium.experimental.gluon.language.nvidia.hopper import cluster as cluster
 from tritium.experimental.gluon.language.nvidia.hopper import mbarrier as mbarrier
 from tritium.experimental.gluon.language.nvidia.hopper import tma as tma
 from tritium.ir.types import Type
+from tritium.language import emitter
+from tritium.language.builtins import casts
 from tritium.language.builtins.build import emit, typed
 from tritium.language.builtins.dot import imprecise_products, precision_of
 from tritium.language.decorators import builtin
@@ -39,8 +41,11 @@ def fence_async_shared(cluster: bool = False) -> None:
 
 @builtin
 def async_store(dst: Any, value: Any, mbarrier: Any) -> None:
-    """Write a block to the shared memory of another thread block of the cluster."""
-    raise NotImplementedError("gluon.language.nvidia.hopper.async_store is not built")
+    """Start writing a block to the shared memory of the thread blocks of the cluster that, by its
+    layout, have the elements. The bytes that one gets count for its barrier."""
+    if emitter.current().features.num_ctas == 1:
+        raise ValueError("async_store: num_ctas is 1; a cluster of two or more is required")
+    emit(ttgir.AsyncSharedStoreOp, casts.to_tensor(value), dst, mbarrier)
 
 
 class warpgroup_mma_accumulator_type(base_type):
