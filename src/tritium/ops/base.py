@@ -101,6 +101,11 @@ class Op(DeclaredOp):
     """The result of a linear op is the sum of its operands, each times the number here (pointers
     and offsets count elements). Empty for other ops."""
 
+    loads_elements: ClassVar[bool] = False
+    stores_elements: ClassVar[bool] = False
+    """Whether the op reads, or writes, the elements at the addresses `ptr` where `mask` holds, in
+    any order, and does no more."""
+
     movement: ClassVar[Movement | None] = None
     """How the op places elements that it takes from its operands; None for one that computes."""
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tritium.analysis.axis_info import AxisAnalysis
 from tritium.backends.remarks import remark, wanted
 from tritium.ir import types as ir
-from tritium.ops.ttir import FuncOp, LoadOp, StoreOp
+from tritium.ops.ttir import ElementAccess, FuncOp
 
 
 def remark_on(module: ModuleOp) -> None:
@@ -21,7 +21,7 @@ def remark_on(module: ModuleOp) -> None:
         if isinstance(function, FuncOp):
             analysis = AxisAnalysis(function)
             for op in function.walk():
-                if isinstance(op, (LoadOp, StoreOp)):
+                if isinstance(op, ElementAccess):
                     _on_access(analysis, op)
 
 

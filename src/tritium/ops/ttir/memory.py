@@ -219,7 +219,7 @@ class ElementAccess(CachedOp):
     @property
     def is_load(self) -> bool:
         """Whether it is a load."""
-        return bool(self.results)
+        return self.loads_elements
 
 
 class LoadOp(ElementAccess):
@@ -227,6 +227,7 @@ class LoadOp(ElementAccess):
     without touching memory."""
 
     name = "tt.load"
+    loads_elements = True
     cost = 12
     effects = (reads(GLOBAL, "ptr"),)
     syntax = (
@@ -276,6 +277,7 @@ class StoreOp(ElementAccess):
     """Write the elements for which the mask is true (or absent)."""
 
     name = "tt.store"
+    stores_elements = True
     effects = (writes(GLOBAL, "ptr"),)
     syntax = (
         "$ptr, $value [, $mask] [cacheModifier = $cache] [evictionPolicy = $evict] attrs "

@@ -58,6 +58,15 @@ def combining_op(block: Block) -> type[BinaryOp] | None:
     return type(ops[0]) if single else None  # pyright: ignore
 
 
+class CombiningOp(Op):
+    """Combines the elements of its inputs along an axis, pairwise, by its region, which takes
+    (a..., b...) and returns the combined elements."""
+
+    recursive_effects = True
+    inputs = variadic()
+    axis = i32_attr()
+
+
 class ReduceReturnOp(RegionEnd):
     """Ends the combine region of a reduction."""
 
@@ -65,7 +74,7 @@ class ReduceReturnOp(RegionEnd):
     syntax = "$values attrs : type(values)"
 
 
-class ReduceOp(Op):
+class ReduceOp(CombiningOp):
     """Combine the elements along an axis, pairwise and in any order.
 
     `ReduceOp.build(inputs, regions=[combine], axis=0)`: one result for each input, a scalar when
@@ -75,10 +84,7 @@ class ReduceOp(Op):
 
     name = "tt.reduce"
     layouts_from = "operands"
-    recursive_effects = True
     takes_any_layout = True
-    inputs = variadic()
-    axis = i32_attr()
 
     @classmethod
     def infer(
@@ -126,7 +132,7 @@ class ScanReturnOp(RegionEnd):
     syntax = "$values attrs : type(values)"
 
 
-class ScanOp(Op):
+class ScanOp(CombiningOp):
     """Running combination along an axis: element i of the result combines elements 0 to i, or
     with `reverse` the last one down to i.
 
@@ -135,9 +141,6 @@ class ScanOp(Op):
     """
 
     name = "tt.scan"
-    recursive_effects = True
-    inputs = variadic()
-    axis = i32_attr()
     reverse = bool_attr()
 
     @classmethod

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from tritium.ir import types as ir
-from tritium.ops.arith import ExtSIOp, ExtUIOp
+from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.ttir.reduction import ReduceOp, combining_op
 from tritium.passes.base import Pass
 from tritium.passes.rewriting import Builder, combining, erase
@@ -42,9 +42,9 @@ def _matches(op: ReduceOp) -> bool:
     if len(op.operands) > 1 or len(op.regions[0].blocks) > 1:
         return False
     extension, combine = op.operands[0].owner, combining_op(op.regions[0].block)
-    if not isinstance(extension, (ExtSIOp, ExtUIOp)) or combine is None:
+    if not isinstance(extension, IntegerExtensionOp) or not extension.widens or combine is None:
         return False
-    signs = "s" if isinstance(extension, ExtSIOp) else "u"
+    signs = "u" if extension.non_negative else "s"
     return signs in combine.extends and ir.bit_width(extension.operand.type) >= 8
 
 

@@ -47,8 +47,7 @@ from tritium.ops.tile.nests import OPERAND, BufferOp, is_tile
 from tritium.ops.ttir.debug import PrintOp
 from tritium.ops.ttir.dot import MatrixProduct
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.memory import LoadOp, StoreOp
-from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp, ScanOp
 from tritium.ops.ttir.shape import UnsplatOp
 from tritium.passes.base import Pass
 
@@ -126,9 +125,9 @@ class _Builder:
             self._leave(op)
         elif not tiles:
             self.grouping.effect(op)
-        elif kind in (StoreOp, UnsplatOp):
+        elif op.stores_elements or kind is UnsplatOp:
             self.grouping.root(op, op)
-        elif kind in (ReduceOp, ScanOp):
+        elif isinstance(op, CombiningOp):
             self._combine(op)
         elif kind in SCALARIZED:
             self._scalarized(op)
@@ -241,7 +240,7 @@ class _Builder:
             return None
         value, _ = peel(value, self.function.buffers)
         load: Any = value.owner
-        if value in self.function.buffers or not isinstance(load, LoadOp):
+        if value in self.function.buffers or isinstance(load, Block) or not load.loads_elements:
             return None
         if load.isVolatile or load.parent is not op.parent:
             return None

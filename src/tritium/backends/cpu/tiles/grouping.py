@@ -15,8 +15,7 @@ from tritium.ops.base import Op
 from tritium.ops.effects import Effects
 from tritium.ops.fields import i32_attr
 from tritium.ops.tile.nests import CopyOp, NestOp, domain_of, tiles_of
-from tritium.ops.ttir.memory import LoadOp, StoreOp
-from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp
 
 
 @dataclass(eq=False)
@@ -111,7 +110,7 @@ class Grouping:
     def value(self, op: Op) -> None:
         """An op whose results are computed where they are used."""
         self.summaries.add(op)
-        if type(op) is LoadOp:
+        if op.loads_elements:
             self.effect(op)
         elif op.memory_effects():
             raise NotImplementedError(f"the CPU backend does not support {op.name} on tiles")
@@ -143,7 +142,7 @@ class Grouping:
             if nest.axis is None and axis is not None:
                 nest.axis = axis
                 nest.op.properties["axis"] = i32_attr().encode(axis)
-        if isinstance(root, StoreOp):
+        if root.stores_elements:
             scope.effects.append((self.times[root], root))
 
     def _open(
@@ -179,10 +178,10 @@ class Grouping:
         # A tile that loops carry is overwritten at the end of the iteration, after all reads of it.
         if ends and not nest.ends:
             return False
-        stores = [r for r in nest.roots if isinstance(r, StoreOp)]
+        stores = [r for r in nest.roots if r.stores_elements]
         if any(not self._before(load, store) for load in loads for store in stores):
             return False
-        is_store = isinstance(root, StoreOp)
+        is_store = root.stores_elements
         if is_store:
             other = frozenset[Any]().union(
                 *(self.summaries.of(v).loads for r in nest.roots for v in tiles_of(r))
@@ -213,4 +212,4 @@ def _move(root: Operation, nest: NestOp) -> None:
 
 
 def _axis_of(root: Any) -> int | None:
-    return root.axis if isinstance(root, (ReduceOp, ScanOp)) else None
+    return root.axis if isinstance(root, CombiningOp) else None

@@ -10,12 +10,11 @@ from xdsl.ir import Block, SSAValue
 
 from tritium.backends.cpu.tiles.ir import TileFunction
 from tritium.ir import types as ir
-from tritium.ops.arith import DivSIOp, ExtSIOp, ExtUIOp, FloorDivSIOp, IndexCastOp, RemSIOp
+from tritium.ops.arith.casts import IntegerExtensionOp
+from tritium.ops.arith.integer import DivisionOp
 from tritium.ops.tile.nests import is_tile
-from tritium.ops.ttir.memory import AddPtrOp, LoadOp
+from tritium.ops.ttir.memory import AddPtrOp
 
-_DIVISIONS = frozenset({DivSIOp, RemSIOp, FloorDivSIOp})
-_EXTENSIONS = frozenset({ExtSIOp, ExtUIOp, IndexCastOp})
 SEVERAL = -1
 """The axis of values whose neighbours are computed together along several axes, or along one that
 is not known."""
@@ -44,7 +43,7 @@ def index_arithmetic(
     one, and matter only if facts depend on them."""
     for op, differs in _ancestors(function, values, buffers, loop, lane):
         narrow = _widened(op)
-        if narrow is None and op.__class__ not in _DIVISIONS:
+        if narrow is None and not (isinstance(op, DivisionOp) and not op.is_unsigned):
             continue
         better = _is_better_trusted(function, op)
         if better or (differs and narrow is not None):
@@ -94,7 +93,7 @@ def is_inside(loop: Any, value: SSAValue) -> bool:
 
 def _axis_of_operands(op: Any, axis: int | None) -> int | None:
     """The axis of an op's operands that runs along an axis of its result; None if none does."""
-    if axis is None or axis == SEVERAL or op.is_elementwise or isinstance(op, LoadOp):
+    if axis is None or axis == SEVERAL or op.is_elementwise or op.loads_elements:
         return axis
     axes = op.source_axes()
     return SEVERAL if axes is None else axes[axis]
@@ -102,7 +101,7 @@ def _axis_of_operands(op: Any, axis: int | None) -> int | None:
 
 def _widened(op: Any) -> SSAValue | None:
     """The tile of integers that an op widens, if it does."""
-    if op.__class__ in _EXTENSIONS:
+    if isinstance(op, IntegerExtensionOp):
         source = op.operands[0]
     elif op.__class__ is AddPtrOp:
         source = op.offset

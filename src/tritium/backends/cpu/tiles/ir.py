@@ -22,13 +22,11 @@ from tritium.ops.fields import integer_attr, symbol
 from tritium.ops.tile import BUFFERS, BufferOp, CopyOp, NestOp
 from tritium.ops.tile.nests import buffers_of, is_tile
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.memory import StoreOp
-from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp, ScanOp
 from tritium.ops.ttir.shape import UnsplatOp
 
 SCRATCH = "tile.scratch"
 """The attribute of a function that says how many bytes its buffers take."""
-_IN_LANES = frozenset({CopyOp, StoreOp, ReduceOp, ScanOp, UnsplatOp})
 
 ZERO, VIEW_A, VIEW_B = "tile.zero", "tile.view_a", "tile.view_b"
 """The flags of a product: its buffer does not hold C on entry; A, or B, is read in memory where it
@@ -199,7 +197,7 @@ def _has_tiles(op: Operation) -> bool:
 
 def is_scalarized(root: Any) -> bool:
     """Whether a root is done element by element, in row-major order (atomics, printing)."""
-    return type(root) not in _IN_LANES
+    return not (root.stores_elements or isinstance(root, (CombiningOp, CopyOp, UnsplatOp)))
 
 
 def runs_on_scalars(op: Any) -> bool:
@@ -246,7 +244,7 @@ class Nest(NamedTuple):
     @property
     def stores(self) -> bool:
         """Whether a root stores to memory."""
-        return any(type(root) is StoreOp for root in self.roots)
+        return any(root.stores_elements for root in self.roots)
 
     @property
     def is_scalarized(self) -> bool:
@@ -256,7 +254,12 @@ class Nest(NamedTuple):
     @property
     def is_sequential(self) -> bool:
         """Whether elements depend on those before them: of scans, and of scalarized roots."""
-        return self.is_scalarized or any(type(root) is ScanOp for root in self.roots)
+        return self.is_scalarized or self.scan is not None
+
+    @property
+    def scan(self) -> ScanOp | None:
+        """The scan that it does, all alone."""
+        return next((root for root in self.roots if isinstance(root, ScanOp)), None)
 
     @classmethod
     def of(cls, op: NestOp) -> Nest:

@@ -25,7 +25,6 @@ from xdsl.ir import Block, SSAValue
 from tritium.backends.cpu.tiles.ir import TileFunction, copy_of, functions_of
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp
-from tritium.ops.ttir.memory import LoadOp
 from tritium.passes.base import Pass
 
 
@@ -109,4 +108,4 @@ def _reads(function: TileFunction, value: SSAValue) -> dict[BufferOp, bool]:
 
 def keeps_places(op: Any) -> bool:
     """Whether each element of an op's result depends on those at the same position only."""
-    return op.is_elementwise or isinstance(op, LoadOp)
+    return op.is_elementwise or op.loads_elements

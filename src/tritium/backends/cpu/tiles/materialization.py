@@ -34,7 +34,6 @@ from tritium.ops.base import Movement, Op
 from tritium.ops.effects import GLOBAL, Effects, only_read
 from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
 from tritium.ops.ttir.dot import MatrixProduct
-from tritium.ops.ttir.memory import LoadOp, StoreOp
 from tritium.ops.ttir.shape import JoinOp, TransOp
 from tritium.passes.base import Pass
 
@@ -122,7 +121,7 @@ class _Materialization:
             elif is_inlined(op):
                 self.inlined.append(op)
                 self.summaries.add(op)
-                if op.__class__ is LoadOp:
+                if op.loads_elements:
                     self._writes(op, op.parent)
             else:
                 self._writes(op, op.parent)
@@ -156,7 +155,7 @@ class _Materialization:
                 users[user] = users.get(user, False) or identity
         if not users:
             return
-        is_load = type(op) is LoadOp
+        is_load = op.loads_elements
         if op.results[0] not in self.function.buffers and len(op.results) == 1:
             home = self._home(op, users)
             if home is not None:
@@ -225,7 +224,7 @@ class _Materialization:
 
     def _home(self, op: Any, users: dict[User, bool]) -> NestOp | None:
         """The nest that fills a buffer for the op's result; None to compute it where needed."""
-        is_load = isinstance(op, LoadOp)
+        is_load = op.loads_elements
         value = op.results[0]
         summary = self.summaries[value]
         cheap = summary.cost < _HEAVY or _is_address(value, summary.loads)
@@ -276,7 +275,7 @@ class _Materialization:
             return bool(loads) and value not in _views(user)
         if user.parent is not op.parent and _in_loop(user.parent, op.parent):
             return True
-        if isinstance(op, LoadOp):
+        if op.loads_elements:
             return False
         if value in self.joined:
             return True  # every element of a join computes both, and uses one
@@ -295,7 +294,7 @@ class _Materialization:
                 own = user.roots
                 rearranged = user in self._rearranging(load)
                 for root in own:
-                    if isinstance(root, StoreOp):
+                    if root.stores_elements:
                         if not in_step(load, root, rearranged):
                             return True
                     elif root.writes(GLOBAL):  # atomics go one by one, also to equal addresses

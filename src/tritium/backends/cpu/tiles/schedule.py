@@ -30,8 +30,7 @@ from tritium.backends.cpu.tiles.slices import nests_of
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import CopyOp, NestOp, tiles_of
-from tritium.ops.ttir.memory import LoadOp, StoreOp
-from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp, ScanOp
 from tritium.passes.base import Pass
 
 _HEAVY = 24
@@ -93,7 +92,7 @@ def verify_schedules(function: TileFunction) -> None:
 
 def is_scalar_combine(root: Any) -> bool:
     """Whether a root is a reduction or scan that combines element by element."""
-    return isinstance(root, (ReduceOp, ScanOp)) and runs_on_scalars(root)
+    return isinstance(root, CombiningOp) and runs_on_scalars(root)
 
 
 def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
@@ -102,9 +101,8 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
     domain = nest.domain
     if not domain:
         return Shape(0, 1, 1)
-    for root in nest.roots:
-        if type(root) is ScanOp:
-            return _scan_shape(facts, root, domain)
+    if nest.scan is not None:
+        return _scan_shape(facts, nest.scan, domain)
     values = [v for root in nest.roots for v in tiles_of(root)]
     seen: set[SSAValue] = set()
     bits, weight = 0, 0
@@ -116,7 +114,7 @@ def choose(facts: Facts, nest: Nest, in_order: bool = False) -> Shape:
         seen.add(value)
         owner: Any = value.owner
         leaf = isinstance(owner, Block) or value in facts.buffers
-        loaded = type(owner) is LoadOp
+        loaded = not isinstance(owner, Block) and owner.loads_elements
         data = leaf or value in values or loaded or ir.is_float(value.type)
         if data and not ir.is_pointer(value.type):
             bits = max(bits, _lane_bits(value.type))
@@ -166,7 +164,7 @@ def store_dimension(facts: Facts, nest: Nest) -> int | None:
     last = len(nest.domain) - 1
     found: set[int] = set()
     for root in nest.roots:
-        if not isinstance(root, StoreOp):
+        if not root.stores_elements:
             return None
         contiguity = facts.address_info(root.ptr).contiguity
         found.add(max(range(last, -1, -1), key=lambda d: contiguity[d]))
@@ -206,7 +204,7 @@ def _reads(facts: Facts, nest: Nest) -> Iterator[tuple[Dims, tuple[int, ...]]]:
             yield dims, (*(1 for _ in shape[:-1]), shape[-1])
         elif isinstance(owner, Block):
             continue
-        elif type(owner) is LoadOp:
+        elif owner.loads_elements:
             yield dims, facts.address_info(owner.operands[0]).contiguity
         else:
             stack.extend(_operands(owner, dims))

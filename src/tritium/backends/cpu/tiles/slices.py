@@ -13,7 +13,6 @@ from tritium.backends.cpu.tiles.index_arithmetic import SEVERAL, index_arithmeti
 from tritium.backends.cpu.tiles.ir import Nest, TileFunction
 from tritium.ops.base import Movement
 from tritium.ops.tile.nests import CopyOp, NestOp, is_tile, tiles_of
-from tritium.ops.ttir.memory import LoadOp, StoreOp
 
 
 class Slice:
@@ -43,17 +42,17 @@ class Slice:
     @cached_property
     def loads(self) -> list[Any]:
         """The loads of tiles, in no order."""
-        return [op for value, op in self.values if op.__class__ is LoadOp and is_tile(value)]
+        return [op for value, op in self.values if op.loads_elements and is_tile(value)]
 
     @cached_property
     def stores(self) -> list[Any]:
         """The stores, in order."""
-        return [root for root in self.nest.roots if root.__class__ is StoreOp]
+        return [root for root in self.nest.roots if root.stores_elements]
 
     @cached_property
     def masks(self) -> list[SSAValue]:
         """The masks of the stores and of the loads that they depend on, each once."""
-        accesses = (*self.stores, *(op for _, op in self.values if op.__class__ is LoadOp))
+        accesses = (*self.stores, *(op for _, op in self.values if op.loads_elements))
         return list(dict.fromkeys(a.mask for a in accesses if a.mask is not None))
 
     @cached_property

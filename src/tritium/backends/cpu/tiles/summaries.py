@@ -9,7 +9,6 @@ from typing import Any
 from xdsl.ir import Block, Operation, SSAValue
 
 from tritium.ops.base import Movement, Op
-from tritium.ops.ttir.memory import LoadOp
 
 _DEPTH = 24
 """The moves between two values that are kept for no other reason."""
@@ -51,7 +50,7 @@ class Summaries:
                 loads = loads | summary.loads
             total += summary.cost
             depth = max(depth, summary.depth)
-        is_load = type(op) is LoadOp
+        is_load = op.loads_elements
         depth += op.movement is not None or is_load
         views = op.movement is Movement.IN_ORDER
         deep = depth >= _DEPTH and len(op.results) == 1 and not views

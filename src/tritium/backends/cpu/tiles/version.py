@@ -41,7 +41,6 @@ from tritium.ops.elementwise import BinaryOp
 from tritium.ops.tile.nests import CopyOp, is_tile
 from tritium.ops.ttir.atomic import AtomicOp, AtomicPollOp, MemScope
 from tritium.ops.ttir.extern import ElementwiseInlineAsmOp
-from tritium.ops.ttir.memory import StoreOp
 from tritium.ops.ttir.reduction import ReduceOp, combining_op
 from tritium.ops.ttir.shape import ReshapeOp, SplatOp
 from tritium.passes.base import Pass
@@ -100,7 +99,7 @@ def _versions(found: Slice, static: dict[SSAValue, bool], waits: bool) -> Iterat
         yield "linear"
     if not nest.is_sequential and found.meetings:
         yield "apart"
-    if is_long(nest) and all(map(_is_convex, found.masks)):
+    if is_long(nest) and all(signed_compares(mask) is not None for mask in found.masks):
         if found.masks:
             yield "unmasked"
         if lines_fit(nest) and _is_consecutive(found) and not _needs_alignment(found):
@@ -130,25 +129,33 @@ def is_long(nest: Nest) -> bool:
     if nest.shape is None or len(nest.domain) != 1 or nest.domain[0] < _LONG:
         return False
     kinds = set(map(type, nest.roots))
-    return kinds == {StoreOp} or (ReduceOp in kinds and kinds <= {ReduceOp, CopyOp})
+    return all(root.stores_elements for root in nest.roots) or (
+        ReduceOp in kinds and kinds <= {ReduceOp, CopyOp}
+    )
 
 
 def lines_fit(nest: Nest) -> bool:
     """Whether a nest stores elements of one size, by chunks that lines of the caches consist of."""
-    if nest.shape is None or not all(isinstance(root, StoreOp) for root in nest.roots):
+    if nest.shape is None or not all(root.stores_elements for root in nest.roots):
         return False
     sizes = {memory_bytes(root.value.type) for root in nest.roots}
     return len(sizes) == 1 and max(sizes) < nest.shape.width * max(sizes) <= LINE
 
 
-def _is_convex(mask: SSAValue) -> bool:
-    """Whether a mask can be such that it is true everywhere where it is true at both ends."""
-    owner: Any = mask.owner
-    if isinstance(owner, AndIOp):
-        return all(map(_is_convex, owner.operands))
-    return isinstance(owner, SplatOp) or (
-        isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S"
-    )
+def signed_compares(mask: SSAValue) -> list[CmpIOp] | None:
+    """The comparisons of signed numbers that a mask is the conjunction of, beside scalars; None if
+    it is anything else. If what they compare is linear, it is true everywhere where it is true at
+    both ends."""
+    found, stack = list[CmpIOp](), [mask]
+    while stack:
+        owner: Any = stack.pop().owner
+        if isinstance(owner, AndIOp):
+            stack.extend(reversed(owner.operands))
+        elif isinstance(owner, CmpIOp) and owner.predicate.name[:1] == "S":
+            found.append(owner)
+        elif not isinstance(owner, SplatOp):
+            return None
+    return found
 
 
 def _is_consecutive(found: Slice) -> bool:

@@ -18,7 +18,8 @@ from tritium.backends.cpu.lower.analysis.bounds import Bounds, Interval
 from tritium.backends.cpu.lower.context import Assumed, Context
 from tritium.backends.cpu.tiles.index_arithmetic import IndexOp
 from tritium.codegen.llvm.writer import Value, const
-from tritium.ops.arith import ExtUIOp, FloorDivSIOp
+from tritium.ops.arith import FloorDivSIOp
+from tritium.ops.elementwise import CastOp
 
 
 class Assumption(NamedTuple):
@@ -45,7 +46,7 @@ def assumption(
             return None
     for op, narrow, better in arithmetic:
         if narrow is not None:
-            extended = op.results[0] if isinstance(op, ExtUIOp) else narrow
+            extended = op.results[0] if isinstance(op, CastOp) and op.non_negative else narrow
             found = bounds.narrow(narrow, bounds.of(extended))
             if not found.wraps:
                 (tested if found.conditions else proved).add(narrow)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -12,10 +11,9 @@ from tritium.backends.cpu.lower.analysis.bounds import Bounds
 from tritium.backends.cpu.lower.analysis.strides import Steps
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.dot import number_at
+from tritium.backends.cpu.tiles.version import signed_compares
 from tritium.codegen.llvm.writer import Value, const
 from tritium.ir import types as ir
-from tritium.ops.arith import AndIOp, CmpIOp
-from tritium.ops.ttir.shape import SplatOp
 
 
 def unmasked(c: Context, masks: Sequence[SSAValue]) -> Value | None:
@@ -42,16 +40,11 @@ def _corners(shape: tuple[int, ...]) -> Iterator[tuple[Value, ...]]:
 def _convex_if(steps: Steps, bounds: Bounds, mask: SSAValue) -> list[Value] | None:
     """The conditions under which a mask that is true at the corners of its tile is true in all of
     it: what it compares are linear, and do not wrap around. None if that cannot be told."""
-    owner: Any = mask.owner
-    if isinstance(owner, AndIOp):
-        first, second = (_convex_if(steps, bounds, v) for v in owner.operands)
-        return None if first is None or second is None else [*first, *second]
-    if isinstance(owner, SplatOp):
-        return []
-    if not isinstance(owner, CmpIOp) or owner.predicate.name[:1] != "S":
+    compares = signed_compares(mask)
+    if compares is None:
         return None
     found = list[Value]()
-    for value in owner.operands:
+    for value in (operand for compare in compares for operand in compare.operands):
         interval = bounds.of(value)
         dims = range(len(ir.shape_of(value.type)))
         if interval.wraps or any(steps.along(value, dim) is None for dim in dims):

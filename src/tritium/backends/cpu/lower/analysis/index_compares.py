@@ -12,7 +12,8 @@ from typing import Any, cast
 from xdsl.ir import Block, SSAValue
 
 from tritium.ir import types as ir
-from tritium.ops.arith import CmpIOp, ExtSIOp
+from tritium.ops.arith import CmpIOp
+from tritium.ops.arith.casts import IntegerExtensionOp
 from tritium.ops.arith.compare import CmpIPredicate
 from tritium.ops.base import Op
 from tritium.ops.ttir.shape import MakeRangeOp, ReshapeOp
@@ -59,7 +60,7 @@ def _increases(value: SSAValue, axis: int) -> bool:
     op: Any = value.owner
     if isinstance(op, (Block, MakeRangeOp)):
         return isinstance(op, MakeRangeOp)
-    if isinstance(op, ExtSIOp):
+    if isinstance(op, IntegerExtensionOp) and op.widens and not op.non_negative:
         return _increases(op.operand, axis)
     if isinstance(op, ReshapeOp):
         one = ir.shape_of(op.src.type) == (ir.shape_of(value.type)[axis],)

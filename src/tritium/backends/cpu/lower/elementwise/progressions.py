@@ -7,6 +7,7 @@ the numbers do. Extensions are so only where nothing wraps around within a tile 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.types import value_type
@@ -136,7 +137,7 @@ def _no_flag(result: Linear | None) -> Linear | None:
 
 
 @lowers("cpu.linear", ExtSIOp, ExtUIOp, IndexCastOp)
-def extend(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
+def extend(e: Emitter, op: Any, arguments: Sequence[Lanes]) -> Linear | None:
     (a,) = arguments
     from_type, to = _cast_types(op)
     if not isinstance(a, Linear) or from_type == "i1":
@@ -144,7 +145,7 @@ def extend(e: Emitter, op: Op, arguments: Sequence[Lanes]) -> Linear | None:
     before, after = int(from_type[1:]), int(to[1:])
     if after > before and op.operands[0] not in e.context.assumed.trusted:
         return None
-    opcode = "trunc" if after < before else "zext" if isinstance(op, ExtUIOp) else "sext"
+    opcode = "trunc" if after < before else "zext" if op.non_negative else "sext"
     return widened(e, a, to, opcode)
 
 

@@ -35,8 +35,7 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
 from tritium.ops.tile.nests import BufferOp, CopyOp, NestOp, domain_of
-from tritium.ops.ttir.memory import StoreOp
-from tritium.ops.ttir.reduction import ReduceOp, ScanOp
+from tritium.ops.ttir.reduction import CombiningOp
 from tritium.ops.ttir.shape import UnsplatOp
 
 
@@ -90,7 +89,7 @@ def _lower_split(c: Context, whole: Slice) -> None:
 
     def one(root: Any) -> None:
         part = Nest(domain_of(root), None, (root,))
-        shape = choose(c.facts, part, isinstance(root, StoreOp))
+        shape = choose(c.facts, part, root.stores_elements)
         _Loops(c, part, shape._replace(unroll=1)).run()
         done.add(root)
 
@@ -140,7 +139,7 @@ def copy_to(context: Context, value: SSAValue, buffer: BufferOp) -> None:
 
 def _lower_fused(context: Context, part: Slice, fast: bool = True) -> None:
     nest = part.nest
-    if any(isinstance(root, ScanOp) for root in nest.roots):
+    if nest.scan is not None:
         lower_scan(context, nest)
     elif nest.is_scalarized:
         lower_scalarized(context, nest, lambda shape: _Loops(context, nest, shape).run())
@@ -176,7 +175,7 @@ class _Loops:
         inline = inlined(nest.roots)
         self.e = Emitter(self.context, self.shape.width, inline, self.facts)
         self.reductions = [
-            Reduction(self.context, r, self.quick) for r in nest.roots if isinstance(r, ReduceOp)
+            Reduction(self.context, r, self.quick) for r in nest.roots if isinstance(r, CombiningOp)
         ]
         self.at = [ZERO] * len(nest.domain)
         self.e.push()
@@ -257,7 +256,7 @@ class _Loops:
     def _body(self, starts: list[Index]) -> None:
         """Everything but reductions, for the unrolled chunks."""
         places = [self._position(index) for index in starts]
-        if all(isinstance(root, StoreOp) for root in self.nest.roots):
+        if all(root.stores_elements for root in self.nest.roots):
             # A load behind a store waits for it where the last twelve bits of both addresses are
             # the same, as those of arrays allocated one after the other nearly are.
             for at in places:
@@ -277,7 +276,7 @@ class _Loops:
             self._compute(at)
         copy(e, self.nest.roots, at)
         for root in self.nest.roots:
-            if type(root) is StoreOp:
+            if root.stores_elements:
                 _store(e, root, at, only)
             elif type(root) is UnsplatOp:
                 self._extract(root)
@@ -287,7 +286,7 @@ class _Loops:
     def _compute(self, at: At) -> None:
         """The operands of the stores and reductions of one chunk."""
         for root in self.nest.roots:
-            if type(root) in (StoreOp, ReduceOp):
+            if root.stores_elements or isinstance(root, CombiningOp):
                 for value in root.operands:
                     self.e.emit(value, at)
 
@@ -383,7 +382,7 @@ class _Loops:
         return following
 
 
-def _store(e: Emitter, op: StoreOp, at: At, only: Value | None) -> None:
+def _store(e: Emitter, op: Any, at: At, only: Value | None) -> None:
     pointer, value = e.emit(op.ptr, at), e.emit(op.value, at)
     mask = None if op.mask is None else e.emit(op.mask, at)
     if only is not None:

@@ -29,8 +29,6 @@ from tritium.backends.cpu.tiles.slices import Slice
 from tritium.backends.cpu.tiles.version import extreme_of
 from tritium.codegen.llvm.writer import const
 from tritium.ir import types as ir
-from tritium.ops.ttir.reduction import ReduceOp
-from tritium.ops.ttir.shape import UnsplatOp
 
 
 class Write(Protocol):
@@ -46,7 +44,6 @@ def scalar_results(nest: Nest) -> list[SSAValue]:
     return [
         result
         for root in nest.roots
-        if isinstance(root, (ReduceOp, UnsplatOp))
         for result in root.results
         if not isinstance(result.type, ir.TensorType)
     ]

@@ -23,7 +23,6 @@ from tritium.backends.cpu.lower.dot import number_at
 from tritium.backends.cpu.tiles.slices import Slice
 from tritium.codegen.llvm.writer import Function, Value, const
 from tritium.ir import types as ir
-from tritium.ops.ttir.memory import StoreOp
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def apart(c: Context, part: Slice) -> Value | None:
         if access.ptr is store.ptr:
             holds = _distinct(c.f, extent(store.ptr))
         else:
-            keeps = isinstance(access, StoreOp) or access.results[0] not in part.moved
+            keeps = access.stores_elements or access.results[0] not in part.moved
             holds = _pair(c.f, extent(access.ptr), extent(store.ptr), keeps)
         result = _both(c.f, result, holds)
     return result

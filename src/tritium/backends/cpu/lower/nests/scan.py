@@ -13,7 +13,7 @@ from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
 from tritium.codegen.llvm.writer import Value, const, lanes
 from tritium.ir import types as ir
-from tritium.ops.ttir.reduction import ScanOp, combining_op
+from tritium.ops.ttir.reduction import combining_op
 
 
 def lower_scan(c: Context, nest: Nest) -> None:
@@ -23,7 +23,8 @@ def lower_scan(c: Context, nest: Nest) -> None:
 
 class _Scan:
     def __init__(self, c: Context, nest: Nest):
-        (self.root,) = (r for r in nest.roots if isinstance(r, ScanOp))
+        assert nest.scan is not None
+        self.root = nest.scan
         op: Any = self.root
         if len(op.regions[0].blocks) != 1:
             raise c.unsupported(op, " (branches in the combine function)")

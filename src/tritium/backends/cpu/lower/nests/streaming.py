@@ -22,7 +22,6 @@ from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import Value, const, const_vector
 from tritium.ops.tile import NestOp
 from tritium.ops.ttir.function import FuncOp
-from tritium.ops.ttir.memory import StoreOp
 
 
 def stored_bytes(function: FuncOp) -> int:
@@ -32,7 +31,7 @@ def stored_bytes(function: FuncOp) -> int:
     nests = [op for block in blocks for op in block.ops if isinstance(op, NestOp)]
     if not any("streaming" in nest.versions for nest in nests):
         return 0
-    stores = [nest for nest in nests if is_long(Nest.of(nest)) and type(nest.roots[0]) is StoreOp]
+    stores = [nest for nest in nests if is_long(Nest.of(nest)) and nest.roots[0].stores_elements]
     return sum(memory_bytes(r.value.type) * nest.domain[0] for nest in stores for r in nest.roots)
 
 
