@@ -249,7 +249,8 @@ def matmul(
             fn_args=tuple(activation.fn_args), N=columns, RAGGED_K=b_ragged_metadata is not None,
             A_FORMAT=formats[0], B_FORMAT=formats[1], A_PACK=2 if a.dtype == torch.uint8 else 1,
             B_PACK=2 if b.dtype == torch.uint8 else 1,
-            PRECISION="tf32" if config.allow_tf32 else "ieee", BLOCK_M=blocks.m,
+            PRECISION="tf32" if config.allow_tf32 else "ieee",
+            EVEN_N=size.n % blocks.n == 0, BLOCK_M=blocks.m,
             BLOCK_N=blocks.n, BLOCK_K=blocks.k, STAGES=blocks.stages, num_warps=blocks.warps,
         )  # fmt: skip
     return y

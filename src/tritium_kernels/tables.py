@@ -18,6 +18,7 @@ class RowTable:
 
     Attributes:
         whole: the longest row that a program holds at once; longer ones are walked over.
+        whole_sums: the same where it holds sums over rows besides.
         chunk: the columns of one step of a walk.
         elements: what a program takes at least of short rows: several rows.
         warp_elements: elements for each warp.
@@ -25,6 +26,7 @@ class RowTable:
     """
 
     whole: int
+    whole_sums: int
     chunk: int
     elements: int
     warp_elements: int
@@ -32,9 +34,15 @@ class RowTable:
 
 
 ROWS = {
-    "cpu": RowTable(whole=4096, chunk=1024, elements=256, warp_elements=1 << 30, waves=4),
-    "hopper": RowTable(whole=16384, chunk=8192, elements=1024, warp_elements=1024, waves=2),
-    "gpu": RowTable(whole=16384, chunk=4096, elements=1024, warp_elements=1024, waves=2),
+    "cpu": RowTable(
+        whole=16384, whole_sums=8192, chunk=512, elements=256, warp_elements=1 << 30, waves=4
+    ),
+    "hopper": RowTable(
+        whole=16384, whole_sums=8192, chunk=8192, elements=1024, warp_elements=1024, waves=2
+    ),
+    "gpu": RowTable(
+        whole=16384, whole_sums=8192, chunk=4096, elements=1024, warp_elements=1024, waves=2
+    ),
 }
 
 
@@ -44,8 +52,9 @@ class RowPlan:
 
     Attributes:
         rows: rows of one program at a time.
-        block: columns of one step.
-        whole: a step holds a whole row.
+        block: columns of a tile.
+        whole: a block holds a whole row.
+        step: columns of one step in kernels that walk over every row, short ones too.
         warps: of a program.
         programs: of a launch in which each program takes many rows.
     """
@@ -53,20 +62,22 @@ class RowPlan:
     rows: int
     block: int
     whole: bool
+    step: int
     warps: int
     programs: int
 
 
-def plan_rows(device: torch.device, rows: int, columns: int) -> RowPlan:
-    """The configuration for `rows` rows of `columns` elements."""
+def plan_rows(device: torch.device, rows: int, columns: int, sums: bool = False) -> RowPlan:
+    """The configuration for `rows` rows of `columns` elements; `sums`: over rows besides."""
     table = ROWS[device_class(device)]
     block = power_of_two(columns)
-    whole = block <= table.whole
+    step = min(block, table.chunk)
+    whole = block <= (table.whole_sums if sums else table.whole)
     block = block if whole else table.chunk
     many = max(1, min(table.elements // block, power_of_two(rows))) if whole else 1
     warps = min(max(power_of_two(block * many // table.warp_elements), 4), 16)
     programs = max(1, min(cdiv(rows, many), processors(device) * table.waves))
-    return RowPlan(many, block, whole, warps, programs)
+    return RowPlan(many, block, whole, step, warps, programs)
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,10 @@ def adamw_op(
     if parameter.numel() == 0:
         return
     tensors = (parameter, gradient, first, second)
-    flat = [_flat(t, parameter) for t in tensors]
+    flat = [f for f in (_flat(t, parameter) for t in tensors) if f is not None]
     # What has another order of elements is worked on in a copy.
-    copies = [t.contiguous() if None in flat else f for t, f in zip(tensors, flat, strict=True)]
+    is_copied = len(flat) < len(tensors)
+    copies = [t.contiguous() for t in tensors] if is_copied else flat
     table = plan_flat(parameter.device)
     corrections = 1 - beta1**step, (1 - beta2**step) ** 0.5
     n = parameter.numel()
@@ -43,7 +44,7 @@ def adamw_op(
             *copies, n, rate, beta1, beta2, eps, rate * decay, *corrections,
             -1.0 if maximize else 1.0, BLOCK=table.block, num_warps=table.warps,
         )  # fmt: skip
-    if None in flat:
+    if is_copied:
         for target, copy in ((parameter, copies[0]), (first, copies[2]), (second, copies[3])):
             target.copy_(copy)
 
@@ -90,7 +91,8 @@ class AdamW(torch.optim.Optimizer):
             check_range("AdamW", name, value, 0, float("inf"))
         for value in betas:
             check_range("AdamW", "betas", value, 0, 1)
-        defaults = dict(zip(self.OPTIONS, (lr, betas, eps, weight_decay, maximize), strict=True))
+        values = lr, betas, eps, weight_decay, maximize
+        defaults: dict[str, Any] = dict(zip(self.OPTIONS, values, strict=True))
         super().__init__(params, defaults)
 
     @torch.no_grad()

@@ -57,15 +57,15 @@ def attention_backward_op(
     left: int, right: int, score: str | None, dropout: float, seed: int, most_queries: int,
     most_keys: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    gradients = [_like(t, t.shape[-1]) for t in (q, k, v)]
+    dq, dk, dv = (_like(t, t.shape[-1]) for t in (q, k, v))
     if q_offsets is not None:
-        for gradient in gradients:
+        for gradient in (dq, dk, dv):
             gradient.zero_()
     call = Call(
         scale, left, right, score, dropout, seed, most_queries, most_keys, q_offsets, k_offsets, aux
     )
-    attention_launch.backward(q, k, v, o, lse, do, *gradients, call)
-    return gradients[0], gradients[1], gradients[2]
+    attention_launch.backward(q, k, v, o, lse, do, dq, dk, dv, call)
+    return dq, dk, dv
 
 
 @attention_op.register_fake
@@ -121,7 +121,7 @@ def _check_window(op: str, window: tuple[int, int] | None, causal: bool) -> tupl
     return left, 0 if causal else right
 
 
-def _check_score(op: str, score: ScoreModifier | None, aux: Tensor | None, q: Tensor) -> str | None:
+def _check_score(op: str, score: Any, aux: Tensor | None, q: Tensor) -> str | None:
     if score is not None and not isinstance(score, ScoreModifier):
         raise refuse(op, "score", f"is {type(score).__name__}", "a ScoreModifier or None")
     if aux is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -57,14 +57,17 @@ _HOST = AttentionTable(_CPU, _CPU, _CPU)
 MOST_DIMENSIONS = 256
 
 
-def _tiles(which: str, q: Tensor, dimension: int) -> Tiles:
+def _tiles(which: str, q: Tensor, dimension: int, queries: int) -> Tiles:
+    """The tiles of a kernel; no more rows of queries than there are."""
     kind = device_class(q.device)
     if kind == "cpu":
         table = _HOST
     else:
         table = _FLOAT if q.dtype == torch.float32 else _HALF[kind]
     tiles: dict[int, Tiles] = getattr(table, which)
-    return next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
+    found = next(tiles[limit] for limit in sorted(tiles) if limit >= dimension)
+    rows = max(1 if kind == "cpu" else 16, power_of_two(queries))
+    return found if rows >= found.m else replace(found, m=rows, warps=4)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ def forward(q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, call: Call)
     if o.numel() == 0 or call.most_queries == 0:
         return
     q, k, v = map(with_unit_stride, (q, k, v))
-    tiles = _tiles("forward", q, max(q.shape[-1], v.shape[-1]))
+    tiles = _tiles("forward", q, max(q.shape[-1], v.shape[-1]), call.most_queries)
     count = cdiv(call.most_queries, tiles.m)
     tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
     with on("attention", "q", q):
@@ -163,7 +166,7 @@ def backward(
             o, do, delta, heads, length, count, *rows_of(o), *rows_of(do), *lse.stride()[:2],
             DV=constants["DV"], DVP=constants["DVP"], BLOCK=64,
         )  # fmt: skip
-        tiles = _tiles("dk_dv", q, d)
+        tiles = _tiles("dk_dv", q, d, call.most_queries)
         count = cdiv(call.most_keys, tiles.n)
         ragged = call.ragged(call.most_queries, tiles.m) or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dk_dv[(call.sequences(q) * k.shape[1] * count,)](
@@ -171,7 +174,7 @@ def backward(
             *rows_of(dk), *rows_of(dv), **constants, TAIL=call.left != UNLIMITED or ragged,
             BLOCK_M=tiles.m, BLOCK_N=tiles.n, STAGES=tiles.stages, num_warps=tiles.warps,
         )  # fmt: skip
-        tiles = _tiles("dq", q, d)
+        tiles = _tiles("dq", q, d, call.most_queries)
         count = cdiv(call.most_queries, tiles.m)
         tail = call.right != UNLIMITED or call.ragged(call.most_keys, tiles.n)
         backward_kernels.attention_dq[(call.sequences(q) * heads * count,)](

@@ -40,7 +40,7 @@ def launch_forward(
     with on("cross_entropy", "logits", x):
         kernels.loss_forward[(rows,)](
             x, target, loss, lse, columns, x.stride(0), ignored, smoothing, z,
-            SMOOTH=smoothing != 0, BLOCK=plan.block, num_warps=plan.warps,
+            SMOOTH=smoothing != 0, BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return loss, lse
 
@@ -58,7 +58,7 @@ def launch_backward(
         kernels.loss_backward[(rows,)](
             x, target, lse, scale, dx, columns, x.stride(0), dx.stride(0),
             scale.stride(0) if scale.ndim else 0, ignored, smoothing, z,
-            BLOCK=plan.block, num_warps=plan.warps,
+            BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def embedding_op(index: Tensor, table: Tensor, padding: int) -> Tensor:
     with on("embedding", "table", table):
         kernels.embedding_forward[(index.numel(),)](
             index.contiguous(), table, y, rows, columns, table.stride(0),
-            BLOCK=plan.block, num_warps=plan.warps,
+            BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return y
 
@@ -41,9 +41,9 @@ def embedding_backward_op(index: Tensor, dy: Tensor, rows: int, padding: int) ->
     numbers, order = torch.sort(index.flatten(), stable=True)
     plan = plan_rows(dy.device, 1, columns)
     with on("embedding", "table", dy):
-        kernels.embedding_backward[(numbers.numel() * cdiv(columns, plan.block),)](
+        kernels.embedding_backward[(numbers.numel() * cdiv(columns, plan.step),)](
             numbers, order, given, dtable, numbers.numel(), rows, columns, given.stride(0), padding,
-            BLOCK=plan.block, num_warps=plan.warps,
+            BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return dtable
 

@@ -31,7 +31,7 @@ def group_norm_op(
     with on("group_norm", "x", x):
         kernels.group_norm_forward[(batch * groups,)](
             x.contiguous(), *given, y, mean, rstd, groups, size, size * groups // channels, eps,
-            BLOCK=plan.block, num_warps=plan.warps,
+            BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return y, mean, rstd
 
@@ -52,7 +52,7 @@ def group_norm_backward_op(
     plan = plan_rows(x.device, batch * channels, positions)
     with on("group_norm", "x", x):
         kernels.channel_sums[(batch * channels,)](
-            x, dy, sums, products, positions, BLOCK=plan.block, num_warps=plan.warps
+            x, dy, sums, products, positions, BLOCK=plan.step, num_warps=plan.warps
         )
         group, wide_mean, wide_rstd = (
             channels // groups, *(t.repeat_interleave(channels // groups, 1) for t in (mean, rstd))
@@ -65,9 +65,9 @@ def group_norm_backward_op(
         mean_gh = (of_group[1] - mean * of_group[0]) * rstd / count
         slope = -rstd * rstd * mean_gh
         shift = -rstd * mean_g - slope * mean
-        kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.block),)](
+        kernels.group_norm_backward[(batch * channels * cdiv(positions, plan.step),)](
             x, dy, (scale * wide_rstd).contiguous(), slope.contiguous(), shift.contiguous(), dx,
-            channels, group, positions, BLOCK=plan.block, num_warps=plan.warps,
+            channels, group, positions, BLOCK=plan.step, num_warps=plan.warps,
         )  # fmt: skip
     return dx, ((products - wide_mean * sums) * wide_rstd).sum(0), sums.sum(0)
 

@@ -58,10 +58,10 @@ def matmul_op(
     inner = torch.empty(shape if keep_inner else 0, dtype=out_dtype, device=a.device)
     if y.numel() == 0:
         return y, inner
-    matrices = [_batched(t, batch) for t in (a, b)]
-    flat = matrices[0].shape[0]
+    x, w = _batched(a, batch), _batched(b, batch)
+    flat = x.shape[0]
     launch(
-        *matrices, y.view(flat, *shape[-2:]), bias, a_scale, b_scale,
+        x, w, y.view(flat, *shape[-2:]), bias, a_scale, b_scale,
         None if residual is None else _batched(residual, batch),
         inner.view(flat, *shape[-2:]) if keep_inner else None, activation, precision,
     )  # fmt: skip

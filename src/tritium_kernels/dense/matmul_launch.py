@@ -39,7 +39,7 @@ LARGE = {
 
 #: Products of few rows: each program takes a narrow strip of B, read once.
 THIN = {
-    "cpu": Blocks(16, 64, 128, 4, 1),
+    "cpu": Blocks(16, 128, 256, 4, 1),
     "hopper": Blocks(16, 64, 128, 4, 4),
     "gpu": Blocks(16, 64, 64, 4, 3),
 }
@@ -52,7 +52,7 @@ def choose(device: torch.device, dtype: torch.dtype, batch: int, m: int, n: int,
     kind = device_class(device)
     size = dtype.itemsize
     if kind == "cpu":
-        return LARGE[kind][size] if m > 16 else THIN[kind]
+        return LARGE[kind][size] if m > 16 else replace(THIN[kind], m=power_of_two(m))
     thin = m <= 64 and size <= 2
     blocks = THIN[kind] if thin else LARGE[kind][size]
     if thin:
@@ -106,7 +106,8 @@ def launch(
         kernels.matmul[tiles, blocks.split_k](
             a, b, parts, *extra, m, n, k, *a.stride(), *b.stride(), *parts.stride(), *strides,
             KIND=activation, PRECISION=precision, ACC=acc, LARGE=_is_large(a, b),
-            SPLIT_K=blocks.split_k, EVEN_K=k % (blocks.k * blocks.split_k) == 0, GROUP=8,
+            SPLIT_K=blocks.split_k, EVEN_M=m % blocks.m == 0, EVEN_N=n % blocks.n == 0,
+            EVEN_K=k % (blocks.k * blocks.split_k) == 0, GROUP=8,
             BLOCK_M=blocks.m, BLOCK_N=blocks.n, BLOCK_K=blocks.k, STAGES=blocks.stages,
             num_warps=blocks.warps,
         )  # fmt: skip

@@ -56,7 +56,7 @@ def norm_backward_op(
         return dx, dw, db
     source, given, target = as_rows(x), as_rows(dy), as_rows(dx)
     rows, columns = source.shape
-    plan = plan_rows(x.device, rows, columns)
+    plan = plan_rows(x.device, rows, columns, sums=True)
     dtype = statistics_dtype(x)
 
     def parts(gradient: Tensor) -> Tensor | None:

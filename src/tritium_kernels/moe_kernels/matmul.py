@@ -23,7 +23,7 @@ def matmul(
     az, am, ak, bz, bk, bn, yz, ym, yn, biasz, biasn, asz, asm, ask, bsz, bsk, bsn,
     FN: tl.constexpr, fn_args, N: tl.constexpr, RAGGED_K: tl.constexpr,
     A_FORMAT: tl.constexpr, B_FORMAT: tl.constexpr, A_PACK: tl.constexpr, B_PACK: tl.constexpr,
-    PRECISION: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    PRECISION: tl.constexpr, EVEN_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One tile of slice z: y = alpha * FN((a @ b + bias * betas) * gammas).
@@ -66,7 +66,7 @@ def matmul(
             source = tl.load(gather_ptr + place).to(tl.int64)
         exists = source >= 0
         source = tl.where(exists, source, 0)
-        column = tl.where(j < n, j, 0).to(tl.int64)
+        column = (j if EVEN_N else j % n).to(tl.int64)
         ka = tl.arange(0, BLOCK_K // A_PACK)
         kb = tl.arange(0, BLOCK_K // B_PACK)
         a_ptrs = a_ptr + source[:, None] * am + ka[None, :].to(tl.int64) * ak

@@ -57,9 +57,9 @@ def matmul(
     m, n, k, ab, am, ak, bb, bk, bn, yb, ym, yn, bias_stride, as_m, bs_n,
     rb, rm, rn, ib, im, i_n,
     KIND: tl.constexpr, PRECISION: tl.constexpr, ACC: tl.constexpr, LARGE: tl.constexpr,
-    SPLIT_K: tl.constexpr, EVEN_K: tl.constexpr, GROUP: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
-    STAGES: tl.constexpr,
+    SPLIT_K: tl.constexpr, EVEN_M: tl.constexpr, EVEN_N: tl.constexpr, EVEN_K: tl.constexpr,
+    GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One tile of A @ B. With SPLIT_K > 1, y is (SPLIT_K, batch, m, n): parts of the sum over k."""
     tiles = tl.cdiv(m, BLOCK_M) * tl.cdiv(n, BLOCK_N)
@@ -71,9 +71,10 @@ def matmul(
     columns = index(tile_n * BLOCK_N + tl.arange(0, BLOCK_N), LARGE)
     first = part * BLOCK_K
     inner = index(first + tl.arange(0, BLOCK_K), LARGE)
-    # Rows past the end read row 0 again, so that loads need no mask for them.
-    a_rows = tl.where(rows < m, rows, 0)
-    b_columns = tl.where(columns < n, columns, 0)
+    # Rows past the end read others again: loads need no mask for them. A remainder keeps what is
+    # known of neighbours; without one, all is known.
+    a_rows = rows if EVEN_M else rows % m
+    b_columns = columns if EVEN_N else columns % n
     a_ptrs = a_ptr + b * ab + a_rows[:, None] * am + inner[None, :] * ak
     b_ptrs = b_ptr + b * bb + inner[:, None] * bk + b_columns[None, :] * bn
     step_a = index(ak * 0 + BLOCK_K * SPLIT_K, LARGE) * ak

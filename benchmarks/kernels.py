@@ -1,0 +1,296 @@
+"""The kernels of `tritium_kernels` beside torch's, on the CPU or a GPU.
+
+    python -m benchmarks.kernels [--device cuda] [--only softmax attention] [--out FILE]
+
+For each kernel, forward and backward: its rate, torch's, the ratio, the share of the floor: the
+bandwidth of a copy of 256 MB for kernels that memory limits, torch's product of large matrices for
+the others. Each figure is the median of rounds that alternate between the two. On the CPU both use
+the same number of threads. Results are compared with torch's in float64 first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # before torch and Tritium are loaded
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of kernels")
+    parser.add_argument("--dtypes", nargs="*", default=[], help="float32, bfloat16, float16")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path)
+    OPTIONS = parser.parse_args()
+    for variable in ("TRITIUM_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = str(OPTIONS.threads)
+
+import torch
+import torch.nn.functional as F
+
+import tritium
+from tritium_kernels import dense
+
+TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
+
+
+@dataclass
+class Case:
+    """One kernel on one problem.
+
+    Attributes:
+        work: of the forward and of the backward pass: bytes moved at least, or operations.
+        unit: "GB/s" or "TFLOP/s".
+        ours, peer: functions of the inputs.
+        inputs: those that want a gradient come first.
+        wanting: how many do; 0: only the forward pass is run.
+    """
+
+    name: str
+    work: tuple[float, float]
+    unit: str
+    ours: Callable[..., Any]
+    peer: Callable[..., Any]
+    inputs: list[torch.Tensor]
+    wanting: int
+
+
+def random(*shape: int, dtype: torch.dtype, device: str) -> torch.Tensor:
+    return torch.randn(shape, device=device).to(dtype)
+
+
+def rows_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    """Kernels of rows: each element is read once and written once, backward read twice."""
+    many = 16384 if device == "cuda" else 1024
+    for columns in (1024, 4096, 8192):
+        x, w, b = (
+            random(*s, dtype=dtype, device=device)
+            for s in ((many, columns), (columns,), (columns,))
+        )
+        size = x.numel() * x.element_size()
+        moved, name = (2 * size, 3 * size), f"{many}x{columns}"
+        yield Case(f"softmax {name}", moved, "GB/s", dense.softmax,
+                   lambda x: torch.softmax(x, -1), [x], 1)  # fmt: skip
+        yield Case(f"layer_norm {name}", moved, "GB/s", dense.layer_norm,
+                   lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b), [x, w, b], 3)  # fmt: skip
+        yield Case(f"rms_norm {name}", moved, "GB/s", dense.rms_norm,
+                   lambda x, w: F.rms_norm(x, x.shape[-1:], w, 1e-6), [x, w], 2)  # fmt: skip
+    rows, columns = (8192, 32768) if device == "cuda" else (256, 32768)
+    x = random(rows, columns, dtype=dtype, device=device)
+    target = torch.randint(0, columns, (rows,), device=device)
+    size = x.numel() * x.element_size()
+    yield Case(f"cross_entropy {rows}x{columns}", (size, 2 * size), "GB/s",
+               lambda x: dense.cross_entropy(x, target), lambda x: F.cross_entropy(x, target),
+               [x], 1)  # fmt: skip
+
+
+def element_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    rows = 8192 if device == "cuda" else 1024
+    gate, up = (random(rows, 4096, dtype=dtype, device=device) for _ in range(2))
+    size = gate.numel() * gate.element_size()
+    moved = 3 * size, 5 * size
+    yield Case("swiglu", moved, "GB/s", dense.swiglu, lambda g, u: F.silu(g) * u, [gate, up], 2)
+    yield Case("geglu", moved, "GB/s", dense.geglu, lambda g, u: F.gelu(g) * u, [gate, up], 2)
+    batch = 8 if device == "cuda" else 1
+    q = random(batch, 32, 2048, 128, dtype=dtype, device=device)
+    angle = torch.randn(2048, 64, device=device)
+    cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
+    size = q.numel() * q.element_size()
+
+    def turn(x: torch.Tensor) -> torch.Tensor:
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+
+    yield Case("rope", (2 * size, 2 * size), "GB/s", lambda x: dense.rope(x, cos, sin), turn, [q],
+               1)  # fmt: skip
+    x = random(8, 256, 64, 64, dtype=dtype, device=device)
+    w, b = (random(256, dtype=dtype, device=device) for _ in range(2))
+    size = x.numel() * x.element_size()
+    yield Case("group_norm", (2 * size, 3 * size), "GB/s",
+               lambda x, w, b: dense.group_norm(x, 32, w, b),
+               lambda x, w, b: F.group_norm(x, 32, w, b), [x, w, b], 3)  # fmt: skip
+    index = torch.randint(0, 32000, (8192,), device=device)
+    table = random(32000, 1024, dtype=dtype, device=device)
+    size = 8192 * 1024 * table.element_size()
+    whole = table.numel() * table.element_size()
+    yield Case("embedding", (2 * size, size + whole), "GB/s", lambda t: dense.embedding(index, t),
+               lambda t: F.embedding(index, t), [table], 1)  # fmt: skip
+    p, g, m, v = (random(1 << 24, dtype=dtype, device=device) for _ in range(4))
+    v = v.abs()
+    state = torch.tensor(1.0, device=device)
+
+    def peer(p: torch.Tensor) -> torch.Tensor:
+        torch._fused_adamw_(
+            [p], [g], [m], [v], [], [state], lr=1e-3, beta1=0.9, beta2=0.999, weight_decay=1e-2,
+            eps=1e-8, amsgrad=False, maximize=False,
+        )  # fmt: skip
+        return p
+
+    def step(p: torch.Tensor) -> torch.Tensor:
+        dense.adamw_(p, g, m, v, 1)
+        return p
+
+    moved = 7 * p.numel() * p.element_size()
+    yield Case("adamw, fused", (moved, 0), "GB/s", step, peer, [p], 0)
+
+
+def product_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    sizes = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (16, 8192, 8192))
+    for m, n, k in sizes if device == "cuda" else ((512, 512, 512), (1024, 1024, 1024)):
+        a, b = random(m, k, dtype=dtype, device=device), random(k, n, dtype=dtype, device=device)
+        work = 2.0 * m * n * k
+        yield Case(f"matmul {m}x{n}x{k}", (work, 2 * work), "TFLOP/s", dense.matmul, torch.matmul,
+                   [a, b / k**0.5], 2)  # fmt: skip
+    heads, length = (64, 4096) if device == "cuda" else (8, 1024)
+    for d in (64, 128):
+        for causal in (False, True):
+            q, k, v = (random(1, heads, length, d, dtype=dtype, device=device) for _ in range(3))
+            work = 4.0 * heads * length * length * d / (2 if causal else 1)
+            yield Case(
+                f"attention {length}, d={d}{', causal' if causal else ''}", (work, 2.5 * work),
+                "TFLOP/s", lambda q, k, v, c=causal: dense.attention(q, k, v, causal=c),
+                lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c),
+                [q, k, v], 3,
+            )  # fmt: skip
+    yield from decode_cases(device, dtype)
+
+
+def decode_cases(device: str, dtype: torch.dtype) -> Iterator[Case]:
+    """Decoding reads all keys and values once. The peer has them without pages."""
+    batch, length = (64, 8192) if device == "cuda" else (4, 1024)
+    pages = torch.randperm(batch * length // 16, device=device).view(batch, -1).int()
+    k, v = (random(pages.numel(), 16, 8, 128, dtype=dtype, device=device) for _ in range(2))
+    q = random(batch, 32, 128, dtype=dtype, device=device)
+    lengths = torch.full((batch,), length, dtype=torch.int32, device=device)
+    plain = [t[pages.long()].reshape(batch, length, 8, 128).transpose(1, 2) for t in (k, v)]
+    yield Case(
+        f"paged decode, {batch} x {length}", (2 * k.numel() * k.element_size(), 0), "GB/s",
+        lambda q: dense.paged_attention(q, k, v, pages, lengths),
+        lambda q: F.scaled_dot_product_attention(q[:, :, None], *plain, enable_gqa=True)[:, :, 0],
+        [q], 0,
+    )  # fmt: skip
+
+
+def error(found: torch.Tensor, right: torch.Tensor) -> float:
+    """Relative, of the Frobenius norms."""
+    right = right.double()
+    return float((found.double() - right).norm() / right.norm().clamp(min=1e-30))
+
+
+def passes(case: Case) -> Iterator[tuple[str, float, Callable[[], Any], Callable[[], Any]]]:
+    """(name, work, ours, peer's) of the passes, after they are compared with float64."""
+    exact = [x.double() for x in case.inputs]
+    tolerance = TOLERANCE[case.inputs[0].dtype]
+    if case.wanting == 0 and "adamw" in case.name:
+        yield "step", case.work[0], *(lambda f=f: f(*case.inputs) for f in (case.ours, case.peer))
+        return
+    is_large = case.unit == "TFLOP/s" and case.inputs[0].numel() > 1 << 24
+    right = case.peer(*(case.inputs if is_large or case.wanting == 0 else exact))
+    worst = error(case.ours(*case.inputs), right)
+    assert worst < tolerance, f"{case.name}: forward differs by {worst}"
+    yield "forward", case.work[0], *(lambda f=f: f(*case.inputs) for f in (case.ours, case.peer))
+    if not case.wanting:
+        return
+    calls = []
+    for fn in (case.ours, case.peer):
+        inputs = [x.detach().requires_grad_() for x in case.inputs]
+        y = fn(*inputs)
+        dy = torch.ones_like(y) if not y.ndim else 0.5 - torch.rand_like(y)
+        if calls:
+            dy = calls[0][2]
+        calls.append((y, inputs, dy))
+    gradients = [torch.autograd.grad(y, i, dy, retain_graph=True) for y, i, dy in calls]
+    for ours, theirs in zip(*gradients, strict=True):
+        worst = error(ours, theirs)
+        assert worst < 4 * tolerance, f"{case.name}: a gradient differs by {worst}"
+    yield "backward", case.work[1], *(
+        lambda y=y, i=i, dy=dy: torch.autograd.grad(y, i, dy, retain_graph=True)
+        for y, i, dy in calls
+    )
+
+
+def seconds(call: Callable[[], Any], device: str) -> float:
+    """One sample: on a GPU with a cold second-level cache."""
+    if device == "cuda":
+        return tritium.testing.do_bench(call, warmup=10, rep=50, return_mode="median") / 1e3
+    start = time.perf_counter()
+    count = 0
+    while time.perf_counter() - start < 0.05 or count < 3:
+        call()
+        count += 1
+    return (time.perf_counter() - start) / count
+
+
+def floors(device: str, dtype: torch.dtype) -> dict[str, float]:
+    """The rates that this machine reaches: bytes copied, operations of a large product."""
+    x = torch.empty(1 << 28, dtype=torch.uint8, device=device)
+    y = torch.empty_like(x)
+    copy = min(seconds(lambda: y.copy_(x), device) for _ in range(3))
+    n = 8192 if device == "cuda" else 1024
+    a, b = (random(n, n, dtype=dtype, device=device) for _ in range(2))
+    product = min(seconds(lambda: a @ b, device) for _ in range(3))
+    return {"GB/s": 2 * x.numel() / copy / 1e9, "TFLOP/s": 2 * n**3 / product / 1e12}
+
+
+@dataclass
+class Row:
+    """One figure: rates of ours and of torch, their ratio, the share of the floor."""
+
+    kernel: str
+    phase: str
+    dtype: str
+    unit: str
+    rate: float
+    peer: float
+    ratio: float
+    floor: float
+
+
+def measure(case: Case, dtype: torch.dtype, limits: dict[str, float], options: Any) -> list[Row]:
+    rows = []
+    for phase, work, ours, peer in passes(case):
+        samples = {call: [seconds(call, options.device)] for call in (ours, peer)}  # warm
+        for call in samples:
+            samples[call].clear()
+        for _ in range(options.rounds):
+            for call, found in samples.items():
+                found.append(seconds(call, options.device))
+        scale = 1e9 if case.unit == "GB/s" else 1e12
+        rates = [work / statistics.median(s) / scale for s in samples.values()]
+        name = str(dtype).removeprefix("torch.")
+        share = rates[0] / limits[case.unit]
+        rows.append(Row(case.name, phase, name, case.unit, *rates, rates[0] / rates[1], share))
+        row = rows[-1]
+        print(
+            f"{row.kernel:34} {row.phase:9} {row.dtype:9} {row.rate:9.2f} {row.unit:8} "
+            f"torch {row.peer:9.2f}  ratio {row.ratio:6.2f}  of the floor {row.floor:5.2f}",
+            flush=True,
+        )  # fmt: skip
+    return rows
+
+
+def main(options: Any) -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(options.threads)
+    default = ["bfloat16", "float32"] if options.device == "cpu" else ["bfloat16"]
+    rows: list[Row] = []
+    for name in options.dtypes or default:
+        dtype = getattr(torch, name)
+        limits = floors(options.device, dtype)
+        for family in (rows_cases, element_cases, product_cases):
+            for case in family(options.device, dtype):
+                if not options.only or any(part in case.name for part in options.only):
+                    rows += measure(case, dtype, limits, options)
+    if options.out:
+        options.out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(OPTIONS)
