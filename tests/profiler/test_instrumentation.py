@@ -16,9 +16,9 @@ import tritium.profiler as proton
 import tritium.profiler.language as pl
 from tritium import knobs
 from tritium.errors import TritonError
-from tritium.launch import profile
 from tritium.profiler import viewer
 from tritium.profiler.hooks import InstrumentationHook
+from tritium.sanitize import ring
 
 PROGRAMS, STEPS, N = 6, 3, 64
 
@@ -59,7 +59,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     yield
     proton.finalize()
     pl.disable_semantic("triton")
-    assert not knobs.compilation.instrumentation_mode and not profile.listeners
+    assert not knobs.compilation.instrumentation_mode and not ring.listeners
     assert not proton.sessions.flags.instrumentation_on
 
 
@@ -158,9 +158,8 @@ def test_uninstrumented_kernels_have_no_records() -> None:
 
 def test_an_instrumented_kernel_without_a_session() -> None:
     x = np.zeros(PROGRAMS * N, np.float32)
-    mode = "default:granularity=cta"
-    steps[(PROGRAMS,)](x, x, N, False, instrumentation_mode=mode)
-    assert x[0] == 3
+    with pytest.raises(RuntimeError, match=r"'steps' records its scopes .* but no session of the"):
+        steps[(PROGRAMS,)](x, x, N, False, instrumentation_mode="default:granularity=cta")
 
 
 def test_kernels_that_record_nothing() -> None:

@@ -324,6 +324,12 @@ class DriverBase(ABC):
         """Zeroed device memory for a profiled launch, where the program has set no allocator."""
         raise NotImplementedError(f"{type(self).__name__}: memory for profiled launches")
 
+    def record_memory(self, size: int) -> Any:
+        """Memory for the profiler's records inside kernels, as an array of bytes that the host and
+        the device reach at one address."""
+        backend = self.get_current_target().backend
+        raise NotImplementedError(f"the profiler's records inside kernels for {backend!r}")
+
     def check_runs(self, metadata: Any) -> None:
         """Raise `RuntimeError` if a kernel was compiled for another kind of device."""
         wanted, own = metadata.target, self.get_current_target()

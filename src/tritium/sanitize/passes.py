@@ -20,9 +20,10 @@ RECORDS = "default"
 """The mode of the profiler."""
 
 
-def guards() -> tuple[list[Pass], dict[str, Any]]:
-    """The passes that put the checks of `bounds` into the ttir of a GPU's kernel, and the part of
-    the kernel's metadata that they fill."""
+def on_gpu(module: ModuleOp, mode: str) -> tuple[list[Pass], dict[str, Any]]:
+    """`sanitizer` for the ttir of a GPU's kernel; of checks `bounds` alone."""
+    if mode.partition(":")[0] == RECORDS:
+        return sanitizer(module, mode)
     sites: list[Site] = []
     pointers: list[int] = []
     passes: list[Pass] = [TensorPointers(), GuardBounds(sites=sites, pointers=pointers)]

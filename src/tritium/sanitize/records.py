@@ -11,7 +11,7 @@ after:
       proton.record {label = "kernel", starts = false} %records, %mask : i64, i64
 
 The memory is a number, of the records that were written so far, and from the 65th byte on a ring of
-records (`tritium.launch.profile`): the last ones stay.
+records (`tritium.sanitize.ring`): the last ones stay.
 """
 
 from __future__ import annotations

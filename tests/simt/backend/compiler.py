@@ -24,7 +24,7 @@ from tritium.codegen.gpu.module import lower_to_llvm
 from tritium.ops.parsing import parse_module
 from tritium.passes import PassManager, pipelines
 from tritium.passes.base import Pass
-from tritium.sanitize.passes import guards
+from tritium.sanitize.passes import on_gpu
 from tritium.target import GPUTarget, Processor
 
 _TYPES = {
@@ -39,7 +39,7 @@ class SimtOptions(CPUOptions):
     """Options of a kernel: those of the CPU backend, of which the counts have their effect."""
 
     backend_name: str = "simt"
-    instrumentations: ClassVar[tuple[str, ...]] = ("bounds",)
+    instrumentations: ClassVar[tuple[str, ...]] = ("bounds", "default")
 
 
 @cache
@@ -148,8 +148,8 @@ class SimtBackend(BaseBackend):
 
     def _ttgir(self, module: Any, metadata: dict[str, Any], options: Any) -> Any:
         if options.instrumentation_mode:
-            checks, metadata["sanitizer"] = guards()
-            run_pipeline(module, checks, "sanitize")
+            passes, metadata["sanitizer"] = on_gpu(module, options.instrumentation_mode)
+            run_pipeline(module, passes, "instrument")
         counts = options.num_warps, options.num_stages, options.num_ctas
         passes = gpu_passes(self.target.warp_size, *counts)
         return run_pipeline(module, passes, "make_ttgir")

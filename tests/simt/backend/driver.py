@@ -14,6 +14,7 @@ from tritium.launch.arguments import Param, extract_pointer
 from tritium.launch.scalars import extract_scalar
 from tritium.sanitize.launch import Checks
 from tritium.sanitize.report import REPORT, run_checked
+from tritium.sanitize.ring import PARAMETERS
 from tritium.target import GPUTarget
 
 
@@ -42,7 +43,11 @@ class SimtLauncher(CPULauncher):
         self._nested, self._slot = True, 0
         for i, (name, kind) in enumerate(src.signature.items()):
             self._add(str(name), kind, (i,), src.constants, frozenset(metadata.written_args))
-        if data := getattr(metadata, "sanitizer", None):
+        data = getattr(metadata, "sanitizer", None) or {}
+        self._labels = data.get("labels")
+        if self._labels is not None:
+            self._params += [Param(name, "i64") for name in PARAMETERS]
+        elif data:
             self._slots = [i for i, param in enumerate(self._params) if param.type != "constexpr"]
             names = [self._params[i].name for i in self._slots]
             self._checks = Checks(data, names, metadata.name)

@@ -15,13 +15,13 @@ from tritium.backends.base import DriverBase, c_type
 from tritium.backends.cpu.launcher import Param, cpu_threads, make_launcher, native, native_end
 from tritium.backends.cpu.processors import processor
 from tritium.cache import CachedObjects
-from tritium.launch import profile
 from tritium.launch.ends import End, Link
-from tritium.launch.profile import PARAMETERS
 from tritium.native.host import host
 from tritium.native.loader import Image, load_object
 from tritium.native.pool import MAX_TOGETHER
+from tritium.sanitize import ring
 from tritium.sanitize.launch import CheckFailed, Checks
+from tritium.sanitize.ring import PARAMETERS
 from tritium.target import GPUTarget
 
 
@@ -144,7 +144,7 @@ class CPULauncher:
         if enter_hook:
             enter_hook(launch_metadata)
         if self._labels is not None:
-            args = (*args, *profile.arguments(self._labels))
+            args = (*args, *ring.arguments(self._labels))
         if self._checks is None:
             self._launch(gx, gy, gz, *args)
         else:
@@ -246,6 +246,9 @@ class CPUDriver(DriverBase):
     @classmethod
     def is_active(cls) -> bool:
         return True
+
+    def record_memory(self, size: int) -> Any:
+        return np.zeros(size, np.uint8)
 
     def load_native(self) -> None:
         """Load the native code that all launches share; where it is not cached, make it."""

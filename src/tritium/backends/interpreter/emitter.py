@@ -25,13 +25,13 @@ from tritium.language.values.aggregate import fork
 from tritium.language.values.base import as_tuple, base_value
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tuples import type_of
-from tritium.launch.profile import Note, listeners
 from tritium.ops.arith import ConstantOp
 from tritium.ops.base import Op
 from tritium.ops.effects import observes
 from tritium.ops.elementwise import BinaryOp, CastOp, UnaryOp
 from tritium.ops.memory import PAUSE, Memory
 from tritium.ops.ttir import ElementAccess, IntToPtrOp, SplatOp
+from tritium.sanitize.ring import Note, listeners
 
 T = TypeVar("T")
 

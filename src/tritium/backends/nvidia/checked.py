@@ -40,7 +40,7 @@ class Checked:
         """Launch with these arguments, and wait. Raises `SanitizerError` for a failed check."""
         with self._running:
             if self._report is None:
-                self._report = _host_memory()
+                self._report = host_memory(REPORT.itemsize)
             given = list(self._given(args))
             wait = partial(_launch_and_wait, launch, args, stream)
             run_checked(self._checks, given, grid, self._report, wait)
@@ -75,9 +75,9 @@ def _launch_and_wait(
     check(driver.cuStreamSynchronize(driver.CUstream(stream)))
 
 
-def _host_memory() -> int:
-    """The address, for the device and for the host, of memory for a report. The host can read it
-    after a fault of the device, too."""
+def host_memory(size: int) -> int:
+    """The address, for the device and for the host, of memory that lives as long as the process.
+    The host can read it after a fault of the device, too."""
     driver = library()
     flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
-    return int(check(driver.cuMemHostAlloc(REPORT.itemsize, flags)))
+    return int(check(driver.cuMemHostAlloc(size, flags)))

@@ -80,7 +80,9 @@ class CUDABackend(BaseBackend):
         arch, real = pipeline_arch(options.arch, self.arch), self.arch
         if language is Language.GLUON:
             stages["glir"] = lambda module, facts: module
-            stages["ttgir"] = nvidia.make_ttgir_of_gluon
+            stages["ttgir"] = lambda module, facts: nvidia.make_ttgir_of_gluon(
+                module, facts, options
+            )
         else:
             stages["ttir"] = nvidia.make_ttir
             stages["ttgir"] = lambda module, facts: nvidia.make_ttgir(module, facts, arch, options)

@@ -6,10 +6,13 @@ context of device 0 (or of the current context) and the default stream.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tritium import knobs
 from tritium.backends.base import DriverBase, c_type
@@ -85,6 +88,11 @@ class CudaDriver(DriverBase):
         self.launcher_cls = CudaLauncher
         self._raw_stream: Callable[[int], int] | None = None
         self._torch_device: Callable[[], int] | None = None
+
+    def record_memory(self, size: int) -> Any:
+        from tritium.backends.nvidia.checked import host_memory  # as above
+
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(host_memory(size)))
 
     def make_launcher(self, src: Any, metadata: Any, function: Any) -> Any:
         return self.launcher_cls(src, metadata, function)  # which it is bound to

@@ -23,6 +23,7 @@ from tritium.errors import OutOfResources
 from tritium.launch.allocation import allocate
 from tritium.launch.ends import End, Link
 from tritium.launch.packing import Pack, leaves, packer, parameters
+from tritium.sanitize import ring
 
 PORTABLE_CLUSTER = 8
 """Blocks of a cluster that every device takes that has clusters."""
@@ -173,7 +174,11 @@ class CudaLauncher:
         self._context = KernelContext()
         self._params, self._nested = parameters(src, metadata)
         self._checked: Checked | None = None
-        if data := getattr(metadata, "sanitizer", None):
+        data: dict[str, Any] = getattr(metadata, "sanitizer", None) or {}
+        self._labels: list[str] | None = data.get("labels")
+        if self._labels is not None:
+            self._params = [*self._params, *((name, "i64") for name in ring.PARAMETERS)]
+        elif data:
             self._checked = Checked(data, self._params, metadata.name)
             self._params = [*self._params, *self._checked.parameters]
         self._packers = self._make_packers()
@@ -189,7 +194,7 @@ class CudaLauncher:
 
     def native_end(self, link: Link) -> End | None:
         """The last step of a native launch of this kernel; None where only `__call__` can."""
-        if self._checked is not None:
+        if self._checked is not None or self._labels is not None:
             return None
         if not self._asked:
             # Here, because a program's first launches do not need it.
@@ -274,6 +279,8 @@ class CudaLauncher:
             enter_hook(launch_metadata)
         if gx * gy * gz > 0:
             flat = leaves(args) if self._nested else args
+            if self._labels is not None:
+                flat = [*flat, *ring.arguments(self._labels)]
             if self._checked is None:
                 self._launch(gx, gy, gz, stream, flat)
             else:

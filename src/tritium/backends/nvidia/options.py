@@ -37,7 +37,8 @@ class CUDAOptions:
         sanitize_overflow: with `debug`, check integer arithmetic for overflow.
         arch: what to compile as: `sm80` chooses that pipeline on a newer device; `make_options`
             fills in the target's own.
-        instrumentation_mode: the sanitizer's checks, as `TRITON_INSTRUMENTATION_MODE` names them.
+        instrumentation_mode: the sanitizer's checks, or the profiler's mode, as
+            `TRITON_INSTRUMENTATION_MODE` names them.
     """
 
     num_warps: int = 4
@@ -64,7 +65,7 @@ class CUDAOptions:
     sanitize_overflow: bool = True
     arch: str | None = None
     instrumentation_mode: str = ""
-    instrumentations: ClassVar[tuple[str, ...]] = ("bounds",)
+    instrumentations: ClassVar[tuple[str, ...]] = ("bounds", "default")
 
     def __post_init__(self) -> None:
         check_counts(self.num_warps, self.num_stages, self.num_ctas)

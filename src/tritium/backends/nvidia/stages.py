@@ -32,11 +32,7 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> Any:
     """Choose layouts, use shared memory and the tensor cores, copy ahead. Loops that ask for what
     takes more shared memory than there is get less of it."""
-    if options.instrumentation_mode:
-        from tritium.sanitize.passes import guards  # which few kernels are compiled with
-
-        checks, metadata["sanitizer"] = guards()
-        run_pipeline(module, checks, "sanitize")
+    _instrument(module, metadata, options)
     asking = [op for op in module.walk() if {FLATTEN, WARP_SPECIALIZE} & op.attributes.keys()]
     automatic = knobs.nvidia.auto_warp_specialize and may_split(module)
     target, original = hardware(arch), module.clone() if asking or automatic else None
@@ -68,9 +64,20 @@ def make_ttgir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOp
     return module
 
 
-def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any]) -> Any:
+def make_ttgir_of_gluon(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> Any:
     """Find the layouts that the program leaves open, and simplify."""
-    return run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+    run_pipeline(module, pipelines.gluon(), "gluon_to_ttgir")
+    _instrument(module, metadata, options)
+    return module
+
+
+def _instrument(module: Any, metadata: dict[str, Any], options: CUDAOptions) -> None:
+    """Put in the checks or records that the options ask for."""
+    if options.instrumentation_mode:
+        from tritium.sanitize.passes import on_gpu  # which few kernels are compiled with
+
+        passes, metadata["sanitizer"] = on_gpu(module, options.instrumentation_mode)
+        run_pipeline(module, passes, "instrument")
 
 
 def make_llir(module: Any, metadata: dict[str, Any], arch: int, options: CUDAOptions) -> str:

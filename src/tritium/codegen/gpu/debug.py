@@ -16,8 +16,10 @@ from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
 from tritium.ops.ttir.debug import AssertOp, PrintOp
+from tritium.ops.ttir.profile import RecordOp
 from tritium.ops.ttir.sanitize import ReportOp
 from tritium.sanitize.report import offset
+from tritium.sanitize.ring import HEAD_BYTES, RECORD
 
 
 def _print_line(c: Context, format: str, values: list[Value], condition: Value | None) -> None:
@@ -105,3 +107,27 @@ def report(c: Context, op: Any) -> None:
                       **dict(zip("xyz", _program(c), strict=True))}  # fmt: skip
             for name, value in values.items():
                 f.store(value, f.offset(address, offset(name)), 8 if name == "detail" else 4)
+
+
+@lowers(GPU, RecordOp)
+def record(c: Context, op: Any) -> None:
+    """The program's first thread takes the next record of the ring, and fills it."""
+    if not op.memory:
+        return
+    f = c.f
+    buffer, mask = (c.tile(value)[0] for value in op.memory)
+    with f.when(c.first, "record", "recorded"):
+        x, y, z = _program(c)
+        nx, ny = (c.hardware.grid.num_programs(c, axis) for axis in range(2))
+        number = f.op("add", x, f.op("mul", nx, f.op("add", y, f.op("mul", ny, z))))
+        start = f.emit("ptr", f"inttoptr {buffer} to ptr")
+        written = f.emit("i64", f"atomicrmw add {start}, i64 1 monotonic, align 8")
+        place = f.op("mul", f.op("and", written, mask), const("i64", RECORD.itemsize))
+        at = f.emit("ptr", f"getelementptr i8, {f.offset(start, HEAD_BYTES)}, {place}")
+        values = {
+            "time": c.hardware.atomics.nanoseconds(c), "thread": f.cast("zext", number, "i64"),
+            "what": const("i32", 2 * op.number + op.starts), "x": x, "y": y, "z": z,
+        }  # fmt: skip
+        for name, value in values.items():
+            kind, begin = (RECORD.fields or {})[name][:2]
+            f.store(value, f.offset(at, begin), kind.itemsize)

@@ -18,7 +18,7 @@ class RecordOp(Op):
     """Record that the scope `label` begins (or ends) here.
 
     Without `memory` there is nowhere to record it, and the op does nothing. Otherwise `memory` is
-    the address of a ring of records (`tritium.launch.profile`) and its size in records less 1, both
+    the address of a ring of records (`tritium.sanitize.ring`) and its size in records less 1, both
     i64, and `number` stands for the label.
     """
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from tritium import knobs
 from tritium.backends.active import driver
-from tritium.launch.profile import RECORD, Buffer, Note, current, listeners
 from tritium.profiler.flags import flags
 from tritium.profiler.hooks.hook import Hook
 from tritium.profiler.hooks.launch import described
@@ -21,10 +20,11 @@ from tritium.profiler.recording import Path, Recording, Span
 from tritium.profiler.registry import Session, active
 from tritium.profiler.timing import device_of
 from tritium.profiler.tree import SCOPE_COUNT, SCOPE_TIME
+from tritium.sanitize.ring import RECORD, Buffer, Note, current, listeners
 
 
 class _Visit(NamedTuple):
-    """A program was in a scope. `thread` counts from 0; times in nanoseconds."""
+    """A program was in a scope. `thread` counts from 0 (programs on GPUs); times in nanoseconds."""
 
     path: Path
     begin: int
@@ -40,8 +40,7 @@ class InstrumentationHook(Hook):
     Args:
         mode_obj: a mode of instrumentation, or its text.
 
-    Raises `NotImplementedError` for what is not built: other devices than the CPU, the mode `mma`,
-    and samples.
+    Raises `NotImplementedError` for what is not built: AMD's GPUs, the mode `mma`, and samples.
     """
 
     priority = 0
@@ -61,28 +60,24 @@ class InstrumentationHook(Hook):
         self._notes: dict[Any, list[tuple[str, int]]] = defaultdict(list)
 
     def activate(self) -> None:
-        backend = driver.active.get_current_target().backend
-        if backend != "cpu":
-            raise NotImplementedError(
-                f"profiler.start: backend='instrumentation' is not built for {backend!r}; it is "
-                "for 'cpu' and the interpreter"
-            )
         if InstrumentationHook.active_count:
             raise RuntimeError("one session with backend='instrumentation' can be active at a time")
         if other := knobs.compilation.instrumentation_mode:
             raise RuntimeError(
                 f"profiler.start: backend='instrumentation' while instrumentation_mode is {other!r}"
             )
+        self._free.append(self._new_buffer())  # refused here where the device has none
         InstrumentationHook.active_count += 1
         flags.instrumentation_on = True
-        knobs.compilation.instrumentation_mode = str(self.mode)
+        # In this process alone: children would record for nobody.
+        vars(knobs.compilation)["instrumentation_mode"] = str(self.mode)
         listeners.append(self._note)
 
     def deactivate(self) -> None:
         if self._note not in listeners:  # it was refused
             return
         listeners.remove(self._note)
-        knobs.compilation.instrumentation_mode = ""
+        del vars(knobs.compilation)["instrumentation_mode"]  # the environment's again
         flags.instrumentation_on = False
         InstrumentationHook.active_count -= 1
 
@@ -91,8 +86,11 @@ class InstrumentationHook(Hook):
     ) -> None:
         """Nothing: a launch tells its kernel's scopes."""
 
+    def _new_buffer(self) -> Buffer:
+        return Buffer(self._size, driver.active.record_memory)
+
     def enter(self, metadata: Any) -> None:
-        buffer = self._free.pop() if self._free else Buffer(self._size)
+        buffer = self._free.pop() if self._free else self._new_buffer()
         buffer.clear()
         current.set(buffer)
         self._launches.append((buffer, time.perf_counter_ns()))
@@ -100,6 +98,7 @@ class InstrumentationHook(Hook):
     def exit(self, metadata: Any) -> None:
         buffer, begin = self._launches.pop()
         current.set(None)
+        driver.active.get_device_interface().synchronize()
         end = time.perf_counter_ns()
         records, lost = buffer.records()
         if lost:
@@ -108,6 +107,8 @@ class InstrumentationHook(Hook):
                 f"{metadata.data['name']}: set TRITON_PROFILE_BUFFER_SIZE (bytes) to more than "
                 f"{self._size * RECORD.itemsize}", stacklevel=2,
             )  # fmt: skip
+        if len(records) and not begin <= records["time"][0] <= end:  # another clock than the host's
+            records["time"] += begin - records["time"].min()
         visits = list(_visits(records, buffer.labels))
         self._free.append(buffer)
         for session in active():

@@ -14,7 +14,6 @@ from tritium.codegen.llvm.writer import Value, const
 from tritium.codegen.registry import lowers
 from tritium.ir import types as ir
 from tritium.ir.locations import source_position
-from tritium.launch.profile import HEAD_BYTES, RECORD
 from tritium.native.pool import FAULT
 from tritium.ops import cf
 from tritium.ops.tile.nests import OPERAND
@@ -22,6 +21,7 @@ from tritium.ops.ttir.debug import AssertOp, PrintOp
 from tritium.ops.ttir.profile import RecordOp
 from tritium.ops.ttir.sanitize import SanitizerCheckOp
 from tritium.sanitize.launch import PREFIX
+from tritium.sanitize.ring import HEAD_BYTES, RECORD
 
 
 def _text(c: Context, text: str) -> Value:

@@ -12,8 +12,9 @@ import numpy as np
 RECORD = np.dtype([
     ("time", "<i8"), ("thread", "<i8"), ("what", "<i4"), ("x", "<i4"), ("y", "<i4"), ("z", "<i4"),
 ])  # fmt: skip
-"""`what` is twice the number of a scope, and 1 more where it begins. `thread` tells threads apart;
-`x`, `y`, `z` are the program's place in the grid. Times in nanoseconds."""
+"""`what` is twice the number of a scope, and 1 more where it begins. `thread` tells apart what runs
+at the same time: threads of the CPU, programs on GPUs. `x`, `y`, `z` are the program's place in the
+grid. Times in nanoseconds, of a clock of the device."""
 
 PARAMETERS = ("profiler.records", "profiler.mask")
 """The names of what an instrumented kernel takes beside its arguments."""
@@ -27,16 +28,17 @@ class Buffer:
 
     Args:
         size: of records; a power of two.
+        allocate: memory of so many bytes as an array.
 
     Attributes:
         labels: the names of the scopes of the kernel that was launched, by number; the first is the
             kernel's.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int, allocate: Callable[[int], Any]):
         self.mask = size - 1
         self.labels: list[str] = []
-        self._memory = np.zeros(HEAD_BYTES + size * RECORD.itemsize + 64, np.uint8)
+        self._memory = allocate(HEAD_BYTES + size * RECORD.itemsize + 64)
         self._start = -self._memory.ctypes.data % 64
 
     @property
@@ -64,12 +66,15 @@ class Buffer:
 current: ContextVar[Buffer | None] = ContextVar("current", default=None)
 """Where launches of this thread record."""
 
-_nowhere = Buffer(1)
-
-
 def arguments(labels: list[str]) -> list[Any]:
-    """The values of `PARAMETERS` for a launch of a kernel with these scopes."""
-    buffer = current.get() or _nowhere
+    """The values of `PARAMETERS` for a launch of a kernel with these scopes. Raises `RuntimeError`
+    where no session of the profiler is active."""
+    buffer = current.get()
+    if buffer is None:
+        raise RuntimeError(
+            f"kernel '{labels[0]}' records its scopes (instrumentation_mode='default'), but no "
+            "session of the profiler with backend='instrumentation' is active"
+        )
     buffer.labels = labels
     return [buffer.address, buffer.mask]
 
