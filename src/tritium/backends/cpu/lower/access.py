@@ -3,6 +3,7 @@
     one address for all lanes       a scalar access
     consecutive addresses           a (masked) vector access
     descending addresses            the same, reversed
+    every second, third, fourth     loads of the vectors between, of those lanes only
     anything else                   gather and scatter
 
 Lanes that are masked off never touch memory.
@@ -15,7 +16,16 @@ from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
 from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.codegen.llvm.types import memory_bytes
-from tritium.codegen.llvm.writer import Function, Value, const, lanes, mangle, scalar, vector
+from tritium.codegen.llvm.writer import (
+    Function,
+    Value,
+    const,
+    const_vector,
+    lanes,
+    mangle,
+    scalar,
+    vector,
+)
 from tritium.ir import types as ir
 from tritium.ops.tile import BufferOp
 
@@ -122,6 +132,10 @@ def load(
         result = _load_one(e, pointer, type, *args)
     elif isinstance(pointer, Linear) and pointer.stride in (size, -size):
         result = _load_run(e, pointer, type, *args)
+    elif isinstance(pointer, Linear) and mask is None and not volatile and (
+        step := _few_vectors(e, pointer, size)
+    ):
+        result = _load_strided(e, pointer, type, align, step)
     else:
         result = _gather(e, pointer, type, mask, other, align, near)
     return result._replace(pinned=pinned)
@@ -265,6 +279,39 @@ def _load_run(
         return from_memory(f, _reversed(e, loaded) if descending else loaded, type)
 
     return Vec(e.at_level(level, masked), level)
+
+
+def _few_vectors(e: Emitter, pointer: Linear, size: int) -> int:
+    """Of how many elements each lane takes one, if loads of whole vectors cost less than one of
+    each lane; else 0. A processor must have loads that leave out lanes."""
+    features = e.context.features
+    masked = "avx512bw" in features or ("avx2" in features and size >= 4)
+    if not masked or not isinstance(pointer.stride, int) or e.width < 4:
+        return 0
+    step, rest = divmod(pointer.stride, size)
+    most = 4 if size >= 4 else 8  # words of two bytes and bytes are not gathered by one instruction
+    return step if rest == 0 and 2 <= step <= most else 0
+
+
+def _load_strided(e: Emitter, pointer: Linear, type: ir.Type, align: int, step: int) -> Lanes:
+    """Each `step`-th element: of `step` vectors only the lanes that are wanted are read."""
+    f, width, size = e.f, e.width, memory_bytes(type)
+    held, level, start = vector(memory_type(type), width), _level(pointer), e.moved(pointer)
+
+    def write() -> Value:
+        found, count = _zero(held), 0
+        for number in range(step):
+            wanted = [i for i in range(width) if (number * width + i) % step == 0]
+            on = const_vector(vector("i1", width), [int(i in wanted) for i in range(width)])
+            place = f.offset(start, number * width * size)
+            name = f"llvm.masked.load.{mangle(held)}.p0"
+            loaded = f.call(held, name, place, const("i32", align), on, _zero(held))
+            order = [*range(count), *(i + width for i in wanted)]
+            count = len(order)
+            found = f.shuffle(found, loaded, [*order, *[-1] * (width - count)])
+        return from_memory(f, found, type)
+
+    return Vec(e.at_level(level, write), level)
 
 
 def _gather_parts(f: Function, addresses: Value, on: Value, held: str, bits: int) -> Value:

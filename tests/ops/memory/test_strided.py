@@ -1,0 +1,83 @@
+"""Loads of every second to eighth element, of which those between are not read."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tritium
+import tritium.language as tl
+from tritium.backends.cpu.processors import processor
+from tritium.native.host import host
+
+pytestmark = pytest.mark.cpu
+PAGE = mmap.PAGESIZE
+
+
+@tritium.jit
+def spread(x, out, STEP: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(out + i, tl.load(x + i * STEP))
+
+
+@tritium.jit
+def column(x, out, STEP: tl.constexpr, N: tl.constexpr):
+    """Columns of a matrix of few columns, and back to the same memory."""
+    i, j = tl.arange(0, N)[None, :], tl.arange(0, STEP)[:, None]
+    value = tl.load(x + i * STEP + j)
+    tl.store(out + j * N + i, value)
+
+
+@pytest.fixture
+def memory() -> Iterator[np.ndarray[Any, Any]]:
+    """Pages between two that cannot be accessed."""
+    libc, pages = ctypes.CDLL(None), 18
+    room = mmap.mmap(-1, pages * PAGE)
+    data = np.frombuffer(room, np.uint8)
+    for number in (0, pages - 1):
+        place = ctypes.c_void_p(data.ctypes.data + number * PAGE)
+        assert libc.mprotect(place, ctypes.c_size_t(PAGE), 0) == 0
+    yield data[PAGE:-PAGE]
+    del data
+
+
+@pytest.mark.parametrize("arch", ["x86-64-v3", "native"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, np.float32, np.float64, np.bool_])
+def test_ends_of_pages(memory: np.ndarray[Any, Any], dtype: Any, arch: str) -> None:
+    if arch != "native" and not host().runs_code_of(processor(arch)):
+        pytest.skip(f"this machine does not run code for {arch}")
+    most = 2 if dtype is np.bool_ else 120
+    memory[:] = np.random.default_rng(0).integers(0, most, memory.size)
+    values, size = memory.view(dtype), 64
+    for step in (2, 3, 4) if dtype is np.float32 else (3, 8):
+        count = (size - 1) * step + 1
+        for x in (values[:count], values[values.size - count :]):
+            out = np.zeros(size, dtype)
+            spread[(1,)](x, out, step, size, arch=arch)
+            np.testing.assert_array_equal(out, x[::step])
+
+
+@pytest.mark.parametrize("step", [2, 4, 8])
+def test_columns(step: int) -> None:
+    x = np.random.default_rng(1).standard_normal(64 * step).astype(np.float32)
+    out = np.zeros((step, 64), np.float32)
+    column[(1,)](x, out, step, 64)
+    np.testing.assert_array_equal(out, x.reshape(64, step).T)
+    column[(1,)](x, x, step, 64)  # in its own place
+    np.testing.assert_array_equal(x.reshape(step, 64), out)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "step"),
+    [("skylake-avx512", np.int8, 8), ("skylake-avx512", np.float32, 3), ("haswell", np.float64, 2)],
+)
+def test_elements_are_not_gathered(arch: str, dtype: Any, step: int) -> None:
+    x, out = np.zeros(64 * step, dtype), np.zeros(64, dtype)
+    text = spread.warmup(x, out, step, 64, grid=(1,), arch=arch).asm["llir"]
+    assert "masked.gather" not in text and re.search("llvm.masked.load", text)
