@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,16 @@ def test_nan_is_passed_over(size: int) -> None:
         assert [*out] == ([np.flatnonzero(x == end)[0] for end in ends] or [0, 0])
         extremes[(1,)](x, out, N=size, LEFT=False)
         assert not ends or [*x[out]] == ends
+
+
+@tritium.jit
+def largest_at(x, o, N: tl.constexpr):
+    tl.store(o, tl.argmax(tl.load(x + tl.arange(0, N)), 0))
+
+
+def test_the_accumulator_waits_for_one_comparison() -> None:
+    """The test of new elements for NaN goes first; their comparison is done under its mask."""
+    x, out = np.zeros(1024, np.float32), np.zeros(1, np.int32)
+    text = largest_at.warmup(x, out, 1024, grid=(1,), arch="skylake-avx512").asm["asm"]
+    loop = re.search(r"^\.L\w+:.*?\n((?:(?!^\.L).*\n)*?.*\tjl\t)", text, re.M)
+    assert loop is not None and "vcmpordps" in loop[1] and "korw" not in loop[1], text

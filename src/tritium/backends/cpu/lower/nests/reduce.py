@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -21,9 +21,13 @@ from tritium.codegen.llvm.types import FORMATS
 from tritium.codegen.llvm.writer import Value, const, lanes, scalar, vector
 from tritium.codegen.registry import rules
 from tritium.ir import types as ir
-from tritium.ops.arith import ConstantOp, SelectOp, attr_value
+from tritium.ops.arith import CmpFOp, ConstantOp, OrIOp, SelectOp, attr_value
 from tritium.ops.ttir.reduction import ReduceOp, ScanOp, combining_op
 
+_PAIRS = {"oeq": "une", "ogt": "ule", "oge": "ult", "olt": "uge", "ole": "ugt", "one": "ueq",
+          "ord": "uno", "true": "false"}  # fmt: skip
+_INVERSE = _PAIRS | {b: a for a, b in _PAIRS.items()}
+"""LLVM's names of float comparisons, and of those that are true where they are false."""
 NOTHING_SETTLED: Mapping[SSAValue, bool] = MappingProxyType({})
 
 
@@ -58,6 +62,7 @@ def combine_region(
             found = known[value] = context.f.splat(held, width)
         return found
 
+    inverses: dict[SSAValue, Value] = {}
     for op in block.ops:
         if op is block.last_op:
             return [value_of(v) for v in op.operands]
@@ -71,6 +76,14 @@ def combine_region(
         if isinstance(op, SelectOp) and op.condition in settled:
             chosen = op.operands[1 if settled[op.condition] else 2]
             known[op.results[0]] = value_of(chosen)
+            if chosen in inverses:
+                inverses[op.results[0]] = inverses[chosen]
+            continue
+        if isinstance(op, OrIOp) and width > 1 and all(map(_is_float_compare, op.operands)):
+            inverses[op.results[0]] = _neither(context, op, value_of)
+        if isinstance(op, SelectOp) and op.condition in inverses:
+            _, then, other = map(value_of, op.operands)
+            known[op.results[0]] = context.f.select(inverses[op.condition], other, then)
             continue
         rule = table.get(type(op))  # pyright: ignore
         if rule is None:
@@ -78,6 +91,25 @@ def combine_region(
         results = rule(context, op, *(value_of(v) for v in op.operands))
         known.update(zip(op.results, as_tuple(results), strict=True))
     raise AssertionError("a region without a terminator")
+
+
+def _is_float_compare(value: SSAValue) -> bool:
+    op = value.owner
+    return isinstance(op, CmpFOp) and ir.bit_width(op.operands[0].type) >= 32
+
+
+def _neither(c: Context, op: Any, value_of: Callable[[SSAValue], Value]) -> Value:
+    """The inverse of an `or` of comparisons, as an `and` of their inverses: AVX-512 compares under
+    a mask, and moves what replaces the accumulator under one. Tests of one element, for NaN, do
+    not wait for the accumulator and go first."""
+    compares: list[Any] = sorted(
+        (operand.owner for operand in op.operands), key=lambda one: len(set(one.operands))
+    )
+    first, second = (
+        c.f.fcmp(_INVERSE[one.predicate.name.lower()], *map(value_of, one.operands))
+        for one in compares
+    )
+    return c.f.op("and", first, second)
 
 
 class Reduction:
