@@ -45,6 +45,10 @@ class TensorDescriptor:
                 f"TensorDescriptor: rank mismatch: shape has {rank} elements, strides "
                 f"{len(self.strides)}, block_shape {len(self.block_shape)}"
             )
+        if not hasattr(self.base, "data_ptr") and not hasattr(self.base, "__array_interface__"):
+            raise DescriptorError(
+                f"TensorDescriptor: base is {self.base!r:.80}; a tensor or an array is required"
+            )
         if type(self.base).__name__ not in ("FakeTensor", "FunctionalTensor"):  # have no memory
             address = _address(self.base)
             if address % 16:
@@ -61,9 +65,10 @@ class TensorDescriptor:
                     f"{stride} elements of {size} bytes"
                 )
         for axis, extent in enumerate(self.shape):
-            if extent <= 0:
+            if isinstance(extent, float) or extent <= 0:
                 raise DescriptorError(
                     f"TensorDescriptor: shape must be positive; shape[{axis}] is {extent}"
+                    f"{', no integer' if isinstance(extent, float) else ''}"
                 )
         if self.strides[-1] != 1:
             raise DescriptorError(

@@ -35,6 +35,7 @@ def test_of_an_array():
         ((8, 8), (6, 1), (8, 8), "zero", r"strides must be 16-byte aligned; strides\[0\] is 6"),
         ((8, 8), (8, 2), (8, 8), "zero", "Last dimension must be contiguous; its stride is 2"),
         ((8, 0), (8, 1), (8, 8), "zero", r"shape must be positive; shape\[1\] is 0"),
+        ((8.5, 8), (8, 1), (8, 8), "zero", r"shape\[0\] is 8.5, no integer"),
         ((8, 8), (8, 1), (8, 3), "zero", "Shape element 1 must be a power of 2; got 3"),
         ((8, 8), (8, 1), (8, 8), "edge", "Illegal value for padding: 'edge'"),
     ],
@@ -45,6 +46,8 @@ def test_what_is_refused(shape, strides, block, padding, message):
 
 
 def test_bases_that_are_refused():
+    with pytest.raises(ValueError, match=r"base is \[1\.0\]; a tensor or an array is required"):
+        TensorDescriptor([1.0], [1], [1], [4])
     with pytest.raises(AssertionError, match=r"base must be 16-byte aligned; .* 4 bytes past"):
         TensorDescriptor.from_tensor(aligned((4, 4), offset=4), [4, 4])
     with pytest.raises(AssertionError, match="`nan` is only supported for floating point"):
@@ -103,6 +106,14 @@ def test_loads_and_stores(rank: int, padding: str):
     inside = tuple(slice(max(a, 0), a + b) for a, b in zip(at, block, strict=True))
     np.testing.assert_array_equal(z[inside], x[inside])
     assert np.count_nonzero(z) == np.count_nonzero(x[inside])
+
+
+def test_blocks_that_are_narrower_than_the_copy_engine_takes():
+    x, y = aligned((8, 8)), aligned((8, 8))
+    x[...] = np.arange(64).reshape(8, 8)
+    a, b = (TensorDescriptor.from_tensor(t, [4, 2]) for t in (x, y))
+    launched("b.store([2, 4], a.load([2, 4]))", a=a, b=b)
+    assert (b.base[2:6, 4:6] == x[2:6, 4:6]).all() and b.base.sum() == x[2:6, 4:6].sum()
 
 
 def test_padding_is_part_of_what_is_compiled():

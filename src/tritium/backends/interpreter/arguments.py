@@ -10,6 +10,7 @@ import numpy as np
 
 from tritium.ir.types import numpy_dtype
 from tritium.language import core
+from tritium.language.builtins import descriptors
 from tritium.language.emitter import Evaluated
 from tritium.language.values.base import base_type, base_value, class_of
 from tritium.language.values.tensor import tensor
@@ -233,9 +234,10 @@ class Arguments:
         """A descriptor made on the host. The emitter must be active."""
         base = self.convert(f"{name}.base", value.base)
         padding = getattr(value, "padding", "zero")
-        found = core.make_tensor_descriptor(
-            base, list(value.shape), list(value.strides), list(value.block_shape), padding
-        )
+        found = descriptors.make(
+            base, list(value.shape), list(value.strides), list(value.block_shape), padding,
+            on_host=True,
+        )  # fmt: skip
         return value.of_kernel(found) if hasattr(value, "of_kernel") else found
 
 

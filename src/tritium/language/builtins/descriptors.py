@@ -58,8 +58,10 @@ def make_tensor_descriptor(
 def make(
     base: TensorLike, shape: Any, strides: Any, block_shape: Any, padding_option: str,
     encoding: Any = None, value_class: type[tensor_descriptor] = tensor_descriptor,
+    on_host: bool = False,
 ) -> Any:  # fmt: skip
-    """`make_tensor_descriptor`, of blocks with an encoding in shared memory if one is given."""
+    """`make_tensor_descriptor`, of blocks with an encoding in shared memory if one is given. Blocks
+    of descriptors made on the host may be narrower than the copy engine takes."""
     pointer = casts.to_tensor(base)
     if not isinstance(pointer.type, pointer_type) or pointer.type.element_ty.is_block():
         raise ValueError(f"Expected `base` to be a pointer type; got {pointer.type}")
@@ -70,7 +72,7 @@ def make(
         raise ValueError(f"Expected 1 <= ndim <= 5 but got {rank} dimensions")
     validate_block_shape(extents)
     size = element.primitive_bitwidth // 8
-    if extents[-1] * size < 16:
+    if extents[-1] * size < 16 and not on_host:
         raise ValueError(
             "Descriptor block shape must have at least 16 bytes in the last dimension, but got "
             f"{extents[-1]} * {size} = {extents[-1] * size} bytes"
