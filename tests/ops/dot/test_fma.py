@@ -117,8 +117,10 @@ def multiply_batch(a, b, c):
 
 @pytest.mark.parametrize(
     ("dtype", "result", "instruction"),
-    [("fp64", "fp64", "fma.rn.f64"), ("fp16", "fp32", "fma.rn.f32"), ("i8", "i32", "mul.wide.s16")],
-)
+    [("fp64", "fp64", "fma.rn.f64"),
+     pytest.param("fp16", "fp32", "fma.rn.f32", marks=pytest.mark.slow),
+     pytest.param("i8", "i32", "mul.wide.s16", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_batches_of_other_types(dtype: str, result: str, instruction: str):
     signature = {**dict.fromkeys("ab", f"*{dtype}"), "c": f"*{result}"}
     source = ASTSource(multiply_batch, signature)
