@@ -283,3 +283,10 @@ def test_the_kernel_library_has_the_alias_too(python):
         print([m for m in sys.modules if m.startswith("triton_kernels")])
     """
     assert python(program).split("\n") == ["True", "True", "[]"]
+
+
+@pytest.mark.parametrize("module", ["triton.tools.link", "triton.profiler.viewer"])
+def test_modules_that_are_commands(module: str) -> None:
+    command = [sys.executable, "-m", "tritium", "run", "-m", module, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("usage: "), done.stderr

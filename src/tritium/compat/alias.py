@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.metadata import Distribution, DistributionFinder
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from tritium.compat import children
@@ -98,6 +98,11 @@ class _SubmoduleLoader(Loader):
         # The import system has just written the alias's spec into the module, which is shared.
         module.__spec__ = self.spec
         _alias_loaded()
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The module's code, for `-m triton.X`."""
+        loader: Any = self.spec.loader if self.spec is not None else None
+        return None if loader is None else loader.get_code(self.target.__name__)
 
 
 def _alias_loaded() -> None:
