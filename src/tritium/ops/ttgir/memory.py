@@ -93,12 +93,7 @@ class LocalAllocOp(Op):
         return (*self.effects, *filled)
 
     def evaluate(self, context: Context, src: Any) -> Buffer:
-        type = self.result_types[0]
-        assert isinstance(type, MemDescType)
-        buffer = Buffer.new(type.get_shape(), ir.numpy_dtype(type.element_type))
-        if src is not None:
-            buffer.data[...] = src
-        return buffer
+        return Buffer.new(self.result_types[0], src)
 
 
 class LocalDeallocOp(Op):

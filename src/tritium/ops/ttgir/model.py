@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from tritium.ir import types as ir
 from tritium.ops.memory import Context, EvaluationError
 from tritium.ops.ttgir.turns import Turns
 
@@ -44,10 +45,13 @@ class Buffer:
     allocation: Allocation
 
     @staticmethod
-    def new(shape: tuple[int, ...], dtype: np.dtype) -> Buffer:
-        """Memory of which all bits are ones."""
-        data = np.empty(shape, dtype)
+    def new(type: Any, values: Any = None) -> Buffer:
+        """Memory of a memdesc's type that holds some values; without, all of its bits are ones."""
+        dtype = ir.numpy_dtype(type.element_type)
+        data = np.empty(type.get_shape(), dtype)
         data.reshape(-1).view(np.uint8).fill(1 if dtype == np.bool_ else 0xFF)
+        if values is not None:
+            data[...] = values
         return Buffer(data, Allocation())
 
     def view(self, data: np.ndarray) -> Buffer:

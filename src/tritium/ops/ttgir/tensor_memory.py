@@ -67,12 +67,7 @@ class TMemAllocOp(Op):
         return self.effects if self.src is None else (*self.effects, writes(TENSOR, "result"))
 
     def evaluate(self, context: Context, src: Any) -> Buffer:
-        type = self.result_types[0]
-        assert isinstance(type, MemDescType)
-        buffer = Buffer.new(type.get_shape(), ir.numpy_dtype(type.element_type))
-        if src is not None:
-            buffer.data[...] = src
-        return buffer
+        return Buffer.new(self.result_types[0], src)
 
 
 class TMemLoadOp(Op):

@@ -11,10 +11,14 @@ Lanes that are masked off never touch memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
 from tritium.backends.cpu.lower.emitter import Emitter
 from tritium.backends.cpu.lower.moves.transpose import blocked
 from tritium.backends.cpu.lower.types import memory_type, value_type
-from tritium.backends.cpu.lower.values import Index, Kind, Lanes, Linear, Uniform, Vec
+from tritium.backends.cpu.lower.values import At, Index, Kind, Lanes, Linear, Uniform, Vec
 from tritium.codegen.llvm.types import memory_bytes
 from tritium.codegen.llvm.writer import (
     Function,
@@ -27,7 +31,7 @@ from tritium.codegen.llvm.writer import (
     vector,
 )
 from tritium.ir import types as ir
-from tritium.ops.tile import BufferOp
+from tritium.ops.tile import BufferOp, CopyOp
 
 ZEROS_BYTES = 512
 """Size of the block of zeros that loads whose mask is false read instead."""
@@ -100,6 +104,22 @@ def store_buffer(e: Emitter, buffer: BufferOp, at: tuple[Index, ...], value: Lan
     size = buffer.element_bytes
     align = min(64, size * e.width) if _aligned(e, pointer, size) else size
     store(e, pointer, value, buffer.element, None, align)
+
+
+def inlined(roots: Sequence[object]) -> frozenset[SSAValue]:
+    """The values whose buffers these roots fill: to be computed, not read."""
+    return frozenset(root.value for root in roots if isinstance(root, CopyOp) and root.keeps)
+
+
+def copy(e: Emitter, roots: Sequence[object], at: At) -> None:
+    """The copies among `roots` for one chunk."""
+    named = e.context.function.named
+    copies = [root for root in roots if isinstance(root, CopyOp)]
+    values = [
+        load_buffer(e, named[r.source], at) if r.source else e.emit(r.value, at) for r in copies
+    ]
+    for root, value in zip(copies, values, strict=True):
+        store_buffer(e, named[root.target], at, value)
 
 
 def _aligned(e: Emitter, pointer: Lanes, size: int) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from tritium.backends.cpu.lower.access import inlined
 from tritium.backends.cpu.lower.atomics.operations import (
     combined,
     element_operands,
@@ -23,7 +24,6 @@ from tritium.backends.cpu.lower.atomics.operations import (
 from tritium.backends.cpu.lower.atomics.runs import rmw_chunk, scalarized_shape
 from tritium.backends.cpu.lower.context import EXCLUSIVE, Context, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.nests.copies import inlined
 from tritium.backends.cpu.lower.types import value_type
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind
 from tritium.backends.cpu.tiles.ir import Nest, Shape

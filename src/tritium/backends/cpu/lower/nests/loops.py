@@ -15,12 +15,11 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
-from tritium.backends.cpu.lower.access import store
+from tritium.backends.cpu.lower.access import copy, inlined, store
 from tritium.backends.cpu.lower.analysis.assume_no_wrap import assumption
 from tritium.backends.cpu.lower.atomics.sums import lower_scalarized
 from tritium.backends.cpu.lower.context import NOTHING_ASSUMED, Context, class_of, either
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.multiversioning import lower_versions, scalar_results
 from tritium.backends.cpu.lower.nests.overlap import apart
 from tritium.backends.cpu.lower.nests.reduce import Reduction

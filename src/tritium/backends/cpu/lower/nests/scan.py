@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritium.backends.cpu.lower.access import store_buffer
+from tritium.backends.cpu.lower.access import copy, inlined, store_buffer
 from tritium.backends.cpu.lower.context import Context
 from tritium.backends.cpu.lower.emitter import At, Emitter
-from tritium.backends.cpu.lower.nests.copies import copy, inlined
 from tritium.backends.cpu.lower.nests.reduce import combine_region
 from tritium.backends.cpu.lower.values import ZERO, Index, Kind, Uniform, Vec
 from tritium.backends.cpu.tiles.ir import Nest
