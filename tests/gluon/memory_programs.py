@@ -152,20 +152,21 @@ def pipelines(launch: Launch) -> None:
 
 
 @gluon.jit
-def barrier_kernel(src, out, n, BLOCK: gl.constexpr):
-    """Copies by threads of which a barrier says when they are done."""
+def barrier_kernel(src, out, n, BLOCK: gl.constexpr, EACH: gl.constexpr = False):
+    """Copies by threads of which a barrier says when they are done; `EACH`: each thread arrives."""
     layout: gl.constexpr = gl.BlockedLayout([4], [32], [4], [0])
     ring = gl.allocate_shared_memory(
         gl.float32, [2, BLOCK], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     bars = mbarrier.allocate_mbarrier(batch=2)
     for i in gl.static_range(2):
-        mbarrier.init(bars.index(i), count=1)
+        mbarrier.init(bars.index(i), count=128 if EACH else 1)
     i = gl.arange(0, BLOCK, layout)
     for step in range(gl.cdiv(n, BLOCK) + 1):
         slot, at = step % 2, step * BLOCK + i
         async_copy.async_load(ring.index(slot), src + at, at < n)
-        async_copy.mbarrier_arrive(bars.index(slot))
-        mbarrier.arrive(bars.index(slot))
+        async_copy.mbarrier_arrive(bars.index(slot), increment_count=not EACH)
+        if not EACH:
+            mbarrier.arrive(bars.index(slot))
         if step > 0:
             mbarrier.wait(bars.index(1 - slot), (step - 1) // 2 & 1)
             at -= BLOCK
@@ -174,10 +175,11 @@ def barrier_kernel(src, out, n, BLOCK: gl.constexpr):
 
 def barriers_of_copies(launch: Launch) -> None:
     source = np.arange(3000, dtype=np.float32)
-    out = np.zeros_like(source)
-    launch(barrier_kernel, (1,), source, out, 2992, BLOCK=512)
-    np.testing.assert_array_equal(out[:-8], 2 * source[:-8])
-    assert not out[-8:].any()
+    for each in (False, True):
+        out = np.zeros_like(source)
+        launch(barrier_kernel, (1,), source, out, 2992, BLOCK=512, EACH=each)
+        np.testing.assert_array_equal(out[:-8], 2 * source[:-8])
+        assert not out[-8:].any()
 
 
 @gluon.jit

@@ -169,9 +169,37 @@ def places_of_the_largest(launch: Launch) -> None:
         np.testing.assert_array_equal(out, wanted)
 
 
+@gluon.jit
+def fp4_kernel(src, rows_out, columns_out, layout: gl.constexpr):
+    i = gl.arange(0, 16, gl.SliceLayout(1, layout))
+    j = gl.arange(0, 32, gl.SliceLayout(0, layout))
+    x = gl.load(src + i[:, None] * 32 + j[None, :])
+    y = gl.fp4_to_fp(x, gl.float16, axis=1)
+    i = gl.arange(0, 16, gl.SliceLayout(1, y.type.layout))
+    j = gl.arange(0, 64, gl.SliceLayout(0, y.type.layout))
+    gl.store(rows_out + i[:, None] * 64 + j[None, :], y.to(gl.float32))
+    z = gl.fp4_to_fp(x, gl.bfloat16, axis=0)
+    i = gl.arange(0, 32, gl.SliceLayout(1, z.type.layout))
+    j = gl.arange(0, 32, gl.SliceLayout(0, z.type.layout))
+    gl.store(columns_out + i[:, None] * 32 + j[None, :], z.to(gl.float32))
+
+
+def numbers_of_four_bits(launch: Launch) -> None:
+    source = np.arange(512).astype(np.uint8).reshape(16, 32)
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    values = np.concatenate([values, -values])
+    pairs = values[np.stack([source & 15, source >> 4], -1)]
+    rows, columns = np.zeros((16, 64), np.float32), np.zeros((32, 32), np.float32)
+    launch(fp4_kernel, (1,), source, rows, columns,
+           layout=gl.BlockedLayout([1, 2], [4, 8], [2, 2], [1, 0]))  # fmt: skip
+    np.testing.assert_array_equal(rows, pairs.reshape(16, 64))
+    np.testing.assert_array_equal(columns, pairs.transpose(0, 2, 1).reshape(32, 32))
+
+
 PROGRAMS: dict[str, Any] = {
     check.__name__: check
     for check in (copies, transposes, softmax, automatic_layouts, shapes, helpers,
-                  parameters_that_are_options, places_of_the_largest)
+                  parameters_that_are_options, places_of_the_largest,
+                  numbers_of_four_bits)
 }  # fmt: skip
 """The programs that need no more than threads and shared memory."""

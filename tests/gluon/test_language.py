@@ -274,7 +274,7 @@ def test_partitions_that_do_not_fit(
 
 
 @pytest.mark.parametrize("call", [
-    "gl.fp4_to_fp(0, gl.float16, 0)", "gl.inline_asm('')", "hopper.tma.async_load_im2col()",
+    "gl.inline_asm('')", "hopper.tma.async_load_im2col()",
     "gl.nvidia.blackwell.tma.async_gather()",
     "gl.nvidia.blackwell.TensorMemoryLayout([128, 64], 1, fp4_padded=True)",
 ])  # fmt: skip

@@ -81,6 +81,9 @@ def async_copy_arrive(c: Context, op: Any) -> None:
     """Threads finish their copies here; they arrive on their own."""
     c.hardware.async_copies.commit(c)
     c.hardware.async_copies.wait(c, 0)
+    if op.arrivals:
+        always = Value("i1", "true")
+        _call(c, always, "simt_mbarrier_arrive", op.barrier, c.i32(1), c.i32(0))
 
 
 @lowers(SIMT, ttgir.WaitBarrierOp)

@@ -88,19 +88,23 @@ class AsyncCommitGroupOp(Op):
 
 
 class AsyncCopyMbarrierArriveOp(Op):
-    """The phase of the barrier ends only after the copies that were started so far."""
+    """The phase of the barrier ends only after the copies that were started so far. `arrivals`: of
+    the threads that run the op, each arrives when its copies are done; 0 where none does."""
 
     name = "ttng.async_copy_mbarrier_arrive"
     effects = (arrives("barrier"), opaque(SHARED))
     syntax = "$barrier attrs : type(barrier)"
     barrier = operand()
+    arrivals = i32_attr(0)
 
     @classmethod
-    def infer(cls, barrier: ir.Type) -> None:
+    def infer(cls, barrier: ir.Type, *, arrivals: int) -> None:
         check_barrier(cls.name, barrier)
 
     def evaluate(self, context: Context, barrier: Buffer) -> None:
         state = state_of(context)
+        if self.arrivals:
+            state.barrier(barrier).arrive(self.arrivals)
         state.barrier(barrier).copies += state.own.copies()
         state.own.issued = []
         state.own.groups.clear()

@@ -126,7 +126,8 @@ def wait_barrier(c: Context, op: Any) -> None:
 
 @lowers(NVIDIA, ttgir.AsyncCopyMbarrierArriveOp)
 def async_copy_arrive(c: Context, op: Any) -> None:
-    text = "cp.async.mbarrier.arrive.shared::cta.b64 [$0];"
+    how = ".noinc" if op.arrivals else ""
+    text = f"cp.async.mbarrier.arrive{how}.shared::cta.b64 [$0];"
     c.asm("void", text, "r,~{memory}", _barrier(c, op.barrier))
 
 

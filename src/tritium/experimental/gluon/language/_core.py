@@ -31,7 +31,7 @@ from tritium.language.builtins.creation import check_dtype, check_shape, make_ra
 from tritium.language.decorators import builtin
 from tritium.language.values.constexpr import constexpr
 from tritium.language.values.tensor import TensorLike, tensor
-from tritium.language.values.types import int32
+from tritium.language.values.types import bfloat16, float16, int32, uint8, uint16
 from tritium.ops import gpu
 from tritium.ops.gluon import SetAutoLayoutOp
 from tritium.ops.ttgir import ClusterBarrierOp, ConvertLayoutOp
@@ -194,8 +194,23 @@ def dot_fma(a: tensor, b: tensor, acc: tensor) -> tensor:
 
 @builtin
 def fp4_to_fp(src: tensor, elem_type: Any, axis: int) -> tensor:
-    """Blocks of E2M1 numbers, two a byte, as floating-point numbers."""
-    raise NotImplementedError("gluon.language.fp4_to_fp is not built")
+    """E2M1 numbers, two a byte (the lower half first), as float16 or bfloat16: a block with twice
+    the elements along the axis. Raises `TypeError` for other dtypes."""
+    if src.dtype.primitive_bitwidth != 8 or src.dtype.is_floating():
+        raise TypeError(f"fp4_to_fp: src is {src.type}; bytes are required")
+    if elem_type not in (float16, bfloat16):
+        raise TypeError(f"fp4_to_fp: elem_type is {elem_type}; float16 or bfloat16 is required")
+    rank, shape = len(src.type.shape), list(src.type.shape)
+    place, codes = axis % rank, tl.cast(src, uint8, bitcast=True)
+    codes = casts.cast(codes, uint16)
+    parts = tl.join(codes & 15, codes >> 4)
+    order = [*range(place + 1), rank, *range(place + 1, rank)]
+    shape[place] *= 2
+    codes = tl.reshape(tl.permute(parts, order), shape)
+    # Exponent and fraction moved to those of float16, of which the bias is greater by 14.
+    bits = (codes & 7) << 9 | (codes & 8) << 12
+    value = tl.cast(bits, float16, bitcast=True) * 16384.0
+    return casts.cast(value, elem_type)
 
 
 @builtin

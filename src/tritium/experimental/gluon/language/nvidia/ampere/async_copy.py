@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tritium.experimental.gluon.language._shared_memory import shared_memory_descriptor
+from tritium.language import emitter
 from tritium.language.builtins.build import emit
 from tritium.language.builtins.memory import cache_options, check_mask, check_pointer
 from tritium.language.decorators import builtin
@@ -44,12 +45,12 @@ async_copy_global_to_shared = async_load
 @builtin
 def mbarrier_arrive(mbarrier: Any, increment_count: bool = True) -> None:
     """The barrier's phase ends only after the copies that were started so far. Without
-    `increment_count` the copies would count as arrivals, one a thread: not built."""
-    if not increment_count:
-        raise NotImplementedError(
-            "gluon.language.nvidia.ampere.async_copy.mbarrier_arrive(increment_count=False)"
-        )
-    emit(ttgir.AsyncCopyMbarrierArriveOp, mbarrier)
+    `increment_count` each thread arrives as well, when its copies are done: the barrier is to be
+    initialized for so many more arrivals."""
+    features = emitter.current().features
+    lanes = 32 if features.target is None else features.target.warp_size
+    arrivals = 0 if increment_count else lanes * features.asked_num_warps()
+    emit(ttgir.AsyncCopyMbarrierArriveOp, mbarrier, arrivals=arrivals)
 
 
 @builtin
